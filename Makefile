@@ -7,7 +7,7 @@ CUBE := cubes/scaling-and-reliability
 # Without bytecode on disk every process of a test compiles all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: sweep test quick machines versions oldest check types bench pages docs attack fuzz validate clean
+.PHONY: sweep test quick machines versions oldest whole check types bench pages docs attack fuzz validate clean
 
 sweep: $(VENV)/installed
 	@mkdir -p cubes
@@ -36,21 +36,31 @@ quick: $(VENV)/test
 machines: $(VENV)/test
 	@$(BIN)/python -m tests.machines $(KINDS) -- -q -n auto --maxprocesses 8 --dist worksteal $(PART)
 
-# The quick tests on each Python that is there, in its PATH or pyenv's folder, and with the oldest dependencies
-versions: oldest
-	@for version in 3.11 3.12 3.13 3.14; do \
-		for python in python$$version $(HOME)/.pyenv/versions/$$version.*/bin/python; do \
+# Every test, with the newest releases on each Python that is there (in PATH, pyenv's folder or uv's), and
+# with the oldest. An hour on two cores; goes on after a failure
+versions:
+	@failed=; for version in 3.11 3.12 3.13 3.14; do \
+		for python in python$$version $(HOME)/.pyenv/versions/$$version.*/bin/python \
+				$(HOME)/.local/share/uv/python/cpython-$$version.*/bin/python; do \
 			$$python -c "" 2>/dev/null || continue; \
 			echo "Python $$version"; \
-			$(MAKE) quick NAME=job_time VENV=.venv-$$version PYTHON=$$python || exit 1; \
+			rm -f .venv-$$version/test; \
+			PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager \
+				$(MAKE) whole VENV=.venv-$$version PYTHON=$$python || failed="$$failed $$version"; \
 			break; \
 		done; \
-	done
+	done; \
+	$(MAKE) oldest || failed="$$failed oldest"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 oldest:
 	@mkdir -p build
 	@.ci/oldest >build/oldest.txt
-	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) quick NAME=job_time VENV=.venv-oldest
+	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) whole VENV=.venv-oldest
+
+# -m "": whatever marks `make test` leaves out
+whole: $(VENV)/test
+	$(BIN)/python -m pytest -m "" -n auto --maxprocesses 8 --dist worksteal
 
 check: $(VENV)/dev types
 	$(BIN)/ruff check .

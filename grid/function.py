@@ -208,10 +208,11 @@ class Function:
     def _numba_type_(self) -> Any:
         """What numba's compiler takes this object for: numba asks for the attribute."""
         if self.engine != "numba":
-            raise InputError(
-                f"code compiled by numba cannot call a function of engine = {self.engine!r}; make "
-                "it with engine = 'numba'"
-            )
+            from numba.extending import typeof_impl
+
+            # numba's C code asks first, where Python 3.13 prints any error but this one
+            typeof_impl.register(Function)(_type_in_numba)
+            raise AttributeError(f"no numba type: engine = {self.engine!r}")
         from ..kernels.engines.embedded import type_of
 
         return type_of(self._program)
@@ -332,6 +333,16 @@ class Function:
         outs = _jitted(self)(dict(zip(self.inputs, given, strict=True)))
         listed = tuple(outs[name] for name in self.outputs)
         return listed if len(listed) > 1 else listed[0]
+
+
+def _type_in_numba(function: Function, _: Any) -> Any:
+    """What numba takes a function for, once one of another engine was given to it."""
+    if function.engine == "numba":
+        return function._numba_type_
+    raise InputError(
+        f"code compiled by numba cannot call a function of engine = {function.engine!r}; make it "
+        "with engine = 'numba'"
+    )
 
 
 class Gradient(Function):

@@ -29,6 +29,7 @@ def without_proc(*_: object, **__: object) -> None:
 def test_memory_is_counted_without_proc_and_unknown_without_sysconf(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(memory.cgroup, "memory", lambda: math.inf)
     monkeypatch.setattr(memory, "open", without_proc, raising=False)
     assert memory.available() == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     monkeypatch.delattr(os, "sysconf")
@@ -61,6 +62,7 @@ def test_files_are_read_without_nonblocking_files(
 
 def test_cores_are_counted_without_an_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(job.cgroup, "cores", lambda: math.inf)
     assert job.default_threads() == os.cpu_count()
 
 

@@ -331,7 +331,9 @@ def dominance(
     return xarray.Dataset(
         {
             "dominant": (*ordered(plan, dims, lead), flags),
-            "share": row(counts / max(1, counts.sum()), "share of the points that it dominates"),
+            "share": row(
+                counts / max(1, int(counts.sum())), "share of the points that it dominates"
+            ),
             "elasticity_min": row(ranges.low, f"smallest elasticity of {of}"),
             "elasticity_median": row(
                 _medians(moved, slopes, settings.mask_infeasible),

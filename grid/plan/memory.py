@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.engines import cgroup
 from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..spec.axes import Array
@@ -15,12 +16,16 @@ from ..spec.axes import Array
 LINE = 64  # bytes of a cache line
 PAGE = 4096
 WORTH = 1 << 24  # bytes from which pages are mapped before they are written
-SMALL = 1 << 20  # bytes of a result for which the system is not asked how much is free
+SMALL = 1 << 23  # bytes of a result for which the system is not asked how much is free
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
 def available() -> float:
     """Bytes of memory that can be used without swapping; infinite where the system does not say."""
+    return min(_of_machine(), cgroup.memory())
+
+
+def _of_machine() -> float:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:

@@ -1,5 +1,6 @@
 """The work of an engine: formulas over a grid, from operands into arrays."""
 
+import math
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.formulas import Function
+from . import cgroup
 
 Array = np.ndarray[Any, Any]
 
@@ -35,8 +37,10 @@ class Job:
 
 
 def default_threads() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use; a container's share of one counts as one."""
+    there = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if there else os.cpu_count() or 1
+    return math.ceil(min(cores, cgroup.cores()))
 
 
 ALONE = 1 << 16  # points up to which threads cost more than they save

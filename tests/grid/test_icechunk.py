@@ -3,15 +3,16 @@
 import itertools
 import os
 import pickle
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import xarray
+import zarr
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
@@ -80,6 +81,26 @@ def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_pa
     lazy = pickle.loads(pickle.dumps(open_cube(url, chunks={})))
     assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
     assert isinstance(place_of(url), Icechunk)
+
+
+def test_a_file_of_the_record_is_an_array_of_its_length(
+    sweep: Sweep, stopped: str, tmp_path: Path
+) -> None:
+    """Neither a zarr reader nor Icechunk finds a chunk that does not fit its array."""
+    partial = Icechunk(stopped, UNFINISHED)
+    session = partial._open().readonly_session(UNFINISHED)
+    with partial.one_writer():
+        for name in ("plan", "journal", "parts-0"):
+            array = zarr.open_array(session.store, path=f".fleetcube/{name}", mode="r")
+            file = f"{journal.RECORD}/{name.replace('-', '/')}"
+            assert array[:].tobytes() == partial.read(file)
+            assert array.nchunks_initialized == (array.size > 0)
+        for data in (b"longer than the next", b"short", b"", b"again"):
+            partial.write(journal.JOURNAL, data)
+            assert partial.read(journal.JOURNAL) == data
+        partial.delete(journal.JOURNAL)
+        with pytest.raises(FileNotFoundError):
+            partial.read(journal.JOURNAL)
 
 
 def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
@@ -165,7 +186,7 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
         slow.write(journal.JOURNAL, b"of the slow one")
         from fleetcube.grid.store.places.wait import wait
 
-        wait(other.store.delete(icechunk_store._key(journal.JOURNAL)))
+        wait(other.store.delete(f"{icechunk_store._array(journal.JOURNAL)}/zarr.json"))
         other.commit("faster")
         with pytest.raises(ConnectionError, match="was written by another process"):
             slow.commit("slower")
@@ -173,7 +194,6 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
 
 def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) -> None:
     import icechunk
-    import zarr
 
     with pytest.raises(InputError, match="there is no cube"):
         open_cube(url)
@@ -191,23 +211,43 @@ def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) 
         open_cube("icechunk+ftp://a/b")
 
 
+KILLED = """
+import os, signal
+from fleetcube.__main__ import main
+from fleetcube.grid.store.places import icechunk
+commit, messages = icechunk.Icechunk.commit, []
+def killed(place, message):
+    commit(place, message)
+    messages.append(message)
+    if len(messages) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+icechunk.Icechunk.commit, icechunk.COMMIT_SECONDS = killed, 0.0
+main()
+"""
+
+
+def test_a_repository_of_a_newer_format_is_refused(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Icechunk 1 sees one of Icechunk 2."""
+    import icechunk
+
+    monkeypatch.setattr(icechunk.Repository, "exists", lambda *_: False)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "repo").touch()
+    for use in (open_cube, sweep.store):
+        with pytest.raises(InputError, match="does not know; use Icechunk 2"):
+            use(f"icechunk://{tmp_path}/a")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["repo"]
+
+
 def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     url = f"icechunk://{tmp_path}/a"
-    script = "from fleetcube.grid.store.places import icechunk as i; i.COMMIT_SECONDS = 0.1; "
-    script += "from fleetcube.__main__ import main; main()"
     chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
-    run = [sys.executable, "-c", script, "run", "spec.toml", "-o", url, *chunks]
-    running = subprocess.Popen(run, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 600
-    while time.monotonic() < end:
-        assert running.poll() is None, running.communicate()
-        done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
-        if done:
-            break
-        time.sleep(0.01)
-    running.kill()
-    running.communicate(timeout=600)
+    run = [sys.executable, "-c", KILLED, "run", "spec.toml", "-o", url, *chunks]
+    running = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert running.returncode == -signal.SIGKILL, running.stderr
     done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}

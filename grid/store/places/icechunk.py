@@ -7,6 +7,7 @@ less.
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 from zarr.buffer import default_buffer_prototype
 
 from ...errors import InputError
-from ..journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL, check_size, write_part
+from ..journal import GROUP, PARTS, RECORD, ROOT, check_size, write_part
 from ..sealed import SealedStore
 from .objects import Objects
 from .place import Folder, Place
@@ -25,14 +26,13 @@ from .wait import wait
 COMMIT_SECONDS = 20.0  # between commits, for which all writing stops
 MAIN, UNFINISHED = "main", "unfinished"
 _LOCK = "fleetcube.lock"
-# Icechunk keeps nothing but arrays: each part of the record is a chunk of one
-_RECORD = {name: f"{GROUP}/{name.rpartition('/')[2]}" for name in (PLAN, SEAL, JOURNAL)}
-_PARTS = f"{GROUP}/parts"
-_ARRAY = (
-    b'{"zarr_format":3,"node_type":"array","shape":[1048576],"data_type":"uint8","fill_value":0,'
-    b'"chunk_grid":{"name":"regular","configuration":{"chunk_shape":[1]}},'
+_OBJECT = re.compile(r"\b(chunks|manifests|snapshots|transactions)/[0-9A-Z]{20}\b")
+# Icechunk keeps nothing but arrays: a file of the record is one, of its bytes in one chunk
+_BYTES = (
+    b'{"zarr_format":3,"node_type":"array","shape":[%d],"data_type":"uint8","fill_value":0,'
+    b'"chunk_grid":{"name":"regular","configuration":{"chunk_shape":[%d]}},'
     b'"chunk_key_encoding":{"name":"default","configuration":{"separator":"/"}},'
-    b'"codecs":[{"name":"bytes"}],"attributes":{}}'
+    b'"codecs":[{"name":"bytes"}],"dimension_names":["byte"],"attributes":{}}'
 )
 
 
@@ -83,11 +83,13 @@ class Icechunk:
             first = str(error).strip().partition("\n")[0].removeprefix("x ")
             if first.startswith("node not found"):
                 raise FileNotFoundError(first) from None
-            if "not found" in first and first.startswith("object store error"):
-                if "/chunks/" in first:  # the block is computed again
-                    raise FileNotFoundError(first) from None
+            if first.startswith("object ") and "not found" in first:
+                lost = _OBJECT.search(str(error))
+                if lost and lost[1] == "chunks":  # the block is computed again
+                    raise FileNotFoundError(lost[0]) from None
+                what = lost[0] if lost else "an object"
                 raise ConnectionError(
-                    f"{self.url!r} is damaged ({first}); write the cube to another place"
+                    f"{self.url!r} is damaged ({what} is missing); write the cube to another place"
                 ) from error
             raise ConnectionError(f"{self.url!r}: {first}; try again") from error
 
@@ -124,6 +126,11 @@ class Icechunk:
             with self.wrapping_errors():
                 if icechunk.Repository.exists(storage):
                     self._repository = icechunk.Repository.open(storage)
+                elif "repo" in (self.base.names() or ()):  # of the second format
+                    raise InputError(
+                        f"{self.url!r} is a repository that Icechunk {icechunk.__version__} does "
+                        "not know; use Icechunk 2 (Python 3.12 or newer)"
+                    )
                 elif create:
                     self._repository = icechunk.Repository.create(storage)
         return self._repository
@@ -138,28 +145,44 @@ class Icechunk:
         return self._session
 
     def read(self, name: str, size: int | None = None) -> bytes:
-        session = self._reading()
-        with self.wrapping_errors():
-            buffer = session and wait(session.store.get(_key(name), default_buffer_prototype()))
-        if buffer is None:
+        array = _array(name)
+        data = self._get(f"{array}/c/0" if array else name)
+        if data is None and array and self._get(f"{array}/{ROOT}") == _BYTES % (0, 1):
+            data = b""  # of which there is no chunk
+        if data is None:
             raise FileNotFoundError(name)
-        check_size(len(buffer), size)
-        return bytes(buffer.to_bytes())
+        check_size(len(data), size)
+        return data
 
-    def _holds(self, name: str) -> bool:
+    def _get(self, key: str) -> bytes | None:
         session = self._reading()
         with self.wrapping_errors():
-            return session is not None and bool(wait(session.store.exists(_key(name))))
+            buffer = session and wait(session.store.get(key, default_buffer_prototype()))
+        return bytes(buffer.to_bytes()) if buffer else None
+
+    def _holds(self, key: str) -> bool:
+        session = self._reading()
+        with self.wrapping_errors():
+            return session is not None and bool(wait(session.store.exists(key)))
 
     def write(self, name: str, data: Any) -> None:
-        buffer = default_buffer_prototype().buffer.from_bytes(bytes(data))
+        files = {name: bytes(data)}
+        if array := _array(name):
+            size = len(data)
+            files = {f"{array}/{ROOT}": _BYTES % (size, size or 1), f"{array}/c/0": bytes(data)}
         with self._gate.open(), self.wrapping_errors():
-            wait(self._session.store.set(_key(name), buffer))
+            if array:
+                self.delete(name)  # or the chunk of a longer one may stay
+            for key, part in files.items():
+                if part:
+                    buffer = default_buffer_prototype().buffer.from_bytes(part)
+                    wait(self._session.store.set(key, buffer))
 
     def delete(self, name: str) -> None:
-        if self._holds(name):
+        key = f"{array}/{ROOT}" if (array := _array(name)) else name
+        if self._holds(key):
             with self.wrapping_errors():
-                wait(self._session.store.delete(_key(name)))
+                wait(self._session.store.delete(key))
 
     def names(self, under: str = "") -> set[str]:
         session = self._reading()
@@ -170,7 +193,7 @@ class Icechunk:
             return [key async for key in session.store.list()]
 
         with self.wrapping_errors():
-            names = {name for key in wait(keys()) if (name := _name(key)) is not None}
+            names = {name for key in wait(keys()) if (name := _file(key))}
         return {name for name in names if name.startswith(under)}
 
     def keep(self, names: set[str]) -> None:
@@ -178,8 +201,7 @@ class Icechunk:
             self._start_over()
             return
         for name in self.names() - names:
-            with self.wrapping_errors():
-                wait(self._session.store.delete(_key(name)))
+            self.delete(name)
 
     def _start_over(self) -> None:
         """Reset the branch `unfinished` to the repository's first snapshot, which is empty."""
@@ -190,8 +212,6 @@ class Icechunk:
             else:
                 self._repository.create_branch(UNFINISHED, first.id)
             self._session = self._repository.writable_session(UNFINISHED)
-        for array in (*_RECORD.values(), _PARTS):
-            self.write(f"{array}/{ROOT}", _ARRAY)
 
     def log(self) -> "_Commits":
         return _Commits(self)
@@ -263,21 +283,18 @@ class Icechunk:
         return SealedStore(self._reading().store, self, files)
 
 
-def _key(name: str) -> str:
-    """The key under which Icechunk keeps a file."""
-    if name in _RECORD:
-        return f"{_RECORD[name]}/c/0"
-    return f"{_PARTS}/c/{int(name[len(PARTS) :])}" if name.startswith(PARTS) else name
+def _array(name: str) -> str | None:
+    """The array that is a file of the record; None for files that Zarr knows."""
+    file = name.removeprefix(f"{RECORD}/")
+    return None if file in (name, ROOT) else f"{GROUP}/{file.replace('/', '-')}"
 
 
-def _name(key: str) -> str | None:
-    """The file that Icechunk keeps under a key; None for the arrays that hold the record."""
-    for name, array in _RECORD.items():
-        if key.startswith(f"{array}/"):
-            return name if key.endswith("/c/0") else None
-    if key.startswith(f"{_PARTS}/"):
-        return PARTS + key.rpartition("/")[2] if "/c/" in key else None
-    return key
+def _file(key: str) -> str | None:
+    """The file that Icechunk keeps under a key; None for the chunks of the record's arrays."""
+    array, _, rest = key.removeprefix(f"{GROUP}/").partition("/")
+    if not key.startswith(f"{GROUP}/") or not rest or key == f"{RECORD}/{ROOT}":
+        return key
+    return f"{RECORD}/{array.replace('-', '/')}" if rest == ROOT else None
 
 
 class _Commits:
