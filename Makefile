@@ -7,7 +7,7 @@ CUBE := cubes/scaling-and-reliability
 # Without bytecode on disk every process of a test compiles all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: sweep test quick machines versions oldest whole check types bench pages docs attack fuzz validate clean
+.PHONY: sweep test test-all quick machines versions oldest whole check types bench pages docs attack fuzz validate clean
 
 sweep: $(VENV)/installed
 	@mkdir -p cubes
@@ -21,7 +21,11 @@ sweep: $(VENV)/installed
 		fabric=infiniband-ndr layout=pp1 checkpoint_write_bandwidth=100GB/s -o $(CUBE).png
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 8 --dist worksteal
+
+# Those, and then the slow ones: CI runs both
+test-all: test
+	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 8 --dist worksteal
 
 # What ends in half a minute; with NAME=quantity, its formulas on every engine and their derivatives, too
 quick: $(VENV)/test

@@ -80,7 +80,7 @@ def _has_row(law: Law) -> bool:
 
 def _row(law: Law) -> list[str]:
     checks = [check for check in CHECKS if law.name in check.laws]
-    held_by = [f"{check.by} `{_name(check)}`: {_difference(check)}" for check in checks]
+    held_by = [f"{check.by} `{name_of(check)}`: {difference(check)}" for check in checks]
     return [
         f"`{law.name}`<br>{_plain(law.formula)}",
         _range(law.doc.range),
@@ -91,13 +91,13 @@ def _row(law: Law) -> list[str]:
 def _checks() -> str:
     """What each check compares, by its name."""
     rows = [
-        [f"`{_name(check)}`", check.by, _plain(check.source), _plain(check.points)]
-        for check in sorted(CHECKS, key=_name)
+        [f"`{name_of(check)}`", check.by, _plain(check.source), _plain(check.points)]
+        for check in sorted(CHECKS, key=name_of)
     ]
     return "## What the checks compare\n\n" + table(["check", "by", "with", "at"], rows)
 
 
-def _name(check: Check) -> str:
+def name_of(check: Check) -> str:
     """A check's name, qualified by its module: names repeat between modules."""
     return f"{check.pairs.__module__.rpartition('.')[2]}.{check.pairs.__qualname__}"
 
@@ -110,7 +110,7 @@ def _range(text: str) -> str:
     return "".join(words)
 
 
-def _difference(check: Check) -> str:
+def difference(check: Check) -> str:
     largest = check.largest_difference
     if largest < ROUNDING:
         return "0" if largest == 0 else "rounding"

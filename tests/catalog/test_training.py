@@ -66,6 +66,7 @@ def test_no_coefficient_is_above_its_data_sheet() -> None:
     assert checked == len(training.sets()) + 1  # and the one of a table that is not carried
 
 
+@pytest.mark.slow
 def test_rows_that_are_held_out_are_not_fitted() -> None:
     own = training.sets()["megatron-a100-fp16"]
     assert set(own.parts) == {"korthikanti_table5", "sc21_table1"}

@@ -838,6 +838,7 @@ def test_what_cannot_be_served_is_told_in_one_line(
 # The page in a browser
 
 
+@pytest.mark.slow
 def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
     from selenium.webdriver import ActionChains, Keys
     from selenium.webdriver.support.select import Select

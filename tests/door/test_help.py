@@ -78,6 +78,7 @@ MINE = """[{"id": "a/1", "group": "my-cluster", "source": "mine", "inputs": {"mo
 "measured": {"step_time": 2.0}}]"""
 
 
+@pytest.mark.slow
 def test_every_example_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for extra in ("matplotlib", "SALib"):
         pytest.importorskip(extra)

@@ -39,6 +39,7 @@ def python(folder: Path, *words: str, **settings: str) -> "subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 def test_nothing_hangs_on_an_assert(tmp_path: Path) -> None:
     done = python(tmp_path, "-O", "-c", DRIVER)
     assert done.returncode == 0, done.stderr

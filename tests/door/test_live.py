@@ -319,6 +319,7 @@ def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
         sweep.page(tmp_path / "page.html")
 
 
+@pytest.mark.slow
 def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     sweep = Sweep(JOB, {"n_gpus": [512, 1024, 2048], "zero_stage": [1, 3]}, OUTPUTS)
     sweep.page(tmp_path / "page.html", HOSTILE)

@@ -50,6 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(built.glob("*.whl")))
 
 
+@pytest.mark.slow
 def test_every_module_and_every_data_file_is_in_it(wheel: zipfile.ZipFile) -> None:
     expected = {
         f"fleetcube/{prefix}{path.relative_to(ROOT / folder)}"
@@ -63,6 +64,7 @@ def test_every_module_and_every_data_file_is_in_it(wheel: zipfile.ZipFile) -> No
         assert f"fleetcube/{name}" in found
 
 
+@pytest.mark.slow
 def test_it_says_what_it_needs_and_offers(wheel: zipfile.ZipFile) -> None:
     (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     about = wheel.read(name).decode()
@@ -85,6 +87,7 @@ def test_it_says_what_it_needs_and_offers(wheel: zipfile.ZipFile) -> None:
     assert "[xarray.backends]" in points
 
 
+@pytest.mark.slow
 def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
     script = (
@@ -107,6 +110,7 @@ def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_source_archive_has_what_tests_and_pages_read(tmp_path: Path) -> None:
     pytest.importorskip("build")
     if not (ROOT / ".git").exists():

@@ -20,8 +20,15 @@ def name(page: Path) -> str:
     return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
+SLOW = {"gallery", "plots", "sensitivity", "howto/call-from-programs"}
+
+
 @pytest.mark.machine
-@pytest.mark.parametrize("page", RUN, ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (name(page) in SLOW)) for page in RUN],
+    ids=map(name, RUN),
+)
 def test_a_page_runs_and_prints_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

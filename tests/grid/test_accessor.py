@@ -344,6 +344,7 @@ def test_names_are_explained() -> None:
         PLAIN.fleetcube.explain("no_such_name")
 
 
+@pytest.mark.slow
 def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     names = [*kinds.LOSSES, *kinds.ROOFLINE, "job_time", "goodput"]
     cube = SWEEP.of(names).evaluate("numpy").isel(pipeline_parallel=1)

@@ -195,6 +195,7 @@ def test_step_times_give_the_planted_efficiencies(tmp_path: Path) -> None:
     assert fit.rows == 32
 
 
+@pytest.mark.slow
 def test_intervals_of_step_times_hold_the_truth(tmp_path: Path) -> None:
     truth = {"flops_efficiency": 0.52, "data_parallel_overlap": 0.3}
     exact = table(tmp_path, steps(**truth))

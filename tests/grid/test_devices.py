@@ -41,6 +41,7 @@ print("same", len(shared["cluster_mtbf"].values.reshape(-1)))
 """
 
 
+@pytest.mark.slow
 def test_devices_share_a_block() -> None:
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     done = subprocess.run(

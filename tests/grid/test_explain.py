@@ -1,11 +1,11 @@
 """What `explain` says is what the functions and the table of inputs say."""
 
-import inspect
 import math
 import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -13,7 +13,7 @@ from fleetcube import InputError, Sweep, explain
 from fleetcube.catalog.units import parse
 from fleetcube.grid.explain import readable, unused
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.graph.formulas import load, parameters
 from fleetcube.kernels.inputs import INPUTS, Input, groups
 
 from ..table import each
@@ -41,6 +41,7 @@ def branches(name: str) -> list[tuple[int, str]]:
     return [(len(match.group(1)) // 2 - 1, match.group(2)) for match in named if match]
 
 
+@cache
 def upstream(name: str) -> set[str]:
     """A quantity and all that it needs under the default options, from the signatures."""
     if name not in GRAPH:
@@ -48,7 +49,7 @@ def upstream(name: str) -> set[str]:
     quantity = GRAPH[name]
     formula = quantity.formulas[DEFAULTS[quantity.option] if quantity.option else None]
     found = {name} | ({quantity.option} if quantity.option else set())
-    return found.union(*(upstream(needed) for needed in inspect.signature(formula).parameters))
+    return found.union(*(upstream(needed) for needed in parameters(formula)))
 
 
 @each("name", [*GRAPH, *INPUTS, None])
@@ -84,7 +85,7 @@ def test_what_stands_below_a_name_is_a_parameter_of_it(name: str) -> None:
         path[depth:] = [quantity]
         if depth:
             formulas = GRAPH[path[depth - 1]].formulas.values()
-            assert any(quantity in inspect.signature(formula).parameters for formula in formulas)
+            assert any(quantity in parameters(formula) for formula in formulas)
 
 
 def test_every_alternative_is_shown_and_the_default_marked() -> None:
@@ -128,14 +129,14 @@ def test_the_list_says_what_a_name_means_by_default() -> None:
         assert re.search(rf"\b{name} \[[^]]+\] {re.escape(summary)}", words), name
 
 
-def ancestors(name: str, known: dict[str, set[str]] | None = None) -> set[str]:
+@cache
+def ancestors(name: str) -> set[str]:
     """All that a name may need under any options."""
-    known = {} if known is None else known
-    if name in GRAPH and name not in known:
-        needs = {p for f in GRAPH[name].formulas.values() for p in inspect.signature(f).parameters}
-        needs |= {GRAPH[name].option} if GRAPH[name].option else set()
-        known[name] = needs.union(*(ancestors(needed, known) for needed in needs))
-    return known.get(name, set())
+    if name not in GRAPH:
+        return set()
+    needs = {p for f in GRAPH[name].formulas.values() for p in parameters(f)}
+    needs |= {GRAPH[name].option} if GRAPH[name].option else set()
+    return needs.union(*(ancestors(needed) for needed in needs))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_what_a_name_feeds_is_told_and_counted(name: str) -> None:
     more = [int(word) for line in told for word in re.findall(r"these (\d+) others", line)]
     direct = {word for word in told if not word.startswith("and through")}
     for quantity in GRAPH.values():
-        needs = [inspect.signature(f).parameters for f in quantity.formulas.values()]
+        needs = [parameters(f) for f in quantity.formulas.values()]
         assert (quantity.name in direct) == (
             quantity.option == name or any(name in names for names in needs)
         )

@@ -14,7 +14,7 @@ from fleetcube.grid.plan import tiles
 from fleetcube.grid.reduce.crossing import _first
 from fleetcube.grid.reduce.pareto import _thin, unbeaten
 
-from .test_reduce import AXES, OUTPUTS, SCENARIO, SLOW, questions
+from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, questions
 
 
 def first_crossing(axis: list[float], row: list[float], at: float, log: bool) -> float:
@@ -166,6 +166,14 @@ def test_fronts_are_those_of_a_loop(question: Any, asked: list[tuple[str, str]])
         got = [sign * float(found[n][k]) for n, sign in zip(names, signs, strict=True)]
         assert tuple(got) == point
         assert tuple(found[axis].values[k] for axis in used) == label
+
+
+@pytest.mark.slow
+def test_jax_finds_fronts_and_crossings_alike() -> None:
+    fronts: Any = test_fronts_are_those_of_a_loop
+    fronts.hypothesis.inner_test(ON_JAX, [("job_time", "min"), ("memory_per_gpu", "max")])
+    crossings: Any = test_crossings_are_those_of_a_walk
+    crossings.hypothesis.inner_test(ON_JAX, "gpu_mttf", True)
 
 
 def test_bad_questions_are_refused() -> None:

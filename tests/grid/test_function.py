@@ -138,6 +138,7 @@ def test_gradients_are_those_of_a_sweep(engine: str) -> None:
         assert one.units["d_goodput_d_gpu_mttf"] == "1/s"
 
 
+@pytest.mark.slow
 def test_jax_differentiates_by_the_projects_own_derivatives() -> None:
     points = drawn(12)
     points["gpu_mttf"] = np.where(np.isinf(points["gpu_mttf"]), 1e12, points["gpu_mttf"])
@@ -157,6 +158,7 @@ def test_jax_differentiates_by_the_projects_own_derivatives() -> None:
         np.testing.assert_allclose(slopes, np.diag(at["n_gpus"]), rtol=2e-12)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_exact() -> None:
     with jax.enable_x64(True):
         # Young: t = sqrt(2 C M), so that t'' = -t / (4 M^2)
@@ -190,6 +192,7 @@ def test_second_derivatives_are_exact() -> None:
     assert math.isclose(float(curved[0][1]), float(curved[1][0]), rel_tol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_branch_not_taken_does_no_harm() -> None:
     """One replica: nothing to reduce, and what would be divided by is 0 on the other branch."""
     ways: dict[str, Any] = {
@@ -215,6 +218,7 @@ def test_a_branch_not_taken_does_no_harm() -> None:
                 ), (way, name)
 
 
+@pytest.mark.slow
 @each("engine", ENGINES)
 def test_beyond_the_bounds_there_is_no_number(engine: str) -> None:
     with jax.enable_x64(True):
@@ -301,6 +305,7 @@ def test_compiled_code_calls_it() -> None:
         simulation(plain, 1024.0, 1e8)
 
 
+@pytest.mark.slow
 def test_machine_code_is_kept(tmp_path: Path) -> None:
     script = (
         "from fleetcube import function\n"
@@ -352,6 +357,7 @@ def test_functions_are_values(engine: str) -> None:
     assert "gpu_mttf [s]: mean time to failure of one GPU" in str(of.__doc__)
 
 
+@pytest.mark.slow
 def test_jax_exports_shards_and_keeps_the_type() -> None:
     of = function("job_time", SCENARIO, INPUTS, engine="jax")
     narrow = of(*[jnp.float32(value) for value in POINT.values()])

@@ -16,7 +16,7 @@ from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import INPUTS
 
-from ..draws import scaled
+from ..draws import TIMES, scaled
 
 SCENARIO: dict[str, Any] = {
     "n_gpus": 512,
@@ -89,8 +89,8 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
     return {name: value(name) for name in names}
 
 
-# JAX compiles for seconds at every example
-SOME_JAX = st.sampled_from(["numpy"] * 7 + ["jax"])
+# JAX compiles for seconds at every example: in the suite it has one that is fixed
+SOME_JAX = st.sampled_from(["numpy"] * 7 + ["jax"] * (TIMES > 1))
 
 
 @settings(max_examples=scaled(24))
@@ -123,14 +123,27 @@ def same_bits(first: Any, second: Any) -> None:
 def test_axis_order_blocks_and_threads_change_no_bit(
     chosen: dict[str, list[Any]], data: Any, engine: str
 ) -> None:
-    reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine, threads=1)
     order = data.draw(st.permutations(list(chosen)))
-    block = data.draw(st.sampled_from([1, 2, 3, 7, 50]))
+    check_order_and_block(chosen, order, data.draw(st.sampled_from([1, 2, 3, 7, 50])), engine)
+
+
+def check_order_and_block(
+    chosen: dict[str, list[Any]], order: list[str], block: int, engine: str
+) -> None:
+    reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiles.AT_ONCE, engine, block)
         patch.setattr(engine_tiles, "NUMPY_TILE", block)
         other = Sweep(SCENARIO, {name: chosen[name] for name in order}, OUTPUTS)
         same_bits(reference, other.evaluate(engine, threads=3))
+
+
+@pytest.mark.slow
+def test_jax_gives_the_points_one_by_one_in_any_order_of_axes() -> None:
+    chosen = {name: AXES[name] for name in ("gpu_mttf", "n_gpus", "all_reduce")}
+    one_by_one: Any = test_a_sweep_equals_its_points_one_by_one
+    one_by_one.hypothesis.inner_test(chosen, "jax")
+    check_order_and_block(chosen, ["all_reduce", "gpu_mttf", "n_gpus"], 3, "jax")
 
 
 NUMBA_AXES = {

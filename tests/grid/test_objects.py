@@ -332,6 +332,7 @@ fabric = ["infiniband-ndr", "roce-100g"]
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_continued_to_the_same_bytes(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -529,6 +530,7 @@ def test_a_lock_is_held_where_tags_go_without_quotes(
         taken.release()
 
 
+@pytest.mark.slow
 def test_a_lock_outlives_lost_answers(
     between: tuple[str, Faults], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,18 @@ def test_an_option_is_an_axis(option: str) -> None:
         for name in {*chosen} - {"infeasible_reason"}:
             got = swept[name].sel({option: choice}) if option in swept[name].dims else swept[name]
             np.testing.assert_array_equal(got, alone[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [  # cases are cut in the same way whatever the option: one will do for `make test`
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "all_reduce")) for name in OPTIONS
+    ],
+)
+def test_an_option_is_an_axis_of_compiled_sweeps(option: str) -> None:
+    chosen = [name for name, quantity in load().items() if quantity.option == option]
+    axis = {option: list(INPUTS[option].choices)}
+    swept = Sweep(JOB, axis, chosen).evaluate(engine="numpy")
     moved = [name for name in chosen if option in swept[name].dims]
 
     def formulas(name: str) -> int:

@@ -39,6 +39,7 @@ def test_published_rows_are_read_again_as_they_were(
     assert ["; ".join(row.notes) for row in again] == ["; ".join(row.notes) for row in published]
 
 
+@pytest.mark.slow
 def test_published_rows_read_again_are_predicted_alike_to_the_bit(
     published: list[Row], tmp_path: Path
 ) -> None:

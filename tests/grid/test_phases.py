@@ -51,6 +51,12 @@ OUTPUTS = sorted((SUMS | MEANS.keys() | LARGEST | LEAST | OF_WHOLES) - {"job_dur
 PRICES = {"gpu_hour_price": 2.0, "electricity_price": "$0.1/kWh", "grid_carbon_intensity": 1e-7}
 
 
+ENGINES = pytest.mark.parametrize(
+    "engine",
+    ["numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("numba", "jax"))],
+)
+
+
 def alone(outputs: list[str], axes: Any = AXES) -> list[xarray.Dataset]:
     """Each phase as a job of its own."""
     return [
@@ -61,7 +67,7 @@ def alone(outputs: list[str], axes: Any = AXES) -> list[xarray.Dataset]:
     ]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+@ENGINES
 def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
     """Times, tokens and money are sums; shares are what is lost in all over the time of all."""
     outputs = ["job_time", "job_cost", "energy", "goodput", "mfu", "checkpoint_overhead"]
@@ -184,7 +190,7 @@ def with_gpus(number: float) -> float:
     return float(sweep.evaluate("numpy").job_time)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+@ENGINES
 def test_an_input_of_one_phase_is_swept_and_overridden(engine: str) -> None:
     sizes = [8192.0, 16384.0, 32768.0]
     axes = {"n_gpus__long": sizes, "gpu_mttf__main": ["5_000 h", "50_000 h"]}
@@ -223,7 +229,7 @@ def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
     assert float(law(n_gpus__long=8192)) == pytest.approx(with_gpus(8192), rel=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+@ENGINES
 def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> None:
     """The job is longer by the times stated; shares of the time in which it runs stay."""
     job = {**JOB, **PRICES, "maintenance_fraction": 0.1}
@@ -397,7 +403,7 @@ LIVED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+@ENGINES
 def test_phases_batch_kinds_tiers_and_slow_nodes_at_once(engine: str) -> None:
     """Shares of the wall time add up to one, in each phase and in the whole job."""
     losses = ["compute_inefficiency_overhead", "communication_overhead", "bubble_overhead"]

@@ -148,7 +148,7 @@ def test_points_hold_what_the_grid_holds_there(
 
 
 @pytest.mark.machine
-@pytest.mark.parametrize("engine", ["numba", "jax"])
+@pytest.mark.parametrize("engine", [pytest.param("numba", marks=pytest.mark.slow), "jax"])
 def test_every_engine_gives_its_own_values(engine: str) -> None:
     layout = {name: AXES["layout"][name] for name in ("tensor_parallel", "pipeline_parallel")}
     axes = {"n_gpus": AXES["n_gpus"], "layout": layout}

@@ -368,9 +368,10 @@ def test_a_grid_holds_what_its_points_have() -> None:
 
 
 @pytest.mark.parametrize("engine", ["numba", "jax"])
-def test_gradients_agree_between_engines(engine: str) -> None:
+@pytest.mark.parametrize("of", ["goodput", pytest.param("job_time", marks=pytest.mark.slow)])
+def test_gradients_agree_between_engines(of: str, engine: str) -> None:
     found, expected = (
-        Sweep(SWEPT, AXES, ["job_time"]).gradient("job_time", ["gpu_mttf", "spare_nodes"], engine=e)
+        Sweep(SWEPT, AXES, [of]).gradient(of, ["gpu_mttf", "spare_nodes"], engine=e)
         for e in (engine, "numpy")
     )
     np.testing.assert_allclose(found, expected, rtol={"numba": 0, "jax": 1e-12}[engine], atol=0)

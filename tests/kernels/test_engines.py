@@ -201,15 +201,24 @@ def results(engine: str, functions: list[Function]) -> Arrays:
     return {name.removesuffix("_"): array for name, array in outs.items()}
 
 
+# Loops written out, thousands of operations long: they take a minute to compile
+LONG = {
+    *("crews_nodes_beyond_spares", "crews_nodes_in_repair", "crews_whole_pool_probability"),
+    *("crews_spare_left_probability", "longest_slowdown_between_checks"),
+}
 BY_MODULE: dict[str, list[Function]] = {}  # each is one kernel; of `--only` those asked for
 for _name, _function in FORMULAS.items():
     if table.only in _name:
-        BY_MODULE.setdefault(_function.__module__.rpartition(".")[2], []).append(_function)
+        _module = _name if _name in LONG else _function.__module__.rpartition(".")[2]
+        BY_MODULE.setdefault(_module, []).append(_function)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("engine", COMPILED)
-@pytest.mark.parametrize("module", BY_MODULE)
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in BY_MODULE],
+)
 def test_formulas_agree_with_numpy(module: str, engine: str) -> None:
     found, reference = (results(name, BY_MODULE[module]) for name in (engine, "numpy"))
     for name, values in reference.items():
@@ -330,7 +339,7 @@ def sweep(engine: str, options: dict[str, Any]) -> Any:
     )
 
 
-@pytest.fixture(scope="module", params=OPTIONS)
+@pytest.fixture(scope="module", params=["defaults", pytest.param("others", marks=pytest.mark.slow)])
 def swept(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {engine: sweep(engine, OPTIONS[request.param]) for engine in RUN}
 

@@ -322,6 +322,7 @@ def long_run(each: dict[str, float]) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_long_jobs_earn_what_renewal_theory_says() -> None:
     cases = [
         job(shape=shape, flush=flush, corruption=bad, recovery=recovery, work=3e3 * mean, mtbf=mean)

@@ -33,6 +33,7 @@ PARTIALS = [
 TOLERANCE = 1e-8  # relative
 SLOW = {"sync_wall_gpus"}  # to compile: its chain is in test_derivatives
 EPS = np.finfo(float).eps
+ROWS = max(len(parameters(f)) for f in FORMULAS.values())
 DRAWN = 8  # points at which every formula is differentiated in 80 digits
 
 
@@ -109,6 +110,7 @@ def test_partials_are_the_slopes_in_80_digits() -> None:
     assert left_out < 0.01 * DRAWN * len(PARTIALS)
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 @each("name", SMOOTH)
 def test_partials_are_those_of_jax(name: str) -> None:
@@ -116,11 +118,16 @@ def test_partials_are_those_of_jax(name: str) -> None:
 
     formula, few = SMOOTH[name], slice(0, 64)
     given = [np.broadcast_to(values()[p], POINTS)[few] for p in parameters(formula)]
+    # all directions at once, in rows of one shape, for which JAX compiles each operation once
+    rows = [np.broadcast_to(row, (ROWS, 64)) for row in given]
+    along = [np.zeros((ROWS, 64)) for _ in given]
+    for k, direction in enumerate(along):
+        direction[k] = 1.0
     with jax.enable_x64(True):
         bound = jax_engine.binding().bind(formula)
+        results, slopes = map(np.asarray, jax.jvp(bound, rows, along))
         for k, parameter in enumerate(parameters(formula)):
-            directions = [np.full(64, float(j == k)) for j in range(len(given))]
-            result, expected = map(np.asarray, jax.jvp(bound, given, directions))
+            result, expected = results[k], slopes[k]
             found = partial_of(name, parameter)[few]
             with np.errstate(all="ignore"):
                 scale = np.maximum(np.abs(expected), np.abs(result / given[k]))
@@ -155,9 +162,11 @@ def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
             assert not (off & np.isfinite(scale)).any(), (name, p)
 
 
+@pytest.mark.slow
 def test_partials_agree_on_jax() -> None:
     agree("jax", some(16), 1e-11)  # a ramp between sizes that differ by 1e-5 loses digits
 
 
+@pytest.mark.slow
 def test_partials_have_the_bits_of_numpy_on_numba() -> None:
     agree("numba", some(120), 0.0)
