@@ -190,6 +190,8 @@ class Folder:
         check_system()
         if not self.path.name:
             raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
+        if self.path.suffix == UNFINISHED:
+            raise InputError(f"{str(self)!r} ends as unfinished cubes do; leave {UNFINISHED} out")
         if self.path.is_symlink():  # an exchange of names would replace the link, not the cube
             target = str(self.path.resolve())
             raise InputError(f"{str(self)!r} is a link to {target!r}; write to that")
