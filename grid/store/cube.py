@@ -25,6 +25,7 @@ from ..plan.plan import Plan
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
 from .journal import (
+    GROUP,
     JOURNAL,
     LOCK,
     PLAN,
@@ -42,6 +43,7 @@ from .journal import (
     write_record,
 )
 from .layout import LAYOUT, known_layout
+from .places.durable import REPLACED
 from .places.place import Folder, Place, place_of
 from .writer import Writer
 
@@ -70,6 +72,7 @@ def store(
     if len(chosen) > 1 and (append or not resume):
         raise InputError(f"{' and '.join(chosen)} exclude each other; choose one")
     continues = resume or append
+    place.recover()
     layout = layout_of(place) if continues else None
     if layout is not None and layout < LAYOUT and not overwrite:
         raise InputError(
@@ -320,9 +323,9 @@ def check_sealed(place: Place) -> None:
 def added(place: Place) -> str:
     """The arrays that another program added to a cube, as xarray does with mode="a"."""
     sealed, end = read_seal(place), f"/{ROOT}"
-    names = {name for name in place.names() or () if name.endswith(end)} if sealed else set()
-    arrays = (name.removesuffix(end) for name in names - (sealed or {}).keys())
-    return ", ".join(sorted(map(repr, arrays)))
+    names = (place.names() or set()) - sealed.keys() if sealed else set()
+    arrays = (name.removesuffix(end) for name in names if name.endswith(end))
+    return ", ".join(sorted(repr(name) for name in arrays if not name.startswith(f"{GROUP}/")))
 
 
 def _as_it_is(place: Place) -> str:
@@ -349,6 +352,7 @@ def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> l
         problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
     extra = (place.names() or set()) - known - sealed.keys() - {SEAL, LOCK}
+    extra = {name for name in extra if not name.startswith(f"{REPLACED}/")}
     return problems + [f"{name} does not belong to the cube" for name in sorted(extra)]
 
 
