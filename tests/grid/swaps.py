@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import fleetcube.grid.store.cube  # noqa: F401  which is forked with the rest
-from fleetcube import InputError, Sweep
+from fleetcube import InputError
 from fleetcube.grid.store.places import durable
 
 from .kill import contents
