@@ -33,6 +33,7 @@ from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
 ENGINES = ("numpy", "numba", "jax")
+_MOST_DIMS = 32  # that NumPy broadcasts
 _PLAIN = {float, int, np.float64}  # types that a call passes on without a look
 
 
@@ -68,7 +69,7 @@ def function(
     check_engine(engine)
     wanted = [outputs] if isinstance(outputs, str) else outputs
     for name in names:
-        if name in wanted:
+        if isinstance(wanted, Sequence) and name in list(wanted):
             raise InputError(
                 f"{name!r} is both an output and an input; leave it out of one of them"
             )
@@ -151,7 +152,7 @@ class Function:
         if wrt is not None and not isinstance(wrt, str | Sequence):
             raise InputError(f"wrt = {shown(wrt)} is not a list of names; give some of the inputs")
         names = self.inputs if wrt is None else (wrt,) if isinstance(wrt, str) else tuple(wrt)
-        if not names or len(set(names)) < len(names):
+        if not names or any(names.count(name) > 1 for name in names):
             raise InputError(f"wrt = {shown(wrt)} is empty or names an input twice; name each once")
         for name in names:
             if name not in self.inputs:
@@ -430,23 +431,29 @@ def _array(name: str, value: Any, unit: str) -> Any:
             f"{name} is a DataArray, whose dimensions a function does not see; give its values, or "
             "use fleetcube.evaluate"
         )
-    if hasattr(value, "__dask_graph__"):
-        raise InputError(
-            f"{name} is a Dask array; map the function over its blocks (dask.array.map_blocks)"
-        )
     if np.ma.is_masked(value):
         raise InputError(f"{name} is a masked array; give its valid values")
     if not isinstance(value, int | float | str) and carried(value) is not None:
         raise InputError(f"{name} = {shown(value)} has a unit; {hint}")
+    if hasattr(value, "__dask_graph__"):
+        raise InputError(
+            f"{name} is a Dask array; map the function over its blocks (dask.array.map_blocks)"
+        )
     if str(getattr(value, "dtype", "")) in ("bfloat16", "float16"):
         raise InputError(f"{name} is {value.dtype}, too short for these laws; give float32 or more")
     try:
         array = value if _is_of_jax(value) else np.asarray(value)
         if array.dtype.kind not in "iuf":
             raise TypeError
+        if array.ndim > _MOST_DIMS:
+            raise InputError(
+                f"{name} has {array.ndim} dimensions; give at most {_MOST_DIMS}: reshape it"
+            )
         if _is_of_jax(value) or array.dtype == np.float32:
             return array
         return array.astype(np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} = {shown(value)} is not a real number; {hint}") from None
 

@@ -1,6 +1,7 @@
 """Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,3 +54,11 @@ def _kernel_cache() -> Iterator[None]:
         patch.delenv("COLUMNS", raising=False)  # tables in pipes have no width
         patch.setenv("FLEETCUBE_CACHE", str(Path(__file__).parents[1] / "build" / "test-kernels"))
         yield
+
+
+@pytest.fixture
+def _sigint() -> Iterator[None]:
+    """Children hear Ctrl-C, also where the tests run in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

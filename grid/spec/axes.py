@@ -20,6 +20,7 @@ from .memo import Memo
 
 Array = np.ndarray[Any, Any]
 LONGEST = 5_000_000  # values that the axes of a spec generate
+MOST_AXES = 63  # one dimension each; NumPy has 64, and a block of points takes one more
 MOST_GIVEN = 1 << 24  # values of an axis given as an array
 MOST_SPELLED = 300_000  # points of an axis named by texts
 LONGEST_KNOWN = 4096  # points of an axis that is kept for other sweeps with an equal one
@@ -138,6 +139,11 @@ def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
     """Read the entries of `axes`; refuse them once they hold too many values together."""
     axes: dict[str, Axis] = {}
     total = 0
+    if len(specs) > MOST_AXES:
+        raise InputError(
+            f"{len(specs)} axes are more than the {MOST_AXES} that an array can have here; give "
+            "inputs with one value in the scenario, or several that move together as one axis"
+        )
     for name, spec in specs.items():
         axes[name] = make_axis(name, spec)
         if isinstance(spec, Mapping):  # arrays are in memory already

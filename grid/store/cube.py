@@ -25,6 +25,8 @@ from ..plan.plan import Plan
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
 from .journal import (
+    GROUP,
+    JOURNAL,
     LOCK,
     PLAN,
     RECORD,
@@ -41,7 +43,8 @@ from .journal import (
     write_record,
 )
 from .layout import LAYOUT, known_layout
-from .places.place import Place, place_of
+from .places.durable import REPLACED
+from .places.place import Folder, Place, place_of
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -69,6 +72,7 @@ def store(
     if len(chosen) > 1 and (append or not resume):
         raise InputError(f"{' and '.join(chosen)} exclude each other; choose one")
     continues = resume or append
+    place.recover()
     layout = layout_of(place) if continues else None
     if layout is not None and layout < LAYOUT and not overwrite:
         raise InputError(
@@ -79,6 +83,11 @@ def store(
         place.check()
     partial = place.unfinished()
     _check_place(place, partial, overwrite, continues)
+    if continues and not overwrite and (names := added(place)):
+        raise InputError(
+            f"{str(place)!r} holds {names}, which another program added and a run would lose; "
+            "choose another name, or keep a copy and use --overwrite"
+        )
     shapes = None if chunks or not continues else _stored_shapes(plan, place, partial)
     writer = Writer(plan, spec, dtype, chunks, shapes)
     if append and is_cube(place):
@@ -198,6 +207,7 @@ def _check_same(place: Place, writer: Writer) -> None:
     """Refuse to continue another cube."""
     old = read_record(place, PLAN)
     if old is None:
+        check_sealed(place)
         raise InputError(
             f"the record in {str(place)!r} is damaged, so it cannot be continued; "
             "use --overwrite to write it again"
@@ -301,6 +311,28 @@ def layout_of(place: Place) -> int | None:
     return None if attributes is None else known_layout(place, attributes)
 
 
+def check_sealed(place: Place) -> None:
+    """Refuse what has no record of ours, such as a copy that xarray made. Raises InputError."""
+    if all(read_file(place, name) == "is missing" for name in (SEAL, JOURNAL, PLAN)):
+        raise InputError(
+            f"{str(place)!r} is not sealed by fleetcube, so nothing in it can be checked; if "
+            f"another program copied it, {_as_it_is(place)}"
+        )
+
+
+def added(place: Place) -> str:
+    """The arrays that another program added to a cube, as xarray does with mode="a"."""
+    sealed, end = read_seal(place), f"/{ROOT}"
+    names = (place.names() or set()) - sealed.keys() if sealed else set()
+    arrays = (name.removesuffix(end) for name in names if name.endswith(end))
+    return ", ".join(sorted(repr(name) for name in arrays if not name.startswith(f"{GROUP}/")))
+
+
+def _as_it_is(place: Place) -> str:
+    """How to read what another program copied or changed."""
+    return f"`open_cube({str(place)!r}, verify=False)` or plain xarray reads it as it is"
+
+
 def size_of(place: Place) -> int:
     """Bytes of a complete cube, according to its record."""
     sealed = read_seal(place) or {}
@@ -320,6 +352,7 @@ def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> l
         problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
     extra = (place.names() or set()) - known - sealed.keys() - {SEAL, LOCK}
+    extra = {name for name in extra if not name.startswith(f"{REPLACED}/")}
     return problems + [f"{name} does not belong to the cube" for name in sorted(extra)]
 
 
@@ -328,6 +361,7 @@ def sealed_files(place: Place) -> dict[str, bytes]:
     while True:
         sealed = read_seal(place)
         if sealed is None:
+            check_sealed(place)
             raise InputError(
                 f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep repairs it"
             )
@@ -343,9 +377,15 @@ def _as_sealed(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str,
     contents = {name: data for name, data in files.items() if isinstance(data, bytes)}
     _check_whole(place, contents)
     for name, wrong in damaged_files(files, sealed).items():
-        raise InputError(
-            f"{f'{place}/{name}'!r} is damaged: it {wrong}; `run --resume` of its sweep repairs it"
-        )
+        if names := added(place):
+            raise InputError(
+                f"{str(place)!r} is no longer as fleetcube sealed it: another program added "
+                f"{names}; {_as_it_is(place)}"
+            )
+        repair = "`run --resume` of its sweep repairs it"
+        if name.endswith(ROOT):
+            repair += f"; if another program changed it, {_as_it_is(place)}"
+        raise InputError(f"{f'{place}/{name}'!r} is damaged: it {wrong}; {repair}")
     return contents
 
 
@@ -370,13 +410,17 @@ def _check_whole(place: Place, files: Mapping[str, bytes]) -> None:
             )
 
 
-def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Dataset":
+def open_cube(
+    path: str | os.PathLike[str], *, chunks: Any = None, verify: bool = True
+) -> "xarray.Dataset":
     """Open a cube lazily: values are read where they are sliced.
 
     Args:
         path: the cube's folder, or the URL of one on an object store.
         chunks: None for plain lazy indexing (fastest for slices), or Dask chunks as in
             `xarray.open_zarr` ({} for the stored ones).
+        verify: False opens what another program copied (also a NetCDF file) or changed: as
+            xarray reads it, with nothing checked.
 
     Raises InputError where there is no complete cube.
     """
@@ -385,6 +429,8 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     from .. import accessor  # noqa: F401  it has `.fleetcube`
 
     place = place_of(path)
+    if not verify:
+        return _unverified(place, chunks)
     check_complete(place)
     files = sealed_files(place)
     with reading(place):
@@ -399,6 +445,29 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
         for name, variable in cube.variables.items():
             _check_attributes(str(name), variable.attrs)
         return in_order(cube)
+
+
+def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
+    """A cube as xarray reads it."""
+    import xarray
+
+    _layout_there(place)
+    try:
+        if isinstance(place, Folder) and place.path.is_file():
+            cube = xarray.open_dataset(place.path, chunks=chunks)
+        else:
+            listed = place.names(f"{RECORD}/") is not None
+            cube = xarray.open_zarr(
+                place.source({}).inner, chunks=chunks, consolidated=False if listed else None
+            )
+        return in_order(cube)
+    except (ConnectionError, InputError, MemoryError):
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(
+            f"{str(place)!r} is no copy of a cube ({reason}); open it with xarray"
+        ) from error
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
@@ -439,16 +508,25 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
 
 def check_complete(place: Place) -> None:
     """Refuse all but a complete cube, and name what it is instead. Raises InputError."""
+    if _layout_there(place) is None:
+        check_sealed(place)
+        raise InputError(
+            f"{str(place)!r} is damaged: it has no sound {ROOT}; `run --resume` of its sweep "
+            "repairs it"
+        )
+
+
+def _layout_there(place: Place) -> int | None:
+    """The layout of a cube; what is unfinished, or not there, is refused. Raises InputError."""
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
-    if layout_of(place) is not None:
-        return
-    if not place.exists():
+    layout = layout_of(place)
+    if layout is None and not place.exists():
         partial = place.unfinished()
         begun = partial.exists() or is_ours(partial)
         hint = "its run has not finished" if begun else "run the sweep first"
         raise InputError(f"there is no cube {str(place)!r}; {hint}")
-    raise InputError(f"{str(place)!r} is not a cube that fleetcube wrote; choose another")
+    return layout
 
 
 def in_order(cube: "xarray.Dataset") -> "xarray.Dataset":

@@ -231,7 +231,7 @@ def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str
     except ConnectionError:  # does not concern the file
         raise
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         return "is missing" if missing else f"cannot be read: {error.strerror}"
 
 

@@ -13,7 +13,17 @@ from ..plan.fingerprint import asked, difference
 from ..plan.written import as_it_was, restored
 from ..progress import expected
 from ..run.evaluation import Evaluation
-from .cube import damage, is_ours, layout_of, open_cube, reading, sealed_files, spec_of
+from .cube import (
+    added,
+    check_sealed,
+    damage,
+    is_ours,
+    layout_of,
+    open_cube,
+    reading,
+    sealed_files,
+    spec_of,
+)
 from .journal import PLAN, ROOT, read_journal, read_record
 from .layout import LAYOUT, repeats
 from .places.place import Place, place_of
@@ -49,12 +59,17 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
     place = place_of(path)
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
-    if not is_ours(place):
+    if not is_ours(place) and not place.exists():
         raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
+    check_sealed(place)
     layout = layout_of(place)
     report = Report()
     report.chunks = sum(len(block.files) for block in read_journal(place).values())
     report.problems = damage(place, expected(report.chunks, "chunks"))
+    if names := added(place):
+        report.advice = (
+            f"another program added {names}; `open_cube(CUBE, verify=False)` reads it as it is"
+        )
     if not report.problems:
         _compare(place, layout or 0, samples, seed, report)
     return report

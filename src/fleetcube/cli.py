@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from fleetcube import __version__
+from fleetcube import __version__, stop
 from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed, traffic, with_ends
 from fleetcube.commands.listing import Listed, refusal
@@ -520,15 +520,8 @@ def _sizes(sizes: Any) -> str:
     return " x ".join(f"{name} ({size})" for name, size in sizes.items()) or "no axes"
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM. After a plain KeyboardInterrupt inside `exec`, Python would end itself by SIGINT."""
-
-
 def run() -> None:
     """Run the command line; a failure or a stop is one line and an exit status."""
-
-    def stop(*_: Any) -> None:
-        raise Terminated
 
     def remark(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"note: {' '.join(str(message).split())}", err=True)
@@ -536,13 +529,14 @@ def run() -> None:
     def dropped(unraisable: Any) -> None:
         # Python drops what is raised in a finalizer or a callback: stop again, soon, elsewhere
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            code = signal.SIGTERM if unraisable.exc_type is Terminated else signal.SIGINT
+            code = signal.SIGTERM if unraisable.exc_type is stop.Terminated else signal.SIGINT
+            stop.again()
             threading.Timer(0.05, os.kill, [os.getpid(), code]).start()
         else:
             sys.__unraisablehook__(unraisable)
 
     warnings.showwarning, sys.unraisablehook = remark, dropped
-    signal.signal(signal.SIGTERM, stop)  # which batch schedulers send
+    stop.listen()
     try:
         # not standalone: click would print errors and exit by itself
         cli(prog_name="fleetcube", standalone_mode=False)
@@ -557,6 +551,8 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, click.Abort | KeyboardInterrupt):
+            stop.end()
         if os.environ.get("FLEETCUBE_DEBUG"):
             traceback.print_exc()
         say(f"fleetcube: {_line(error)}", err=True)
@@ -570,7 +566,7 @@ def _status(error: BaseException) -> int:
 
     if isinstance(error, click.Abort | KeyboardInterrupt):
         stopped = error.__cause__ or error
-        return 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
+        return 128 + (signal.SIGTERM if isinstance(stopped, stop.Terminated) else signal.SIGINT)
     return 2 if isinstance(error, InputError | CatalogError) else 1
 
 
@@ -581,8 +577,8 @@ def _line(error: BaseException) -> str:
 
     text = " ".join(str(error).split())
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        stop = error.__cause__ if isinstance(error, click.Abort) else error
-        return f"stopped; {str(stop or '') or 'nothing was kept'}"
+        stopped = error.__cause__ if isinstance(error, click.Abort) else error
+        return f"stopped; {str(stopped or '') or 'nothing was kept'}"
     if isinstance(error, MemoryError):
         return "out of memory; use fewer threads or float32"
     if isinstance(error, InputError | CatalogError | OSError):

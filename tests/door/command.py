@@ -27,7 +27,7 @@ def run(
     *arguments: str, folder: Path | str = ".", out: TextIO, err: TextIO, **settings: str
 ) -> int:
     """The exit status, with what is printed sent to two streams."""
-    before = signal.getsignal(signal.SIGTERM)
+    before = {code: signal.getsignal(code) for code in (signal.SIGINT, signal.SIGTERM)}
     with (
         pytest.MonkeyPatch.context() as patch,
         contextlib.chdir(folder),
@@ -44,5 +44,6 @@ def run(
         except SystemExit as stop:
             return int(stop.code or 0)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return 0

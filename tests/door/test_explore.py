@@ -798,12 +798,24 @@ def fleetcube_explore(*words: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.usefixtures("_sigint")
+@pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_serves_until_it_is_stopped(spec: Path, stop: signal.Signals) -> None:
+def test_the_command_serves_until_it_is_stopped(
+    spec: Path, stop: signal.Signals, ignored: bool
+) -> None:
+    """By Ctrl-C where that is heard: a script's jobs in the background ignore it."""
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     process = fleetcube_explore("spec.toml", "--no-browser", folder=spec.parent)
     assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
+    line = process.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/ \((.*) stops it\)", line)
     assert found
+    assert found[2] == (f"kill {process.pid}" if ignored else "Ctrl-C")
+    if ignored and stop is signal.SIGINT:  # nothing happens
+        process.send_signal(stop)
+        stop = signal.SIGTERM
     connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=600)
     connection.request("GET", "/api/cube")
     assert json.loads(connection.getresponse().read())["source"] == "spec.toml"

@@ -99,3 +99,56 @@ def test_being_stopped_in_a_finalizer_is_not_lost(tmp_path: Path, name: str, sta
         status,
         "fleetcube: stopped; nothing was kept",
     )
+
+
+REPEATED = """
+import signal
+from fleetcube import cli
+def kept():
+    try:
+        signal.raise_signal(signal.{name})
+    except KeyboardInterrupt as stopped:
+        signal.raise_signal(signal.{again})  # while it is cleared up
+        raise type(stopped)("all is kept") from None
+cli.cli.command("wait")(kept)
+line = cli._line
+def last(error):
+    signal.raise_signal(signal.{again})  # and while the last line is printed
+    return line(error)
+cli._line = last
+import sys
+sys.argv = ["fleetcube", "wait"]
+from fleetcube.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("again", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_being_stopped_twice_is_being_stopped(
+    tmp_path: Path, name: str, status: int, again: str
+) -> None:
+    set_ = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    done = python(tmp_path, "-c", set_ + REPEATED.format(name=name, again=again))
+    assert (done.returncode, done.stderr.strip()) == (status, "fleetcube: stopped; all is kept")
+
+
+LOADING = """
+import builtins, signal
+found = builtins.__import__
+def load(name, *arguments):
+    if name == "fleetcube.cli":
+        signal.raise_signal(signal.{name})
+    return found(name, *arguments)
+builtins.__import__ = load
+from fleetcube.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_being_stopped_while_modules_load(tmp_path: Path, name: str, status: int) -> None:
+    set_ = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    done = python(tmp_path, "-c", set_ + LOADING.format(name=name))
+    line = "fleetcube: stopped; nothing was kept"
+    assert (done.returncode, done.stderr.strip()) == (status, line)

@@ -108,6 +108,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {"layout": {}}, ["job_time"], "is empty"),
     ({}, {"layout": {"tensor_parallel": [1, 1]}}, ["job_time"], "twice"),
     ({}, {"n_gpus": [8], "layout": {"n_gpus": [1, 2]}}, ["job_time"], "set by the axes"),
+    ({}, {f"axis_{k}": {"n_gpus": [8]} for k in range(64)}, ["job_time"], "64 axes are more than"),
     ({}, {}, [], "is not a list of names"),
     ({}, {}, "job_time", "is not a list of names"),
     ({}, {}, ["job_tim"], "did you mean 'job_time'?"),

@@ -456,6 +456,7 @@ def _be(status: str, dask_worker: Any) -> None:
     dask_worker.status = distributed.Status[status]
 
 
+@pytest.mark.usefixtures("_sigint")
 def test_being_stopped_while_processes_start_is_not_lost(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -478,12 +479,8 @@ def test_being_stopped_while_processes_start_is_not_lost(
     client = contextlib.nullcontext()
     monkeypatch.setattr(distributed, "LocalCluster", Slow)
     monkeypatch.setattr(distributed, "Client", lambda *_, **__: client)
-    held = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            sweep.reduce("min", dask=2)
-    finally:
-        signal.signal(signal.SIGINT, held)
+    with pytest.raises(KeyboardInterrupt):
+        sweep.reduce("min", dask=2)
     assert told == [{signal.SIGINT}, "closed"]  # so do the processes leave Ctrl-C to this one
 
 

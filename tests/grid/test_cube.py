@@ -191,8 +191,10 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.zarr.partial" / "notes").touch()
     with pytest.raises(InputError, match="is not an unfinished cube"):
         Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "b.zarr", overwrite=True)
+    with pytest.raises(InputError, match="ends as unfinished cubes do"):
+        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "d.partial")
     zarr.create_group(tmp_path / "c.zarr")
-    with pytest.raises(InputError, match="is not a cube that fleetcube wrote"):
+    with pytest.raises(InputError, match="is not sealed by fleetcube"):
         open_cube(tmp_path / "c.zarr")
 
 
@@ -236,8 +238,10 @@ def test_damaged_cubes_are_refused(sweep: Sweep, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is damaged"):
         open_cube(path)
     (path / "zarr.json").write_text('{"attributes": []}', encoding="utf-8")
-    with pytest.raises(InputError, match="is not a cube that fleetcube wrote"):
+    with pytest.raises(InputError, match=r"it has no sound zarr.json; `run --resume` .* repairs"):
         open_cube(path)
+    sweep.store(path, resume=True)
+    assert_same(sweep.evaluate(), open_cube(path))
 
 
 def test_outputs_without_axes_are_stored(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def finish(folder: Path, whole: Path) -> None:
     assert sorted(entry.name for entry in folder.iterdir()) == ["a.zarr", "spec.toml"]
 
 
+@pytest.mark.usefixtures("_sigint")
 def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
     running = subprocess.Popen([*RUN, "a.zarr"], cwd=folder, stderr=subprocess.PIPE, text=True)
     partial = folder / "a.zarr.partial"

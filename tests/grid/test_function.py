@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numba
 import numpy as np
+import pint
 import pytest
 
 import fleetcube
@@ -408,6 +409,11 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "masked": (((np.ma.array([8.0, 9.0], mask=[0, 1]), 1e8, 1e9), {}), "n_gpus is a masked array"),
     "huge": (((10**400, 1e8, 1e9), {}), "is not a real number"),
     "ragged": ((([[1], [1, 2]], 1e8, 1e9), {}), "is not a real number"),
+    "deep": (((8, np.ones((1,) * 33), 1e9), {}), "gpu_mttf has 33 dimensions; give at most 32"),
+    "with a unit": (
+        ((8, 50_000 * pint.UnitRegistry().hour, 1e9), {}),
+        "gpu_mttf = .* has a unit; give numbers in s",
+    ),
     "short": ((jnp.ones((3, 2), "bfloat16"), {}), "bfloat16, too short for these laws"),
     "labelled": (
         ((fleetcube.evaluate("cluster_mtbf", n_gpus=[8, 16], gpu_mttf=1e8), 1e8, 1e9), {}),
@@ -443,6 +449,10 @@ BAD_FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "an input": (("tensor_parallel", SCENARIO, INPUTS), {}, "is an input"),
     "missing": (("job_time", {}, INPUTS), {}, "layers is missing"),
     "both": (("step_time", SCENARIO, ["step_time"]), {}, "both an output and an input"),
+    **{
+        repr(what): ((what, SCENARIO, INPUTS), {}, "is not a (list of names|name)")
+        for what in (None, 5, math.nan, b"job_time")
+    },
     "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of numpy, numba"),
     "whole": (("delta_job_time_delta_n_gpus", SCENARIO, INPUTS), {}, "d_job_time_d_n_gpus, or see"),
     "computed": (("d_job_time_d_step_time", SCENARIO, INPUTS), {}, "needs a given step_time"),

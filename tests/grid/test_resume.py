@@ -1,12 +1,16 @@
 """Cubes are never half-true: what stops is continued to the same bytes, or refused."""
 
+import contextlib
 import errno
+import functools
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +41,13 @@ def sweep() -> Sweep:
 def contents(folder: Path) -> dict[str, bytes]:
     files = (file for file in folder.rglob("*") if file.is_file())
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def no_exchange(patch: pytest.MonkeyPatch) -> None:
+    """Answer as renameat2 does on an NFS."""
+    system = SimpleNamespace(renameat2=lambda *_: -1)
+    calls = SimpleNamespace(CDLL=lambda *_, **__: system, get_errno=lambda: errno.EINVAL)
+    patch.setattr(durable, "ctypes", calls)
 
 
 def stop_after(
@@ -261,3 +272,98 @@ def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 tries, 0 wrong" in done.stdout
+
+
+@pytest.mark.parametrize("ends_after", range(1, 4))
+@pytest.mark.parametrize("again", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_name_that_cannot_be_exchanged_is_not_lost(
+    sweep: Sweep, tmp_path: Path, ends_after: int, again: dict[str, bool]
+) -> None:
+    """As on an NFS, and killed after one of the steps: two renames, and the removal."""
+    new = contents(sweep.store(tmp_path / "b.zarr", chunks=CHUNKS))
+    before = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
+    path = Path(before.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    old = contents(path)
+    (tmp_path / "a.zarr.old").mkdir()
+    (tmp_path / "a.zarr.old" / "notes").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        no_exchange(patch)
+        child = os.fork()
+        if not child:
+            steps = itertools.count(1)
+
+            def step(call: Any, *arguments: Any, **named: Any) -> None:
+                call(*arguments, **named)
+                if next(steps) == ends_after:
+                    os._exit(9)
+
+            patch.setattr(os, "rename", functools.partial(step, os.rename))
+            patch.setattr(shutil, "rmtree", functools.partial(step, shutil.rmtree))
+            with contextlib.suppress(BaseException):
+                sweep.store(path, chunks=CHUNKS, threads=1, overwrite=True)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        assert path.exists() == (ends_after > 1)
+        if again:
+            sweep.store(path, chunks=CHUNKS, **again)
+        else:
+            with pytest.raises(InputError, match="exists"):
+                sweep.store(path, chunks=CHUNKS)
+    found = contents(path)
+    found.pop(journal.LOCK, None)
+    assert found == (old if ends_after == 1 and not again else new)
+    left = {"a.zarr", "b.zarr", "a.zarr.old"} | ({"a.zarr.partial"} if found == old else set())
+    assert {entry.name for entry in tmp_path.iterdir()} == left
+    assert contents(tmp_path / "a.zarr.old") == {"notes": b""}
+
+
+def test_a_name_that_cannot_be_given_is_given_back(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    old = contents(path)
+    no_exchange(monkeypatch)
+    rename, calls = os.rename, itertools.count()
+
+    def stopped(*arguments: Any, **named: Any) -> None:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        rename(*arguments, **named)
+
+    monkeypatch.setattr(os, "rename", stopped)
+    with pytest.raises(KeyboardInterrupt, match="are kept"):
+        sweep.store(path, chunks=CHUNKS, overwrite=True)
+    assert contents(path) == old
+
+
+def test_a_cube_that_cannot_be_replaced_is_refused_at_once(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path and access(at, mode))
+    with pytest.raises(InputError, match="is read-only"):
+        sweep.store(path, overwrite=True)
+
+
+def test_a_removal_that_was_killed_is_no_foreign_folder(sweep: Sweep, tmp_path: Path) -> None:
+    """Of the cube that was replaced: what is left is ours to remove, whichever file went last."""
+    path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    partial = Path(f"{path}.partial")
+    shutil.copytree(path, partial)
+    removed = itertools.count()
+    unlink = os.unlink
+
+    def stopped(*arguments: Any, **named: Any) -> None:
+        if next(removed) == 20:
+            raise SystemError
+        unlink(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "unlink", stopped)
+        with pytest.raises(SystemError):
+            Folder(partial).discard()
+    assert any(partial.glob("*/c/**/*"))
+    other = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
+    other.store(path, chunks=CHUNKS, overwrite=True)
+    assert not partial.exists()

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import importlib.util
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from ...errors import InputError
 
 UNFINISHED = ".partial"  # ends the name of the folder in which a cube is built
 TEMPORARY = ".fleetcube-tmp"  # ends the names of files that are being written
+REPLACED = ".fleetcube/replaced"  # in a cube: the one whose name it takes
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -175,21 +177,51 @@ def _check_ours(partial: Path, folder: int) -> None:
         )
 
 
-def exchange(one: Path, other: Path) -> None:
-    """Give two folders each other's name, at once where the system can."""
+def exchange(one: Path, other: Path) -> bool:
+    """Give two folders each other's name at once; False where the system cannot (NFS, macOS)."""
     libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
     names = (os.fsencode(one), os.fsencode(other))
-    if hasattr(libc, "renameat2"):
-        if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
-            return
-        code = ctypes.get_errno()
-        if code not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise OSError(code, os.strerror(code), str(other))
-    # not atomic: for a moment the name is free
-    between = other.with_name(other.name + ".old")
-    os.rename(other, between)
-    os.rename(one, other)
-    os.rename(between, one)
+    if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+        raise OSError(code, os.strerror(code), str(other))
+    return False
+
+
+def replace(new: Path, old: Path) -> None:
+    """Give a new cube the name of an older one, which goes into it; for a moment the name is free.
+
+    A name beside the two might be the user's, and would outlive a kill unseen.
+    """
+    try:
+        with inside(new, REPLACED, make=True) as (folder, last):
+            os.rename(old, last, dst_dir_fd=folder)
+        os.rename(new, old)
+    except BaseException:
+        restore(new, old)
+        raise
+
+
+def restore(new: Path, old: Path) -> None:
+    """Give an older cube its name back, where `replace` ended in between; the lock is held."""
+    if not os.path.lexists(new / REPLACED):
+        return
+    if os.path.lexists(old):  # it has been written anew since
+        clear(new)
+        return
+    with inside(new, REPLACED) as (folder, last):
+        os.rename(last, old, src_dir_fd=folder)
+    sync_folder(old.parent)
+
+
+def clear(cube: Path) -> None:
+    """Remove what a cube has replaced, which needs no lock: the name is the cube's already."""
+    with contextlib.suppress(FileNotFoundError), inside(cube, REPLACED) as (folder, last):
+        # what readers of an NFS still have open stays until a later run
+        shutil.rmtree(last, ignore_errors=True, dir_fd=folder)
 
 
 def link(source: Path, base: Path, name: str) -> None:

@@ -5,21 +5,25 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import InputError
-from ..journal import JOURNAL, LOCK, MOST_SEALED, ROOT, check_size
+from ..journal import JOURNAL, LOCK, MOST_SEALED, ROOT, SEAL, check_size
 from .durable import (
+    REPLACED,
     UNFINISHED,
     check_system,
+    clear,
     exchange,
     inside,
     link,
     one_writer,
+    replace,
+    restore,
     sync_folder,
     sync_folders,
     write_file,
@@ -96,6 +100,9 @@ class Place(Protocol):
 
     def take(self, other: "Place", names: Iterable[str]) -> None:
         """Link or copy files of another place into the cube that is built here."""
+
+    def recover(self) -> None:
+        """Clear up after a run that was killed amid `finish`."""
 
     def finish(self, whole: "Place") -> None:
         """Give a complete cube its name, and remove what had it; the lock is held."""
@@ -190,6 +197,8 @@ class Folder:
         check_system()
         if not self.path.name:
             raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
+        if self.path.suffix == UNFINISHED:
+            raise InputError(f"{str(self)!r} ends as unfinished cubes do; leave {UNFINISHED} out")
         if self.path.is_symlink():  # an exchange of names would replace the link, not the cube
             target = str(self.path.resolve())
             raise InputError(f"{str(self)!r} is a link to {target!r}; write to that")
@@ -197,6 +206,8 @@ class Folder:
         if parent is None or not parent.is_dir() or not os.access(parent, os.W_OK):
             raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
 
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise InputError(f"{str(self)!r} is read-only; choose another name, or chmod u+w it")
         partial = self.unfinished().path
         if partial.is_symlink() or (partial.exists() and not partial.is_dir()):
             raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
@@ -205,28 +216,44 @@ class Folder:
         parent = next(above for above in self.path.absolute().parents if above.exists())
         return shutil.disk_usage(parent).free
 
-    def one_writer(self, lock: str = LOCK) -> AbstractContextManager[None]:
-        return one_writer(self.path, lock)
+    @contextlib.contextmanager
+    def one_writer(self, lock: str = LOCK) -> Iterator[None]:
+        with one_writer(self.path, lock):
+            if self.path.suffix == UNFINISHED:
+                restore(self.path, self.path.with_suffix(""))
+            yield
 
     def take(self, other: Place, names: Iterable[str]) -> None:
         assert isinstance(other, Folder)
         for name in names:
             link(other.path / name, self.path, name)
 
+    def recover(self) -> None:
+        if self.path.exists():
+            if os.path.lexists(self.path / REPLACED):
+                clear(self.path)
+        elif os.path.lexists(self.unfinished().path / REPLACED):
+            with self.unfinished().one_writer():  # which restores it
+                pass
+
     def finish(self, whole: Place) -> None:
         assert isinstance(whole, Folder)
         sync_folders(self.path)  # before the rename: no complete cube lacks a name of its files
-        if whole.exists():
-            exchange(self.path, whole.path)
-            sync_folder(whole.path.parent)
-            self.discard()
-        else:
+        exchanged = False
+        if not whole.exists():
             os.rename(self.path, whole.path)
-            sync_folder(whole.path.parent)
+        elif not (exchanged := exchange(self.path, whole.path)):
+            replace(self.path, whole.path)
+        sync_folder(whole.path.parent)
+        if exchanged:
+            self.discard()
+        clear(whole.path)
         whole.delete(LOCK)  # after the rename: without it a second writer could enter
 
     def discard(self) -> None:
-        self.delete(ROOT)  # first: a cube that is removed in part must not read as one
+        # the root first: a cube that is removed in part must not read as one; and files that mark
+        # the rest as ours last
+        self.keep({SEAL, LOCK})
         shutil.rmtree(self.path)
 
     def wrapping_errors(self) -> AbstractContextManager[None]:

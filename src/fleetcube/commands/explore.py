@@ -1,6 +1,7 @@
 """`fleetcube explore`: a cube in the browser."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ import webbrowser
 import click
 
 from fleetcube.commands.say import say
+from fleetcube.stop import is_heard
 
 
 @click.command()
@@ -21,7 +23,7 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
     """View a cube, or a spec without evaluating it first, on a local web page.
 
     The page has a map or a curve of a variable, sliders for the other axes, cuts through a point
-    and the inputs that matter there; slices can be downloaded. Ctrl-C stops it.
+    and the inputs that matter there; slices can be downloaded. Ctrl-C or SIGTERM stops it.
 
     With -o the page of a spec is one file instead, to keep or to mail: every number is a slider,
     and the formulas, written as JavaScript, compute in the browser.
@@ -42,7 +44,8 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
     with Server(View.open(source), host, port) as server:
-        say(f"{source} is shown at {server.url} (Ctrl-C stops it)")
+        how = "Ctrl-C" if is_heard() else f"kill {os.getpid()}"
+        say(f"{source} is shown at {server.url} ({how} stops it)")
         if not server.local:
             say(f"--host {host}: everyone who can reach this machine can read it", err=True)
         if not no_browser and _has_screen():
@@ -50,8 +53,14 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
         async def serve() -> None:
             loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
-            # thread-safe, since only that wakes the waiting loop from a signal handler
-            signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(serving.cancel))
+
+            def stop(*_: object) -> None:
+                # thread-safe, since only that wakes the waiting loop from a signal handler
+                with contextlib.suppress(RuntimeError):  # sent again when it has ended
+                    loop.call_soon_threadsafe(serving.cancel)
+
+            for code in (signal.SIGTERM, *((signal.SIGINT,) if is_heard() else ())):
+                signal.signal(code, stop)
             await serving
 
         try:

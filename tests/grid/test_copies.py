@@ -1,0 +1,101 @@
+"""Cubes that another program copied or changed: called so, read as they are, never repaired."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray
+
+from fleetcube import InputError, Sweep, open_cube
+from fleetcube.grid.store.verify import verify
+
+pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
+SWEEP = Sweep(
+    {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"},
+    {"n_gpus": [8, 64], "gpu_mttf": ["10_000 h", "50_000 h", "100_000 h"]},
+    ["job_time", "goodput"],
+)
+
+
+@pytest.fixture
+def cube(tmp_path: Path) -> Path:
+    return Path(SWEEP.store(tmp_path / "a.zarr", chunks={"gpu_mttf": 2}))
+
+
+def _zarr(cube: Path) -> Path:
+    copy = cube.with_name("copy.zarr")
+    xarray.open_zarr(cube).to_zarr(copy)
+    return copy
+
+
+def _older_zarr(cube: Path) -> Path:
+    copy = cube.with_name("older.zarr")
+    xarray.open_zarr(cube).drop_encoding().to_zarr(copy, zarr_format=2)
+    return copy
+
+
+def _netcdf(cube: Path) -> Path:
+    copy = cube.with_name("copy.nc")
+    xarray.open_zarr(cube).to_netcdf(copy)
+    return copy
+
+
+@pytest.mark.parametrize("copied", [_zarr, _older_zarr, _netcdf])
+def test_a_copy_is_not_sealed_and_read_as_it_is(cube: Path, copied: Any) -> None:
+    copy = copied(cube)
+    for read in (open_cube, verify):
+        with pytest.raises(InputError, match=r"is not sealed by fleetcube.*verify=False") as caught:
+            read(copy)
+        assert "--resume" not in str(caught.value)
+    with pytest.raises(InputError, match=r"is not sealed|is not a cube"):
+        SWEEP.store(copy, resume=True)
+    values = open_cube(copy, verify=False)
+    xarray.testing.assert_equal(values.load(), open_cube(cube).load())
+    assert list(values.data_vars) == SWEEP.spec["outputs"]
+    xarray.testing.assert_equal(
+        values.fleetcube.sel(gpu_mttf="50_000 h"), open_cube(cube).fleetcube.sel(gpu_mttf="50000h")
+    )
+
+
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_what_another_program_added_is_named_and_kept(cube: Path, consolidated: bool) -> None:
+    before = open_cube(cube).load()
+    more = (before[["job_time"]] * 2).rename(job_time="twice")
+    more.drop_vars(more.coords).to_zarr(cube, mode="a", consolidated=consolidated)
+    with pytest.raises(InputError, match=r"another program added 'twice'; .*verify=False"):
+        open_cube(cube)
+    report = verify(cube)
+    assert "added 'twice'" in report.advice
+    assert "--resume" not in report.advice
+    for again in ({"resume": True}, {"append": True}):
+        with pytest.raises(InputError, match="'twice', which another program added"):
+            SWEEP.store(cube, **again)  # type: ignore[arg-type]
+    values = open_cube(cube, verify=False)
+    for name, variable in {**before.variables, "twice": more["twice"].variable}.items():
+        xarray.testing.assert_equal(values[name].variable.load(), variable)
+    SWEEP.store(cube, overwrite=True)
+    xarray.testing.assert_equal(open_cube(cube).load(), before)
+
+
+def test_changed_attributes_are_read_as_they_are(cube: Path) -> None:
+    root = cube / "zarr.json"
+    root.write_text(root.read_text().replace("CF-1.11", "CF-1.12"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"--resume.*if another program changed it.*verify=False"):
+        open_cube(cube)
+    assert open_cube(cube, verify=False).attrs["Conventions"] == "CF-1.12"
+
+
+def test_only_cubes_are_read_as_they_are(cube: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("notes", encoding="utf-8")
+    xarray.Dataset({"a": 1}).to_zarr(tmp_path / "other.zarr")
+    (tmp_path / "begun.zarr.partial").mkdir()
+    for name, why in {
+        "notes.txt": "is no copy of a cube",
+        "other.zarr": "is no copy of a cube",
+        "none.zarr": "there is no cube",
+        "begun.zarr": "its run has not finished",
+        "begun.zarr.partial": "is not complete",
+    }.items():
+        with pytest.raises(InputError, match=why) as caught:
+            open_cube(tmp_path / name, verify=False)
+        assert "\n" not in str(caught.value)
