@@ -14,6 +14,7 @@ from ..machines import environment, here
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "nehalem", "haswell"  # of CPUs without and with AVX, fused operations and 256 bits
+pytestmark = pytest.mark.slow
 both = pytest.mark.skipif(not {OLD, NEW} <= {*here()}, reason="this CPU can emulate no other")
 
 
