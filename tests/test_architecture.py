@@ -325,7 +325,20 @@ FENCED = {
             ("typing_context", "target_context"),
             "numba, Notes on Target Extensions",
         )
-        for name in ("embedded", "overloads")
+        for name in ("embedded", "machine_code", "overloads")
+    },
+    # numba releases no machine code: what compiles without its dispatchers has no public name
+    **{
+        ("kernels/engines/machine_code.py", name): (names, "test_kernel_cache.py tries it")
+        for name, names in {
+            "numba.core.codegen.JITCPUCodegen": ("_add_module", "_module_pass_manager"),
+            "numba.core.codegen.AOTCodeLibrary": ("emit_native_object",),
+            "numba.core.compiler.Flags": ("no_compile", "no_cfunc_wrapper"),
+            "numba.core.compiler.compile_extra": ("__call__",),
+            "numba.core.compiler_lock.global_compiler_lock": ("__enter__",),
+            "numba.core.sigutils": ("normalize_signature",),
+            **dict.fromkeys(("._dispose", "._dynfunc", "._ptr"), ()),
+        }.items()
     },
     ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
     ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
