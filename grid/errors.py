@@ -1,5 +1,7 @@
 """The error of bad input: one line with the value, the rule and the next action."""
 
+import errno
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +27,19 @@ def shown(value: Any) -> str:
     except ValueError:  # a whole number of thousands of digits
         text = f"a huge {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that no file can have here."""
+    try:
+        os.lstat(path)
+    except ValueError:  # a null byte
+        raise InputError(f"{shown(os.fspath(path))} is no path; choose another name") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InputError(
+                f"{shown(os.fspath(path))} is too long for a path here; choose a shorter name"
+            ) from None
 
 
 def nearest(

@@ -21,9 +21,14 @@ def guarded(cell: str) -> str:
 
     Source: OWASP, CSV injection (a single quote before what would be run)
     """
-    return f"'{cell}" if cell.startswith((*_RUN, "'")) else cell
+    return f"'{cell}" if _is_run(cell) else cell
 
 
 def unguarded(cell: str) -> str:
     """What `guarded` was given."""
-    return cell[1:] if cell[:1] == "'" and cell[1:].startswith((*_RUN, "'")) else cell
+    return cell[1:] if cell[:1] == "'" and _is_run(cell[1:]) else cell
+
+
+def _is_run(cell: str) -> bool:
+    # some spreadsheets cut spaces off first
+    return any(text.startswith((*_RUN, "'")) for text in (cell, cell.lstrip()))

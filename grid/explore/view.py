@@ -19,7 +19,7 @@ import numpy as np
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import MONEY, REASON
-from ..errors import ChangedError, InputError, nearest, shown
+from ..errors import ChangedError, InputError, check_path, nearest, shown
 from ..plan.labels import own_version
 from ..plots.picture import words
 from ..show.selectors import narrow
@@ -171,6 +171,7 @@ class View:
         """View a spec (a TOML file, evaluated where it is viewed) or a stored cube."""
         from ..sweep import Sweep
 
+        check_path(source)
         if source.endswith(".toml") or Path(source).is_file():
             own = Sweep.from_file(source)
             return cls(own.virtual(), source, own)

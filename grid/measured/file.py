@@ -10,7 +10,7 @@ from typing import Any
 
 from ...catalog import KINDS
 from ...catalog.records import unit
-from ..errors import InputError
+from ..errors import InputError, check_path
 from ..show.tables import scale
 from ..store.places.durable import sync_folder, write_file
 from .fit import UNITS, CollectiveFit, Fit
@@ -137,6 +137,7 @@ def check_target(path: Path, overwrite: bool, endings: Sequence[str] = (".toml",
     """Refuse a path to which no calibration file can be written, or none with these endings."""
     if path.suffix not in endings:
         raise InputError(f"{str(path)!r} does not end in {' or '.join(endings)}; change its ending")
+    check_path(path)
     if path.exists() and not (overwrite and path.is_file()):
         raise InputError(f"{str(path)!r} exists; choose another name, or --overwrite")
     folder = path.absolute().parent

@@ -27,6 +27,16 @@ def check_engine(engine: str) -> None:
         raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
     if engine == "jax" and importlib.util.find_spec("jax") is None:
         raise InputError("engine = 'jax' needs an extra; run: pip install 'fleetcube[jax]'")
+    if engine == "jax" and (platforms := os.environ.get("JAX_PLATFORMS")):
+        import jax
+
+        try:
+            jax.devices()
+        except Exception:  # JAX raises an AssertionError without words, too
+            raise InputError(
+                f"JAX_PLATFORMS = {platforms!r} names no device that JAX finds here; unset it, or "
+                "set it to cpu"
+            ) from None
 
 
 def pick_engine(engine: str, points: Collection[int], full: int) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.roles import REASON
-from ..errors import InputError
+from ..errors import InputError, check_path
 from ..show.tables import scale
 from ..spec.values import is_known
 
@@ -149,6 +149,7 @@ def check_file(path: Path, endings: Sequence[str]) -> None:
     """Refuse a file of another ending, and one that cannot be there."""
     if path.suffix not in endings:
         raise InputError(f"{str(path)!r} is not one of {', '.join(endings)}; change its ending")
+    check_path(path)
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
     if path.is_dir():

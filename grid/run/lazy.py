@@ -1,11 +1,13 @@
 """Lazy sweeps: Dask-backed Datasets whose blocks are evaluated when they are needed."""
 
+import math
 import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.labels import assemble, attributes, dtype_of
 from ..plan.plan import Plan
@@ -15,6 +17,8 @@ from .recipe import Recipe
 
 if TYPE_CHECKING:
     import xarray
+
+MOST_BLOCKS = 100_000
 
 
 def evaluate_task(
@@ -50,9 +54,29 @@ def lazy(
     for names in plan.groups().values():
         whole = {dim: plan.sizes[dim] for dim in plan.user_dims(names[0])}
         sides = chunk_sizes(whole, chunks, keep_asked=True)
+        _check_blocks(whole, sides)
         for name, array in _arrays(recipe, tuple(names), sides, dtype):
             variables[name] = (plan.user_dims(name), array, attributes(plan, name))
     return assemble(plan, {name: variables[name] for name in plan.outputs}, spec)
+
+
+def _check_blocks(whole: Mapping[str, int], sides: Mapping[str, int]) -> None:
+    """Refuse more blocks than Dask lists in seconds: in silence it would go on for minutes."""
+    count, most = _blocks(whole, sides), math.prod(sides.values())
+    if count <= MOST_BLOCKS:
+        return
+    enough = dict(sides)
+    while _blocks(whole, enough) > MOST_BLOCKS:
+        most *= 2
+        enough = chunk_sizes(whole, {}, keep_asked=True, most=most)
+    raise InputError(
+        f"{count:,} blocks are too many for Dask; give chunks = {enough} "
+        f"(at most {MOST_BLOCKS:,} blocks), or slice Sweep.virtual()"
+    )
+
+
+def _blocks(whole: Mapping[str, int], sides: Mapping[str, int]) -> int:
+    return math.prod(-(-whole[dim] // side) for dim, side in sides.items())
 
 
 def _arrays(

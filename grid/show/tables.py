@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import IN_HOURS, NEAR, REASON, TIME
-from ..errors import InputError, nearest
+from ..errors import InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
@@ -257,6 +257,7 @@ def check_target(path: Path) -> None:
 
 def check_new(path: Path) -> None:
     """Refuse a file that exists, and a folder that cannot be written into."""
+    check_path(path)
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     if not path.absolute().parent.is_dir():
@@ -311,6 +312,7 @@ def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
         plain = _with_counts(cube)
         for variable in plain.variables.values():
             variable.encoding = {}  # chunks and codecs of Zarr are not netCDF's
+        path.write_bytes(bytes(4096))  # else NetCDF calls a full disk "Permission denied"
         plain.to_netcdf(path)
     elif ending == ".json":
         path.write_text(

@@ -156,6 +156,8 @@ def run_spec(
             f"-o {output}: a cube is a folder, and a table one of {', '.join(FORMATS)}; change "
             "the ending"
         )
+    if output.startswith("memory://"):
+        raise InputError(f"-o {output} ends with this command; name a folder or a store")
     if interval:
         raise InputError(
             "--interval is for tables; in a cube, an axis holds the ends: "
@@ -182,10 +184,14 @@ def run_spec(
     used = sweep.plan(engine, feasible_only).engine
     say(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
     say(f"wrote {path} ({size / 1e6:.1f} MB)")
-    _show(open_cube(path))
-    for near in _near(sweep, _MOST_JUDGED).values():
-        if count := int((near == 1).sum()):
-            say(f"near the memory limit: {count} of {near.size} (memory_error_factor)")
+    try:
+        _show(open_cube(path))
+        for near in _near(sweep, _MOST_JUDGED).values():
+            if count := int((near == 1).sum()):
+                say(f"near the memory limit: {count} of {near.size} (memory_error_factor)")
+    except (MemoryError, RuntimeError) as error:  # out of memory, or no thread can be started
+        why = f"{error}" or "out of memory"
+        raise OSError(f"{path} is written and complete, but cannot be shown: {why}") from error
 
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:

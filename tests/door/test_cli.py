@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube.grid.store import writer
+from fleetcube.grid.store import cube, writer
 
 from .command import fleetcube
 
@@ -175,6 +175,14 @@ BAD: list[tuple[list[str], str]] = [
     (["slice", "cube.zarr", "gpu_mttf=10000"], "is outside the axis, 10000 h to 50000 h"),
     (["slice", "cube.zarr", "-v", "goodputs"], "did you mean 'goodput'?"),
     (["run", "spec.toml", "-o", "b.csv.gz"], "a cube is a folder"),
+    (["run", "spec.toml", "-o", "b.zarr.zip"], "leave .zip out, and zip it after"),
+    (["run", "spec.toml", "-o", "memory://b"], "ends with this command; name a folder"),
+    (["run", "spec.toml", "-o", "file://other/b.zarr"], "write file:///folder/a.zarr"),
+    (["run", "spec.toml", "-o", "/".join(["b" * 200] * 25)], "is too long for a path here"),
+    (["run", "spec.toml", "-o", "b" * 250], "is too long for a path here"),
+    (["slice", "b" * 300], "is too long for a path here"),
+    (["slice", "cube.zarr", "-o", "b" * 300 + ".nc"], "is too long for a path here"),
+    (["explore", "b" * 300], "is too long for a path here"),
     (["run", "spec.toml", "-o", "b.txt"], "a cube is a folder, and a table one of .csv"),
     (["run", "spec.toml", "n_gpus=9007199254740993"], "must be below 2^53"),
     (["plan", "spec.toml", "--top", "0"], "top = 0 is not a whole number from 1"),
@@ -221,6 +229,25 @@ def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "No space left on device; 0 finished blocks are kept" in done.stderr
     assert "`run --resume` continues it" in done.stderr
     assert not (folder / "full.zarr").exists()
+
+
+def test_a_cube_that_cannot_be_shown_is_said_to_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under a limit of address space, in which no further thread can be started."""
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(cube, "open_cube", no_thread)
+    done = fleetcube("run", "spec.toml", "-o", "unseen.zarr", folder=folder)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "fleetcube: unseen.zarr is written and complete, but cannot be shown: can't start new "
+        "thread\n"
+    )
+    monkeypatch.undo()
+    assert fleetcube("verify", "unseen.zarr", folder=folder).returncode == 0
 
 
 def test_a_terminated_run_says_what_is_kept(folder: Path) -> None:

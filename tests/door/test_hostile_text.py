@@ -134,7 +134,17 @@ def test_text_is_shown_with_its_codes() -> None:
     assert visible("a\x1b[31m\u202eb\r") == "a\\u001b[31m\\u202eb\\u000d"
 
 
-FORMULAS = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\tx", "\rx", "'quoted", "\uff1d1"]
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "'quoted",
+    "\uff1d1",
+    " =1+1",
+]
 
 
 def test_no_cell_of_csv_is_a_formula(tmp_path: Path) -> None:
@@ -151,7 +161,7 @@ def test_no_cell_of_csv_is_a_formula(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [*FORMULAS, "plain", "'", "''", "", "8 GPUs"])
 def test_guarding_is_undone(text: str) -> None:
     assert unguarded(guarded(text)) == text
-    assert guarded(text)[:1] not in tuple("=+-@\t\r")
+    assert guarded(text).lstrip(" ")[:1] not in tuple("=+-@\t\r")
 
 
 def test_our_reader_takes_the_quote_away(tmp_path: Path) -> None:

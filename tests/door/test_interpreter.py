@@ -76,6 +76,14 @@ def test_without_a_compiler_numpy_is_taken_or_numba_refused(tmp_path: Path, engi
     assert ("unset NUMBA_DISABLE_JIT" in done.stderr) == (engine == "numba")
 
 
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    words = ("-m", "fleetcube", "run", "spec.toml", "--engine", "jax", "-o", "a.zarr")
+    done = python(tmp_path, *words, JAX_PLATFORMS="cuda,nonsense")
+    assert done.returncode == 2
+    assert "JAX_PLATFORMS = 'cuda,nonsense' names no device that JAX finds here" in done.stderr
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["spec.toml"]
+
+
 DROPPED = """
 import signal, sys, time
 from fleetcube.cli import cli, run

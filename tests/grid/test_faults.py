@@ -119,6 +119,18 @@ def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> N
     finish(folder, whole)
 
 
+def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> None:
+    """Whose library says "Permission denied" of it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        done = fleetcube("slice", str(whole / "whole.zarr"), "-o", "s.nc", folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "cannot write 's.nc' (File too large)" in refusal(done)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def closed(folder: Path) -> Iterator[Path]:
     """A folder into which nobody may write."""

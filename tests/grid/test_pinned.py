@@ -49,6 +49,19 @@ def test_a_lost_chunk_is_no_number(path: str) -> None:
     assert "chunks are there" in told(lambda: open_cube(path))
 
 
+def test_a_changed_bit_is_named_with_its_file(path: str) -> None:
+    cube = open_cube(path)
+    file = next(
+        file for file in sorted((Path(path) / "goodput" / "c").rglob("*")) if file.is_file()
+    )
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    said = told(lambda: cube["goodput"].values)
+    assert str(file) in said
+    assert "`run --resume` repairs it" in said
+
+
 def test_chunks_that_change_places_are_no_numbers(path: str) -> None:
     """Each is sound by its own checksum: of the other chunk, or of the cube before."""
     one, other = sorted((Path(path) / "goodput" / "c").rglob("[0-9]/[0-9]"))[:2]

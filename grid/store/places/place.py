@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
 
-from ...errors import InputError
+from ...errors import InputError, check_path
 from ..journal import JOURNAL, LOCK, MOST_SEALED, ROOT, SEAL, check_size
 from .durable import (
     REPLACED,
@@ -120,8 +121,14 @@ class Place(Protocol):
 def place_of(target: str | os.PathLike[str]) -> Place:
     """The place that a path or a URL names. Raises InputError."""
     text = os.fspath(target)
+    if text.startswith("file://"):
+        parts = urlsplit(text)
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise InputError(f"{text!r} names no file here; write file:///folder/a.zarr")
+        text = unquote(parts.path)
     if "://" not in text:
-        return Folder(Path(target))
+        check_path(text)
+        return Folder(Path(text))
     if text.startswith("icechunk"):
         from .icechunk import Icechunk
 
@@ -197,6 +204,8 @@ class Folder:
         check_system()
         if not self.path.name:
             raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
+        if self.path.suffix.lower() == ".zip":
+            raise InputError(f"{str(self)!r}: a cube is a folder; leave .zip out, and zip it after")
         if self.path.suffix == UNFINISHED:
             raise InputError(f"{str(self)!r} ends as unfinished cubes do; leave {UNFINISHED} out")
         if self.path.is_symlink():  # an exchange of names would replace the link, not the cube
@@ -209,6 +218,7 @@ class Folder:
         if self.path.exists() and not os.access(self.path, os.W_OK):
             raise InputError(f"{str(self)!r} is read-only; choose another name, or chmod u+w it")
         partial = self.unfinished().path
+        check_path(partial)
         if partial.is_symlink() or (partial.exists() and not partial.is_dir()):
             raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
 
