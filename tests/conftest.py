@@ -41,10 +41,11 @@ def pytest_collection_finish() -> None:
 def _released() -> Iterator[None]:
     """What JAX compiled for one module of tests is no use to the next, and is gigabytes in all."""
     yield
+    _program.cache_clear()
+    _jitted.cache_clear()
     if "jax" in sys.modules:
-        _program.cache_clear()
-        _jitted.cache_clear()
         sys.modules["jax"].clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
