@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -295,14 +296,14 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
             def step(call: Any, *arguments: Any, **named: Any) -> None:
                 call(*arguments, **named)
                 if next(steps) == ends_after:
-                    os._exit(9)
+                    os.kill(os.getpid(), signal.SIGKILL)
 
             patch.setattr(os, "rename", functools.partial(step, os.rename))
             patch.setattr(shutil, "rmtree", functools.partial(step, shutil.rmtree))
             with contextlib.suppress(BaseException):
                 sweep.store(path, chunks=CHUNKS, threads=1, overwrite=True)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         assert path.exists() == (ends_after > 1)
         if again:
             sweep.store(path, chunks=CHUNKS, **again)
