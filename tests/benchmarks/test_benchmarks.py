@@ -104,6 +104,7 @@ def test_a_peer_that_cannot_be_made_is_skipped(load: Any, monkeypatch: pytest.Mo
     assert "skipped, no network" in table.markdown()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_startup(load: Any, tmp_path: Path) -> None:
     startup = load("startup")
@@ -274,6 +275,7 @@ def test_unknown_names_and_a_readme_without_markers_are_refused(
     assert "all tables of docs/storage.md; add chunks, virtual, writing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_gradients(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = load("gradients")
     monkeypatch.setattr(gradients, "OF", *SHORT)

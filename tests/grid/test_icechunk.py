@@ -46,6 +46,11 @@ def url(request: pytest.FixtureRequest, bucket: str, tmp_path: Path) -> str:
     return f"icechunk+{bucket}/ice/{next(_numbers)}"
 
 
+FIRST_IN_A_FOLDER = pytest.mark.parametrize(
+    "url", ["folder", pytest.param("s3", marks=pytest.mark.slow)], indirect=True
+)
+
+
 @pytest.fixture
 def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
@@ -110,6 +115,7 @@ def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
         xarray.open_zarr(plain(stopped), consolidated=False)
 
 
+@FIRST_IN_A_FOLDER
 @pytest.mark.parametrize("harm", [False, True])
 def test_a_stopped_run_goes_on_from_its_last_commit(
     sweep: Sweep, stopped: str, tmp_path: Path, harm: bool, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +152,7 @@ def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:
     assert Icechunk(url)._open().list_branches() == {"main"}
 
 
+@FIRST_IN_A_FOLDER
 def test_a_damaged_version_is_mended(
     sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,8 @@ SAID = dict(
     )
 )
 SLOW = {
-    *("some_very_slow_and_all_jittering", "kinds_and_late_corruption"),
+    *("some_slow_and_all_jittering", "some_very_slow_and_all_jittering"),
+    "kinds_and_late_corruption",
     *("late_corruption_in_closed_pools", "microbatches_in_flight", "played"),
 }
 
