@@ -48,6 +48,12 @@ ATTACKS = {
         200,
         3,
     ),
+    "swaps": Attack(
+        "`--overwrite` killed amid its renames where names cannot be exchanged (NFS), run again",
+        "tests.grid.swaps",
+        100,
+        3,
+    ),
     "flips": Attack(
         "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 50
     ),
