@@ -70,6 +70,8 @@ def _both(template: str, flag: bool = False) -> tuple[Callable[..., Any], Callab
 class Value:
     """A value of a trace."""
 
+    __array_ufunc__ = None  # so that a number of NumPy on the left leaves the operation to it
+
     def __init__(self, trace: Trace, name: str, flag: bool = False) -> None:
         self.trace, self.name, self.flag = trace, name, flag
 
