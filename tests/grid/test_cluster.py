@@ -267,6 +267,7 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
     assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
 
 
+@pytest.mark.slow
 def test_a_run_whose_workers_all_leave_waits_for_others(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +422,7 @@ class Dies:
         return os.getpid()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,10 +140,10 @@ def check_order_and_block(
 
 @pytest.mark.slow
 def test_jax_gives_the_points_one_by_one_in_any_order_of_axes() -> None:
-    chosen = {name: AXES[name] for name in ("gpu_mttf", "n_gpus", "all_reduce")}
+    chosen = {"gpu_mttf": AXES["gpu_mttf"], "all_reduce": ["ring", "tree"]}
     one_by_one: Any = test_a_sweep_equals_its_points_one_by_one
     one_by_one.hypothesis.inner_test(chosen, "jax")
-    check_order_and_block(chosen, ["all_reduce", "gpu_mttf", "n_gpus"], 3, "jax")
+    check_order_and_block(chosen, ["all_reduce", "gpu_mttf"], 2, "jax")
 
 
 NUMBA_AXES = {

@@ -204,7 +204,9 @@ def results(engine: str, functions: list[Function]) -> Arrays:
 # Loops written out, thousands of operations long: they take a minute to compile
 LONG = {
     *("crews_nodes_beyond_spares", "crews_nodes_in_repair", "crews_whole_pool_probability"),
-    *("crews_spare_left_probability", "longest_slowdown_between_checks"),
+    *("crews_spare_left_probability", "crews_whole_safe_pool_probability"),
+    *("pool_hidden_wait_time", "safe_pool_hidden_wait_time", "longest_slowdown_between_checks"),
+    "sync_wall_gpus",
 }
 BY_MODULE: dict[str, list[Function]] = {}  # each is one kernel; of `--only` those asked for
 for _name, _function in FORMULAS.items():
