@@ -41,7 +41,7 @@ def _expm1(library: Any, x: Any) -> Any:
     x = library.minimum(library.maximum(x, -50.0), 710.0)  # -1 and infinite beyond
     k, rise = _reduced(x)
     half = library.two_to(k - 1.0)
-    return 2.0 * (rise * half + (half - 0.5))
+    return 2.0 * (rise * half - (0.5 - half))
 
 
 def _log(library: Any, x: Any) -> Any:
@@ -56,7 +56,8 @@ def _log1p(library: Any, x: Any) -> Any:
     """ln(1 + x), with what 1 + x loses."""
     above = 1.0 + x
     lost = (x - (above - 1.0)) / library.maximum(above, LEAST)
-    return _log(library, above) + library.where((x > -1.0) & (x < 2.0**53), lost, 0.0)
+    value = _log(library, above) + library.where((x > -1.0) & (x < 2.0**53), lost, 0.0)
+    return library.where(x == 0.0, x, value)  # -0 of -0
 
 
 def _log2(library: Any, x: Any) -> Any:

@@ -93,7 +93,8 @@ FLOORS = {
         {"explore"},
     ),
     "fleetcube.kernels": (
-        {"ops", "inputs", "alternatives", "roles", "log"},
+        {"elementary", "inputs", "alternatives", "roles", "log"},
+        {"ops"},
         {
             *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
             *("pipeline", "roofline", "stages"),
@@ -318,8 +319,9 @@ FENCED = {
     ),
     **{
         (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int64"), "likewise")
-        for name in ("embedded", "scalar")
+        for name in ("embedded", "loops", "scalar")
     },
+    ("kernels/engines/loops.py", "numba.core.cgutils"): (("alloca_once",), "likewise"),
     **{
         (f"kernels/engines/{name}.py", "numba.core.registry.cpu_target"): (
             ("typing_context", "target_context"),
@@ -341,6 +343,11 @@ FENCED = {
         }.items()
     },
     ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
+    **{
+        ("tests/" + name, what): ((), "numpy.show_runtime() prints them, and returns nothing")
+        for name in ("machines.py", "test_machines.py")
+        for what in ("numpy._core._multiarray_umath", "._core")
+    },
     ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
     ("benchmarks/peers/calculon_points.py", "._llm_block"): ((), "a peer of one release"),
     ("benchmarks/peers/mlsysim_points.py", "mlsysim.core.units.ureg"): ((), "likewise"),

@@ -79,16 +79,17 @@ def test_a_folder_is_read_and_not_written_without_handles(
     assert open_cube(tmp_path / "a.zarr")["cluster_mtbf"].equals(sweep().evaluate()["cluster_mtbf"])
 
 
-def test_names_are_exchanged_without_an_atomic_call(
+def test_a_name_is_given_on_without_an_atomic_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(durable.ctypes, "CDLL", lambda *_, **__: object())  # as macOS has it
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    durable.exchange(tmp_path / "one", tmp_path / "other")
-    assert (tmp_path / "one" / "other").exists()
+    assert not durable.exchange(tmp_path / "one", tmp_path / "other")
+    durable.replace(tmp_path / "one", tmp_path / "other")
     assert (tmp_path / "other" / "one").exists()
+    assert not (tmp_path / "one").exists()
 
 
 def test_processes_are_started_without_a_signal_mask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,6 @@ def fingerprint(
     facts["machine"] = platform.machine()
     if plan.engine == "jax":
         facts["processor.jax"] = jax.processor()
-    facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
     formulas: dict[str, dict[Any, None]] = {}
@@ -81,6 +80,7 @@ def fingerprint(
         for name in modules:
             source = home.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
             facts[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _hash(source)
+    facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
     return dict(json.loads(json.dumps(facts)))
 
 

@@ -41,6 +41,7 @@ def check_grows(place: Place, record: Mapping[str, Any], writer: Writer) -> None
     if all(record[key] == new[key] for key in ("outputs", "axes")):
         _check_dimensions(place, before, writer)
     axes = {f"axes.{name}" for name in new["axes"]} if record["axes"] == new["axes"] else set()
+    axes.add("numbers")  # auto's depend on the labels; those of before are compared one by one
     old = {name: value for name, value in record.items() if name not in axes}
     now = {
         name: value

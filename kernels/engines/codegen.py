@@ -56,7 +56,7 @@ class _Writer:
 
     def source(self) -> str:
         """The whole kernel."""
-        lines = ["def kernel(start, stop, first, last, shape, steps, addresses, loops):"]
+        lines = ["def kernel(loops, start, stop, first, last, shape, steps, addresses):"]
         for k, name in enumerate(self.operands):
             lines.append(f"    t_{name} = pointer(addresses, {k}, float64)")
         for k, (name, dtype) in enumerate(self.outs.items(), len(self.operands)):

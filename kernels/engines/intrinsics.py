@@ -234,7 +234,7 @@ def call_loops(builder: Any, code: Any, arguments: Any) -> None:
 _NUMBERS = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
 SIGNATURE = types.void(  # of every kernel
-    *[types.int64] * 4, _NUMBERS, _TABLE, _NUMBERS, types.int64
+    *[types.int64] * 5, _NUMBERS, _TABLE, _NUMBERS
 )
 _MEMORY = _pointer_to(types.DType(types.float64))
 LOOPS_SIGNATURE = types.void(types.int64, _MEMORY, _MEMORY, types.int64)

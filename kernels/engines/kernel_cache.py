@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..elementary import FUNCTIONS
+
 if TYPE_CHECKING:  # imports numba
     from .machine_code import Loaded
 
@@ -67,6 +69,7 @@ def path_of(source: str) -> Path:
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
         machine_code.processor(),
         *(here.with_name(f"{n}.py").read_text("utf-8") for n in ("intrinsics", "machine_code")),
+        *FUNCTIONS,  # called by their places
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     root = os.environ.get("FLEETCUBE_CACHE")

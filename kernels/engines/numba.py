@@ -9,6 +9,7 @@ Values are NumPy's to the last bit: the same operations in the same order, in ex
 """
 
 import contextlib
+import functools
 import math
 import os
 import queue
@@ -81,10 +82,7 @@ def run_if_compiled(job: Job, threads: int) -> bool:
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
-    from . import loops  # here: it imports numba, which NumPy's sweeps do without
-
-    arguments = (*call.arguments, loops.address())
-    pool(threads).each(lambda task: kernel(*task, *arguments), _tasks(call.split, threads))
+    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.split, threads))
 
 
 def _call(job: Job) -> _Call:
@@ -223,7 +221,7 @@ def _compiled(
     outer: int,
 ) -> Any:
     """The kernel, from the cache on disk if an equal one was compiled before."""
-    from . import intrinsics  # here: it imports numba, which NumPy's sweeps do without
+    from . import intrinsics, loops  # here: they import numba, which NumPy's sweeps do without
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
     scope = {"np": np, **intrinsics.SCOPE}
@@ -232,7 +230,7 @@ def _compiled(
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    return kernel.call
+    return functools.partial(kernel.call, loops.address() if " apply(" in source else 0)
 
 
 def compile_behind(job: Job) -> None:

@@ -88,6 +88,8 @@ def compiled(program: Program) -> "Loaded":
 
     from . import intrinsics, loops
 
-    scope = {"np": np, **intrinsics.SCOPE, **loops.called()}
+    text, scope = source(program), {"np": np, **intrinsics.SCOPE}
+    if any(f" {name}(" in text for name in LOOPS):
+        scope |= loops.called()
     signature = (types.float64,) * len(program.inputs)
-    return kernel_cache.jitted(source(program), scope, signature)[0]
+    return kernel_cache.jitted(text, scope, signature)[0]

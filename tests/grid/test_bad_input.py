@@ -170,8 +170,8 @@ def test_a_grid_larger_than_memory_is_refused_before_anything_is_computed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory, "available", lambda: 10**6)
-    axes = {"n_gpus": np.arange(1, 1001), "gpu_mttf": np.arange(1, 1001)}
-    with pytest.raises(InputError, match=r"takes 8 MB and 1 MB of memory are free; store it"):
+    axes = {"n_gpus": np.arange(1, 2001), "gpu_mttf": np.arange(1, 1001)}
+    with pytest.raises(InputError, match=r"takes 16 MB and 1 MB of memory are free; store it"):
         Sweep({}, axes, ["cluster_mtbf"]).evaluate()
 
 

@@ -41,7 +41,7 @@ UNSEEN = (
     *("at most 5,000,000", "at most 300,000", "hold 6,000,000 values", "is an axis", "is empty"),
     *("'h100-sxm@2'", '"1e-8 s/B^0.5"', "is not finite"),
     "must be at least memory_tier_survival = 0.6",
-    *("the label", "labels for"),
+    *("the label", "labels for", "64 axes are more than"),
     *("does not add up", "two kinds of states", "and by an axis", "sweep them apart"),
 )
 

@@ -59,6 +59,7 @@ def test_edges_are_those_of_numpy(name: str) -> None:
     plain = np.isfinite(expected)
     np.testing.assert_array_equal(found[~plain], expected[~plain])
     np.testing.assert_allclose(found[plain], expected[plain], 1e-15, 5e-324)
+    np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(expected[:2]))  # of 0 and -0
 
 
 @pytest.mark.parametrize("name", NAMES)

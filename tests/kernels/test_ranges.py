@@ -8,6 +8,7 @@ import numpy as np
 from fleetcube.kernels.calculus import ranges
 from fleetcube.kernels.calculus.ranges import Range
 from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.bind import NUMPY
 from fleetcube.kernels.graph.formulas import parameters
 
 from ..draws import generator
@@ -55,7 +56,9 @@ def range_of(points: Array) -> Range:
 
 def values(function: Any, operands: list[Any]) -> Array:
     with np.errstate(all="ignore"):
-        return np.broadcast_to(np.asarray(function(*operands), float), operands[0].shape)
+        return np.broadcast_to(
+            np.asarray(NUMPY.bind(function)(*operands), float), operands[0].shape
+        )
 
 
 def test_ranges_hold_what_formulas_compute() -> None:
