@@ -163,7 +163,8 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "BLOCK", block)
         patch.setattr(tiles, "SORTED", small)
-        patch.setattr(quantile, "BITS", 11)
+        if engine != "jax":  # whose histograms are compiled with all bits
+            patch.setattr(quantile, "BITS", 11)
         found = sweep.reduce(
             "quantile", over, q=q, engine=engine, mask_infeasible=mask, threads=threads
         )
