@@ -63,6 +63,7 @@ def run(*words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not KINDS, reason="this CPU emulates none")
 @pytest.mark.parametrize("name", KINDS[:2])
 def test_a_kind_is_what_its_row_says_and_a_number_that_moves_fails(

@@ -170,6 +170,7 @@ def test_memory(load: Any, how: str) -> None:
     assert (row["disk_gb"] is not None) == (how == "store")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["sweeps", "numba", "jax"])
 def test_kept(load: Any, how: str) -> None:
     kept = load("kept")

@@ -22,6 +22,7 @@ def test_every_set_of_rows_has_its_calibration() -> None:
     assert set(training.sets()) <= set(kind("calibration"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", QUICK)
 def test_the_catalog_holds_the_fit(label: str) -> None:
     own = training.sets()[label]

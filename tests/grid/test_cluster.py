@@ -496,6 +496,7 @@ def test_a_folder_that_workers_do_not_see_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["0", "nonsense", "tcp://127.0.0.1:9"])
 def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
@@ -559,6 +560,7 @@ def peaks(client: Any) -> list[int]:
     return list(client.run(peak).values())
 
 
+@pytest.mark.slow
 def test_a_worker_holds_no_more_for_more_blocks(client: Any, tmp_path: Path) -> None:
     axes: dict[str, Any] = {name: AXES[name] for name in ("n_gpus", "pipeline_parallel")}
     axes["gpu_mttf"] = {**AXES["gpu_mttf"], "num": 150}

@@ -120,6 +120,7 @@ def test_fronts_of_points_with_ties_are_those_of_a_loop(points: list[tuple[float
     assert sorted(rank.tolist()) == wanted
 
 
+@pytest.mark.slow
 @SLOW
 @given(
     questions(),

@@ -152,6 +152,7 @@ NUMBA_AXES = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(5))
 @given(
     st.permutations(list(NUMBA_AXES)),

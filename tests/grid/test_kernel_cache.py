@@ -90,6 +90,7 @@ def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str]
     assert "kernel of nodes read from the cache in" in said
 
 
+@pytest.mark.slow
 def test_numba_is_not_asked_for_what_it_keeps(cache: Path, tmp_path: Path) -> None:
     """Its folder has no sums, and may be anyone's."""
     theirs = tmp_path / "theirs"

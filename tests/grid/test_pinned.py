@@ -104,6 +104,7 @@ def test_a_changed_coordinate_is_an_error_in_every_reader(path: str) -> None:
             file.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_read_beside_a_writer_is_wrong(path: str, writer: str) -> None:
     """Two cubes take turns in one place: what is read is one of the two, whole, or one line."""

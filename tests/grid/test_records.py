@@ -554,6 +554,7 @@ def test_no_record_of_the_own_tables_is_lost() -> None:
     assert all(held.reason for held in left_out)
 
 
+@pytest.mark.slow
 def test_every_step_and_every_interval_of_the_own_tables_can_be_predicted() -> None:
     parts = defaultdict(list)
     for row in read_records()[0]:

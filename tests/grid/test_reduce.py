@@ -189,6 +189,7 @@ def test_jax_reduces_alike(test: Any, more: list[Any]) -> None:
     test.hypothesis.inner_test(ON_JAX, *more)
 
 
+@pytest.mark.slow
 def test_compiled_blocks_give_the_same_winners_and_quantiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -264,6 +264,7 @@ def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 
 
+@pytest.mark.slow
 def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
     script = Path(__file__).with_name("kill.py")
     done = subprocess.run(

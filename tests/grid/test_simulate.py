@@ -469,6 +469,7 @@ def shell(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
+@pytest.mark.slow
 def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     base = ["spec.toml", "--trials", "20", "--seed", "3"]

@@ -62,6 +62,7 @@ OUTPUTS = [
 # Drawn scenarios
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", range(max(map(len, OPTIONS.values()))))
 def test_every_quantity_under_every_option(turn: int) -> None:
     chosen = {name: choices[turn % len(choices)] for name, choices in OPTIONS.items()}
@@ -136,6 +137,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @given(SCENARIOS)
 @example(STEPS)
 @settings(max_examples=scaled(15))

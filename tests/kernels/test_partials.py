@@ -98,6 +98,7 @@ def spread_of(name: str, parameter: str, arguments: list[float]) -> float:
         return float(np.ptp(np.broadcast_to(made(*[given[p] for p in made.parameters]), 64)))
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 def test_partials_are_the_slopes_in_80_digits() -> None:
     """Every partial is compared, and few points lie at kinks."""
