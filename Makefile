@@ -7,7 +7,7 @@ CUBE := cubes/scaling-and-reliability
 # Without bytecode on disk every process of a test compiles all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: sweep test test-all quick machines versions oldest whole check types bench pages docs attack fuzz validate clean
+.PHONY: sweep test test-all quick machines versions oldest check types bench pages docs attack fuzz validate clean
 
 sweep: $(VENV)/installed
 	@mkdir -p cubes
@@ -33,7 +33,7 @@ quick: $(VENV)/test
 		tests/kernels/test_docstrings.py tests/kernels/test_sources.py
 	@[ -z "$(NAME)" ] || $(BIN)/python -m pytest -q -n0 --only "$(NAME)" \
 		tests/kernels/test_partials.py tests/kernels/test_engines.py::test_formulas_agree_with_numpy \
-		tests/kernels/test_engines.py::test_binding_to_numpy_changes_nothing
+		tests/kernels/test_engines.py::test_binding_to_numpy_changes_last_bits_alone
 
 # The tests on other kinds of CPU, from a service's script (tests/machines.py): some minutes a kind.
 # KINDS="haswell mixed" names kinds, PART="-m machine" or PART=tests/grid a part of the tests
@@ -50,7 +50,7 @@ versions:
 			echo "Python $$version"; \
 			rm -f .venv-$$version/test; \
 			PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager \
-				$(MAKE) whole VENV=.venv-$$version PYTHON=$$python || failed="$$failed $$version"; \
+				$(MAKE) test-all VENV=.venv-$$version PYTHON=$$python || failed="$$failed $$version"; \
 			break; \
 		done; \
 	done; \
@@ -60,11 +60,7 @@ versions:
 oldest:
 	@mkdir -p build
 	@.ci/oldest >build/oldest.txt
-	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) whole VENV=.venv-oldest
-
-# -m "": whatever marks `make test` leaves out
-whole: $(VENV)/test
-	$(BIN)/python -m pytest -m "" -n auto --maxprocesses 8 --dist worksteal
+	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) test-all VENV=.venv-oldest
 
 check: $(VENV)/dev types
 	$(BIN)/ruff check .
