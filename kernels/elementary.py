@@ -24,6 +24,7 @@ LN2_HIGH = 0x162E42FEFA3 / 2**41  # ln 2 to 41 bits: its multiples up to 1075 ar
 LN2_LOW = 2.8235290563031577e-13  # ln 2 less LN2_HIGH
 ROUND = 1.5 * 2**52  # added and taken away: the nearest whole number
 LEAST = 2.0**-1022  # of normal numbers
+RAISED = 2.0**52 + 1023  # whose bits end in 1023, as the exponent is kept
 EXP = tuple(1 / math.factorial(n) for n in range(2, 15))  # (e^r - 1 - r) / r^2, |r| < 0.35
 LOG = tuple(2 / (2 * n + 1) for n in range(1, 12))  # ln((1 + s) / (1 - s)) / s - 2, over s^2
 
@@ -118,15 +119,16 @@ def _bits(x: Any) -> Any:
     return x.view(np.uint64)
 
 
-_UPPER, _ONE, _FRACTION = (np.uint64(bits) for bits in (0x433 << 52, 0x3FF << 52, (1 << 52) - 1))
-_WIDTH = np.uint64(52)  # of the fraction; the exponent, with 1023 added, stands above it
+WIDTH = 52  # bits of the fraction; the exponent, with 1023 added, stands above it
+TWO_TO_52, ONE, FRACTION = 0x433 << WIDTH, 0x3FF << WIDTH, (1 << WIDTH) - 1  # bits of numbers
+_WIDTH, _TWO_TO_52, _ONE, _FRACTION = map(np.uint64, (WIDTH, TWO_TO_52, ONE, FRACTION))
 
 ARRAYS = SimpleNamespace(
     minimum=np.minimum,
     maximum=np.maximum,
     where=np.where,
-    two_to=lambda k: (_bits(k + (2.0**52 + 1023.0)) << _WIDTH).view(np.float64),
-    exponent=lambda x: (_bits(x) >> _WIDTH | _UPPER).view(np.float64) - (2.0**52 + 1023.0),
+    two_to=lambda k: (_bits(k + RAISED) << _WIDTH).view(np.float64),
+    exponent=lambda x: (_bits(x) >> _WIDTH | _TWO_TO_52).view(np.float64) - RAISED,
     significand=lambda x: (_bits(x) & _FRACTION | _ONE).view(np.float64),
 )
 NUMBERS = SimpleNamespace(
@@ -143,18 +145,18 @@ class Numpy:
     """NumPy, but for the functions of this module."""
 
     def __getattr__(self, name: str) -> Any:
-        function = FUNCTIONS.get(name)
-        value = getattr(np, name) if function is None else functools.partial(_on_any, function)
+        value = functools.partial(_on_any, name) if name in FUNCTIONS else getattr(np, name)
         setattr(self, name, value)  # made once
         return value
 
 
-def _on_any(function: Callable[[Any, Any], Any], x: Any) -> Any:
+def _on_any(name: str, x: Any) -> Any:
     """The function of a number or an array in float64; NumPy's of an array of another precision."""
+    function = FUNCTIONS[name]
     if not isinstance(x, np.ndarray):
         return np.float64(function(NUMBERS, float(x)))
     if x.dtype != np.float64 and x.dtype.kind not in "biu":
-        return getattr(np, function.__name__[1:])(x)
+        return getattr(np, name)(x)
     flat = np.ascontiguousarray(x, np.float64).reshape(-1)
     out = np.empty_like(flat)
     if flat.size < FEW:

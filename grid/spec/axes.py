@@ -6,7 +6,7 @@ import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from itertools import accumulate, repeat
 from typing import Any
 
@@ -246,7 +246,7 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
 
 def _geomspace(first: float, last: float, number: int) -> Array:
     """Points at equal ratios, each rounded once: by decimal numbers, the same on every machine."""
-    with localcontext(prec=40):
+    with localcontext(Context(prec=40)):
         ratio = (Decimal(last) / Decimal(first)) ** (1 / Decimal(max(number - 1, 1)))
         points = accumulate(repeat(ratio, number - 1), operator.mul, initial=Decimal(first))
         return np.array([float(point) for point in points])

@@ -290,10 +290,8 @@ def _smaller(a: Range, b: Range) -> Range:
 
 def _rising(name: str) -> Callable[..., Range]:
     """The rule of a function that rises: NaN below some number, and itself never below another."""
-    function, (least, floor) = (
-        getattr(elementary.numpy, name),
-        _DOMAIN.get(name, (-np.inf, -np.inf)),
-    )
+    function = getattr(elementary.numpy, name)
+    least, floor = _DOMAIN.get(name, (-np.inf, -np.inf))
 
     def rule(a: Range) -> Range:
         low, high = function(np.maximum(a.low, least)), function(np.maximum(a.high, least))

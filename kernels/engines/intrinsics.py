@@ -15,6 +15,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from ..elementary import FRACTION, ONE, RAISED, TWO_TO_52, WIDTH
+
 LINE = 64  # bytes of a cache line
 WORD = ir.IntType(64)
 
@@ -105,8 +107,8 @@ def two_to(typing_context: Any, k: Any) -> Any:
     """2^k of a whole k for which that is a normal number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        raised = builder.fadd(arguments[0], ir.DoubleType()(2.0**52 + 1023))
-        bits = builder.shl(builder.bitcast(raised, WORD), WORD(52))
+        raised = builder.fadd(arguments[0], ir.DoubleType()(RAISED))
+        bits = builder.shl(builder.bitcast(raised, WORD), WORD(WIDTH))
         return builder.bitcast(bits, ir.DoubleType())
 
     return types.float64(types.float64), generate
@@ -117,9 +119,9 @@ def exponent(typing_context: Any, x: Any) -> Any:
     """The whole k of a normal number between 2^k and 2^(k+1)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        upper = builder.lshr(builder.bitcast(arguments[0], WORD), WORD(52))
-        bits = builder.or_(upper, WORD(0x433 << 52))
-        return builder.fsub(builder.bitcast(bits, ir.DoubleType()), ir.DoubleType()(2.0**52 + 1023))
+        upper = builder.lshr(builder.bitcast(arguments[0], WORD), WORD(WIDTH))
+        bits = builder.or_(upper, WORD(TWO_TO_52))
+        return builder.fsub(builder.bitcast(bits, ir.DoubleType()), ir.DoubleType()(RAISED))
 
     return types.float64(types.float64), generate
 
@@ -129,8 +131,8 @@ def significand(typing_context: Any, x: Any) -> Any:
     """A normal number over 2^k, between 1 and 2."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        fraction = builder.and_(builder.bitcast(arguments[0], WORD), WORD((1 << 52) - 1))
-        return builder.bitcast(builder.or_(fraction, WORD(0x3FF << 52)), ir.DoubleType())
+        fraction = builder.and_(builder.bitcast(arguments[0], WORD), WORD(FRACTION))
+        return builder.bitcast(builder.or_(fraction, WORD(ONE)), ir.DoubleType())
 
     return types.float64(types.float64), generate
 
@@ -233,9 +235,7 @@ def call_loops(builder: Any, code: Any, arguments: Any) -> None:
 
 _NUMBERS = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
-SIGNATURE = types.void(  # of every kernel
-    *[types.int64] * 5, _NUMBERS, _TABLE, _NUMBERS
-)
+SIGNATURE = types.void(*[types.int64] * 5, _NUMBERS, _TABLE, _NUMBERS)  # of every kernel
 _MEMORY = _pointer_to(types.DType(types.float64))
 LOOPS_SIGNATURE = types.void(types.int64, _MEMORY, _MEMORY, types.int64)
 _OPERATIONS: tuple[Any, ...] = (
