@@ -11,6 +11,7 @@ import pytest
 
 from ..kernels.test_engines import operands
 from ..machines import environment, here
+from .kill import contents
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "nehalem", "haswell"  # of CPUs without and with AVX, fused operations and 256 bits
@@ -71,11 +72,6 @@ main()
 def run(engine: str, name: str = "cube.zarr", *more: str) -> list[str]:
     chunks = "n_gpus=10,gpu_mttf=20"
     return ["run", "spec.toml", "-o", name, "--engine", engine, "--chunks", chunks, *more]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 @both

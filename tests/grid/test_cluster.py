@@ -23,6 +23,7 @@ from fleetcube.grid.store.places.durable import TEMPORARY
 from fleetcube.grid.store.places.place import Folder, place_of
 
 from ..door.command import fleetcube
+from .kill import contents
 from .stores import object_store
 
 distributed = pytest.importorskip("distributed")
@@ -69,11 +70,6 @@ def client() -> Iterator[Any]:
 def sweep(tmp_path: Path) -> Sweep:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     return Sweep.from_file(tmp_path / "spec.toml")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 # The same bits

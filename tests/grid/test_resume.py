@@ -24,6 +24,8 @@ from fleetcube.grid.store.cube import is_ours
 from fleetcube.grid.store.places import durable
 from fleetcube.grid.store.places.place import Folder
 
+from .kill import contents
+
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {
@@ -38,11 +40,6 @@ CHUNKS = {"gpu_mttf": 2, "n_gpus": 2}
 @pytest.fixture
 def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def no_exchange(patch: pytest.MonkeyPatch) -> None:

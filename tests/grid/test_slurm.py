@@ -19,6 +19,7 @@ from fleetcube import Sweep, watching
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.place import Folder
 
+from .kill import contents
 from .servers import free_port, program
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
@@ -137,11 +138,6 @@ def stopped(sweep: Sweep, path: Path, client: Any, stop: Callable[[], Any], **gi
     with watching(progress):
         sweep.store(path, dask=client, chunks=CHUNKS, **given)
     assert done.is_set()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def test_lost_jobs_change_no_byte_of_a_cube(batch: None, tmp_path: Path) -> None:
