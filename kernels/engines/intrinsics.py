@@ -218,16 +218,20 @@ def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any,
     signature = types.void(loops, types.intp, source, target, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = context.call_conv.get_function_type(types.void, LOOPS_SIGNATURE.args)
-        code = builder.inttoptr(arguments[0], kind.as_pointer())
+        code = builder.inttoptr(arguments[0], loops_type(context).as_pointer())
         call_loops(builder, code, arguments[1:])
         return context.get_dummy_value()
 
     return signature, generate
 
 
+def loops_type(context: Any) -> Any:
+    """LLVM's type of the loops, by numba's convention."""
+    return context.call_conv.get_function_type(types.void, LOOPS_SIGNATURE.args)
+
+
 def call_loops(builder: Any, code: Any, arguments: Any) -> None:
-    """Call the loops by numba's convention: a place for what they return and one for an error."""
+    """Call the loops, which take a place for what they return and one for an error."""
     room: Any = cgutils.alloca_once
     unused = [room(builder, kind.pointee) for kind in code.type.pointee.args[:2]]
     builder.call(code, [*unused, *arguments])

@@ -82,9 +82,8 @@ def _called(which: int) -> Any:
             insert: Any = cgutils.get_or_insert_function
             source, target = (room(builder, ir.DoubleType()) for _ in range(2))
             builder.store(arguments[0], source)
-            word = ir.IntType(64)
-            kind = context.call_conv.get_function_type(types.void, intrinsics.LOOPS_SIGNATURE.args)
-            code = insert(builder.module, kind, _SYMBOL)
+            code = insert(builder.module, intrinsics.loops_type(context), _SYMBOL)
+            word = intrinsics.WORD
             intrinsics.call_loops(builder, code, [word(which), source, target, word(1)])
             return builder.load(target)
 

@@ -68,7 +68,7 @@ def interpreted(program: Program) -> Callable[..., Any]:
     tree = ast.fix_missing_locations(inlined.visit(ast.parse(source(program))))
     scope: dict[str, Any] = {
         **{name: getattr(elementary.numpy, name) for name in (*LOOPS, *LIGHT)},
-        **{"float64": np.float64, "int8": np.int8, "np": np},
+        **{"abs": abs, "float64": np.float64, "int8": np.int8, "np": np},
         **inlined.constants,
     }
     exec(compile(tree, "<fleetcube point>", "exec"), scope)
