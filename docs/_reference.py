@@ -25,7 +25,7 @@ from fleetcube.grid.plan.citations import cited, references
 from fleetcube.kernels import inputs
 from fleetcube.kernels.alternatives import source_of
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import Quantity, load
+from fleetcube.kernels.graph.formulas import Quantity, load, units
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -101,9 +101,9 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
         for remark in remarks:
             yield from (_plain(" ".join(remark.split())), "")
         yield from ("```python", *_body(formula), "```", "")
-        if doc.parameters:
+        if needed := units(formula):
             yield from ("| needs | unit | default | what it is |", "| --- | --- | --- | --- |")
-        for name, unit in doc.parameters.items():
+        for name, unit in needed.items():
             yield f"| {_link(name)} | {_unit(unit)} | {_default(name)} | {_plain(_meaning(name))} |"
         yield ""
         if doc.flags:

@@ -9,9 +9,10 @@ from typing import Any
 
 from ..catalog import KINDS, glossary, kind
 from ..kernels import quantities
+from ..kernels.alternatives import is_twin
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
-from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
+from ..kernels.graph.formulas import Function, Quantity, load, parameters, select, units
 from ..kernels.inputs import INPUTS, Input, groups, headings, kinds_of_inputs
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
@@ -222,13 +223,13 @@ def _explain_formula(formula: Function) -> list[str]:
     lines = [*_wrapped(doc.summary), "", *_maths(doc), ""]
     if doc.flags:
         lines += _field("flags", (f"{code} {name}" for code, name in doc.flags.items()))
-    needs = [f"{name} [{_unit(unit)}]" for name, unit in doc.parameters.items()]
+    needs = [f"{name} [{_unit(unit)}]" for name, unit in units(formula).items()]
     lines += _field("needs", needs or ["nothing"])
     if doc.range:
         lines += _wrapped(f"holds:   {doc.range}", "         ")
     lines += _wrapped(f"source:  {doc.source}", "         ")
     place = [_file(formula.__globals__["__name__"]), formula.__code__.co_name]
-    if hasattr(formula, "__renamed__"):  # a law, or the formula of another group
+    if is_twin(formula):  # a law, or the formula of another group
         place += [f"named in {_file(formula.__module__)}", formula.__name__]
     return [*lines, *_field("code", place)]
 

@@ -27,22 +27,20 @@ def alternative(quantity: str, **option: Any) -> Callable[[F], F]:
 
 
 def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
-    """Register a law as a formula: it takes what `Parameters` lists, in the law's order.
+    """Register a law as a formula: it takes the parameters of the function below, in their order.
 
-    The function below it is a name and a docstring, and has no body.
+    That function is a signature and a docstring, and has no body.
     """
 
     def register(function: F) -> F:
-        _, _, after = docstring(function).partition("\nParameters:")
-        operands = re.findall(r"(\w+) \[", re.split(r"\n[A-Z]", after)[0])
-        wanted = list(inspect.signature(law).parameters)
+        operands = tuple(inspect.signature(function).parameters)
+        wanted = tuple(inspect.signature(law).parameters)
         if len(operands) != len(wanted):
             raise ValueError(
-                f"{function.__name__} lists {len(operands)} parameters, and {law.__name__} takes "
+                f"{function.__name__} has {len(operands)} parameters, and {law.__name__} takes "
                 f"{len(wanted)}: {', '.join(wanted)}"
             )
-        names = {law.__name__: function.__name__, **dict(zip(wanted, operands, strict=True))}
-        formula: Any = renaming(function.__module__, names)(law)
+        formula: Any = _twin(law, function.__name__, function.__module__, operands)
         formula.__doc__, formula.__law__ = function.__doc__, law
         return formula  # type: ignore[no-any-return]
 
@@ -57,27 +55,30 @@ def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
     """
 
     def rename(formula: Any) -> Any:
-        code = formula.__code__
-        variables = tuple(_renamed(name, names) for name in code.co_varnames)
-        if len(set(variables)) < len(variables):
-            raise ValueError(f"two names of {formula.__name__} become one: {', '.join(variables)}")
+        operands = tuple(_renamed(name, names) for name in inspect.signature(formula).parameters)
+        if len(set(operands)) < len(operands):
+            raise ValueError(f"two names of {formula.__name__} become one: {', '.join(operands)}")
         quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
         name = formula.__name__
         name = names.get(name, name.replace(quantity, _renamed(quantity, names)))
-        # co_name and the place in the file stay: they lead to the formula as it is written
-        twin: Any = types.FunctionType(
-            code.replace(co_varnames=variables), formula.__globals__, name
-        )
-        twin.__dict__.update(formula.__dict__)
-        twin.__module__, twin.__qualname__ = home, name
+        twin = _twin(formula, name, home, operands)
         twin.__doc__ = _renamed(formula.__doc__ or "", names) or None
-        renamed = {**names, formula.__name__: name}
-        twin.__renamed__ = (*getattr(formula, "__renamed__", ()), renamed)
+        if hasattr(formula, "__law__"):
+            twin.__law__ = formula.__law__
         if choice:
             twin.__alternative__ = (_renamed(quantity, names), *choice)
         return twin
 
     return rename
+
+
+def _twin(formula: Any, name: str, home: str, operands: tuple[str, ...]) -> Any:
+    """The same code, which takes its operands under other names and in the same order."""
+    twin: Any = types.FunctionType(formula.__code__, formula.__globals__, name)
+    twin.__module__, twin.__qualname__ = home, name
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    twin.__signature__ = inspect.Signature([inspect.Parameter(one, kind) for one in operands])
+    return twin
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
@@ -87,11 +88,18 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 @functools.cache  # to find where a function ends in its file takes a millisecond
 def source_of(formula: Callable[..., Any]) -> str:
-    """The source of a formula under its own names, wherever it is written."""
+    """The source of a formula; of a twin, under its own signature."""
     text = inspect.getsource(formula)
-    for names in getattr(formula, "__renamed__", ()):
-        text = _renamed(text, names)
-    return text
+    if not is_twin(formula):
+        return text
+    written = text.partition("def ")[2].partition("(")[0]
+    operands = ", ".join(inspect.signature(formula).parameters)
+    return f"def {formula.__name__}({operands}):\n    return {written}({operands})\n\n\n{text}"
+
+
+def is_twin(formula: Callable[..., Any]) -> bool:
+    """Whether a formula has the code of a law, or of another formula."""
+    return hasattr(formula, "__signature__")
 
 
 def docstring(function: Callable[..., Any]) -> str:

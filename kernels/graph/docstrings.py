@@ -36,36 +36,43 @@ class Doc:
 def read(function: Callable[..., Any]) -> Doc:
     """Parse the docstring of a law or quantity.
 
+    An alternative says what differs from the formula of the default: a first line without a full
+    stop is its maths, and what is missing of summary, flags, `Returns` and `Source` is that one's.
     Raises ValueError where a section is missing or malformed.
     """
     text = docstring(function)
+    default = getattr(function, "__default__", None)
+    inherited = read(default) if default else None
     heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
     starts = list(heading.finditer(text))
     body = text[: starts[0].start()] if starts else text
-    ends = [match.start() for match in starts[1:]] + [len(text)]
+    ends = [*(match.start() for match in starts), len(text)][1:]
     sections = {
         match.group(1): text[match.end() : end].rstrip()
         for match, end in zip(starts, ends, strict=True)
     }
-    for name in ("Parameters", "Returns", "Source"):
+    for name in () if inherited else ("Returns", "Source"):
         if not sections.get(name, "").strip():
             raise ValueError(f"the docstring of {function.__name__} has no section {name!r}")
     summary, _, maths = body.strip().partition("\n")
-    returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections["Returns"]))
-    if returns is None:
+    if inherited and not summary.endswith("."):
+        summary, maths = inherited.summary, body
+    returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections.get("Returns", "")))
+    if returns is None and not inherited:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
-    _, *named = _PARAMETER.split(sections["Parameters"])  # name, unit, meaning, name, ...
+    _, *named = _PARAMETER.split(sections.get("Parameters", ""))  # name, unit, meaning, name, ...
     flags = sections.get("Flags", "").strip()
     flags = function.__globals__.get(flags, flags)  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
         parameters=dict(zip(named[::3], named[1::3], strict=True)),
-        unit=returns.group(1),
-        returns=returns.group(2),
-        flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)},
+        unit=returns.group(1) if returns else inherited.unit,
+        returns=returns.group(2) if returns else inherited.returns,
+        flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)}
+        or (inherited.flags if inherited else {}),
         range=_one_line(sections.get("Range", "")),
-        source=_one_line(sections["Source"]),
+        source=_one_line(sections.get("Source", "")) or inherited.source,
         example=sections.get("Example", ""),
         meanings={
             name: _one_line(text.removeprefix(":"))

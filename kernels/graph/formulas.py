@@ -28,9 +28,14 @@ class Quantity:
         return self.formulas[options[self.option] if self.option else None]
 
     @property
+    def default(self) -> Function:
+        """The formula of the option's default."""
+        return self.formulas[INPUTS[self.option].default if self.option else None]
+
+    @property
     def doc(self) -> Doc:
         """Unit, meaning and source, as the formula of the default states them."""
-        return read(self.formulas[INPUTS[self.option].default if self.option else None])
+        return read(self.default)
 
     @property
     def unit(self) -> str:
@@ -57,6 +62,11 @@ def load() -> dict[str, Quantity]:
                 _register(formulas, function)
     graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
     _check(graph)
+    for quantity in graph.values():
+        default: Any = quantity.default
+        for formula in quantity.formulas.values():
+            if formula is not default:
+                formula.__default__ = default  # whose docstring says what its own leaves out
     return graph
 
 
@@ -124,6 +134,15 @@ def parameters(function: Function) -> tuple[str, ...]:
     if isinstance(function, Made):
         return function.parameters
     return tuple(inspect.signature(function).parameters)
+
+
+def units(function: Function) -> dict[str, str]:
+    """Units of what a formula needs, from where each is declared."""
+    graph = load()
+    return {
+        name: INPUTS[name].unit if name in INPUTS else graph[name].unit
+        for name in parameters(function)
+    }
 
 
 def select(

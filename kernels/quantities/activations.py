@@ -1,7 +1,5 @@
 """Activations that one GPU keeps for the backward pass."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -12,12 +10,11 @@ LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # each stage holds 
 
 
 @alternative("ffn_input_width", mixture_of_experts=False)
-def dense_ffn_input_width(hidden_size: Any) -> Any:
+def dense_ffn_input_width(hidden_size):
     """Width of the inputs of feed-forward blocks that each token has in a layer.
 
     h
 
-    Parameters: hidden_size [1]
     Returns: [1] width
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
@@ -25,15 +22,11 @@ def dense_ffn_input_width(hidden_size: Any) -> Any:
 
 
 @alternative("ffn_input_width", mixture_of_experts=True)
-def expert_ffn_input_width(
-    hidden_size: Any, routed_visits_per_token: Any, expert_layers: Any, layers: Any
-) -> Any:
+def expert_ffn_input_width(hidden_size, routed_visits_per_token, expert_layers, layers):
     """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
 
     h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
 
-    Parameters: hidden_size [1], routed_visits_per_token [1], expert_layers [1], layers [1]
-    Returns: [1] width
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
         for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
@@ -41,12 +34,11 @@ def expert_ffn_input_width(
 
 
 @alternative("dropout_mask_bytes", gated_ffn=False)
-def masked_dropout_mask_bytes() -> Any:
+def masked_dropout_mask_bytes():
     """Bytes of one element's dropout mask: a GPT is trained with dropout.
 
     1
 
-    Parameters: none
     Returns: [B] mask of one element
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (masks of one byte)
     """
@@ -54,13 +46,11 @@ def masked_dropout_mask_bytes() -> Any:
 
 
 @alternative("dropout_mask_bytes", gated_ffn=True)
-def no_dropout_mask_bytes() -> Any:
+def no_dropout_mask_bytes():
     """Bytes of one element's dropout mask: models with gates are pre-trained without dropout.
 
     0
 
-    Parameters: none
-    Returns: [B] mask of one element
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, section 5
     """
     return 0.0
@@ -68,19 +58,13 @@ def no_dropout_mask_bytes() -> Any:
 
 @alternative("residual_activations_per_token", linear_attention="none")
 def residual_activations_per_token(
-    hidden_size: Any,
-    ffn_input_width: Any,
-    bytes_per_element: Any,
-    dropout_mask_bytes: Any,
-    residual_ranks: Any,
-) -> Any:
+    hidden_size, ffn_input_width, bytes_per_element, dropout_mask_bytes, residual_ranks
+):
     """Bytes of a layer's activations that only sequence parallelism shares, of one token.
 
     ((3 e + 2 m) h + e w) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms, of attention
     and of feed-forward blocks, and two dropout masks of m bytes an element
 
-    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B],
-        dropout_mask_bytes [B], residual_ranks [1]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
     """
@@ -90,22 +74,20 @@ def residual_activations_per_token(
 
 @alternative("matrix_activations_per_token", linear_attention="none")
 def matrix_activations_per_token(
-    attention_heads: Any,
-    kv_heads: Any,
-    head_size: Any,
-    ffn_matrices: Any,
-    active_ffn_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-) -> Any:
+    attention_heads,
+    kv_heads,
+    head_size,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+):
     """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
 
     e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (2 or 3) f / t): queries, keys, values and the input
     of the output projection; in and out of the activation function; 24 h / t for a GPT in BF16;
     beyond the heads of keys and values, ranks hold copies
 
-    Parameters: attention_heads [1], kv_heads [1], head_size [1], ffn_matrices [1],
-        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
     """
@@ -117,20 +99,13 @@ def matrix_activations_per_token(
 
 @alternative("score_activations_per_token", attention_kernel="standard")
 def standard_score_activations_per_token(
-    attention_heads: Any,
-    sequence_length: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    dropout_mask_bytes: Any,
-) -> Any:
+    attention_heads, sequence_length, tensor_parallel, bytes_per_element, dropout_mask_bytes
+):
     """Bytes of a layer's attention scores, of one token.
 
     (e + m (e + 1)) a s / t: output of softmax and, with dropout, a mask of m = 1 byte and what it
     leaves; 5 a s / t for a GPT in BF16
 
-    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1],
-        bytes_per_element [B], dropout_mask_bytes [B]
-    Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
     """
     scores = attention_heads * sequence_length / tensor_parallel
@@ -138,12 +113,11 @@ def standard_score_activations_per_token(
 
 
 @alternative("score_activations_per_token", attention_kernel="flash")
-def flash_score_activations_per_token() -> Any:
+def flash_score_activations_per_token():
     """Bytes of a layer's attention scores, of one token: they never reach memory.
 
     0
 
-    Parameters: none
     Returns: [B] activations of one token in one layer
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
     """
@@ -152,18 +126,15 @@ def flash_score_activations_per_token() -> Any:
 
 @alternative("activation_memory_per_layer", recompute="none")
 def kept_activation_memory_per_layer(
-    microbatch_tokens: Any,
-    residual_activations_per_token: Any,
-    matrix_activations_per_token: Any,
-    score_activations_per_token: Any,
-) -> Any:
+    microbatch_tokens,
+    residual_activations_per_token,
+    matrix_activations_per_token,
+    score_activations_per_token,
+):
     """Memory of one layer's activations of one micro-batch.
 
     T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
 
-    Parameters: microbatch_tokens [1], residual_activations_per_token [B],
-        matrix_activations_per_token [B], score_activations_per_token [B]
-    Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
     """
     kept = residual_activations_per_token + matrix_activations_per_token
@@ -172,16 +143,12 @@ def kept_activation_memory_per_layer(
 
 @alternative("activation_memory_per_layer", recompute=("selective", "core_attention"))
 def selective_activation_memory_per_layer(
-    microbatch_tokens: Any,
-    residual_activations_per_token: Any,
-    matrix_activations_per_token: Any,
-) -> Any:
+    microbatch_tokens, residual_activations_per_token, matrix_activations_per_token
+):
     """Memory of one layer's activations of one micro-batch; scores are computed again.
 
     T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
 
-    Parameters: microbatch_tokens [1], residual_activations_per_token [B],
-        matrix_activations_per_token [B]
     Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 6 and table 2
     """
@@ -189,12 +156,11 @@ def selective_activation_memory_per_layer(
 
 
 @alternative("layer_input_bytes", distribute_saved_activations=False)
-def whole_layer_input_bytes(activation_message: Any, residual_ranks: Any) -> Any:
+def whole_layer_input_bytes(activation_message, residual_ranks):
     """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
 
     T h e; shared by tensor ranks with sequence parallelism
 
-    Parameters: activation_message [B], residual_ranks [1]
     Returns: [B] input of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h) and section 4.2.2
     """
@@ -202,39 +168,31 @@ def whole_layer_input_bytes(activation_message: Any, residual_ranks: Any) -> Any
 
 
 @alternative("layer_input_bytes", distribute_saved_activations=True)
-def distributed_layer_input_bytes(activation_message: Any, tensor_parallel: Any) -> Any:
-    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+def distributed_layer_input_bytes(activation_message, tensor_parallel):
+    """T h e / t: each tensor rank keeps its part of what all of them hold
 
-    T h e / t: each tensor rank keeps its part of what all of them hold
-
-    Parameters: activation_message [B], tensor_parallel [1]
-    Returns: [B] input of one layer
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
     return activation_message / tensor_parallel
 
 
 @alternative("activation_memory_per_layer", recompute="full")
-def full_activation_memory_per_layer(layer_input_bytes: Any) -> Any:
+def full_activation_memory_per_layer(layer_input_bytes):
     """Memory of one layer's activations of one micro-batch: its input alone.
 
     2 T h; shared by tensor ranks with sequence parallelism
 
-    Parameters: layer_input_bytes [B]
-    Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
     """
     return 1.0 * layer_input_bytes
 
 
 @alternative("microbatches_in_flight", pipeline_schedule="gpipe")
-def gpipe_microbatches_in_flight(num_microbatches: Any) -> Any:
+def gpipe_microbatches_in_flight(num_microbatches):
     """Micro-batches whose activations the first stage holds at once.
 
     m
 
-    Parameters: num_microbatches [1]
-    Returns: [1] micro-batches
     Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3
     """
     return 1.0 * num_microbatches
@@ -242,17 +200,12 @@ def gpipe_microbatches_in_flight(num_microbatches: Any) -> Any:
 
 @alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
 def one_forward_one_backward_microbatches_in_flight(
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    virtual_stages: Any,
-    microbatch_group_size: Any,
-) -> Any:
+    pipeline_parallel, num_microbatches, virtual_stages, microbatch_group_size
+):
     """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
 
     min(m, p); min(m, ((v - 1) N + 2 (p - 1) + 1) / v) with v > 1 chunks on a stage
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1],
-        microbatch_group_size [1]
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3 (N =
         p); Megatron-LM, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
@@ -263,13 +216,11 @@ def one_forward_one_backward_microbatches_in_flight(
 
 
 @alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))
-def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+def zero_bubble_microbatches_in_flight(pipeline_parallel, num_microbatches):
     """Micro-batches whose activations one stage holds at once: as many as with 1F1B.
 
     min(m, p)
 
-    Parameters: pipeline_parallel [1], num_microbatches [1]
-    Returns: [1] micro-batches
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.2; Qi et al. 2024,
         arXiv:2405.15362, section 3 (V-shaped schedule)
     """
@@ -277,13 +228,9 @@ def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches:
 
 
 @alternative("schedule_depth", pipeline_schedule=LEVEL)
-def level_schedule_depth(microbatches_in_flight: Any) -> Any:
-    """Micro-batches that the first stage may hold at once, however many there are.
+def level_schedule_depth(microbatches_in_flight):
+    """as many as it holds
 
-    as many as it holds
-
-    Parameters: microbatches_in_flight [1]
-    Returns: [1] micro-batches
     Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
         arXiv:2401.10241, section 2.2
     """
@@ -292,13 +239,12 @@ def level_schedule_depth(microbatches_in_flight: Any) -> Any:
 
 @alternative("schedule_depth", pipeline_schedule=("1f1b", "interleaved"))
 def one_forward_one_backward_schedule_depth(
-    pipeline_parallel: Any, virtual_stages: Any, microbatch_group_size: Any
-) -> Any:
+    pipeline_parallel, virtual_stages, microbatch_group_size
+):
     """Micro-batches that the first stage may hold at once, however many there are.
 
     p; ((v - 1) N + 2 (p - 1) + 1) / v with v > 1 chunks on a stage
 
-    Parameters: pipeline_parallel [1], virtual_stages [1], microbatch_group_size [1]
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
     """
@@ -308,13 +254,9 @@ def one_forward_one_backward_schedule_depth(
 
 
 @alternative("schedule_slope", pipeline_schedule=LEVEL)
-def level_schedule_slope() -> Any:
-    """Micro-batches that each stage may hold less than the one before it.
+def level_schedule_slope():
+    """0: every stage holds as many
 
-    0: every stage holds as many
-
-    Parameters: none
-    Returns: [1] micro-batches
     Range: zb_h1: a bound from above for later stages
     Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
         arXiv:2401.10241, section 2.2
@@ -323,12 +265,11 @@ def level_schedule_slope() -> Any:
 
 
 @alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
-def one_forward_one_backward_schedule_slope(virtual_stages: Any) -> Any:
+def one_forward_one_backward_schedule_slope(virtual_stages):
     """Micro-batches that each stage may hold less than the one before it.
 
     1; 2 / v with v > 1 chunks on a stage
 
-    Parameters: virtual_stages [1]
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Megatron-LM,
         megatron/core/pipeline_parallel/schedules.py (warm-up)
@@ -337,13 +278,13 @@ def one_forward_one_backward_schedule_slope(virtual_stages: Any) -> Any:
 
 
 @same_as(microbatches_of_stage)
-def stage_microbatches_in_flight(*operands: Any) -> Any:
+def stage_microbatches_in_flight(
+    microbatches_in_flight, schedule_depth, schedule_slope, pipeline_stage
+):
     """Micro-batches whose activations a stage holds at once, in those of a whole stage.
 
     min(those of the first stage, depth - slope (s - 1))
 
-    Parameters: microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
-        pipeline_stage [1]
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
     """
@@ -351,19 +292,13 @@ def stage_microbatches_in_flight(*operands: Any) -> Any:
 
 @alternative("logits_memory", stage_split="alike")
 def even_logits_memory(
-    microbatch_tokens: Any,
-    vocab_size: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    logits_at_first: Any,
-) -> Any:
+    microbatch_tokens, vocab_size, tensor_parallel, pipeline_parallel, logits_at_first
+):
     """Memory of one micro-batch's logits on the GPU that also holds the first stage.
 
     4 T V / t in one stage, or where the last piece is there, too; 0 else: the last stage has them,
     and fewer micro-batches
 
-    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1],
-        logits_at_first [1]
     Returns: [B] logits
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
@@ -373,22 +308,17 @@ def even_logits_memory(
 
 @alternative("logits_memory", stage_split="whole_layers")
 def staged_logits_memory(
-    microbatch_tokens: Any,
-    vocab_size: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    pipeline_stage: Any,
-    logits_at_first: Any,
-    logits_at_last: Any,
-) -> Any:
+    microbatch_tokens,
+    vocab_size,
+    tensor_parallel,
+    pipeline_parallel,
+    pipeline_stage,
+    logits_at_first,
+    logits_at_last,
+):
     """Memory of one micro-batch's logits on a stage.
 
     4 T V / t on the stage of the model's last piece; 0 elsewhere
-
-    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1],
-        pipeline_stage [1], logits_at_first [1], logits_at_last [1]
-    Returns: [B] logits
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
     last = where(pipeline_stage < pipeline_parallel, 0.0, logits_at_last)
     there = where(pipeline_stage > 1, last, logits_at_first)
@@ -398,18 +328,12 @@ def staged_logits_memory(
 
 @alternative("activation_memory", stage_split="alike")
 def even_activation_memory(
-    layers: Any,
-    pipeline_parallel: Any,
-    microbatches_in_flight: Any,
-    activation_memory_per_layer: Any,
-    logits_memory: Any,
-) -> Any:
+    layers, pipeline_parallel, microbatches_in_flight, activation_memory_per_layer, logits_memory
+):
     """Memory of the activations of the first stage, which holds most.
 
     l / p x micro-batches in flight x activations of a layer + logits
 
-    Parameters: layers [1], pipeline_parallel [1], microbatches_in_flight [1],
-        activation_memory_per_layer [B], logits_memory [B]
     Returns: [B] activations
     Range: l / p layers on every stage; where the first holds one fewer, at most one chunk's less
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
@@ -420,32 +344,26 @@ def even_activation_memory(
 
 @alternative("activation_memory", stage_split="whole_layers")
 def staged_activation_memory(
-    stage_layers: Any,
-    stage_microbatches_in_flight: Any,
-    schedule_depth: Any,
-    schedule_slope: Any,
-    pipeline_stage: Any,
-    pipeline_parallel: Any,
-    parameter_copies: Any,
-    first_stage_kept_ratio: Any,
-    middle_stage_kept_ratio: Any,
-    last_stage_kept_ratio: Any,
-    activation_memory_per_layer: Any,
-    logits_memory: Any,
-) -> Any:
+    stage_layers,
+    stage_microbatches_in_flight,
+    schedule_depth,
+    schedule_slope,
+    pipeline_stage,
+    pipeline_parallel,
+    parameter_copies,
+    first_stage_kept_ratio,
+    middle_stage_kept_ratio,
+    last_stage_kept_ratio,
+    activation_memory_per_layer,
+    logits_memory,
+):
     """Memory of a stage's activations.
 
     layers of the stage x micro-batches in flight x what its pieces keep more than pieces alike x
     activations of a layer + logits
 
-    Parameters: stage_layers [1], stage_microbatches_in_flight [1], schedule_depth [1],
-        schedule_slope [1], pipeline_stage [1], pipeline_parallel [1], parameter_copies [1],
-        first_stage_kept_ratio [1], middle_stage_kept_ratio [1], last_stage_kept_ratio [1],
-        activation_memory_per_layer [B], logits_memory [B]
-    Returns: [B] activations
     Range: a pipeline_layout of unequal pieces: exact on the ends in interleaved passes of groups
         of as many micro-batches as stages; else the fullest stage from above
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
     stage = stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies)
     later = where(stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
@@ -455,12 +373,11 @@ def staged_activation_memory(
     return kept_layers * activation_memory_per_layer + logits_memory
 
 
-def middle_stage_kept_ratio() -> Any:
+def middle_stage_kept_ratio():
     """Activations that a stage between the ends keeps over those of pieces that are alike.
 
     1; a pipeline_layout whose pieces differ sets it
 
-    Parameters: none
     Returns: [1] ratio
     Range: as `first_stage_kept_ratio`; dualpipe: stages between the ends alike
     Source: Narayanan et al. 2021 (SC21), section 2.2
@@ -468,12 +385,11 @@ def middle_stage_kept_ratio() -> Any:
     return 1.0
 
 
-def last_stage_kept_ratio() -> Any:
+def last_stage_kept_ratio():
     """Activations that the last stage keeps over those of pieces that are alike.
 
     1; a pipeline_layout whose pieces differ sets it
 
-    Parameters: none
     Returns: [1] ratio
     Range: as `first_stage_kept_ratio`
     Source: Narayanan et al. 2021 (SC21), section 2.2

@@ -22,24 +22,22 @@ from ..checkpoint_tiers import (
 from ..ops import where
 
 
-def memory_tier_share(memory_tier_survival: Any) -> Any:
+def memory_tier_share(memory_tier_survival):
     """Share of failures after which the job goes on from the memory tier.
 
     as stated: the lowest tier serves all that it survives
 
-    Parameters: memory_tier_survival [1]
     Returns: [1] share of failures
     Source: stated by the scenario
     """
     return 1.0 * memory_tier_survival
 
 
-def drive_tier_share(memory_tier_survival: Any, drive_tier_survival: Any) -> Any:
+def drive_tier_share(memory_tier_survival, drive_tier_survival):
     """Share of failures that fall back from memory to local drives.
 
     survived by drives, and not by memory; 0 without drives
 
-    Parameters: memory_tier_survival [1], drive_tier_survival [1]
     Returns: [1] share of failures
     Range: drives survive what memory does, or nothing (no such tier): else tiers_out_of_order
     Source: Moody et al. 2010, SC10
@@ -47,12 +45,11 @@ def drive_tier_share(memory_tier_survival: Any, drive_tier_survival: Any) -> Any
     return np.maximum(0.0, drive_tier_survival - memory_tier_survival)
 
 
-def storage_tier_share(memory_tier_share: Any, drive_tier_share: Any) -> Any:
+def storage_tier_share(memory_tier_share, drive_tier_share):
     """Share of failures that fall back to remote storage, which survives all.
 
     1 - those that memory and drives serve
 
-    Parameters: memory_tier_share [1], drive_tier_share [1]
     Returns: [1] share of failures
     Source: Moody et al. 2010, SC10
     """
@@ -60,25 +57,20 @@ def storage_tier_share(memory_tier_share: Any, drive_tier_share: Any) -> Any:
 
 
 @alternative("memory_tier_copy_time", memory_tier="host")
-def host_memory_tier_copy_time() -> Any:
-    """Time from a snapshot in the host's memory until the memory tier holds it.
+def host_memory_tier_copy_time():
+    """0: the snapshot is what it holds
 
-    0: the snapshot is what it holds
-
-    Parameters: none
-    Returns: [s] copy time
     Source: by definition
     """
     return 0.0
 
 
 @alternative("memory_tier_copy_time", memory_tier="peer")
-def peer_memory_tier_copy_time(peer_copy_time: Any, rail_busy_share: Any) -> Any:
+def peer_memory_tier_copy_time(peer_copy_time, rail_busy_share):
     """Time from a snapshot in the host's memory until the memory tier holds it.
 
     copy to a peer / (1 - share of the time in which training's traffic holds the rail)
 
-    Parameters: peer_copy_time [s], rail_busy_share [1]
     Returns: [s] copy time
     Range: copies are sent while the rail idles, and delay no traffic
     Source: Wang et al. 2023, Gemini, SOSP (checkpoint traffic in idle spans)
@@ -87,37 +79,31 @@ def peer_memory_tier_copy_time(peer_copy_time: Any, rail_busy_share: Any) -> Any
 
 
 @alternative("memory_tier_restore_time", memory_tier="host")
-def host_memory_tier_restore_time(snapshot_time: Any) -> Any:
-    """Time to load a checkpoint of the memory tier after a failure.
+def host_memory_tier_restore_time(snapshot_time):
+    """the copy from the host
 
-    the copy from the host
-
-    Parameters: snapshot_time [s]
-    Returns: [s] restore time
     Source: by definition
     """
     return 1.0 * snapshot_time
 
 
 @alternative("memory_tier_restore_time", memory_tier="peer")
-def peer_memory_tier_restore_time(peer_copy_time: Any) -> Any:
+def peer_memory_tier_restore_time(peer_copy_time):
     """Time to load a checkpoint of the memory tier after a failure.
 
     the copy from a peer's memory
 
-    Parameters: peer_copy_time [s]
     Returns: [s] restore time
     Source: Wang et al. 2023, Gemini, SOSP
     """
     return 1.0 * peer_copy_time
 
 
-def drive_copy_time(checkpoint_size: Any, n_gpus: Any, nvme_bandwidth: Any) -> Any:
+def drive_copy_time(checkpoint_size, n_gpus, nvme_bandwidth):
     """Time in which every GPU's part of a checkpoint is written to, or read from, local drives.
 
     size / n / (bandwidth of one GPU's drives)
 
-    Parameters: checkpoint_size [B], n_gpus [1], nvme_bandwidth [B/s]
     Returns: [s] copy time
     Source: Moody et al. 2010, SC10
     """
@@ -125,14 +111,12 @@ def drive_copy_time(checkpoint_size: Any, n_gpus: Any, nvme_bandwidth: Any) -> A
 
 
 def memory_tier_stall_time(
-    memory_tier_share: Any, memory_tier_copy_time: Any, snapshot_time: Any, tier_stall_share: Any
-) -> Any:
+    memory_tier_share, memory_tier_copy_time, snapshot_time, tier_stall_share
+):
     """Time for which one checkpoint to the memory tier stops training.
 
     snapshot + share waited for x copy; 0 where the tier serves nothing, and is not written
 
-    Parameters: memory_tier_share [1], memory_tier_copy_time [s], snapshot_time [s],
-        tier_stall_share [1]
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
@@ -141,19 +125,13 @@ def memory_tier_stall_time(
 
 
 def drive_tier_stall_time(
-    drive_tier_share: Any,
-    memory_tier_share: Any,
-    drive_copy_time: Any,
-    snapshot_time: Any,
-    tier_stall_share: Any,
-) -> Any:
+    drive_tier_share, memory_tier_share, drive_copy_time, snapshot_time, tier_stall_share
+):
     """Time for which one checkpoint to local drives stops training, beyond those of tiers below.
 
     share waited for x copy + (1 - share) x snapshot, where no tier below has taken one; 0 where
     the tier serves nothing, and is not written
 
-    Parameters: drive_tier_share [1], memory_tier_share [1], drive_copy_time [s],
-        snapshot_time [s], tier_stall_share [1]
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
@@ -163,15 +141,13 @@ def drive_tier_stall_time(
 
 
 def storage_tier_stall_time(
-    storage_tier_share: Any, checkpoint_write_time: Any, snapshot_time: Any, tier_stall_share: Any
-) -> Any:
+    storage_tier_share, checkpoint_write_time, snapshot_time, tier_stall_share
+):
     """Time for which one checkpoint to storage stops training, beyond those of tiers below.
 
     share waited for x write + (1 - share) x snapshot, where no tier below has taken one; 0 where
     the tier serves nothing, and is not written
 
-    Parameters: storage_tier_share [1], checkpoint_write_time [s], snapshot_time [s],
-        tier_stall_share [1]
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
@@ -180,42 +156,33 @@ def storage_tier_stall_time(
     return where(storage_tier_share > 0, stall, 0.0)
 
 
-def memory_tier_flush_time(
-    memory_tier_share: Any, memory_tier_copy_time: Any, tier_stall_share: Any
-) -> Any:
+def memory_tier_flush_time(memory_tier_share, memory_tier_copy_time, tier_stall_share):
     """Time from the end of a stall until the memory tier's checkpoint is safe.
 
     (1 - share waited for) x copy; 0 where the tier serves nothing
 
-    Parameters: memory_tier_share [1], memory_tier_copy_time [s], tier_stall_share [1]
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
     return where(memory_tier_share > 0, (1 - tier_stall_share) * memory_tier_copy_time, 0.0)
 
 
-def drive_tier_flush_time(
-    drive_tier_share: Any, drive_copy_time: Any, tier_stall_share: Any
-) -> Any:
+def drive_tier_flush_time(drive_tier_share, drive_copy_time, tier_stall_share):
     """Time from the end of a stall until the checkpoint on local drives is safe.
 
     (1 - share waited for) x copy; 0 where the tier serves nothing
 
-    Parameters: drive_tier_share [1], drive_copy_time [s], tier_stall_share [1]
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
     return where(drive_tier_share > 0, (1 - tier_stall_share) * drive_copy_time, 0.0)
 
 
-def storage_tier_flush_time(
-    storage_tier_share: Any, checkpoint_write_time: Any, tier_stall_share: Any
-) -> Any:
+def storage_tier_flush_time(storage_tier_share, checkpoint_write_time, tier_stall_share):
     """Time from the end of a stall until the checkpoint on storage is safe.
 
     (1 - share waited for) x write; 0 where the tier serves nothing
 
-    Parameters: storage_tier_share [1], checkpoint_write_time [s], tier_stall_share [1]
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
@@ -223,25 +190,22 @@ def storage_tier_flush_time(
 
 
 def drive_copy_every(
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    cluster_mtbf,
+):
     """Checkpoints from one that goes to local drives, too, to the next such.
 
     tau_2 / tau_1 to the nearest whole number, at least 1: the intervals sqrt(2 d_l / lambda_l), no
     shorter than the flush; tiers whose intervals do not grow are written together
 
-    Parameters: memory_tier_stall_time [s], drive_tier_stall_time [s], storage_tier_stall_time [s],
-        memory_tier_flush_time [s], drive_tier_flush_time [s], storage_tier_flush_time [s],
-        memory_tier_share [1], drive_tier_share [1], storage_tier_share [1], cluster_mtbf [s]
     Returns: [1] number of checkpoints
     Range: best to first order
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -256,25 +220,22 @@ def drive_copy_every(
 
 
 def storage_copy_every(
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    cluster_mtbf,
+):
     """Copies to local drives from one that goes to storage, too, to the next such.
 
     tau_3 / tau_2 to the nearest whole number, at least 1: the intervals sqrt(2 d_l / lambda_l), no
     shorter than the flush; tiers whose intervals do not grow are written together
 
-    Parameters: memory_tier_stall_time [s], drive_tier_stall_time [s], storage_tier_stall_time [s],
-        memory_tier_flush_time [s], drive_tier_flush_time [s], storage_tier_flush_time [s],
-        memory_tier_share [1], drive_tier_share [1], storage_tier_share [1], cluster_mtbf [s]
     Returns: [1] number of copies
     Range: best to first order; without a tier of drives, copies to drives are counted, not made
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -288,24 +249,22 @@ def storage_copy_every(
     return _multiple(second, third)
 
 
-def drive_tier_interval(checkpoint_interval: Any, drive_copy_every: Any) -> Any:
+def drive_tier_interval(checkpoint_interval, drive_copy_every):
     """Time between checkpoints that go to local drives.
 
     interval x checkpoints from one to the next
 
-    Parameters: checkpoint_interval [s], drive_copy_every [1]
     Returns: [s] interval
     Source: by definition
     """
     return checkpoint_interval * drive_copy_every
 
 
-def storage_tier_interval(drive_tier_interval: Any, storage_copy_every: Any) -> Any:
+def storage_tier_interval(drive_tier_interval, storage_copy_every):
     """Time between checkpoints that go to remote storage.
 
     interval of drives x copies from one to the next
 
-    Parameters: drive_tier_interval [s], storage_copy_every [1]
     Returns: [s] interval
     Source: by definition
     """
@@ -314,19 +273,14 @@ def storage_tier_interval(drive_tier_interval: Any, storage_copy_every: Any) -> 
 
 @alternative("checkpoint_stall_time", checkpoint_mode="tiered")
 def tiered_checkpoint_stall_time(
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-) -> Any:
-    """Time for which one checkpoint stops training.
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """d_1 + (d_2 + d_3 / k_3) / k_2, the mean of those to memory alone and those to more tiers
 
-    d_1 + (d_2 + d_3 / k_3) / k_2, the mean of those to memory alone and those to more tiers
-
-    Parameters: memory_tier_stall_time [s], drive_tier_stall_time [s], storage_tier_stall_time [s],
-        drive_copy_every [1], storage_copy_every [1]
-    Returns: [s] stall of one checkpoint
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     above = drive_tier_stall_time + storage_tier_stall_time / storage_copy_every
@@ -335,19 +289,14 @@ def tiered_checkpoint_stall_time(
 
 @alternative("checkpoint_flush_time", checkpoint_mode="tiered")
 def tiered_checkpoint_flush_time(
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-) -> Any:
-    """Time from a snapshot until it is safe.
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier which bounds the interval
 
-    max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier which bounds the interval
-
-    Parameters: memory_tier_flush_time [s], drive_tier_flush_time [s], storage_tier_flush_time [s],
-        drive_copy_every [1], storage_copy_every [1]
-    Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST (one checkpoint in flight), of each tier
     """
     above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_copy_every)
@@ -355,19 +304,17 @@ def tiered_checkpoint_flush_time(
 
 
 def tiered_mtbf(
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    drive_copy_every,
+    storage_copy_every,
+    cluster_mtbf,
+):
     """Time between failures with which one tier has the rework of several.
 
     M / (p_1 + k_2 (p_2 + k_3 p_3)): each failure counted by the checkpoints that it goes back
 
-    Parameters: memory_tier_share [1], drive_tier_share [1], storage_tier_share [1],
-        drive_copy_every [1], storage_copy_every [1], cluster_mtbf [s]
     Returns: [s] mean time
     Range: to first order: the interval made with it is the best one of that pattern while losses
         are well below 1
@@ -379,69 +326,46 @@ def tiered_mtbf(
 
 @alternative("young_interval", checkpoint_mode="tiered")
 @same_as(young)
-def tiered_young_interval(*operands: Any) -> Any:
-    """First-order optimal time between checkpoints.
-
-    sqrt(2 d M), of the mean stall and the time between failures that several tiers amount to
-
-    Parameters: checkpoint_stall_time [s], tiered_mtbf [s]
-    Returns: [s] interval
-    Source: Young 1974, CACM 17(9)
-    """
+def tiered_young_interval(checkpoint_stall_time, tiered_mtbf):
+    """sqrt(2 d M), of the mean stall and the time between failures that several tiers amount to"""
 
 
 @alternative("daly_interval", checkpoint_mode="tiered")
 @same_as(daly)
-def tiered_daly_interval(*operands: Any) -> Any:
-    """Higher-order optimal time between checkpoints.
-
-    sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, of the mean stall and
+def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
+    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, of the mean stall and
     the time between failures that several tiers amount to
-
-    Parameters: checkpoint_stall_time [s], tiered_mtbf [s]
-    Returns: [s] interval
-    Source: Daly 2006, FGCS 22(3), eq. 37
     """
 
 
 @alternative("exact_interval", checkpoint_mode="tiered")
 @same_as(exact)
-def tiered_exact_interval(*operands: Any) -> Any:
+def tiered_exact_interval(checkpoint_stall_time, tiered_mtbf):
     """Time between checkpoints that minimises the expected wall time.
 
     M [1 + W0(-exp(-d/M - 1))], of the mean stall and the time between failures that several tiers
     amount to
-
-    Parameters: checkpoint_stall_time [s], tiered_mtbf [s]
-    Returns: [s] interval
-    Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
     """
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode="tiered")
 def tiered_checkpoint_restore_time(
-    memory_tier_share: Any,
-    storage_tier_share: Any,
-    memory_tier_restore_time: Any,
-    drive_copy_time: Any,
-    checkpoint_size: Any,
-    read_bandwidth: Any,
-    detection_time: Any,
-    drain_time: Any,
-    effective_provision_time: Any,
-    reinit_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
-    """Time to load a checkpoint after a failure.
-
-    that with which one recovery time costs as much as those of the tiers: memory's, and what
+    memory_tier_share,
+    storage_tier_share,
+    memory_tier_restore_time,
+    drive_copy_time,
+    checkpoint_size,
+    read_bandwidth,
+    detection_time,
+    drain_time,
+    effective_provision_time,
+    reinit_time,
+    cluster_mtbf,
+):
+    """that with which one recovery time costs as much as those of the tiers: memory's, and what
     dearer_recovery adds for failures that fall back to drives, and from there to storage; the mean
     where failures are rare
 
-    Parameters: memory_tier_share [1], storage_tier_share [1], memory_tier_restore_time [s],
-        drive_copy_time [s], checkpoint_size [B], read_bandwidth [B/s], detection_time [s],
-        drain_time [s], effective_provision_time [s], reinit_time [s], cluster_mtbf [s]
-    Returns: [s] restore time
     Range: a failure in a recovery starts it again, from the higher tier of the two
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
@@ -454,38 +378,32 @@ def tiered_checkpoint_restore_time(
 
 
 def tiered_delay(
-    checkpoint_interval: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    memory_tier_restore_time: Any,
-    drive_copy_time: Any,
-    checkpoint_size: Any,
-    read_bandwidth: Any,
-    checkpoint_restore_time: Any,
-    recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    checkpoint_interval,
+    drive_copy_every,
+    storage_copy_every,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    memory_tier_restore_time,
+    drive_copy_time,
+    checkpoint_size,
+    read_bandwidth,
+    checkpoint_restore_time,
+    recovery_time,
+    cluster_mtbf,
+):
     """Wall time lost to failures over the time that takes without, waits for repairs left out.
 
     x_l = k_l (x_(l-1) + delay_(l-1)) + d_l + its own delay, delay_l = interruption_delay of x_l by
     failures that tiers from l on serve. A stall is interrupted, and begun again, by failures that
     lower tiers serve
 
-    Parameters: checkpoint_interval [s], drive_copy_every [1], storage_copy_every [1],
-        memory_tier_stall_time [s], drive_tier_stall_time [s], storage_tier_stall_time [s],
-        memory_tier_flush_time [s], drive_tier_flush_time [s], storage_tier_flush_time [s],
-        memory_tier_share [1], drive_tier_share [1], storage_tier_share [1],
-        memory_tier_restore_time [s], drive_copy_time [s], checkpoint_size [B],
-        read_bandwidth [B/s], checkpoint_restore_time [s], recovery_time [s], cluster_mtbf [s]
     Returns: [1] time lost over time of work and checkpoints
     Range: exact where training waits for copies; work not yet flushed counts as recovery, and
         kinds of recoveries as the one that costs as much; with unreadable checkpoints, those of
@@ -525,15 +443,12 @@ def tiered_delay(
 
 @alternative("unsafe_time", checkpoint_mode="tiered")
 @same_as(equivalent_lost_work)
-def tiered_unsafe_time(*operands: Any) -> Any:
-    """Work lost at a failure because the latest snapshot was not yet safe, on average.
-
-    what a failure loses beyond the last checkpoint of memory, because it falls back to a tier with
+def tiered_unsafe_time(
+    tiered_delay, checkpoint_interval, checkpoint_stall_time, recovery_time, cluster_mtbf
+):
+    """what a failure loses beyond the last checkpoint of memory, because it falls back to a tier with
     an older one or comes during a flush: the recovery that costs as much
 
-    Parameters: tiered_delay [1], checkpoint_interval [s], checkpoint_stall_time [s],
-        recovery_time [s], cluster_mtbf [s]
-    Returns: [s] time lost beyond the rework since the last checkpoint
     Range: as tiered_delay; where failures are rare, the mean of what each goes back beyond half an
         interval, and of flushes
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
@@ -541,19 +456,17 @@ def tiered_unsafe_time(*operands: Any) -> Any:
 
 
 def drive_tier_overhead(
-    checkpoint_overhead: Any,
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-) -> Any:
+    checkpoint_overhead,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
     """Share of the wall time that training waits for checkpoints to local drives.
 
     checkpoint_overhead x (d_2 / k_2) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
-    Parameters: checkpoint_overhead [1], memory_tier_stall_time [s], drive_tier_stall_time [s],
-        storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -564,19 +477,17 @@ def drive_tier_overhead(
 
 
 def storage_tier_overhead(
-    checkpoint_overhead: Any,
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-) -> Any:
+    checkpoint_overhead,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
     """Share of the wall time that training waits for checkpoints to remote storage.
 
     checkpoint_overhead x d_3 / (k_2 k_3) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
-    Parameters: checkpoint_overhead [1], memory_tier_stall_time [s], drive_tier_stall_time [s],
-        storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -587,19 +498,17 @@ def storage_tier_overhead(
 
 
 def memory_tier_overhead(
-    checkpoint_overhead: Any,
-    memory_tier_stall_time: Any,
-    drive_tier_stall_time: Any,
-    storage_tier_stall_time: Any,
-    drive_copy_every: Any,
-    storage_copy_every: Any,
-) -> Any:
+    checkpoint_overhead,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
     """Share of the wall time that training waits for checkpoints to memory.
 
     checkpoint_overhead x d_1 / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
-    Parameters: checkpoint_overhead [1], memory_tier_stall_time [s], drive_tier_stall_time [s],
-        storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -610,25 +519,21 @@ def memory_tier_overhead(
 
 
 def drive_tier_rework(
-    rework_overhead: Any,
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    checkpoint_interval: Any,
-    drive_tier_interval: Any,
-    storage_tier_interval: Any,
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-) -> Any:
+    rework_overhead,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    checkpoint_interval,
+    drive_tier_interval,
+    storage_tier_interval,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+):
     """Share of the wall time that computes again what failures served by local drives destroyed.
 
     rework_overhead x p_2 (tau_2 / 2 + F_2) / sum of p_l (tau_l / 2 + F_l)
 
-    Parameters: rework_overhead [1], memory_tier_share [1], drive_tier_share [1],
-        storage_tier_share [1], checkpoint_interval [s], drive_tier_interval [s],
-        storage_tier_interval [s], memory_tier_flush_time [s], drive_tier_flush_time [s],
-        storage_tier_flush_time [s]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -640,25 +545,21 @@ def drive_tier_rework(
 
 
 def storage_tier_rework(
-    rework_overhead: Any,
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    checkpoint_interval: Any,
-    drive_tier_interval: Any,
-    storage_tier_interval: Any,
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-) -> Any:
+    rework_overhead,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    checkpoint_interval,
+    drive_tier_interval,
+    storage_tier_interval,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+):
     """Share of the wall time that computes again what failures served by storage destroyed.
 
     rework_overhead x p_3 (tau_3 / 2 + F_3) / sum of p_l (tau_l / 2 + F_l)
 
-    Parameters: rework_overhead [1], memory_tier_share [1], drive_tier_share [1],
-        storage_tier_share [1], checkpoint_interval [s], drive_tier_interval [s],
-        storage_tier_interval [s], memory_tier_flush_time [s], drive_tier_flush_time [s],
-        storage_tier_flush_time [s]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -670,25 +571,21 @@ def storage_tier_rework(
 
 
 def memory_tier_rework(
-    rework_overhead: Any,
-    memory_tier_share: Any,
-    drive_tier_share: Any,
-    storage_tier_share: Any,
-    checkpoint_interval: Any,
-    drive_tier_interval: Any,
-    storage_tier_interval: Any,
-    memory_tier_flush_time: Any,
-    drive_tier_flush_time: Any,
-    storage_tier_flush_time: Any,
-) -> Any:
+    rework_overhead,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    checkpoint_interval,
+    drive_tier_interval,
+    storage_tier_interval,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+):
     """Share of the wall time that computes again what failures served by memory destroyed.
 
     rework_overhead x p_1 (tau_1 / 2 + F_1) / sum of p_l (tau_l / 2 + F_l)
 
-    Parameters: rework_overhead [1], memory_tier_share [1], drive_tier_share [1],
-        storage_tier_share [1], checkpoint_interval [s], drive_tier_interval [s],
-        storage_tier_interval [s], memory_tier_flush_time [s], drive_tier_flush_time [s],
-        storage_tier_flush_time [s]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -700,44 +597,38 @@ def memory_tier_rework(
 
 
 @alternative("memory_tier_bytes", memory_tier="host")
-def host_memory_tier_bytes(checkpoint_size: Any, nodes: Any) -> Any:
-    """Bytes that the memory tier takes of each node's host memory.
+def host_memory_tier_bytes(checkpoint_size, nodes):
+    """2 x size / nodes: one that is safe, and one on its way
 
-    2 x size / nodes: one that is safe, and one on its way
-
-    Parameters: checkpoint_size [B], nodes [1]
-    Returns: [B] memory of one node
     Source: Wang et al. 2023, Gemini, SOSP
     """
     return 2 * checkpoint_size / nodes
 
 
 @alternative("memory_tier_bytes", memory_tier="peer")
-def peer_memory_tier_bytes(checkpoint_size: Any, nodes: Any) -> Any:
+def peer_memory_tier_bytes(checkpoint_size, nodes):
     """Bytes that the memory tier takes of each node's host memory.
 
     4 x size / nodes: its own and a peer's, of each one that is safe and one on its way
 
-    Parameters: checkpoint_size [B], nodes [1]
     Returns: [B] memory of one node
     Source: Wang et al. 2023, Gemini, SOSP (two replicas)
     """
     return 4 * checkpoint_size / nodes
 
 
-def drive_tier_bytes(checkpoint_size: Any, nodes: Any) -> Any:
+def drive_tier_bytes(checkpoint_size, nodes):
     """Bytes that the tier of local drives takes of each node's drives.
 
     2 x size / nodes: one that is safe, and one on its way
 
-    Parameters: checkpoint_size [B], nodes [1]
     Returns: [B] drives of one node
     Source: Moody et al. 2010, SC10
     """
     return 2 * checkpoint_size / nodes
 
 
-def _intervals(stalls: Any, flushes: Any, shares: Any, mtbf: Any) -> Any:
+def _intervals(stalls, flushes, shares, mtbf):
     """Best intervals of three tiers, none shorter than that below (pooled adjacent violators)."""
     (d1, d2, d3), (f1, f2, f3) = stalls, flushes
     p1, p2, p3 = shares[0] / mtbf, shares[1] / mtbf, shares[2] / mtbf
@@ -750,25 +641,25 @@ def _intervals(stalls: Any, flushes: Any, shares: Any, mtbf: Any) -> Any:
     return first, second, np.maximum(second, pooled_interval(d3, p3, f3))
 
 
-def _multiple(shorter: Any, longer: Any) -> Any:
+def _multiple(shorter, longer):
     """A ratio of intervals to the nearest whole number, at least 1; 1 where one is endless or 0."""
     both = (shorter > 0) & (longer < np.inf)
     ratio = where(both, longer, 1.0) / where(both, shorter, 1.0)
     return np.maximum(1.0, np.floor(ratio + 0.5))
 
 
-def _waits(memory: Any, drive: Any, storage: Any, drive_every: Any, storage_every: Any) -> Any:
+def _waits(memory, drive, storage, drive_every, storage_every):
     """Stalls of each tier, for one checkpoint to memory."""
     return memory, drive / drive_every, storage / drive_every / storage_every
 
 
-def _losses(shares: Any, intervals: Any, flushes: Any) -> Any:
+def _losses(shares, intervals, flushes):
     """Work lost by the failures of each tier, over all failures, to first order."""
     (p1, p2, p3), (t1, t2, t3), (f1, f2, f3) = shares, intervals, flushes
     return _lost(p1, t1, f1), _lost(p2, t2, f2), _lost(p3, t3, f3)
 
 
-def _lost(share: Any, interval: Any, flush: Any) -> Any:
+def _lost(share, interval, flush):
     return share * (where(interval < np.inf, interval, 0.0) / 2 + flush)
 
 

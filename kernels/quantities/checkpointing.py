@@ -1,7 +1,5 @@
 """Checkpoints: size, bandwidth, time, interval."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -10,12 +8,11 @@ from ..checkpoint import exact_interval as exact
 from ..checkpoint import young_interval as young
 
 
-def checkpoint_size(parameters: Any, checkpoint_bytes_per_parameter: Any) -> Any:
+def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
     """Bytes of one checkpoint.
 
     N x bytes per parameter
 
-    Parameters: parameters [1], checkpoint_bytes_per_parameter [B]
     Returns: [B] size of one checkpoint
     Source: Fleet Foundations table 7 (14 B: BF16 weights, FP32 master, momentum, variance)
     Example:
@@ -26,12 +23,11 @@ def checkpoint_size(parameters: Any, checkpoint_bytes_per_parameter: Any) -> Any
 
 
 @alternative("write_bandwidth", storage_scaling="total")
-def total_write_bandwidth(checkpoint_write_bandwidth: Any) -> Any:
+def total_write_bandwidth(checkpoint_write_bandwidth):
     """Rate at which a checkpoint is written.
 
     that of the whole storage system
 
-    Parameters: checkpoint_write_bandwidth [B/s]
     Returns: [B/s] write bandwidth of the job
     Source: Fleet Foundations table 7
     """
@@ -39,27 +35,20 @@ def total_write_bandwidth(checkpoint_write_bandwidth: Any) -> Any:
 
 
 @alternative("write_bandwidth", storage_scaling="per_node")
-def per_node_write_bandwidth(
-    nodes: Any, per_node_storage_bandwidth: Any, checkpoint_write_bandwidth: Any
-) -> Any:
-    """Rate at which a checkpoint is written.
+def per_node_write_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_write_bandwidth):
+    """min(nodes x bandwidth of a node, bandwidth of the whole system)
 
-    min(nodes x bandwidth of a node, bandwidth of the whole system)
-
-    Parameters: nodes [1], per_node_storage_bandwidth [B/s], checkpoint_write_bandwidth [B/s]
-    Returns: [B/s] write bandwidth of the job
     Source: by definition; the narrower of two stages in series
     """
     return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_write_bandwidth)
 
 
 @alternative("read_bandwidth", storage_scaling="total")
-def total_read_bandwidth(checkpoint_read_bandwidth: Any) -> Any:
+def total_read_bandwidth(checkpoint_read_bandwidth):
     """Rate at which a checkpoint is read.
 
     that of the whole storage system
 
-    Parameters: checkpoint_read_bandwidth [B/s]
     Returns: [B/s] read bandwidth of the job
     Source: Fleet Foundations table 7, for reading
     """
@@ -67,26 +56,19 @@ def total_read_bandwidth(checkpoint_read_bandwidth: Any) -> Any:
 
 
 @alternative("read_bandwidth", storage_scaling="per_node")
-def per_node_read_bandwidth(
-    nodes: Any, per_node_storage_bandwidth: Any, checkpoint_read_bandwidth: Any
-) -> Any:
-    """Rate at which a checkpoint is read.
+def per_node_read_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_read_bandwidth):
+    """min(nodes x bandwidth of a node, bandwidth of the whole system)
 
-    min(nodes x bandwidth of a node, bandwidth of the whole system)
-
-    Parameters: nodes [1], per_node_storage_bandwidth [B/s], checkpoint_read_bandwidth [B/s]
-    Returns: [B/s] read bandwidth of the job
     Source: by definition; the narrower of two stages in series
     """
     return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_read_bandwidth)
 
 
-def checkpoint_write_time(checkpoint_size: Any, write_bandwidth: Any) -> Any:
+def checkpoint_write_time(checkpoint_size, write_bandwidth):
     """Time to write one checkpoint.
 
     size / bandwidth
 
-    Parameters: checkpoint_size [B], write_bandwidth [B/s]
     Returns: [s] write time
     Source: Fleet Foundations table 7
     Example:
@@ -96,12 +78,11 @@ def checkpoint_write_time(checkpoint_size: Any, write_bandwidth: Any) -> Any:
     return checkpoint_size / write_bandwidth
 
 
-def snapshot_time(checkpoint_size: Any, n_gpus: Any, snapshot_bandwidth: Any) -> Any:
+def snapshot_time(checkpoint_size, n_gpus, snapshot_bandwidth):
     """Time in which every GPU copies its part of a checkpoint to the memory of its host.
 
     size / n / (bandwidth of one GPU)
 
-    Parameters: checkpoint_size [B], n_gpus [1], snapshot_bandwidth [B/s]
     Returns: [s] snapshot time
     Source: two-phase checkpoints (Mohan et al. 2021, CheckFreq, FAST; Jiang et al. 2024,
         MegaScale, arXiv:2402.15627)
@@ -112,12 +93,11 @@ def snapshot_time(checkpoint_size: Any, n_gpus: Any, snapshot_bandwidth: Any) ->
     return checkpoint_size / n_gpus / snapshot_bandwidth
 
 
-def peer_copy_time(checkpoint_size: Any, n_gpus: Any, rail_bandwidth: Any) -> Any:
+def peer_copy_time(checkpoint_size, n_gpus, rail_bandwidth):
     """Time in which every GPU's part of a checkpoint crosses the fabric to or from a peer's memory.
 
     size / n / (bandwidth of one rail)
 
-    Parameters: checkpoint_size [B], n_gpus [1], rail_bandwidth [B/s]
     Returns: [s] copy time
     Source: Wang et al. 2023, Gemini, SOSP
     """
@@ -125,12 +105,11 @@ def peer_copy_time(checkpoint_size: Any, n_gpus: Any, rail_bandwidth: Any) -> An
 
 
 @alternative("checkpoint_stall_time", checkpoint_mode="sync")
-def sync_checkpoint_stall_time(checkpoint_write_time: Any) -> Any:
+def sync_checkpoint_stall_time(checkpoint_write_time):
     """Time for which one checkpoint stops training.
 
     the whole write
 
-    Parameters: checkpoint_write_time [s]
     Returns: [s] stall of one checkpoint
     Source: Young 1974, CACM 17(9)
     """
@@ -138,25 +117,20 @@ def sync_checkpoint_stall_time(checkpoint_write_time: Any) -> Any:
 
 
 @alternative("checkpoint_stall_time", checkpoint_mode=("async", "in_memory"))
-def async_checkpoint_stall_time(snapshot_time: Any) -> Any:
-    """Time for which one checkpoint stops training.
+def async_checkpoint_stall_time(snapshot_time):
+    """the snapshot; what follows runs behind training and bounds the interval, not the stall
 
-    the snapshot; what follows runs behind training and bounds the interval, not the stall
-
-    Parameters: snapshot_time [s]
-    Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
     return 1.0 * snapshot_time
 
 
 @alternative("checkpoint_flush_time", checkpoint_mode=("sync", "async"))
-def storage_checkpoint_flush_time(checkpoint_write_time: Any) -> Any:
+def storage_checkpoint_flush_time(checkpoint_write_time):
     """Time from a snapshot until it is safe.
 
     the write to storage
 
-    Parameters: checkpoint_write_time [s]
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
@@ -164,25 +138,20 @@ def storage_checkpoint_flush_time(checkpoint_write_time: Any) -> Any:
 
 
 @alternative("checkpoint_flush_time", checkpoint_mode="in_memory")
-def in_memory_checkpoint_flush_time(peer_copy_time: Any) -> Any:
-    """Time from a snapshot until it is safe.
+def in_memory_checkpoint_flush_time(peer_copy_time):
+    """the copy to a peer's memory
 
-    the copy to a peer's memory
-
-    Parameters: peer_copy_time [s]
-    Returns: [s] flush time
     Source: Wang et al. 2023, Gemini, SOSP
     """
     return 1.0 * peer_copy_time
 
 
 @alternative("minimum_checkpoint_interval", checkpoint_mode="sync")
-def sync_minimum_checkpoint_interval() -> Any:
+def sync_minimum_checkpoint_interval():
     """Shortest time between checkpoints.
 
     0
 
-    Parameters: none
     Returns: [s] shortest interval
     Source: by definition
     """
@@ -190,13 +159,9 @@ def sync_minimum_checkpoint_interval() -> Any:
 
 
 @alternative("minimum_checkpoint_interval", checkpoint_mode=("async", "in_memory", "tiered"))
-def async_minimum_checkpoint_interval(checkpoint_flush_time: Any) -> Any:
-    """Shortest time between checkpoints.
+def async_minimum_checkpoint_interval(checkpoint_flush_time):
+    """the flush of the one before
 
-    the flush of the one before
-
-    Parameters: checkpoint_flush_time [s]
-    Returns: [s] shortest interval
     Source: Mohan et al. 2021, CheckFreq, FAST
     """
     return 1.0 * checkpoint_flush_time
@@ -204,12 +169,11 @@ def async_minimum_checkpoint_interval(checkpoint_flush_time: Any) -> Any:
 
 @alternative("young_interval", checkpoint_mode=("sync", "async", "in_memory"))
 @same_as(young)
-def young_interval(*operands: Any) -> Any:
+def young_interval(checkpoint_stall_time, cluster_mtbf):
     """First-order optimal time between checkpoints.
 
     sqrt(2 d M)
 
-    Parameters: checkpoint_stall_time [s], cluster_mtbf [s]
     Returns: [s] interval
     Range: d well below M: goodput is 0.0001 of itself below the exact interval's at d = M / 200,
         0.02 at M / 3, 0.29 at 2 M
@@ -219,12 +183,11 @@ def young_interval(*operands: Any) -> Any:
 
 @alternative("daly_interval", checkpoint_mode=("sync", "async", "in_memory"))
 @same_as(daly)
-def daly_interval(*operands: Any) -> Any:
+def daly_interval(checkpoint_stall_time, cluster_mtbf):
     """Higher-order optimal time between checkpoints.
 
     sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
 
-    Parameters: checkpoint_stall_time [s], cluster_mtbf [s]
     Returns: [s] interval
     Range: all d: goodput is at most 0.002 of itself below the exact interval's, at d = 2 M, where
         the interval jumps by an eighth
@@ -234,12 +197,11 @@ def daly_interval(*operands: Any) -> Any:
 
 @alternative("exact_interval", checkpoint_mode=("sync", "async", "in_memory"))
 @same_as(exact)
-def exact_interval(*operands: Any) -> Any:
+def exact_interval(checkpoint_stall_time, cluster_mtbf):
     """Time between checkpoints that minimises the expected wall time exactly.
 
     M [1 + W0(-exp(-d/M - 1))]
 
-    Parameters: checkpoint_stall_time [s], cluster_mtbf [s]
     Returns: [s] interval
     Range: failures at random, checkpoints that can all be read; recovery and flush change nothing
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
@@ -247,38 +209,29 @@ def exact_interval(*operands: Any) -> Any:
 
 
 @alternative("checkpoint_interval", checkpoint_policy="young")
-def young_checkpoint_interval(young_interval: Any, minimum_checkpoint_interval: Any) -> Any:
-    """Time between checkpoints that the run uses.
+def young_checkpoint_interval(young_interval, minimum_checkpoint_interval):
+    """Young's, or the shortest possible where that is longer
 
-    Young's, or the shortest possible where that is longer
-
-    Parameters: young_interval [s], minimum_checkpoint_interval [s]
-    Returns: [s] interval in use
     Source: Young 1974, CACM 17(9)
     """
     return np.maximum(young_interval, minimum_checkpoint_interval)
 
 
 @alternative("checkpoint_interval", checkpoint_policy="daly")
-def daly_checkpoint_interval(daly_interval: Any, minimum_checkpoint_interval: Any) -> Any:
-    """Time between checkpoints that the run uses.
+def daly_checkpoint_interval(daly_interval, minimum_checkpoint_interval):
+    """Daly's, or the shortest possible where that is longer
 
-    Daly's, or the shortest possible where that is longer
-
-    Parameters: daly_interval [s], minimum_checkpoint_interval [s]
-    Returns: [s] interval in use
     Source: Daly 2006, FGCS 22(3), eq. 37
     """
     return np.maximum(daly_interval, minimum_checkpoint_interval)
 
 
 @alternative("checkpoint_interval", checkpoint_policy="exact")
-def exact_checkpoint_interval(exact_interval: Any, minimum_checkpoint_interval: Any) -> Any:
+def exact_checkpoint_interval(exact_interval, minimum_checkpoint_interval):
     """Time between checkpoints that the run uses.
 
     the exact optimum, or the shortest possible where that is longer
 
-    Parameters: exact_interval [s], minimum_checkpoint_interval [s]
     Returns: [s] interval in use
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
     """
@@ -286,24 +239,19 @@ def exact_checkpoint_interval(exact_interval: Any, minimum_checkpoint_interval: 
 
 
 @alternative("checkpoint_interval", checkpoint_policy="fixed")
-def fixed_policy_checkpoint_interval(fixed_checkpoint_interval: Any) -> Any:
-    """Time between checkpoints that the run uses.
+def fixed_policy_checkpoint_interval(fixed_checkpoint_interval):
+    """as given
 
-    as given
-
-    Parameters: fixed_checkpoint_interval [s]
-    Returns: [s] interval in use
     Source: stated by the scenario
     """
     return 1.0 * fixed_checkpoint_interval
 
 
-def checkpoints_written(working_time: Any, goodput: Any, checkpoint_interval: Any) -> Any:
+def checkpoints_written(working_time, goodput, checkpoint_interval):
     """Checkpoints of a duration, each at the end of work that is kept.
 
     T goodput / tau: an interval of useful work goes before each
 
-    Parameters: working_time [s], goodput [1], checkpoint_interval [s]
     Returns: [1] number of checkpoints
     Range: those of work that is lost, written twice, are not counted
     Source: by definition of the segment (Daly 2006, section 2)

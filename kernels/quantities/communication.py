@@ -1,19 +1,14 @@
 """The fabric that a group can count on, and all communication of a step."""
 
-from typing import Any
-
 from ..alternatives import alternative, renaming, same_as
 from ..topology import rail_under_switches
 
 
-def rail_bandwidth(
-    inter_node_bandwidth: Any, oversubscription: Any, network_efficiency: Any
-) -> Any:
+def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):
     """Bandwidth per direction that one GPU can count on for traffic that leaves its leaf switch.
 
     efficiency x B / oversubscription
 
-    Parameters: inter_node_bandwidth [B/s], oversubscription [1], network_efficiency [1]
     Returns: [B/s] bandwidth of one rail under load
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
@@ -22,12 +17,13 @@ def rail_bandwidth(
 
 @alternative("tensor_rail_bandwidth", network_tiers=False)
 @same_as(rail_under_switches)
-def switched_tensor_rail_bandwidth(*operands: Any) -> Any:
+def switched_tensor_rail_bandwidth(
+    tensor_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+):
     """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
 
     that without oversubscription where a group (t GPUs) is under one leaf switch
 
-    Parameters: tensor_parallel [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
         over neighbouring nodes crosses less); no rail-optimised placement is assumed
@@ -38,18 +34,12 @@ def switched_tensor_rail_bandwidth(*operands: Any) -> Any:
 
 @alternative("context_rail_bandwidth", network_tiers=False)
 def switched_context_rail_bandwidth(
-    tensor_parallel: Any,
-    context_parallel: Any,
-    gpus_per_switch: Any,
-    rail_bandwidth: Any,
-    oversubscription: Any,
-) -> Any:
+    tensor_parallel, context_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+):
     """Bandwidth between nodes that one GPU has for context-parallel traffic, per direction.
 
     that without oversubscription where a group (t c GPUs) is under one leaf switch
 
-    Parameters: tensor_parallel [1], context_parallel [1], gpus_per_switch [1],
-        rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
         over neighbouring nodes crosses less); no rail-optimised placement is assumed
@@ -75,18 +65,12 @@ switched_data_rail_bandwidth = renaming(
 
 @alternative("expert_rail_bandwidth", network_tiers=False)
 def switched_expert_rail_bandwidth(
-    expert_stride: Any,
-    expert_parallel: Any,
-    gpus_per_switch: Any,
-    rail_bandwidth: Any,
-    oversubscription: Any,
-) -> Any:
+    expert_stride, expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+):
     """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
 
     that without oversubscription where a group (stride x e GPUs) is under one leaf switch
 
-    Parameters: expert_stride [1], expert_parallel [1], gpus_per_switch [1],
-        rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
         over neighbouring nodes crosses less); no rail-optimised placement is assumed
@@ -113,13 +97,14 @@ switched_replica_rail_bandwidth = renaming(
 
 @alternative("pipeline_rail_bandwidth", network_tiers=False)
 @same_as(rail_under_switches)
-def switched_pipeline_rail_bandwidth(*operands: Any) -> Any:
+def switched_pipeline_rail_bandwidth(
+    pipeline_span, gpus_per_switch, rail_bandwidth, oversubscription
+):
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
     that without oversubscription where pipelines (the whole job, unless replicas are farther apart)
     are under one leaf switch
 
-    Parameters: pipeline_span [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
         over neighbouring nodes crosses less); no rail-optimised placement is assumed
@@ -130,19 +115,17 @@ def switched_pipeline_rail_bandwidth(*operands: Any) -> Any:
 
 @alternative("communication_time", multi_site=False)
 def one_site_communication_time(
-    tensor_parallel_time: Any,
-    context_parallel_time: Any,
-    expert_parallel_time: Any,
-    pipeline_parallel_time: Any,
-    data_parallel_time: Any,
-    offload_time: Any,
-) -> Any:
+    tensor_parallel_time,
+    context_parallel_time,
+    expert_parallel_time,
+    pipeline_parallel_time,
+    data_parallel_time,
+    offload_time,
+):
     """Communication of one step on one GPU, hidden or not.
 
     tensor + context + expert + pipeline + data + offload
 
-    Parameters: tensor_parallel_time [s], context_parallel_time [s], expert_parallel_time [s],
-        pipeline_parallel_time [s], data_parallel_time [s], offload_time [s]
     Returns: [s] communication of one step
     Source: sum of the exclusive parts; Narayanan et al. 2021 (SC21), section 3
     """
@@ -151,16 +134,12 @@ def one_site_communication_time(
 
 
 def exposed_layer_communication_time(
-    exposed_tensor_parallel_time: Any,
-    exposed_context_parallel_time: Any,
-    exposed_expert_parallel_time: Any,
-) -> Any:
+    exposed_tensor_parallel_time, exposed_context_parallel_time, exposed_expert_parallel_time
+):
     """Communication inside the layers of one step that computing does not hide.
 
     exposed tensor + exposed context + exposed expert
 
-    Parameters: exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
-        exposed_expert_parallel_time [s]
     Returns: [s] exposed communication of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
@@ -171,18 +150,16 @@ def exposed_layer_communication_time(
 
 @alternative("exposed_communication_time", multi_site=False)
 def one_site_exposed_communication_time(
-    exposed_layer_communication_time: Any,
-    exposed_pipeline_parallel_time: Any,
-    exposed_data_parallel_time: Any,
-    offload_time: Any,
-    contention_time: Any,
-) -> Any:
+    exposed_layer_communication_time,
+    exposed_pipeline_parallel_time,
+    exposed_data_parallel_time,
+    offload_time,
+    contention_time,
+):
     """Communication of one step that computing does not hide.
 
     exposed in layers + exposed pipeline + exposed data + offload + contention
 
-    Parameters: exposed_layer_communication_time [s], exposed_pipeline_parallel_time [s],
-        exposed_data_parallel_time [s], offload_time [s], contention_time [s]
     Returns: [s] exposed communication of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """

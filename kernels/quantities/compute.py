@@ -1,19 +1,16 @@
 """Work of one step and the time to compute it."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..roofline import roofline_flops
 
 
-def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
+def tokens_per_step(global_batch_size, sequence_length):
     """Tokens that one optimizer step consumes.
 
     B s
 
-    Parameters: global_batch_size [1], sequence_length [1]
     Returns: [1] tokens of one step
     Source: by definition of the global batch (Narayanan et al. 2021, section 5.1)
     Example:
@@ -24,26 +21,22 @@ def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
 
 
 @alternative("looked_up_parameters", linear_attention="none")
-def looked_up_parameters(unmultiplied_parameters: Any) -> Any:
+def looked_up_parameters(unmultiplied_parameters):
     """Active parameters that no product reads: look-ups, biases, norms.
 
     N_unmultiplied; 0 for a model whose published active parameters leave the embedding out
 
-    Parameters: unmultiplied_parameters [1]
     Returns: [1] parameters
     Source: stated by the scenario
     """
     return 1.0 * unmultiplied_parameters
 
 
-def active_matrix_parameters(
-    active_parameters: Any, looked_up_parameters: Any, vocab_size: Any, hidden_size: Any
-) -> Any:
+def active_matrix_parameters(active_parameters, looked_up_parameters, vocab_size, hidden_size):
     """Weights of the layers' matrices that each token is multiplied with.
 
     N_active - those in no product - V h of the logits; not below 0
 
-    Parameters: active_parameters [1], looked_up_parameters [1], vocab_size [1], hidden_size [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 and appendix (12 l h^2 for a GPT)
     """
@@ -52,24 +45,22 @@ def active_matrix_parameters(
 
 
 @alternative("layer_matrix_flops_per_token", linear_attention="none")
-def layer_matrix_flops_per_token(active_matrix_parameters: Any) -> Any:
+def layer_matrix_flops_per_token(active_matrix_parameters):
     """Operations of one token in the layers' matrices, forward and backward, nothing repeated.
 
     6 N_matrices: a multiply-add for each weight, forward and twice backward
 
-    Parameters: active_matrix_parameters [1]
     Returns: [FLOP] operations of one token
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     return 6 * active_matrix_parameters
 
 
-def logits_flops_per_token(vocab_size: Any, hidden_size: Any) -> Any:
+def logits_flops_per_token(vocab_size, hidden_size):
     """Operations of one token in the product that yields the logits, forward and backward.
 
     6 V h
 
-    Parameters: vocab_size [1], hidden_size [1]
     Returns: [FLOP] operations of one token
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
     """
@@ -77,12 +68,11 @@ def logits_flops_per_token(vocab_size: Any, hidden_size: Any) -> Any:
 
 
 @alternative("attention_span", sliding_window=False)
-def full_attention_span(sequence_length: Any) -> Any:
+def full_attention_span(sequence_length):
     """Keys in front of each query, the mask not counted.
 
     s
 
-    Parameters: sequence_length [1]
     Returns: [1] keys of one query
     Source: Narayanan et al. 2021 (SC21), appendix (every query with every key)
     """
@@ -91,19 +81,12 @@ def full_attention_span(sequence_length: Any) -> Any:
 
 @alternative("attention_span", sliding_window=True)
 def windowed_attention_span(
-    sequence_length: Any,
-    attention_window: Any,
-    windowed_layers: Any,
-    attention_layers: Any,
-    layers: Any,
-) -> Any:
+    sequence_length, attention_window, windowed_layers, attention_layers, layers
+):
     """Keys in front of each query, the mask not counted: in some layers those of a window.
 
     l_a / l s - l_w / l (s - min(w, s)), the mean over layers; l_a of them attend at all
 
-    Parameters: sequence_length [1], attention_window [1], windowed_layers [1],
-        attention_layers [1], layers [1]
-    Returns: [1] keys of one query
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     width = np.minimum(attention_window, sequence_length)
@@ -113,12 +96,11 @@ def windowed_attention_span(
 
 
 @alternative("causal_attention_span", sliding_window=False)
-def full_causal_attention_span(sequence_length: Any) -> Any:
+def full_causal_attention_span(sequence_length):
     """Keys that each query sees under a causal mask, the mean over a sequence.
 
     s / 2
 
-    Parameters: sequence_length [1]
     Returns: [1] keys of one query
     Range: half a key short of (s + 1) / 2, which counts the query's own in full
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
@@ -128,21 +110,14 @@ def full_causal_attention_span(sequence_length: Any) -> Any:
 
 @alternative("causal_attention_span", sliding_window=True)
 def windowed_causal_attention_span(
-    sequence_length: Any,
-    attention_window: Any,
-    windowed_layers: Any,
-    attention_layers: Any,
-    layers: Any,
-) -> Any:
+    sequence_length, attention_window, windowed_layers, attention_layers, layers
+):
     """Keys that each query sees under a causal mask, in some layers only those of a window.
 
     l_a / l s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w no longer than s; the mean over sequence
     and layers, of which l_a attend: the first w queries of a sequence have fewer keys than the
     window
 
-    Parameters: sequence_length [1], attention_window [1], windowed_layers [1],
-        attention_layers [1], layers [1]
-    Returns: [1] keys of one query
     Range: short of the exact w - w (w - 1) / (2 s) by w / (2 s), at most half a key
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2; mean over the triangle and
         the band under the mask
@@ -154,12 +129,11 @@ def windowed_causal_attention_span(
     return attending * (sequence_length / 2) - share * (sequence_length / 2 - seen)
 
 
-def windowed_layers(attention_layers: Any) -> Any:
+def windowed_layers(attention_layers):
     """Layers whose attention sees a window alone: all that attend, unless the model alternates.
 
     l_w = l_a
 
-    Parameters: attention_layers [1]
     Returns: [1] layers
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
@@ -167,13 +141,11 @@ def windowed_layers(attention_layers: Any) -> Any:
 
 
 @alternative("kernel_attention_span", attention_kernel="standard")
-def standard_kernel_attention_span(sequence_length: Any) -> Any:
+def standard_kernel_attention_span(sequence_length):
     """Keys that the kernel multiplies each query with: all, masked afterwards, window or not.
 
     s
 
-    Parameters: sequence_length [1]
-    Returns: [1] keys of one query
     Range: in every layer, also in those that keep a state: a bound from above with `linear_layers`
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
     """
@@ -181,12 +153,11 @@ def standard_kernel_attention_span(sequence_length: Any) -> Any:
 
 
 @alternative("kernel_attention_span", attention_kernel="flash")
-def flash_kernel_attention_span(causal_attention_span: Any) -> Any:
+def flash_kernel_attention_span(causal_attention_span):
     """Keys that the kernel multiplies each query with: masked blocks are skipped.
 
     those that a causal mask and windows leave
 
-    Parameters: causal_attention_span [1]
     Returns: [1] keys of one query
     Range: for sequences and windows of many blocks; blocks on the mask's edge are done whole
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
@@ -194,14 +165,11 @@ def flash_kernel_attention_span(causal_attention_span: Any) -> Any:
     return 1.0 * causal_attention_span
 
 
-def attention_flops_per_token(
-    layers: Any, kernel_attention_span: Any, attention_heads: Any, head_size: Any
-) -> Any:
+def attention_flops_per_token(layers, kernel_attention_span, attention_heads, head_size):
     """Operations of one token in attention's products as the kernel does them, nothing repeated.
 
     12 l x keys x a (h / a): two products forward, four backward
 
-    Parameters: layers [1], kernel_attention_span [1], attention_heads [1], head_size [1]
     Returns: [FLOP] operations of one token
     Source: Narayanan et al. 2021 (SC21), appendix (12 B s^2 h in a layer); Dao 2023
         (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of them under a causal mask)
@@ -210,17 +178,15 @@ def attention_flops_per_token(
 
 
 def kernel_flops_per_token(
-    layer_matrix_flops_per_token: Any,
-    attention_flops_per_token: Any,
-    logits_flops_per_token: Any,
-    prediction_flops_per_token: Any,
-) -> Any:
+    layer_matrix_flops_per_token,
+    attention_flops_per_token,
+    logits_flops_per_token,
+    prediction_flops_per_token,
+):
     """Operations that kernels do for one token, forward and backward, nothing computed twice.
 
     matrices + attention + logits + multi-token prediction
 
-    Parameters: layer_matrix_flops_per_token [FLOP], attention_flops_per_token [FLOP],
-        logits_flops_per_token [FLOP], prediction_flops_per_token [FLOP]
     Returns: [FLOP] operations of one token
     Source: Narayanan et al. 2021 (SC21), appendix
     """
@@ -228,12 +194,11 @@ def kernel_flops_per_token(
     return once + prediction_flops_per_token
 
 
-def kernel_flops_per_step(kernel_flops_per_token: Any, tokens_per_step: Any) -> Any:
+def kernel_flops_per_step(kernel_flops_per_token, tokens_per_step):
     """Operations that kernels do in one step, forward and backward, nothing computed twice.
 
     operations of a token x B s
 
-    Parameters: kernel_flops_per_token [FLOP], tokens_per_step [1]
     Returns: [FLOP] operations of one step
     Source: Narayanan et al. 2021 (SC21), appendix
     """
@@ -241,13 +206,11 @@ def kernel_flops_per_step(kernel_flops_per_token: Any, tokens_per_step: Any) -> 
 
 
 @alternative("model_flops_per_token", flops_counting="parameters")
-def parameters_model_flops_per_token(active_parameters: Any) -> Any:
+def parameters_model_flops_per_token(active_parameters):
     """Operations that one token needs, as reports count them: six for each parameter.
 
     6 N_active
 
-    Parameters: active_parameters [1]
-    Returns: [FLOP] model operations of one token
     Range: counts look-ups and leaves attention out; exceeds what kernels do where 6 x parameters
         in no product are more than attention's operations
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
@@ -257,21 +220,18 @@ def parameters_model_flops_per_token(active_parameters: Any) -> Any:
 
 @alternative("model_flops_per_token", flops_counting="transformer")
 def transformer_model_flops_per_token(
-    layer_matrix_flops_per_token: Any,
-    logits_flops_per_token: Any,
-    layers: Any,
-    attention_span: Any,
-    attention_heads: Any,
-    head_size: Any,
-) -> Any:
+    layer_matrix_flops_per_token,
+    logits_flops_per_token,
+    layers,
+    attention_span,
+    attention_heads,
+    head_size,
+):
     """Operations that one token needs, as reports count them: matrices and the whole of attention.
 
     6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h) + V / (12 l h)) for a GPT;
     windows shorten s
 
-    Parameters: layer_matrix_flops_per_token [FLOP], logits_flops_per_token [FLOP], layers [1],
-        attention_span [1], attention_heads [1], head_size [1]
-    Returns: [FLOP] model operations of one token
     Range: counts twice the attention that a kernel does which skips what a causal mask hides
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Narayanan et al. 2021
         (SC21), appendix; Korthikanti et al. 2022, arXiv:2205.05198, eq. 7
@@ -282,19 +242,17 @@ def transformer_model_flops_per_token(
 
 @alternative("model_flops_per_token", flops_counting="transformer_causal")
 def causal_model_flops_per_token(
-    layer_matrix_flops_per_token: Any,
-    logits_flops_per_token: Any,
-    layers: Any,
-    causal_attention_span: Any,
-    attention_heads: Any,
-    head_size: Any,
-) -> Any:
+    layer_matrix_flops_per_token,
+    logits_flops_per_token,
+    layers,
+    causal_attention_span,
+    attention_heads,
+    head_size,
+):
     """Operations that one token needs, as reports count them: nothing that a causal mask hides.
 
     6 N_matrices + 6 l s a (h / a) + 6 V h; windows shorten s
 
-    Parameters: layer_matrix_flops_per_token [FLOP], logits_flops_per_token [FLOP], layers [1],
-        causal_attention_span [1], attention_heads [1], head_size [1]
     Returns: [FLOP] model operations of one token
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
     """
@@ -302,12 +260,11 @@ def causal_model_flops_per_token(
     return layer_matrix_flops_per_token + scores + logits_flops_per_token
 
 
-def model_flops_per_step(model_flops_per_token: Any, tokens_per_step: Any) -> Any:
+def model_flops_per_step(model_flops_per_token, tokens_per_step):
     """Operations that one step needs, as reports count them (flops_counting).
 
     operations of a token x B s
 
-    Parameters: model_flops_per_token [FLOP], tokens_per_step [1]
     Returns: [FLOP] model operations of one step
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     Example:
@@ -318,12 +275,11 @@ def model_flops_per_step(model_flops_per_token: Any, tokens_per_step: Any) -> An
 
 
 @alternative("matrix_recompute_passes", recompute=("none", "selective", "core_attention"))
-def no_matrix_recompute_passes() -> Any:
+def no_matrix_recompute_passes():
     """Forward passes of a layer's matrices that its backward pass repeats.
 
     0
 
-    Parameters: none
     Returns: [1] passes
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
     """
@@ -331,38 +287,31 @@ def no_matrix_recompute_passes() -> Any:
 
 
 @alternative("matrix_recompute_passes", recompute="full")
-def full_matrix_recompute_passes() -> Any:
-    """Forward passes of a layer's matrices that its backward pass repeats.
+def full_matrix_recompute_passes():
+    """1
 
-    1
-
-    Parameters: none
-    Returns: [1] passes
     Source: Chen et al. 2016, arXiv:1604.06174, section 3
     """
     return 1.0
 
 
 @alternative("score_recompute_passes", attention_kernel="standard")
-def standard_score_recompute_passes() -> Any:
+def standard_score_recompute_passes():
     """Forward passes of attention repeated where its scores are not kept.
 
     1
 
-    Parameters: none
-    Returns: [1] passes
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
     """
     return 1.0
 
 
 @alternative("score_recompute_passes", attention_kernel="flash")
-def flash_score_recompute_passes() -> Any:
+def flash_score_recompute_passes():
     """Forward passes of attention repeated where its scores are not kept: they never are.
 
     0: the backward kernel computes them again in any case, which attention_backward_ratio counts
 
-    Parameters: none
     Returns: [1] passes
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
     """
@@ -370,25 +319,22 @@ def flash_score_recompute_passes() -> Any:
 
 
 @alternative("attention_recompute_passes", recompute="none")
-def no_attention_recompute_passes() -> Any:
+def no_attention_recompute_passes():
     """Forward passes of attention that a layer's backward pass repeats.
 
     0
 
-    Parameters: none
-    Returns: [1] passes
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
     """
     return 0.0
 
 
 @alternative("attention_recompute_passes", recompute="selective")
-def selective_attention_recompute_passes(score_recompute_passes: Any) -> Any:
+def selective_attention_recompute_passes(score_recompute_passes):
     """Forward passes of attention that a layer's backward pass repeats: where it has scores.
 
     1 where scores would be kept; 0 under flash attention, which keeps none
 
-    Parameters: score_recompute_passes [1]
     Returns: [1] passes
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 (FlashAttention),
         arXiv:2205.14135, section 3.1
@@ -397,34 +343,29 @@ def selective_attention_recompute_passes(score_recompute_passes: Any) -> Any:
 
 
 @alternative("attention_recompute_passes", recompute=("core_attention", "full"))
-def whole_attention_recompute_passes() -> Any:
+def whole_attention_recompute_passes():
     """Forward passes of attention that a layer's backward pass repeats: the forward kernel.
 
     1
 
-    Parameters: none
-    Returns: [1] passes
     Source: Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)
     """
     return 1.0
 
 
 def recompute_flops_factor(
-    layer_matrix_flops_per_token: Any,
-    matrix_recompute_passes: Any,
-    attention_flops_per_token: Any,
-    attention_recompute_passes: Any,
-    attention_backward_ratio: Any,
-    kernel_flops_per_token: Any,
-) -> Any:
+    layer_matrix_flops_per_token,
+    matrix_recompute_passes,
+    attention_flops_per_token,
+    attention_recompute_passes,
+    attention_backward_ratio,
+    kernel_flops_per_token,
+):
     """Operations done over those done once: what backward passes compute again counts.
 
     1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
     kernel's backward pass computes scores again (r = 2.5), whatever is kept
 
-    Parameters: layer_matrix_flops_per_token [FLOP], matrix_recompute_passes [1],
-        attention_flops_per_token [FLOP], attention_recompute_passes [1],
-        attention_backward_ratio [1], kernel_flops_per_token [FLOP]
     Returns: [1] operations over operations
     Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
         arXiv:2205.05198, section 5; Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
@@ -435,12 +376,11 @@ def recompute_flops_factor(
     return 1 + again / (3 * kernel_flops_per_token)
 
 
-def ideal_compute_time(model_flops_per_step: Any, n_gpus: Any, peak_flops: Any) -> Any:
+def ideal_compute_time(model_flops_per_step, n_gpus, peak_flops):
     """Time of one step if every GPU did the counted operations at its peak.
 
     F / (n P)
 
-    Parameters: model_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s]
     Returns: [s] ideal time of one step
     Range: longer than the least time of a step where the convention counts more operations than
         kernels do
@@ -451,18 +391,12 @@ def ideal_compute_time(model_flops_per_step: Any, n_gpus: Any, peak_flops: Any) 
 
 @alternative("compute_time", compute_model="mfu")
 def mfu_compute_time(
-    kernel_flops_per_step: Any,
-    recompute_flops_factor: Any,
-    n_gpus: Any,
-    kernel_peak_flops: Any,
-    flops_efficiency: Any,
-) -> Any:
+    kernel_flops_per_step, recompute_flops_factor, n_gpus, kernel_peak_flops, flops_efficiency
+):
     """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
 
     operations done / (n P x efficiency), P that of the kernels
 
-    Parameters: kernel_flops_per_step [FLOP], recompute_flops_factor [1], n_gpus [1],
-        kernel_peak_flops [FLOP/s], flops_efficiency [1]
     Returns: [s] compute time of one step
     Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P / (n X), written per step)
     """
@@ -472,32 +406,21 @@ def mfu_compute_time(
 
 @alternative("compute_time", compute_model="roofline")
 def roofline_compute_time(
-    num_microbatches: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    layer_time: Any,
-    logits_time: Any,
-    prediction_time: Any,
-) -> Any:
-    """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
+    num_microbatches, layers, pipeline_parallel, layer_time, logits_time, prediction_time
+):
+    """m (l x layer + embedding and logits + multi-token prediction) / p: the mean over stages
 
-    m (l x layer + embedding and logits + multi-token prediction) / p: the mean over stages
-
-    Parameters: num_microbatches [1], layers [1], pipeline_parallel [1], layer_time [s],
-        logits_time [s], prediction_time [s]
-    Returns: [s] compute time of one step
     Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
     """
     whole = layers * layer_time + logits_time + prediction_time
     return num_microbatches * whole / pipeline_parallel
 
 
-def arithmetic_intensity(microbatch_tokens: Any, bytes_per_element: Any) -> Any:
+def arithmetic_intensity(microbatch_tokens, bytes_per_element):
     """Operations per byte of weights read, for the tokens that one pass sees.
 
     2 T / e: each weight is read once and used in one multiply-add per token
 
-    Parameters: microbatch_tokens [1], bytes_per_element [B]
     Returns: [FLOP/B] intensity; one token in BF16 (decoding) gives 1
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
     Example:
@@ -507,12 +430,11 @@ def arithmetic_intensity(microbatch_tokens: Any, bytes_per_element: Any) -> Any:
     return 2 * microbatch_tokens / bytes_per_element
 
 
-def ridge_point(peak_flops: Any, hbm_bandwidth: Any) -> Any:
+def ridge_point(peak_flops, hbm_bandwidth):
     """Arithmetic intensity at which a GPU turns from memory-bound to compute-bound.
 
     P / BW
 
-    Parameters: peak_flops [FLOP/s], hbm_bandwidth [B/s]
     Returns: [FLOP/B] intensity at the ridge
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations eq. 4
     Example:
@@ -523,12 +445,11 @@ def ridge_point(peak_flops: Any, hbm_bandwidth: Any) -> Any:
 
 
 @same_as(roofline_flops)
-def attainable_flops(*operands: Any) -> Any:
+def attainable_flops(arithmetic_intensity, peak_flops, hbm_bandwidth):
     """Rate that the roofline of one GPU allows.
 
     min(P, I BW)
 
-    Parameters: arithmetic_intensity [FLOP/B], peak_flops [FLOP/s], hbm_bandwidth [B/s]
     Returns: [FLOP/s] attainable rate
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations eq. 3
     """

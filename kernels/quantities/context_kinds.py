@@ -1,7 +1,5 @@
 """Other ways to share a sequence than a ring: all-gathers, all-to-alls over heads, and both."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -19,12 +17,11 @@ TO_HEADS = ("a2a", "a2a+p2p")  # attention's heads are shared out while it works
 
 
 @alternative("head_sharing_ranks", context_parallel_type=("p2p", "all_gather"))
-def no_head_sharing_ranks() -> Any:
+def no_head_sharing_ranks():
     """Ranks that share out the heads of attention, each with the tokens of all: none do.
 
     1
 
-    Parameters: none
     Returns: [1] ranks
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
@@ -32,38 +29,33 @@ def no_head_sharing_ranks() -> Any:
 
 
 @alternative("head_sharing_ranks", context_parallel_type="a2a")
-def all_head_sharing_ranks(context_parallel: Any) -> Any:
+def all_head_sharing_ranks(context_parallel):
     """Ranks that share out the heads of attention, each with the tokens of all: the whole group.
 
     c
 
-    Parameters: context_parallel [1]
-    Returns: [1] ranks
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1
     """
     return 1.0 * context_parallel
 
 
 @alternative("head_sharing_ranks", context_parallel_type="a2a+p2p")
-def near_head_sharing_ranks(context_ranks_per_node: Any) -> Any:
+def near_head_sharing_ranks(context_ranks_per_node):
     """Ranks that share out the heads of attention, each with the tokens of all: those of a node.
 
     ranks on a node
 
-    Parameters: context_ranks_per_node [1]
-    Returns: [1] ranks
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3 (all-to-alls inside a node)
     """
     return 1.0 * context_ranks_per_node
 
 
 @alternative("context_passes", recompute=("none", "selective"))
-def kept_context_passes() -> Any:
+def kept_context_passes():
     """Passes of each layer and micro-batch through attention: forward and backward.
 
     2
 
-    Parameters: none
     Returns: [1] passes
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
@@ -71,13 +63,11 @@ def kept_context_passes() -> Any:
 
 
 @alternative("context_passes", recompute=("core_attention", "full"))
-def repeated_context_passes() -> Any:
+def repeated_context_passes():
     """Passes of each layer and micro-batch through attention: forward twice, and backward.
 
     3
 
-    Parameters: none
-    Returns: [1] passes
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2, with forward
         repeated
     """
@@ -86,21 +76,19 @@ def repeated_context_passes() -> Any:
 
 @alternative("head_message", linear_attention="none")
 def attention_head_message(
-    microbatch_tokens: Any,
-    attention_heads: Any,
-    kv_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-    head_sharing_ranks: Any,
-    bytes_per_element: Any,
-) -> Any:
+    microbatch_tokens,
+    attention_heads,
+    kv_heads,
+    head_size,
+    tensor_parallel,
+    head_sharing_ranks,
+    bytes_per_element,
+):
     """Bytes of one rank that change places when heads are shared out, in one pass through a layer.
 
     T (h / a) (2 a / t + 2 max(a_kv / t, u)) e: queries and outputs; keys and values, of which each
     rank needs a head of its own
 
-    Parameters: microbatch_tokens [1], attention_heads [1], kv_heads [1], head_size [1],
-        tensor_parallel [1], head_sharing_ranks [1], bytes_per_element [B]
     Returns: [B] message
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2 (four tensors);
         Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.1 (heads of keys and values)
@@ -111,29 +99,24 @@ def attention_head_message(
 
 @alternative("head_message", linear_attention=KINDS)
 def mixed_head_message(
-    attention_layers: Any,
-    linear_layers: Any,
-    layers: Any,
-    microbatch_tokens: Any,
-    attention_heads: Any,
-    kv_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-    head_sharing_ranks: Any,
-    bytes_per_element: Any,
-    linear_parameters_per_layer: Any,
-    hidden_size: Any,
-) -> Any:
+    attention_layers,
+    linear_layers,
+    layers,
+    microbatch_tokens,
+    attention_heads,
+    kv_heads,
+    head_size,
+    tensor_parallel,
+    head_sharing_ranks,
+    bytes_per_element,
+    linear_parameters_per_layer,
+    hidden_size,
+):
     """Bytes of one rank that change places when heads are shared out, the mean over layers.
 
     l_a / l x queries, keys, values and outputs + l_s / l x T W e / t, W = weights / h: all that a
     mixer with a state projects, and what it puts out
 
-    Parameters: attention_layers [1], linear_layers [1], layers [1], microbatch_tokens [1],
-        attention_heads [1], kv_heads [1], head_size [1], tensor_parallel [1],
-        head_sharing_ranks [1], bytes_per_element [B], linear_parameters_per_layer [1],
-        hidden_size [1]
-    Returns: [B] message
     Range: where groups of keys are fewer than ranks, each has copies, which come on top
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Megatron-LM,
         megatron/core/ssm/mamba_context_parallel.py
@@ -154,21 +137,18 @@ def mixed_head_message(
 
 @alternative("head_exchange_time", all_reduce=SWITCHED)
 def head_exchange_time(
-    head_message: Any,
-    head_sharing_ranks: Any,
-    context_ranks_per_node: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-    intra_node_bandwidth: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
+    head_message,
+    head_sharing_ranks,
+    context_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    context_rail_bandwidth,
+):
     """Time in which ranks share out heads, and tokens again, in one pass through a layer.
 
     4 (u - 1) a + max(M (k - 1) / (u B_i), M (u - k) / (u B_e)): four all-to-alls
 
-    Parameters: head_message [B], head_sharing_ranks [1], context_ranks_per_node [1],
-        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
-        context_rail_bandwidth [B/s]
     Returns: [s] time of one pass
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Thakur et al.
         2005, IJHPCA 19(1) (pairwise exchange), on two networks
@@ -181,12 +161,11 @@ def head_exchange_time(
 
 
 @alternative("context_collective_time", context_parallel_type="p2p")
-def no_context_collective_time() -> Any:
+def no_context_collective_time():
     """Time of one step's context-parallel collectives, which nothing can hide: there are none.
 
     0
 
-    Parameters: none
     Returns: [s] traffic of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
@@ -195,21 +174,18 @@ def no_context_collective_time() -> Any:
 
 @alternative("context_gather_step_time", all_reduce=SWITCHED)
 def switched_context_gather_step_time(
-    context_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-    intra_node_bandwidth: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    context_rail_bandwidth,
+):
     """Time of one of the c - 1 steps in which keys and values of a layer are gathered.
 
     a + M / B, B over all rails of a node
 
-    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
-        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
-        context_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
         values all-gathered, then attention)
@@ -222,20 +198,17 @@ def switched_context_gather_step_time(
 
 @alternative("context_collective_time", context_parallel_type="all_gather")
 def gathered_context_collective_time(
-    context_exchanges_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    context_gather_step_time: Any,
-) -> Any:
+    context_exchanges_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_gather_step_time,
+):
     """Time of one step's context-parallel collectives, which nothing can hide.
 
     (3 or 4) l / p x m x (c - 1) t: keys and values gathered forward and backward, their gradients
     reduced and scattered
 
-    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_gather_step_time [s]
-    Returns: [s] traffic of one step
     Range: keys and values of the whole sequence are gathered, also where a window needs those of
         near ranks only, as in Transformer Engine
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
@@ -247,19 +220,12 @@ def gathered_context_collective_time(
 
 @alternative("context_collective_time", context_parallel_type=TO_HEADS)
 def head_context_collective_time(
-    context_passes: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    head_exchange_time: Any,
-) -> Any:
+    context_passes, layers, pipeline_parallel, num_microbatches, head_exchange_time
+):
     """Time of one step's context-parallel collectives, which nothing can hide.
 
     (2 or 3) l / p x m x t: all-to-alls before attention and after it
 
-    Parameters: context_passes [1], layers [1], pipeline_parallel [1], num_microbatches [1],
-        head_exchange_time [s]
-    Returns: [s] traffic of one step
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
     per_microbatch = context_passes * layers / pipeline_parallel
@@ -267,32 +233,21 @@ def head_context_collective_time(
 
 
 @alternative("context_parallel_time", context_parallel_type="all_gather")
-def gathered_context_parallel_time(context_collective_time: Any) -> Any:
-    """Time of one step's context-parallel traffic on each stage.
+def gathered_context_parallel_time(context_collective_time):
+    """that of its collectives
 
-    that of its collectives
-
-    Parameters: context_collective_time [s]
-    Returns: [s] context-parallel traffic of one step
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
     """
     return 1.0 * context_collective_time
 
 
 def head_ring_message(
-    microbatch_tokens: Any,
-    kv_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-    head_sharing_ranks: Any,
-    bytes_per_element: Any,
-) -> Any:
+    microbatch_tokens, kv_heads, head_size, tensor_parallel, head_sharing_ranks, bytes_per_element
+):
     """Bytes of one rank's keys and values once heads are shared out: more tokens, fewer heads.
 
     2 T (h / a) max(a_kv / t, u) e
 
-    Parameters: microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
-        head_sharing_ranks [1], bytes_per_element [B]
     Returns: [B] message
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
@@ -300,12 +255,11 @@ def head_ring_message(
     return 2 * microbatch_tokens * head_size * heads * bytes_per_element
 
 
-def head_ring_exchanges(context_passes: Any, context_parallel: Any, head_sharing_ranks: Any) -> Any:
+def head_ring_exchanges(context_passes, context_parallel, head_sharing_ranks):
     """Exchanges of each layer and micro-batch on the ring across ranks that share out heads.
 
     (3 or 4) (c / u - 1)
 
-    Parameters: context_passes [1], context_parallel [1], head_sharing_ranks [1]
     Returns: [1] exchanges
     Range: in models with states, which are handed on in their layers, counted for every layer: a
         bound from above
@@ -317,21 +271,18 @@ def head_ring_exchanges(context_passes: Any, context_parallel: Any, head_sharing
 
 @alternative("head_ring_send_time", all_reduce=SWITCHED)
 def switched_head_ring_send_time(
-    head_ring_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-    inter_node_latency: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
+    head_ring_message,
+    context_parallel,
+    context_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
     """Time to pass keys and values on, on the ring across ranks that share out heads.
 
     a + M / B
 
-    Parameters: head_ring_message [B], context_parallel [1], context_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        context_rail_bandwidth [B/s]
     Returns: [s] time of one exchange
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
@@ -343,20 +294,15 @@ def switched_head_ring_send_time(
 
 @alternative("context_parallel_time", context_parallel_type=TO_HEADS)
 def head_context_parallel_time(
-    context_collective_time: Any,
-    head_ring_exchanges: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    head_ring_send_time: Any,
-) -> Any:
-    """Time of one step's context-parallel traffic on each stage.
+    context_collective_time,
+    head_ring_exchanges,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    head_ring_send_time,
+):
+    """all-to-alls + ring exchanges x l / p x m x t
 
-    all-to-alls + ring exchanges x l / p x m x t
-
-    Parameters: context_collective_time [s], head_ring_exchanges [1], layers [1],
-        pipeline_parallel [1], num_microbatches [1], head_ring_send_time [s]
-    Returns: [s] context-parallel traffic of one step
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
     per_microbatch = head_ring_exchanges * layers / pipeline_parallel
@@ -365,20 +311,15 @@ def head_context_parallel_time(
 
 @alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))
 def collective_exposed_context_parallel_time(
-    context_collective_time: Any,
-    context_parallel_time: Any,
-    context_parallel_overlap: Any,
-    compute_time: Any,
-    exposed_tensor_parallel_time: Any,
-) -> Any:
-    """Time that a step waits for context-parallel traffic.
-
-    collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)): attention
+    context_collective_time,
+    context_parallel_time,
+    context_parallel_overlap,
+    compute_time,
+    exposed_tensor_parallel_time,
+):
+    """collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)): attention
     cannot begin before its collectives end, and a ring goes on behind it
 
-    Parameters: context_collective_time [s], context_parallel_time [s],
-        context_parallel_overlap [1], compute_time [s], exposed_tensor_parallel_time [s]
-    Returns: [s] exposed traffic of one step
     Range: on links of its own; what the same link carries at a time is in contention_time
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
         arXiv:2407.21783, section 3.3.2
@@ -393,23 +334,17 @@ def collective_exposed_context_parallel_time(
 
 @alternative("context_fabric_time", context_parallel_type="all_gather")
 def gathered_context_fabric_time(
-    context_exchanges_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    context_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's rail carries context-parallel traffic.
+    context_exchanges_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    context_rail_bandwidth,
+):
+    """exchanges x l / p x m x M / (k B_e) where the group leaves the node
 
-    exchanges x l / p x m x M / (k B_e) where the group leaves the node
-
-    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_message [B], context_parallel [1],
-        context_ranks_per_node [1], context_rail_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: NCCL 2.30, rings over several cards of a node
     """
     across = where(context_ranks_per_node < context_parallel, context_message, 0.0)
@@ -420,22 +355,16 @@ def gathered_context_fabric_time(
 
 @alternative("context_node_time", context_parallel_type="all_gather")
 def gathered_context_node_time(
-    context_exchanges_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    context_message: Any,
-    context_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
+    context_exchanges_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_message,
+    context_ranks_per_node,
+    intra_node_bandwidth,
+):
+    """exchanges x l / p x m x M / B_i
 
-    exchanges x l / p x m x M / B_i
-
-    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_message [B], context_ranks_per_node [1],
-        intra_node_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: NCCL 2.30, rings over several cards of a node
     """
     inside = where(context_ranks_per_node > 1, context_message, 0.0)
@@ -445,28 +374,21 @@ def gathered_context_node_time(
 
 @alternative("context_fabric_time", context_parallel_type=TO_HEADS)
 def head_context_fabric_time(
-    context_passes: Any,
-    head_message: Any,
-    head_sharing_ranks: Any,
-    head_ring_exchanges: Any,
-    head_ring_message: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's rail carries context-parallel traffic.
-
-    l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it leaves
+    context_passes,
+    head_message,
+    head_sharing_ranks,
+    head_ring_exchanges,
+    head_ring_message,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_parallel,
+    context_ranks_per_node,
+    context_rail_bandwidth,
+):
+    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it leaves
     the node
 
-    Parameters: context_passes [1], head_message [B], head_sharing_ranks [1],
-        head_ring_exchanges [1], head_ring_message [B], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_parallel [1], context_ranks_per_node [1],
-        context_rail_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3
     """
@@ -480,26 +402,20 @@ def head_context_fabric_time(
 
 @alternative("context_node_time", context_parallel_type=TO_HEADS)
 def head_context_node_time(
-    context_passes: Any,
-    head_message: Any,
-    head_sharing_ranks: Any,
-    head_ring_exchanges: Any,
-    head_ring_message: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    context_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
-
-    l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of its
+    context_passes,
+    head_message,
+    head_sharing_ranks,
+    head_ring_exchanges,
+    head_ring_message,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_ranks_per_node,
+    intra_node_bandwidth,
+):
+    """l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of its
     ranks share a node
 
-    Parameters: context_passes [1], head_message [B], head_sharing_ranks [1],
-        head_ring_exchanges [1], head_ring_message [B], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_ranks_per_node [1], intra_node_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3
     """
@@ -516,19 +432,11 @@ def head_context_node_time(
 
 @alternative("working_memory", context_parallel_type="all_gather")
 def gathered_working_memory(
-    layer_state_memory: Any,
-    layer_activation_memory: Any,
-    context_message: Any,
-    context_parallel: Any,
-) -> Any:
-    """Memory that one layer needs only while its backward pass is at work.
-
-    weights and gradients + activations and their gradients + 2 c M: keys and values of the whole
+    layer_state_memory, layer_activation_memory, context_message, context_parallel
+):
+    """weights and gradients + activations and their gradients + 2 c M: keys and values of the whole
     sequence, and their gradients before they are scattered
 
-    Parameters: layer_state_memory [B], layer_activation_memory [B], context_message [B],
-        context_parallel [1]
-    Returns: [B] memory
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
     """
     whole = where(context_parallel > 1, 2 * context_parallel * context_message, 0.0)
@@ -537,19 +445,11 @@ def gathered_working_memory(
 
 @alternative("working_memory", context_parallel_type=TO_HEADS)
 def head_working_memory(
-    layer_state_memory: Any,
-    layer_activation_memory: Any,
-    head_message: Any,
-    head_sharing_ranks: Any,
-) -> Any:
-    """Memory that one layer needs only while its backward pass is at work.
-
-    weights and gradients + activations and their gradients + M: what has arrived beside what was
+    layer_state_memory, layer_activation_memory, head_message, head_sharing_ranks
+):
+    """weights and gradients + activations and their gradients + M: what has arrived beside what was
     sent
 
-    Parameters: layer_state_memory [B], layer_activation_memory [B], head_message [B],
-        head_sharing_ranks [1]
-    Returns: [B] memory
     Range: where ranks are more than heads of keys and values, the copies that are kept until the
         backward pass come on top
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
@@ -559,12 +459,11 @@ def head_working_memory(
 
 
 @alternative("head_reason", context_parallel_type=("p2p", "all_gather"))
-def no_head_reason() -> Any:
+def no_head_reason():
     """Why context ranks cannot share out the heads of attention; 0 where they can.
 
     0: they do not
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
@@ -573,17 +472,9 @@ def no_head_reason() -> Any:
 
 
 @alternative("head_reason", context_parallel_type=TO_HEADS)
-def shared_head_reason(
-    attention_heads: Any, tensor_parallel: Any, context_parallel: Any, head_sharing_ranks: Any
-) -> Any:
-    """Why context ranks cannot share out the heads of attention; 0 where they can.
+def shared_head_reason(attention_heads, tensor_parallel, context_parallel, head_sharing_ranks):
+    """a / (t u) and c / u whole
 
-    a / (t u) and c / u whole
-
-    Parameters: attention_heads [1], tensor_parallel [1], context_parallel [1],
-        head_sharing_ranks [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1 (no more ranks
         than heads); Megatron-LM, megatron/core/transformer/transformer_config.py (cp_comm_type)
     """
@@ -597,21 +488,18 @@ def shared_head_reason(
 
 @alternative("attention_time", compute_model="mfu")
 def mfu_attention_time(
-    attention_flops_per_token: Any,
-    attention_recompute_passes: Any,
-    attention_backward_ratio: Any,
-    tokens_per_step: Any,
-    n_gpus: Any,
-    attention_peak_flops: Any,
-    flops_efficiency: Any,
-) -> Any:
+    attention_flops_per_token,
+    attention_recompute_passes,
+    attention_backward_ratio,
+    tokens_per_step,
+    n_gpus,
+    attention_peak_flops,
+    flops_efficiency,
+):
     """Part of the compute time of one step that attention's two products take.
 
     operations done / (n P_attention x efficiency)
 
-    Parameters: attention_flops_per_token [FLOP], attention_recompute_passes [1],
-        attention_backward_ratio [1], tokens_per_step [1], n_gpus [1],
-        attention_peak_flops [FLOP/s], flops_efficiency [1]
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 5.1; Dao 2023 (FlashAttention-2),
         arXiv:2307.08691, section 4.1
@@ -623,20 +511,15 @@ def mfu_attention_time(
 
 @alternative("attention_time", compute_model="roofline")
 def roofline_attention_time(
-    num_microbatches: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    attention_core_time: Any,
-    attention_backward_ratio: Any,
-    attention_recompute_passes: Any,
-) -> Any:
-    """Part of the compute time of one step that attention's two products take.
+    num_microbatches,
+    layers,
+    pipeline_parallel,
+    attention_core_time,
+    attention_backward_ratio,
+    attention_recompute_passes,
+):
+    """m l / p x (1 + r + passes repeated) x attention
 
-    m l / p x (1 + r + passes repeated) x attention
-
-    Parameters: num_microbatches [1], layers [1], pipeline_parallel [1], attention_core_time [s],
-        attention_backward_ratio [1], attention_recompute_passes [1]
-    Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
     """
     passes = 1 + attention_backward_ratio + attention_recompute_passes
@@ -644,12 +527,11 @@ def roofline_attention_time(
 
 
 @alternative("sequence_parts", context_balance="zigzag")
-def paired_sequence_parts(context_parallel: Any) -> Any:
+def paired_sequence_parts(context_parallel):
     """Parts that a sequence is cut into: an early and a late one for each rank that shares it.
 
     2 c; one for a rank alone
 
-    Parameters: context_parallel [1]
     Returns: [1] parts
     Source: Megatron-LM, megatron/core/utils.py (get_batch_on_this_cp_rank: 2 x context-parallel
         size chunks)
@@ -658,13 +540,11 @@ def paired_sequence_parts(context_parallel: Any) -> Any:
 
 
 @alternative("sequence_parts", context_balance="contiguous")
-def single_sequence_parts(context_parallel: Any) -> Any:
+def single_sequence_parts(context_parallel):
     """Parts that a sequence is cut into: one for each rank that shares it.
 
     c
 
-    Parameters: context_parallel [1]
-    Returns: [1] parts
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
     return 1.0 * context_parallel
@@ -672,20 +552,13 @@ def single_sequence_parts(context_parallel: Any) -> Any:
 
 @alternative("straggler_time", context_balance="contiguous")
 def unbalanced_straggler_time(
-    compute_time: Any,
-    slowest_rank_slowdown: Any,
-    attention_time: Any,
-    head_sharing_ranks: Any,
-    context_parallel: Any,
-) -> Any:
+    compute_time, slowest_rank_slowdown, attention_time, head_sharing_ranks, context_parallel
+):
     """Time for which a step waits for its slowest rank: the one with a sequence's last tokens, too.
 
     compute time x slowdown of the slowest rank + (1 - u / c) x attention: its queries see the
     keys of all, (2 - 1 / c) times as many as the mean rank's on a ring
 
-    Parameters: compute_time [s], slowest_rank_slowdown [1], attention_time [s],
-        head_sharing_ranks [1], context_parallel [1]
-    Returns: [s] wait of one step
     Range: of kernels that skip what a causal mask hides; a bound from above with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
         causal mask waits for its last rank)

@@ -1,7 +1,5 @@
 """Traffic of context parallelism: keys and values go round the ranks that share a sequence."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -12,19 +10,11 @@ from ..topology import group_ranks_per_node
 
 
 @alternative("context_message", linear_attention="none")
-def context_message(
-    microbatch_tokens: Any,
-    kv_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-) -> Any:
+def context_message(microbatch_tokens, kv_heads, head_size, tensor_parallel, bytes_per_element):
     """Bytes of one rank's keys and values of one layer and micro-batch.
 
     2 (s / c) b (h / a) max(a_kv / t, 1) e: beyond the heads, tensor ranks hold copies
 
-    Parameters: microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
-        bytes_per_element [B]
     Returns: [B] message
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
@@ -34,12 +24,11 @@ def context_message(
 
 @alternative("context_ranks_per_node", scale_up_domain=False)
 @same_as(group_ranks_per_node)
-def node_context_ranks_per_node(*operands: Any) -> Any:
+def node_context_ranks_per_node(gpus_per_node, tensor_parallel, context_parallel):
     """Ranks of one context-parallel group on each node.
 
     clip(gpus per node / t, 1, c)
 
-    Parameters: gpus_per_node [1], tensor_parallel [1], context_parallel [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, then context)
     """
@@ -47,21 +36,18 @@ def node_context_ranks_per_node(*operands: Any) -> Any:
 
 @alternative("context_send_time", all_reduce=SWITCHED)
 def context_send_time(
-    context_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-    inter_node_latency: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
     """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
 
     a + M / B
 
-    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        context_rail_bandwidth [B/s]
     Returns: [s] time of one exchange
     Source: Hockney 1994; Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
@@ -72,12 +58,11 @@ def context_send_time(
 
 
 @alternative("context_exchanges_per_layer", recompute=("none", "selective"))
-def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
+def kept_context_exchanges_per_layer(context_parallel):
     """Exchanges of each layer and micro-batch: once round forward, twice as much backward.
 
     3 (c - 1)
 
-    Parameters: context_parallel [1]
     Returns: [1] exchanges
     Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
         than a window need no keys and values of each other
@@ -88,13 +73,11 @@ def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
 
 
 @alternative("context_exchanges_per_layer", recompute=("core_attention", "full"))
-def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
+def repeated_context_exchanges_per_layer(context_parallel):
     """Exchanges of each layer and micro-batch: twice round forward, twice as much backward.
 
     4 (c - 1)
 
-    Parameters: context_parallel [1]
-    Returns: [1] exchanges
     Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
         than a window need no keys and values of each other
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
@@ -104,18 +87,12 @@ def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
 
 @alternative("context_parallel_time", context_parallel_type="p2p")
 def context_parallel_time(
-    context_exchanges_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    context_send_time: Any,
-) -> Any:
+    context_exchanges_per_layer, layers, pipeline_parallel, num_microbatches, context_send_time
+):
     """Time of one step's context-parallel traffic on each stage.
 
     exchanges per layer x l / p x m x t
 
-    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_send_time [s]
     Returns: [s] context-parallel traffic of one step
     Range: keys and values go all the way round, also where a window needs those of near ranks
         only: a bound from above for windows shorter than (1 - 2 / c) s
@@ -127,17 +104,12 @@ def context_parallel_time(
 
 @alternative("exposed_context_parallel_time", context_parallel_type="p2p")
 def exposed_context_parallel_time(
-    context_parallel_time: Any,
-    context_parallel_overlap: Any,
-    compute_time: Any,
-    exposed_tensor_parallel_time: Any,
-) -> Any:
+    context_parallel_time, context_parallel_overlap, compute_time, exposed_tensor_parallel_time
+):
     """Time that a step waits for context-parallel traffic.
 
     max(0, traffic - overlap x (compute + waits for tensor-parallel traffic))
 
-    Parameters: context_parallel_time [s], context_parallel_overlap [1], compute_time [s],
-        exposed_tensor_parallel_time [s]
     Returns: [s] exposed traffic of one step
     Range: on links of its own; what the same link carries at a time is in contention_time
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)

@@ -1,7 +1,5 @@
 """Traffic of data parallelism: gradients, and the weights that ZeRO shards."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -12,14 +10,11 @@ from ..topology import flat_latency, group_ranks_per_node
 
 
 @alternative("site_gradient_ranks", multi_site=False)
-def one_site_gradient_ranks(
-    data_parallel: Any, context_parallel: Any, parameter_copies: Any
-) -> Any:
+def one_site_gradient_ranks(data_parallel, context_parallel, parameter_copies):
     """Ranks of one site that hold the same weights and add up their gradients.
 
     d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
 
-    Parameters: data_parallel [1], context_parallel [1], parameter_copies [1]
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
     """
@@ -27,12 +22,11 @@ def one_site_gradient_ranks(
 
 
 @alternative("gradient_ranks", hybrid_sharding=False)
-def all_gradient_ranks(site_gradient_ranks: Any) -> Any:
+def all_gradient_ranks(site_gradient_ranks):
     """Ranks that add up their gradients in one group, and share out what is sharded.
 
     all of a site
 
-    Parameters: site_gradient_ranks [1]
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
     """
@@ -40,16 +34,10 @@ def all_gradient_ranks(site_gradient_ranks: Any) -> Any:
 
 
 @alternative("gradient_ranks", hybrid_sharding=True)
-def shard_gradient_ranks(
-    data_parallel_shard: Any, context_parallel: Any, parameter_copies: Any
-) -> Any:
-    """Ranks that add up their gradients in one group, and share out what is sharded.
-
-    d_s c: the replicas of a sharding group, and the ranks that share each sequence;
+def shard_gradient_ranks(data_parallel_shard, context_parallel, parameter_copies):
+    """d_s c: the replicas of a sharding group, and the ranks that share each sequence;
     twice as many in dualpipe
 
-    Parameters: data_parallel_shard [1], context_parallel [1], parameter_copies [1]
-    Returns: [1] ranks
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.1.1 (HSDP);
         Megatron-LM, megatron/core/parallel_state.py (num_distributed_optimizer_instances)
     """
@@ -58,12 +46,11 @@ def shard_gradient_ranks(
 
 @alternative("data_parallel_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
 @same_as(group_ranks_per_node)
-def inner_data_parallel_ranks_per_node(*operands: Any) -> Any:
+def inner_data_parallel_ranks_per_node(scale_up_gpus, tensor_parallel, gradient_ranks):
     """Ranks of one data-parallel group on each node.
 
     clip(gpus per node / t, 1, group size)
 
-    Parameters: scale_up_gpus [1], tensor_parallel [1], gradient_ranks [1]
     Returns: [1] ranks on one node, or in one scale-up domain
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
@@ -71,20 +58,11 @@ def inner_data_parallel_ranks_per_node(*operands: Any) -> Any:
 
 @alternative("data_parallel_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
 def outer_data_parallel_ranks_per_node(
-    scale_up_gpus: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    pipeline_parallel: Any,
-    gradient_ranks: Any,
-) -> Any:
-    """Ranks of one data-parallel group on each node.
-
-    clip(gpus per node / t, 1, c) x clip(gpus per node / (t c p), 1, n / c): pipeline stages lie
+    scale_up_gpus, tensor_parallel, context_parallel, pipeline_parallel, gradient_ranks
+):
+    """clip(gpus per node / t, 1, c) x clip(gpus per node / (t c p), 1, n / c): pipeline stages lie
     between replicas
 
-    Parameters: scale_up_gpus [1], tensor_parallel [1], context_parallel [1],
-        pipeline_parallel [1], gradient_ranks [1]
-    Returns: [1] ranks on one node, or in one scale-up domain
     Range: strides that divide the node; else the mean over nodes. In dualpipe a bound from below:
         both stages that hold the same weights may be on one node
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
@@ -95,12 +73,11 @@ def outer_data_parallel_ranks_per_node(
 
 
 @alternative("data_spread", rank_order="tp-cp-ep-dp-pp")
-def inner_data_spread(tensor_parallel: Any) -> Any:
+def inner_data_spread(tensor_parallel):
     """GPUs among which a data-parallel group has one rank, from its first rank to its last.
 
     t
 
-    Parameters: tensor_parallel [1]
     Returns: [1] GPUs
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
@@ -108,16 +85,9 @@ def inner_data_spread(tensor_parallel: Any) -> Any:
 
 
 @alternative("data_spread", rank_order="tp-cp-ep-pp-dp")
-def outer_data_spread(
-    tensor_parallel: Any, context_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
-) -> Any:
-    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
+def outer_data_spread(tensor_parallel, context_parallel, pipeline_parallel, gradient_ranks):
+    """t p; t where the group is within one replica
 
-    t p; t where the group is within one replica
-
-    Parameters: tensor_parallel [1], context_parallel [1], pipeline_parallel [1],
-        gradient_ranks [1]
-    Returns: [1] GPUs
     Range: dualpipe: a bound from above, up to twice as far
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
@@ -125,25 +95,24 @@ def outer_data_spread(
 
 
 @same_as(flat_latency)
-def data_parallel_latency(*operands: Any) -> Any:
+def data_parallel_latency(
+    gradient_ranks, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency
+):
     """Latency of one hop of a data-parallel group in a flat algorithm.
 
     intra-node in one node, else inter-node
 
-    Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_latency [s],
-        inter_node_latency [s]
     Returns: [s] latency of one hop
     Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
 
 
 @alternative("mean_reduced_parameters", mixture_of_experts=False)
-def dense_mean_reduced_parameters(local_parameters: Any, parameter_copies: Any) -> Any:
+def dense_mean_reduced_parameters(local_parameters, parameter_copies):
     """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
 
     N / (t p), of both stages in dualpipe
 
-    Parameters: local_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
@@ -152,20 +121,15 @@ def dense_mean_reduced_parameters(local_parameters: Any, parameter_copies: Any) 
 
 @alternative("mean_reduced_parameters", mixture_of_experts=True)
 def expert_mean_reduced_parameters(
-    parameters: Any,
-    routed_parameters: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    mean_reduced_expert_parameters: Any,
-    parameter_copies: Any,
-) -> Any:
-    """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
+    parameters,
+    routed_parameters,
+    tensor_parallel,
+    pipeline_parallel,
+    mean_reduced_expert_parameters,
+    parameter_copies,
+):
+    """(N - N_routed) / (t p) + routed experts by what their smaller groups move
 
-    (N - N_routed) / (t p) + routed experts by what their smaller groups move
-
-    Parameters: parameters [1], routed_parameters [1], tensor_parallel [1], pipeline_parallel [1],
-        mean_reduced_expert_parameters [1], parameter_copies [1]
-    Returns: [1] parameters
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
     dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
@@ -173,12 +137,11 @@ def expert_mean_reduced_parameters(
 
 
 @alternative("reduced_parameters", stage_split="alike")
-def even_reduced_parameters(mean_reduced_parameters: Any) -> Any:
+def even_reduced_parameters(mean_reduced_parameters):
     """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
 
     those of the mean stage
 
-    Parameters: mean_reduced_parameters [1]
     Returns: [1] parameters
     Range: stages alike: right for one stage, a bound from below for several
     Source: Narayanan et al. 2021 (SC21), section 3.3
@@ -188,36 +151,27 @@ def even_reduced_parameters(mean_reduced_parameters: Any) -> Any:
 
 @alternative("reduced_parameters", stage_split="whole_layers")
 def staged_reduced_parameters(
-    pipeline_parallel: Any,
-    held_layers: Any,
-    first_stage_held_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_held_layers: Any,
-    leading_dense_layers: Any,
-    common_layer_parameters: Any,
-    dense_layer_parameters: Any,
-    expert_layer_parameters: Any,
-    routed_layer_parameters: Any,
-    routed_reduction_share: Any,
-    embedding_tables: Any,
-    first_stage_tables: Any,
-    last_stage_tables: Any,
-    end_table_parameters: Any,
-    tensor_parallel: Any,
-    parameter_copies: Any,
-) -> Any:
-    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
-
-    max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by what
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    routed_reduction_share,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    tensor_parallel,
+    parameter_copies,
+):
+    """max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by what
     smaller groups of routed experts move
 
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        common_layer_parameters [1],
-        dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
-        routed_reduction_share [1], embedding_tables [1], first_stage_tables [1],
-        last_stage_tables [1], end_table_parameters [1], tensor_parallel [1], parameter_copies [1]
-    Returns: [1] parameters
     Range: a bound from above for the time that a step waits: the last stage's traffic may end
         behind the first stage's last pass
     Source: Narayanan et al. 2021 (SC21), section 3.3; Rajbhandari et al. 2022 (DeepSpeed-MoE),
@@ -241,14 +195,11 @@ def staged_reduced_parameters(
     return parameter_copies * largest / tensor_parallel
 
 
-def gradient_message(
-    reduced_parameters: Any, gradient_bytes_per_element: Any, gradient_compression: Any
-) -> Any:
+def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_compression):
     """Bytes of the gradients that one rank sends into its data-parallel group.
 
     N / (t p) x bytes / compression
 
-    Parameters: reduced_parameters [1], gradient_bytes_per_element [B], gradient_compression [1]
     Returns: [B] message
     Source: Narayanan et al. 2021 (SC21), section 3.3; Lin et al. 2018, arXiv:1712.01887 (sparse
         gradients)
@@ -259,12 +210,11 @@ def gradient_message(
     return reduced_parameters * gradient_bytes_per_element / gradient_compression
 
 
-def weight_message(reduced_parameters: Any, weight_bytes_on_wire: Any) -> Any:
+def weight_message(reduced_parameters, weight_bytes_on_wire):
     """Bytes of the weights that one rank's data-parallel group gathers.
 
     N / (t p) x bytes
 
-    Parameters: reduced_parameters [1], weight_bytes_on_wire [B]
     Returns: [B] message
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7
     """
@@ -272,25 +222,17 @@ def weight_message(reduced_parameters: Any, weight_bytes_on_wire: Any) -> Any:
 
 
 @alternative("exchanged_message", zero_stage=0)
-def reduced_exchanged_message(gradient_message: Any) -> Any:
-    """Bytes that go through a data-parallel group once a step, each half of an all-reduce counted.
-
-    2 M: gradients there and back
-
-    Parameters: gradient_message [B]
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
-    """
+def reduced_exchanged_message(gradient_message):
+    """2 M: gradients there and back"""
     return 2 * gradient_message
 
 
 @alternative("exchanged_message", zero_stage=(1, 2, 3))
-def sharded_exchanged_message(gradient_message: Any, weight_message: Any) -> Any:
+def sharded_exchanged_message(gradient_message, weight_message):
     """Bytes that go through a data-parallel group once a step, each half of an all-reduce counted.
 
     gradients there, weights back
 
-    Parameters: gradient_message [B], weight_message [B]
     Returns: [B] bytes
     Range: ZeRO-1, or one micro-batch; ZeRO-2 and 3 exchange at every one: a lower bound
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
@@ -299,12 +241,11 @@ def sharded_exchanged_message(gradient_message: Any, weight_message: Any) -> Any
 
 
 @alternative("data_parallel_bytes", zero_stage=(0, 1))
-def whole_step_data_parallel_bytes(exchanged_message: Any) -> Any:
+def whole_step_data_parallel_bytes(exchanged_message):
     """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
 
     2 M, or gradients there and weights back
 
-    Parameters: exchanged_message [B]
     Returns: [B] bytes
     Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
@@ -312,45 +253,24 @@ def whole_step_data_parallel_bytes(exchanged_message: Any) -> Any:
 
 
 @alternative("data_parallel_bytes", zero_stage=2)
-def sharded_gradient_data_parallel_bytes(
-    gradient_reductions: Any, gradient_message: Any, weight_message: Any
-) -> Any:
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
-
-    m M_gradients + M_weights, m reductions
-
-    Parameters: gradient_reductions [1], gradient_message [B], weight_message [B]
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
+def sharded_gradient_data_parallel_bytes(gradient_reductions, gradient_message, weight_message):
+    """m M_gradients + M_weights, m reductions"""
     return gradient_reductions * gradient_message + weight_message
 
 
 @alternative("data_parallel_bytes", zero_stage=3)
 def sharded_weight_data_parallel_bytes(
-    gradient_reductions: Any,
-    gathers_per_reduction: Any,
-    gradient_message: Any,
-    weight_message: Any,
-) -> Any:
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
-
-    m (M_gradients + g M_weights), m reductions with g gathers to each: 2, unless weights stay
-
-    Parameters: gradient_reductions [1], gathers_per_reduction [1],
-        gradient_message [B], weight_message [B]
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
+    gradient_reductions, gathers_per_reduction, gradient_message, weight_message
+):
+    """m (M_gradients + g M_weights), m reductions with g gathers to each: 2, unless weights stay"""
     return gradient_reductions * (gradient_message + gathers_per_reduction * weight_message)
 
 
-def fsdp_units(layers: Any, pipeline_parallel: Any) -> Any:
+def fsdp_units(layers, pipeline_parallel):
     """Units whose weights ZeRO-3 gathers at a time, on one stage: layers, unless stated.
 
     l / p
 
-    Parameters: layers [1], pipeline_parallel [1]
     Returns: [1] units
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1 (units; one for each
         transformer block in section 5)
@@ -359,12 +279,11 @@ def fsdp_units(layers: Any, pipeline_parallel: Any) -> Any:
 
 
 @alternative("gradient_buckets", zero_stage=(0, 1, 2))
-def whole_gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
+def whole_gradient_buckets(gradient_message, bucket_bytes):
     """Pieces in which gradients are sent, and sharded weights gathered.
 
     max(1, ceil(M / bucket))
 
-    Parameters: gradient_message [B], bucket_bytes [B]
     Returns: [1] buckets
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
     Example:
@@ -375,37 +294,33 @@ def whole_gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
 
 
 @alternative("gradient_buckets", zero_stage=3)
-def unit_gradient_buckets(gradient_message: Any, bucket_bytes: Any, fsdp_units: Any) -> Any:
+def unit_gradient_buckets(gradient_message, bucket_bytes, fsdp_units):
     """Pieces in which gradients are sent, and sharded weights gathered: each unit in its own.
 
     U max(1, ceil(M / (U bucket)))
 
-    Parameters: gradient_message [B], bucket_bytes [B], fsdp_units [1]
-    Returns: [1] buckets
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1
     """
     unit = gradient_message / fsdp_units
     return fsdp_units * np.maximum(1.0, np.ceil(unit / bucket_bytes))
 
 
-def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
+def bucket_message(gradient_message, gradient_buckets):
     """Bytes of one bucket of gradients.
 
     M / buckets
 
-    Parameters: gradient_message [B], gradient_buckets [1]
     Returns: [B] message
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
     """
     return gradient_message / gradient_buckets
 
 
-def gathered_message(weight_message: Any, gradient_buckets: Any) -> Any:
+def gathered_message(weight_message, gradient_buckets):
     """Bytes of the weights gathered at a time.
 
     M / buckets
 
-    Parameters: weight_message [B], gradient_buckets [1]
     Returns: [B] message
     Source: Megatron-LM, --overlap-param-gather (weights in the buckets of their gradients)
     """
@@ -413,12 +328,11 @@ def gathered_message(weight_message: Any, gradient_buckets: Any) -> Any:
 
 
 @same_as(ring_tree_crossover_bytes)
-def ring_tree_crossover(*operands: Any) -> Any:
+def ring_tree_crossover(gradient_ranks, data_parallel_latency, data_parallel_bandwidth):
     """Gradient message below which two binary trees beat the ring.
 
     n (n - 1 - ceil(log2 n)) a B
 
-    Parameters: gradient_ranks [1], data_parallel_latency [s], data_parallel_bandwidth [B/s]
     Returns: [B] size at which both take the same time
     Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
     """
@@ -426,29 +340,23 @@ def ring_tree_crossover(*operands: Any) -> Any:
 
 @alternative("data_parallel_time", zero_stage=0)
 def replicated_data_parallel_time(
-    gradient_buckets: Any, data_parallel_all_reduce_time: Any, replica_reduce_time: Any
-) -> Any:
+    gradient_buckets, data_parallel_all_reduce_time, replica_reduce_time
+):
     """Time of one step's gradient traffic: all-reduces.
 
     buckets x t, once per step whatever the number of micro-batches, + that between sharding groups
-
-    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s], replica_reduce_time [s]
-    Returns: [s] data-parallel traffic of one step
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
     return gradient_buckets * data_parallel_all_reduce_time + replica_reduce_time
 
 
 @alternative("data_parallel_time", zero_stage=1)
 def sharded_optimizer_data_parallel_time(
-    gradient_reduce_scatter_time: Any, replica_reduce_time: Any, weight_all_gather_time: Any
-) -> Any:
+    gradient_reduce_scatter_time, replica_reduce_time, weight_all_gather_time
+):
     """Time of one step's traffic around a sharded update: gradients before it, weights after it.
 
     reduce-scatter + that between sharding groups + all-gather, each with the bytes of what it moves
 
-    Parameters: gradient_reduce_scatter_time [s], replica_reduce_time [s],
-        weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
@@ -457,19 +365,11 @@ def sharded_optimizer_data_parallel_time(
 
 @alternative("data_parallel_time", zero_stage=2)
 def sharded_gradient_data_parallel_time(
-    gradient_reductions: Any,
-    gradient_reduce_scatter_time: Any,
-    replica_reduce_time: Any,
-    weight_all_gather_time: Any,
-) -> Any:
+    gradient_reductions, gradient_reduce_scatter_time, replica_reduce_time, weight_all_gather_time
+):
     """Time of one step's traffic when gradients are sharded as they appear.
 
     reductions x reduce-scatter + that between sharding groups + all-gather
-
-    Parameters: gradient_reductions [1], gradient_reduce_scatter_time [s],
-        replica_reduce_time [s], weight_all_gather_time [s]
-    Returns: [s] data-parallel traffic of one step
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
     reduced = gradient_reductions * gradient_reduce_scatter_time + replica_reduce_time
     return reduced + weight_all_gather_time
@@ -477,32 +377,28 @@ def sharded_gradient_data_parallel_time(
 
 @alternative("data_parallel_time", zero_stage=3)
 def sharded_weight_data_parallel_time(
-    gradient_reductions: Any,
-    gathers_per_reduction: Any,
-    gradient_reduce_scatter_time: Any,
-    replica_reduce_time: Any,
-    weight_all_gather_time: Any,
-) -> Any:
+    gradient_reductions,
+    gathers_per_reduction,
+    gradient_reduce_scatter_time,
+    replica_reduce_time,
+    weight_all_gather_time,
+):
     """Time of one step's traffic when weights are gathered where they are used.
 
     reductions x (reduce-scatter + gathers to each x all-gather) + that between sharding groups; m
     reductions and 2 gathers, unless stated
 
-    Parameters: gradient_reductions [1], gathers_per_reduction [1],
-        gradient_reduce_scatter_time [s], replica_reduce_time [s], weight_all_gather_time [s]
-    Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
     """
     once = gradient_reduce_scatter_time + gathers_per_reduction * weight_all_gather_time
     return gradient_reductions * once + replica_reduce_time
 
 
-def weight_gather_overlap(data_parallel_overlap: Any) -> Any:
+def weight_gather_overlap(data_parallel_overlap):
     """Share of its window that hides gathers of updated weights: that of gradients, unless stated.
 
     data_parallel_overlap
 
-    Parameters: data_parallel_overlap [1]
     Returns: [1] share of the first forward pass
     Source: Megatron-LM, --overlap-param-gather (beside --overlap-grad-reduce)
     """
@@ -511,14 +407,12 @@ def weight_gather_overlap(data_parallel_overlap: Any) -> Any:
 
 @alternative("exposed_data_parallel_time", zero_stage=0)
 def replicated_exposed_data_parallel_time(
-    data_parallel_time: Any, data_parallel_overlap: Any, gradient_window: Any
-) -> Any:
+    data_parallel_time, data_parallel_overlap, gradient_window
+):
     """Time that a step waits for data-parallel traffic.
 
     max(0, traffic - overlap x backward window)
 
-    Parameters: data_parallel_time [s], data_parallel_overlap [1], gradient_window [s]
-    Returns: [s] exposed traffic of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
     """
     return np.maximum(0.0, data_parallel_time - data_parallel_overlap * gradient_window)
@@ -526,21 +420,18 @@ def replicated_exposed_data_parallel_time(
 
 @alternative("exposed_data_parallel_time", zero_stage=(1, 2))
 def sharded_exposed_data_parallel_time(
-    data_parallel_time: Any,
-    weight_all_gather_time: Any,
-    data_parallel_overlap: Any,
-    weight_gather_overlap: Any,
-    gradient_window: Any,
-    weight_window: Any,
-) -> Any:
+    data_parallel_time,
+    weight_all_gather_time,
+    data_parallel_overlap,
+    weight_gather_overlap,
+    gradient_window,
+    weight_window,
+):
     """Time that a step waits for data-parallel traffic: gradients backward, weights forward.
 
     max(0, reduce-scatters - overlap x backward window)
     + max(0, all-gather - overlap of weights x forward window)
 
-    Parameters: data_parallel_time [s], weight_all_gather_time [s],
-        data_parallel_overlap [1], weight_gather_overlap [1], gradient_window [s],
-        weight_window [s]
     Returns: [s] exposed traffic of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; Megatron-LM,
         --overlap-grad-reduce and --overlap-param-gather
@@ -551,13 +442,11 @@ def sharded_exposed_data_parallel_time(
 
 
 @alternative("exposed_data_parallel_time", zero_stage=3)
-def unit_exposed_data_parallel_time(exposed_unit_time: Any) -> Any:
+def unit_exposed_data_parallel_time(exposed_unit_time):
     """Time that a step waits for data-parallel traffic, unit by unit, one gathered ahead.
 
     that of its units
 
-    Parameters: exposed_unit_time [s]
-    Returns: [s] exposed traffic of one step
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
     """
     return 1.0 * exposed_unit_time
@@ -565,16 +454,16 @@ def unit_exposed_data_parallel_time(exposed_unit_time: Any) -> Any:
 
 @alternative("exposed_unit_time", reshard_after_forward=True)
 def regathered_exposed_unit_time(
-    num_microbatches: Any,
-    gradient_reductions: Any,
-    fsdp_units: Any,
-    weight_all_gather_time: Any,
-    gradient_reduce_scatter_time: Any,
-    replica_reduce_time: Any,
-    data_parallel_overlap: Any,
-    fsdp_forward_window: Any,
-    fsdp_backward_window: Any,
-) -> Any:
+    num_microbatches,
+    gradient_reductions,
+    fsdp_units,
+    weight_all_gather_time,
+    gradient_reduce_scatter_time,
+    replica_reduce_time,
+    data_parallel_overlap,
+    fsdp_forward_window,
+    fsdp_backward_window,
+):
     """Time that a step waits for traffic of its units: weights gathered for each pass.
 
     s (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R) in s micro-batches
@@ -583,9 +472,6 @@ def regathered_exposed_unit_time(
     the last stand beside both a gather and a reduction. (m - s) (A + U [A - o f]+ + (U - 1)
     [A - o b]+) in those that do not
 
-    Parameters: num_microbatches [1], gradient_reductions [1], fsdp_units [1],
-        weight_all_gather_time [s], gradient_reduce_scatter_time [s], replica_reduce_time [s],
-        data_parallel_overlap [1], fsdp_forward_window [s], fsdp_backward_window [s]
     Returns: [s] exposed traffic of one step
     Range: units alike; those of a model with a large embedding wait longer for it. Reductions
         within a sharding group and between them in line, on separate links a bound from above
@@ -611,25 +497,21 @@ def regathered_exposed_unit_time(
 
 @alternative("exposed_unit_time", reshard_after_forward=False)
 def kept_exposed_unit_time(
-    num_microbatches: Any,
-    gradient_reductions: Any,
-    fsdp_units: Any,
-    weight_all_gather_time: Any,
-    gradient_reduce_scatter_time: Any,
-    replica_reduce_time: Any,
-    data_parallel_overlap: Any,
-    fsdp_forward_window: Any,
-    fsdp_backward_window: Any,
-) -> Any:
+    num_microbatches,
+    gradient_reductions,
+    fsdp_units,
+    weight_all_gather_time,
+    gradient_reduce_scatter_time,
+    replica_reduce_time,
+    data_parallel_overlap,
+    fsdp_forward_window,
+    fsdp_backward_window,
+):
     """Time that a step waits for traffic of its units: weights stay until gradients are reduced.
 
     s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ + R): gathers A and reductions R of each of U
     units beside its passes f and b, s times a step
 
-    Parameters: num_microbatches [1], gradient_reductions [1], fsdp_units [1],
-        weight_all_gather_time [s], gradient_reduce_scatter_time [s], replica_reduce_time [s],
-        data_parallel_overlap [1], fsdp_forward_window [s], fsdp_backward_window [s]
-    Returns: [s] exposed traffic of one step
     Range: as where they are gathered again
     Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
     """

@@ -1,7 +1,5 @@
 """Traffic of expert parallelism: tokens travel to the experts they visit, and back."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -13,31 +11,23 @@ from ..topology import distinct_groups, flat_bandwidth, flat_latency, group_rank
 
 
 @alternative("expert_message", linear_attention="none")
-def expert_message(
-    activation_message: Any,
-    residual_ranks: Any,
-    routed_visits_per_token: Any,
-    expert_bytes_share: Any,
-) -> Any:
+def expert_message(activation_message, residual_ranks, routed_visits_per_token, expert_bytes_share):
     """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
     (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
     quantised; k those of the busiest rank
 
-    Parameters: activation_message [B], residual_ranks [1], routed_visits_per_token [1],
-        expert_bytes_share [1]
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
     return activation_message / residual_ranks * routed_visits_per_token * expert_bytes_share
 
 
-def expert_tensor_parallel(tensor_parallel: Any) -> Any:
+def expert_tensor_parallel(tensor_parallel):
     """GPUs that share each routed expert: as many as share a layer, unless stated.
 
     t
 
-    Parameters: tensor_parallel [1]
     Returns: [1] GPUs
     Source: Megatron-LM, --expert-tensor-parallel-size (megatron/core/parallel_state.py)
     """
@@ -45,15 +35,12 @@ def expert_tensor_parallel(tensor_parallel: Any) -> Any:
 
 
 @alternative("expert_stride", rank_order="tp-cp-ep-dp-pp")
-def outer_expert_stride(
-    expert_tensor_parallel: Any, tensor_parallel: Any, context_parallel: Any
-) -> Any:
+def outer_expert_stride(expert_tensor_parallel, tensor_parallel, context_parallel):
     """GPUs between neighbours of an expert-parallel group.
 
     t c; t_e where the GPUs of an expert are not those of a layer: experts are then folded over
     tensor, context and data ranks
 
-    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_parallel [1]
     Returns: [1] GPUs
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks; the
         generator of experts' ranks)
@@ -63,13 +50,9 @@ def outer_expert_stride(
 
 
 @alternative("expert_stride", rank_order="tp-cp-ep-pp-dp")
-def inner_expert_stride(expert_tensor_parallel: Any) -> Any:
-    """GPUs between neighbours of an expert-parallel group.
+def inner_expert_stride(expert_tensor_parallel):
+    """t_e: experts are folded over tensor and context ranks
 
-    t_e: experts are folded over tensor and context ranks
-
-    Parameters: expert_tensor_parallel [1]
-    Returns: [1] GPUs
     Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
     """
     return 1.0 * expert_tensor_parallel
@@ -77,24 +60,22 @@ def inner_expert_stride(expert_tensor_parallel: Any) -> Any:
 
 @alternative("expert_ranks_per_node", scale_up_domain=False)
 @same_as(group_ranks_per_node)
-def node_expert_ranks_per_node(*operands: Any) -> Any:
+def node_expert_ranks_per_node(gpus_per_node, expert_stride, expert_parallel):
     """Ranks of one expert-parallel group on each node.
 
     clip(gpus per node / stride, 1, e)
 
-    Parameters: gpus_per_node [1], expert_stride [1], expert_parallel [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
     """
 
 
 @alternative("expert_all_to_all_time", all_reduce=SWITCHED)
-def switched_expert_all_to_all_time(switched_all_to_all_time: Any) -> Any:
+def switched_expert_all_to_all_time(switched_all_to_all_time):
     """Time of one all-to-all in an expert-parallel group.
 
     that through switches
 
-    Parameters: switched_all_to_all_time [s]
     Returns: [s] time of one all-to-all
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
@@ -103,21 +84,18 @@ def switched_expert_all_to_all_time(switched_all_to_all_time: Any) -> Any:
 
 @alternative("switched_all_to_all_time", expert_dispatch="per_expert")
 def per_expert_all_to_all_time(
-    expert_message: Any,
-    expert_parallel: Any,
-    expert_ranks_per_node: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-    intra_node_bandwidth: Any,
-    expert_rail_bandwidth: Any,
-) -> Any:
+    expert_message,
+    expert_parallel,
+    expert_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    expert_rail_bandwidth,
+):
     """Time of one all-to-all in an expert-parallel group.
 
     (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): a copy for each expert visited
 
-    Parameters: expert_message [B], expert_parallel [1], expert_ranks_per_node [1],
-        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
-        expert_rail_bandwidth [B/s]
     Returns: [s] time of one all-to-all
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
@@ -135,25 +113,19 @@ def per_expert_all_to_all_time(
 
 @alternative("switched_all_to_all_time", expert_dispatch="per_node")
 def per_node_all_to_all_time(
-    expert_fabric_bytes: Any,
-    expert_node_bytes: Any,
-    expert_nodes: Any,
-    expert_ranks_per_node: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-    intra_node_bandwidth: Any,
-    expert_rail_bandwidth: Any,
-) -> Any:
-    """Time of one all-to-all in an expert-parallel group.
-
-    (N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for each
+    expert_fabric_bytes,
+    expert_node_bytes,
+    expert_nodes,
+    expert_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    expert_rail_bandwidth,
+):
+    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for each
     node visited, to the GPU of the same place there, which spreads it; the other way round for what
     comes back
 
-    Parameters: expert_fabric_bytes [B], expert_node_bytes [B], expert_nodes [1],
-        expert_ranks_per_node [1], intra_node_latency [s], inter_node_latency [s],
-        intra_node_bandwidth [B/s], expert_rail_bandwidth [B/s]
-    Returns: [s] time of one all-to-all
     Range: messages of many pieces, which are spread as others arrive; a bound from below for few
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)
     """
@@ -164,14 +136,11 @@ def per_node_all_to_all_time(
 
 
 @alternative("expert_fabric_bytes", expert_dispatch="per_expert")
-def per_expert_fabric_bytes(
-    expert_message: Any, expert_ranks_per_node: Any, expert_parallel: Any
-) -> Any:
+def per_expert_fabric_bytes(expert_message, expert_ranks_per_node, expert_parallel):
     """Bytes that one rank sends to experts on other nodes, for one layer and micro-batch.
 
     M (1 - g / n)
 
-    Parameters: expert_message [B], expert_ranks_per_node [1], expert_parallel [1]
     Returns: [B] bytes
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
@@ -180,19 +149,10 @@ def per_expert_fabric_bytes(
 
 @alternative("expert_fabric_bytes", expert_dispatch="per_node")
 def per_node_fabric_bytes(
-    expert_message: Any,
-    experts_per_token: Any,
-    node_visits_per_token: Any,
-    expert_ranks_per_node: Any,
-    expert_parallel: Any,
-) -> Any:
-    """Bytes that one rank sends to experts on other nodes, for one layer and micro-batch.
+    expert_message, experts_per_token, node_visits_per_token, expert_ranks_per_node, expert_parallel
+):
+    """M / k x nodes visited x (1 - g / n)
 
-    M / k x nodes visited x (1 - g / n)
-
-    Parameters: expert_message [B], experts_per_token [1], node_visits_per_token [1],
-        expert_ranks_per_node [1], expert_parallel [1]
-    Returns: [B] bytes
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2
     """
     copies = node_visits_per_token / experts_per_token
@@ -200,14 +160,11 @@ def per_node_fabric_bytes(
 
 
 @alternative("expert_node_bytes", expert_dispatch="per_expert")
-def per_expert_node_bytes(
-    expert_message: Any, expert_ranks_per_node: Any, expert_parallel: Any
-) -> Any:
+def per_expert_node_bytes(expert_message, expert_ranks_per_node, expert_parallel):
     """Bytes that one rank sends inside its node for experts, for one layer and micro-batch.
 
     M (g - 1) / n
 
-    Parameters: expert_message [B], expert_ranks_per_node [1], expert_parallel [1]
     Returns: [B] bytes
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
@@ -216,18 +173,10 @@ def per_expert_node_bytes(
 
 @alternative("expert_node_bytes", expert_dispatch="per_node")
 def per_node_node_bytes(
-    expert_message: Any,
-    experts_per_token: Any,
-    rank_visits_per_token: Any,
-    expert_ranks_per_node: Any,
-) -> Any:
-    """Bytes that one rank sends inside its node for experts, for one layer and micro-batch.
+    expert_message, experts_per_token, rank_visits_per_token, expert_ranks_per_node
+):
+    """M / k x ranks visited x (1 - 1 / g): what has come from other nodes is spread, too
 
-    M / k x ranks visited x (1 - 1 / g): what has come from other nodes is spread, too
-
-    Parameters: expert_message [B], experts_per_token [1], rank_visits_per_token [1],
-        expert_ranks_per_node [1]
-    Returns: [B] bytes
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (forwarded in the node to the GPUs
         that hold the experts)
     """
@@ -235,39 +184,34 @@ def per_node_node_bytes(
     return expert_message * copies * (1 - 1 / expert_ranks_per_node)
 
 
-def expert_nodes(expert_parallel: Any, expert_ranks_per_node: Any) -> Any:
+def expert_nodes(expert_parallel, expert_ranks_per_node):
     """Nodes that one expert-parallel group lies on.
 
     n / g
 
-    Parameters: expert_parallel [1], expert_ranks_per_node [1]
     Returns: [1] nodes
     Source: by definition
     """
     return expert_parallel / expert_ranks_per_node
 
 
-def open_nodes(expert_nodes: Any, routing_nodes: Any) -> Any:
+def open_nodes(expert_nodes, routing_nodes):
     """Nodes whose experts one token can visit: no more than it may, nor than there are.
 
     min(N, limit)
 
-    Parameters: expert_nodes [1], routing_nodes [1]
     Returns: [1] nodes
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2 (node-limited routing)
     """
     return np.minimum(expert_nodes, routing_nodes)
 
 
-def node_visits_per_token(
-    experts_per_token: Any, experts: Any, expert_nodes: Any, routing_nodes: Any
-) -> Any:
+def node_visits_per_token(experts_per_token, experts, expert_nodes, routing_nodes):
     """Nodes among which the experts of a token are spread, expected, its own counted.
 
     min(those that k of E experts on N nodes are found on, limit): a limit keeps the nodes of the
     best experts
 
-    Parameters: experts_per_token [1], experts [1], expert_nodes [1], routing_nodes [1]
     Returns: [1] nodes
     Range: experts chosen evenly; up to 4 % above the mean where the limit is near what would be
         visited without it
@@ -277,18 +221,12 @@ def node_visits_per_token(
 
 
 def rank_visits_per_token(
-    experts_per_token: Any,
-    experts: Any,
-    open_nodes: Any,
-    expert_nodes: Any,
-    expert_ranks_per_node: Any,
-) -> Any:
+    experts_per_token, experts, open_nodes, expert_nodes, expert_ranks_per_node
+):
     """Ranks among which the experts of a token are spread, expected, its own counted.
 
     those that k of the E M / N experts on M nodes are found on, chosen evenly
 
-    Parameters: experts_per_token [1], experts [1], open_nodes [1], expert_nodes [1],
-        expert_ranks_per_node [1]
     Returns: [1] ranks
     Range: up to 2 % below the mean where a limit keeps the nodes of the best experts
     Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
@@ -297,15 +235,11 @@ def rank_visits_per_token(
     return distinct_groups(experts_per_token, experts * open_nodes / expert_nodes, ranks)
 
 
-def expert_gradient_ranks(
-    gradient_ranks: Any, tensor_parallel: Any, expert_tensor_parallel: Any, expert_parallel: Any
-) -> Any:
+def expert_gradient_ranks(gradient_ranks, tensor_parallel, expert_tensor_parallel, expert_parallel):
     """Ranks that hold the same routed experts and add up their gradients.
 
     max(1, d c t / (t_e e))
 
-    Parameters: gradient_ranks [1], tensor_parallel [1], expert_tensor_parallel [1],
-        expert_parallel [1]
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
     """
@@ -314,12 +248,11 @@ def expert_gradient_ranks(
 
 
 @alternative("expert_gradient_stride", rank_order="tp-cp-ep-dp-pp")
-def inner_expert_gradient_stride(expert_tensor_parallel: Any, expert_parallel: Any) -> Any:
+def inner_expert_gradient_stride(expert_tensor_parallel, expert_parallel):
     """GPUs between ranks that hold the same routed experts.
 
     t_e e
 
-    Parameters: expert_tensor_parallel [1], expert_parallel [1]
     Returns: [1] GPUs
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
     """
@@ -327,15 +260,9 @@ def inner_expert_gradient_stride(expert_tensor_parallel: Any, expert_parallel: A
 
 
 @alternative("expert_gradient_stride", rank_order="tp-cp-ep-pp-dp")
-def outer_expert_gradient_stride(
-    expert_tensor_parallel: Any, expert_parallel: Any, pipeline_parallel: Any
-) -> Any:
-    """GPUs between ranks that hold the same routed experts.
+def outer_expert_gradient_stride(expert_tensor_parallel, expert_parallel, pipeline_parallel):
+    """t_e e p
 
-    t_e e p
-
-    Parameters: expert_tensor_parallel [1], expert_parallel [1], pipeline_parallel [1]
-    Returns: [1] GPUs
     Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
     """
     return expert_tensor_parallel * expert_parallel * pipeline_parallel
@@ -343,13 +270,12 @@ def outer_expert_gradient_stride(
 
 @alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
 def outer_expert_context_ranks_per_node(
-    expert_tensor_parallel: Any, tensor_parallel: Any, context_ranks_per_node: Any
-) -> Any:
+    expert_tensor_parallel, tensor_parallel, context_ranks_per_node
+):
     """Ranks on each node that share a sequence, and hold the same routed experts.
 
     those of a sequence; 1 where experts are folded over them
 
-    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_ranks_per_node [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
     """
@@ -357,13 +283,9 @@ def outer_expert_context_ranks_per_node(
 
 
 @alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
-def inner_expert_context_ranks_per_node() -> Any:
-    """Ranks on each node that share a sequence, and hold the same routed experts.
+def inner_expert_context_ranks_per_node():
+    """1: experts are folded over them
 
-    1: experts are folded over them
-
-    Parameters: none
-    Returns: [1] ranks on one node
     Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
     """
     return 1.0
@@ -371,17 +293,12 @@ def inner_expert_context_ranks_per_node() -> Any:
 
 @alternative("expert_gradient_ranks_per_node", scale_up_domain=False)
 def node_expert_gradient_ranks_per_node(
-    gpus_per_node: Any,
-    expert_gradient_stride: Any,
-    expert_gradient_ranks: Any,
-    expert_context_ranks_per_node: Any,
-) -> Any:
+    gpus_per_node, expert_gradient_stride, expert_gradient_ranks, expert_context_ranks_per_node
+):
     """Ranks on each node that hold the same routed experts.
 
     clip(gpus per node / stride, 1, ranks), and no fewer than those that share a sequence
 
-    Parameters: gpus_per_node [1], expert_gradient_stride [1], expert_gradient_ranks [1],
-        expert_context_ranks_per_node [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
     """
@@ -390,25 +307,24 @@ def node_expert_gradient_ranks_per_node(
 
 
 @same_as(flat_bandwidth)
-def expert_gradient_bandwidth(*operands: Any) -> Any:
+def expert_gradient_bandwidth(
+    expert_gradient_ranks, expert_gradient_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
+):
     """Bandwidth of one rank of a group that adds up the gradients of routed experts.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
-    Parameters: expert_gradient_ranks [1], expert_gradient_ranks_per_node [1],
-        intra_node_bandwidth [B/s], data_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
 
 
 @alternative("routed_reduction_share", mixture_of_experts=False)
-def no_routed_reduction_share() -> Any:
+def no_routed_reduction_share():
     """Routed experts' parameters of one rank, by what adding up gradients moves: none.
 
     0
 
-    Parameters: none
     Returns: [1] share of a stage's routed parameters
     Source: by definition
     """
@@ -417,15 +333,12 @@ def no_routed_reduction_share() -> Any:
 
 @alternative("routed_reduction_share", mixture_of_experts=True)
 def ring_routed_reduction_share(
-    expert_parallel: Any, expert_tensor_parallel: Any, tensor_parallel: Any, gradient_ranks: Any
-) -> Any:
+    expert_parallel, expert_tensor_parallel, tensor_parallel, gradient_ranks
+):
     """Share of routed experts' parameters by which adding up their gradients counts on one rank.
 
     (n - f) / (n - 1) / f, f = e t_e / t: a ring of n / f ranks beside a ring of all n = d c
 
-    Parameters: expert_parallel [1], expert_tensor_parallel [1], tensor_parallel [1],
-        gradient_ranks [1]
-    Returns: [1] share of a stage's routed parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
     several = gradient_ranks > 1
@@ -436,21 +349,19 @@ def ring_routed_reduction_share(
 
 
 def mean_reduced_expert_parameters(
-    routed_parameters: Any,
-    expert_parallel: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    gradient_ranks: Any,
-    parameter_copies: Any,
-) -> Any:
+    routed_parameters,
+    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
+    pipeline_parallel,
+    gradient_ranks,
+    parameter_copies,
+):
     """Routed experts' parameters of a rank of the mean stage, by what their reduction moves.
 
     N_routed / (e t_e p) x (n - e t_e / t) / (n - 1): a ring of n t / (e t_e) ranks beside a ring of
     all n = d c; of both stages in dualpipe
 
-    Parameters: routed_parameters [1], expert_parallel [1], expert_tensor_parallel [1],
-        tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
@@ -463,12 +374,11 @@ def mean_reduced_expert_parameters(
 
 
 @alternative("reduced_expert_parameters", stage_split="alike")
-def even_reduced_expert_parameters(mean_reduced_expert_parameters: Any) -> Any:
+def even_reduced_expert_parameters(mean_reduced_expert_parameters):
     """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
 
     those of the mean stage
 
-    Parameters: mean_reduced_expert_parameters [1]
     Returns: [1] parameters
     Range: stages alike: right for one stage, a bound from below for several
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
@@ -478,28 +388,18 @@ def even_reduced_expert_parameters(mean_reduced_expert_parameters: Any) -> Any:
 
 @alternative("reduced_expert_parameters", stage_split="whole_layers")
 def staged_reduced_expert_parameters(
-    pipeline_parallel: Any,
-    held_layers: Any,
-    first_stage_held_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_held_layers: Any,
-    leading_dense_layers: Any,
-    routed_layer_parameters: Any,
-    routed_reduction_share: Any,
-    tensor_parallel: Any,
-    parameter_copies: Any,
-) -> Any:
-    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
-
-    N_routed of the stage that holds most x share / t
-
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        routed_layer_parameters [1],
-        routed_reduction_share [1], tensor_parallel [1], parameter_copies [1]
-    Returns: [1] parameters
-    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
-    """
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    routed_layer_parameters,
+    routed_reduction_share,
+    tensor_parallel,
+    parameter_copies,
+):
+    """N_routed of the stage that holds most x share / t"""
     largest = most_stage_parameters(
         pipeline_parallel,
         held_layers,
@@ -519,21 +419,18 @@ def staged_reduced_expert_parameters(
 
 
 def expert_gather_time(
-    expert_message: Any,
-    expert_tensor_parallel: Any,
-    scale_up_gpus: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-    intra_node_bandwidth: Any,
-    expert_rail_bandwidth: Any,
-) -> Any:
+    expert_message,
+    expert_tensor_parallel,
+    scale_up_gpus,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    expert_rail_bandwidth,
+):
     """Time to gather the tokens of routed experts over the GPUs that share them, or to add up.
 
     a ring: (t_e - 1) (a + M / B), each GPU with the M bytes that came to it
 
-    Parameters: expert_message [B], expert_tensor_parallel [1], scale_up_gpus [1],
-        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
-        expert_rail_bandwidth [B/s]
     Returns: [s] time of one all-gather
     Range: with expert_dispatch = per_node a bound from above: as if each expert that a token visits
         got a copy of its own
@@ -549,12 +446,11 @@ def expert_gather_time(
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
-def kept_expert_all_to_alls_per_layer() -> Any:
+def kept_expert_all_to_alls_per_layer():
     """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
 
     4
 
-    Parameters: none
     Returns: [1] all-to-alls
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
@@ -562,25 +458,22 @@ def kept_expert_all_to_alls_per_layer() -> Any:
 
 
 @alternative("expert_all_to_alls_per_layer", recompute="full")
-def repeated_expert_all_to_alls_per_layer() -> Any:
+def repeated_expert_all_to_alls_per_layer():
     """All-to-alls of each expert layer and micro-batch: there and back, forward twice, backward.
 
     6
 
-    Parameters: none
-    Returns: [1] all-to-alls
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1, with forward repeated
     """
     return 6.0
 
 
 @alternative("expert_parallel_time", mixture_of_experts=False)
-def no_expert_parallel_time() -> Any:
+def no_expert_parallel_time():
     """Time of one step's expert-parallel traffic: a dense model has none.
 
     0
 
-    Parameters: none
     Returns: [s] expert-parallel traffic of one step
     Source: by definition
     """
@@ -589,19 +482,16 @@ def no_expert_parallel_time() -> Any:
 
 @alternative("expert_parallel_time", mixture_of_experts=True)
 def routed_expert_parallel_time(
-    expert_all_to_alls_per_layer: Any,
-    expert_layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    expert_all_to_all_time: Any,
-) -> Any:
+    expert_all_to_alls_per_layer,
+    expert_layers,
+    pipeline_parallel,
+    num_microbatches,
+    expert_all_to_all_time,
+):
     """Time of one step's expert-parallel traffic on each stage.
 
     all-to-alls per layer x l_e / p x m x t
 
-    Parameters: expert_all_to_alls_per_layer [1], expert_layers [1], pipeline_parallel [1],
-        num_microbatches [1], expert_all_to_all_time [s]
-    Returns: [s] expert-parallel traffic of one step
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
     per_microbatch = expert_all_to_alls_per_layer * expert_layers / pipeline_parallel
@@ -609,12 +499,11 @@ def routed_expert_parallel_time(
 
 
 @alternative("exposed_expert_parallel_time", mixture_of_experts=False)
-def no_exposed_expert_parallel_time() -> Any:
+def no_exposed_expert_parallel_time():
     """Time that a step waits for expert-parallel traffic: a dense model has none.
 
     0
 
-    Parameters: none
     Returns: [s] exposed traffic of one step
     Source: by definition
     """
@@ -623,22 +512,18 @@ def no_exposed_expert_parallel_time() -> Any:
 
 @alternative("exposed_expert_parallel_time", mixture_of_experts=True)
 def routed_exposed_expert_parallel_time(
-    expert_parallel_time: Any,
-    expert_overlap_share: Any,
-    compute_time: Any,
-    exposed_tensor_parallel_time: Any,
-    exposed_context_parallel_time: Any,
-    unpaired_expert_time: Any,
-) -> Any:
+    expert_parallel_time,
+    expert_overlap_share,
+    compute_time,
+    exposed_tensor_parallel_time,
+    exposed_context_parallel_time,
+    unpaired_expert_time,
+):
     """Time that a step waits for expert-parallel traffic.
 
     max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)), and
     that of passes beside which no other runs where passes overlap
 
-    Parameters: expert_parallel_time [s], expert_overlap_share [1], compute_time [s],
-        exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
-        unpaired_expert_time [s]
-    Returns: [s] exposed traffic of one step
     Range: on links of its own; what the same link carries at a time is in contention_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
@@ -648,12 +533,11 @@ def routed_exposed_expert_parallel_time(
 
 
 @alternative("expert_overlap_share", shared_expert_overlap=False)
-def plain_expert_overlap_share(expert_parallel_overlap: Any) -> Any:
+def plain_expert_overlap_share(expert_parallel_overlap):
     """Share of compute that hides expert-parallel traffic.
 
     expert_parallel_overlap
 
-    Parameters: expert_parallel_overlap [1]
     Returns: [1] share of compute
     Source: stated by the scenario
     """
@@ -661,15 +545,9 @@ def plain_expert_overlap_share(expert_parallel_overlap: Any) -> Any:
 
 
 @alternative("expert_overlap_share", shared_expert_overlap=True)
-def shared_expert_overlap_share(
-    expert_parallel_overlap: Any, shared_expert_flops_share: Any
-) -> Any:
-    """Share of compute that hides expert-parallel traffic.
+def shared_expert_overlap_share(expert_parallel_overlap, shared_expert_flops_share):
+    """max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
 
-    max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
-
-    Parameters: expert_parallel_overlap [1], shared_expert_flops_share [1]
-    Returns: [1] share of compute
     Source: Megatron-LM, --moe-shared-expert-overlap,
         megatron/core/transformer/moe/shared_experts.py
     """

@@ -1,7 +1,5 @@
 """How often the cluster fails, and what is left of it meanwhile."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -12,24 +10,22 @@ from ..repair import missing_of_pool, settled_time, spare_left, whole_of_pool, w
 from ..statistics import erlang_carried, poisson_at_most, poisson_below, poisson_excess
 
 
-def nodes(n_gpus: Any, gpus_per_node: Any) -> Any:
+def nodes(n_gpus, gpus_per_node):
     """Nodes of the job.
 
     n / g
 
-    Parameters: n_gpus [1], gpus_per_node [1]
     Returns: [1] nodes
     Source: by definition
     """
     return n_gpus / gpus_per_node
 
 
-def switches(n_gpus: Any, gpus_per_switch: Any) -> Any:
+def switches(n_gpus, gpus_per_switch):
     """Leaf switches that the job hangs on.
 
     n / (GPUs behind one switch)
 
-    Parameters: n_gpus [1], gpus_per_switch [1]
     Returns: [1] leaf switches
     Range: jobs that fill their switches; a smaller one hangs on a whole switch, and fails more
         often than counted
@@ -40,25 +36,22 @@ def switches(n_gpus: Any, gpus_per_switch: Any) -> Any:
 
 @alternative("node_mttf", fleet_aging="off")
 def node_mttf(
-    gpus_per_node: Any,
-    gpu_mttf: Any,
-    nics_per_node: Any,
-    nic_mttf: Any,
-    series_psus_per_node: Any,
-    psu_mttf: Any,
-    cables_per_node: Any,
-    cable_mttf: Any,
-    host_mttf: Any,
-    software_mttf: Any,
-    silent_corruption_mttf: Any,
-) -> Any:
+    gpus_per_node,
+    gpu_mttf,
+    nics_per_node,
+    nic_mttf,
+    series_psus_per_node,
+    psu_mttf,
+    cables_per_node,
+    cable_mttf,
+    host_mttf,
+    software_mttf,
+    silent_corruption_mttf,
+):
     """Mean time to failure of one node: any of its parts stops it.
 
     1 / sum(n_i / MTTF_i); silent corruptions are counted for each GPU
 
-    Parameters: gpus_per_node [1], gpu_mttf [s], nics_per_node [1], nic_mttf [s],
-        series_psus_per_node [1], psu_mttf [s], cables_per_node [1], cable_mttf [s], host_mttf [s],
-        software_mttf [s], silent_corruption_mttf [s]
     Returns: [s] mean time to failure of one node; infinite where no part fails
     Source: series system of exponential parts (Barlow & Proschan 1975, ch. 3)
     Example:
@@ -74,30 +67,23 @@ def node_mttf(
 
 @alternative("node_mttf", fleet_aging="on")
 def aging_node_mttf(
-    gpus_per_node: Any,
-    gpu_mttf: Any,
-    nics_per_node: Any,
-    nic_mttf: Any,
-    series_psus_per_node: Any,
-    psu_mttf: Any,
-    cables_per_node: Any,
-    cable_mttf: Any,
-    host_mttf: Any,
-    software_mttf: Any,
-    silent_corruption_mttf: Any,
-    aging_factor: Any,
-) -> Any:
-    """Mean time to failure of one node: any of its parts stops it.
+    gpus_per_node,
+    gpu_mttf,
+    nics_per_node,
+    nic_mttf,
+    series_psus_per_node,
+    psu_mttf,
+    cables_per_node,
+    cable_mttf,
+    host_mttf,
+    software_mttf,
+    silent_corruption_mttf,
+    aging_factor,
+):
+    """1 / (a sum(n_i / MTTF_i) + software + silent corruptions): its parts have an age
 
-    1 / (a sum(n_i / MTTF_i) + software + silent corruptions): its parts have an age
-
-    Parameters: gpus_per_node [1], gpu_mttf [s], nics_per_node [1], nic_mttf [s],
-        series_psus_per_node [1], psu_mttf [s], cables_per_node [1], cable_mttf [s], host_mttf [s],
-        software_mttf [s], silent_corruption_mttf [s], aging_factor [1]
-    Returns: [s] mean time to failure of one node; infinite where no part fails
     Range: all parts are of one age, and those repaired are as old as the rest (minimal repair);
         switches do not age
-    Source: series system of exponential parts (Barlow & Proschan 1975, ch. 3)
     """
     rate = gpus_per_node / gpu_mttf + nics_per_node / nic_mttf + series_psus_per_node / psu_mttf
     rate = aging_factor * (rate + cables_per_node / cable_mttf + 1 / host_mttf)
@@ -105,14 +91,14 @@ def aging_node_mttf(
 
 
 @same_as(bathtub_factor)
-def aging_factor(*operands: Any) -> Any:
+def aging_factor(
+    fleet_age, aging_window, burn_in_excess, burn_in_time, wear_out_age, wear_out_shape
+):
     """How often hardware fails for its age, over hardware past burn-in and before wear-out.
 
     1 + b T (e^(-a/T) - e^(-(a + w)/T)) / w + ((a + w)^k - a^k) / (k w L^(k-1)): the mean over
     ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1)
 
-    Parameters: fleet_age [s], aging_window [s], burn_in_excess [1], burn_in_time [s],
-        wear_out_age [s], wear_out_shape [1]
     Returns: [1] failures over those of grown hardware
     Range: the window is of wall time, and goodput is that of the mean rate: where rates fall from 3
         to 1.1 within it, it is 0.0001 too low at losses of 0.08, 0.001 at 0.18 and 0.003 at 0.28
@@ -121,12 +107,11 @@ def aging_factor(*operands: Any) -> Any:
 
 
 @alternative("node_failure_rate", mtbf_model="components")
-def component_node_failure_rate(nodes: Any, node_mttf: Any) -> Any:
+def component_node_failure_rate(nodes, node_mttf):
     """Nodes that the job loses per unit of time.
 
     nodes / MTTF_node
 
-    Parameters: nodes [1], node_mttf [s]
     Returns: [1/s] node failures per second
     Source: superposition of independent renewals (Barlow & Proschan 1975, ch. 3)
     """
@@ -134,27 +119,20 @@ def component_node_failure_rate(nodes: Any, node_mttf: Any) -> Any:
 
 
 @alternative("node_failure_rate", mtbf_model="empirical")
-def empirical_node_failure_rate(
-    reference_mtbf: Any, reference_gpus: Any, n_gpus: Any, mtbf_exponent: Any
-) -> Any:
-    """Nodes that the job loses per unit of time.
+def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent):
+    """(n / n_ref)^e / M_ref: one node for each interruption
 
-    (n / n_ref)^e / M_ref: one node for each interruption
-
-    Parameters: reference_mtbf [s], reference_gpus [1], n_gpus [1], mtbf_exponent [1]
-    Returns: [1/s] node failures per second
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680)
     """
     return 1 / power_law_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent)
 
 
 @alternative("node_repair_rate", recovery_model="one")
-def one_node_repair_rate(node_failure_rate: Any) -> Any:
+def one_node_repair_rate(node_failure_rate):
     """Nodes that leave the job for repair per unit of time.
 
     all that fail
 
-    Parameters: node_failure_rate [1/s]
     Returns: [1/s] nodes per second
     Source: by definition
     """
@@ -162,13 +140,9 @@ def one_node_repair_rate(node_failure_rate: Any) -> Any:
 
 
 @alternative("node_repair_rate", recovery_model="kinds")
-def kinds_node_repair_rate(node_failure_rate: Any, node_swap_share: Any, requeue_share: Any) -> Any:
-    """Nodes that leave the job for repair per unit of time.
+def kinds_node_repair_rate(node_failure_rate, node_swap_share, requeue_share):
+    """those that fail x (swaps + requeues): restarts keep their nodes
 
-    those that fail x (swaps + requeues): restarts keep their nodes
-
-    Parameters: node_failure_rate [1/s], node_swap_share [1], requeue_share [1]
-    Returns: [1/s] nodes per second
     Source: thinning of a Poisson process (Feller 1968, An Introduction to Probability Theory)
     """
     return node_failure_rate * (node_swap_share + requeue_share)
@@ -176,14 +150,14 @@ def kinds_node_repair_rate(node_failure_rate: Any, node_swap_share: Any, requeue
 
 @alternative("cluster_mtbf", mtbf_model="components")
 def component_cluster_mtbf(
-    node_failure_rate: Any,
-    correlated_failure_fraction: Any,
-    failure_domain_nodes: Any,
-    nodes: Any,
-    switches: Any,
-    switch_mttf: Any,
-    outage_rate: Any,
-) -> Any:
+    node_failure_rate,
+    correlated_failure_fraction,
+    failure_domain_nodes,
+    nodes,
+    switches,
+    switch_mttf,
+    outage_rate,
+):
     """Mean time between failures of the whole cluster.
 
     M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch + outages)
@@ -191,8 +165,6 @@ def component_cluster_mtbf(
     A share f of the node failures comes k nodes at a time, or all nodes of a job that has fewer,
     which is one interruption.
 
-    Parameters: node_failure_rate [1/s], correlated_failure_fraction [1], failure_domain_nodes [1],
-        nodes [1], switches [1], switch_mttf [s], outage_rate [1/s]
     Returns: [s] mean time between failures of the cluster; infinite where nothing fails
     Range: a fleet past its first failures (goodput says by how much a new one differs)
     Source: Fleet Foundations eq. 1; beta-factor of common-cause failures (Fleming 1975)
@@ -209,12 +181,9 @@ def component_cluster_mtbf(
 
 @alternative("cluster_mtbf", mtbf_model="empirical")
 @same_as(power_law_mtbf)
-def empirical_cluster_mtbf(*operands: Any) -> Any:
-    """Mean time between failures of the whole cluster.
+def empirical_cluster_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent):
+    """M = M_ref (n_ref / n)^e
 
-    M = M_ref (n_ref / n)^e
-
-    Parameters: reference_mtbf [s], reference_gpus [1], n_gpus [1], mtbf_exponent [1]
     Returns: [s] mean time between failures of the cluster
     Range: sizes near those measured; failures as in goodput
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
@@ -222,24 +191,22 @@ def empirical_cluster_mtbf(*operands: Any) -> Any:
     """
 
 
-def job_duration(job_time: Any) -> Any:
+def job_duration(job_time):
     """Time over which failures are counted, where the scenario does not state it: the whole job.
 
     T = job_time
 
-    Parameters: job_time [s]
     Returns: [s] duration
     Source: by definition
     """
     return 1.0 * job_time
 
 
-def time_at_risk(job_duration: Any, transition_wait: Any, maintenance_fraction: Any) -> Any:
+def time_at_risk(job_duration, transition_wait, maintenance_fraction):
     """Time of a duration in which the job may fail: it is made ready, and no maintenance is on.
 
     (T - T_t) (1 - maintenance)
 
-    Parameters: job_duration [s], transition_wait [s], maintenance_fraction [1]
     Returns: [s] time; waits for repairs are part of it
     Range: nothing fails while the job is made ready, or its machines are maintained
     Source: by definition
@@ -247,12 +214,11 @@ def time_at_risk(job_duration: Any, transition_wait: Any, maintenance_fraction: 
     return np.maximum(job_duration - transition_wait, 0.0) * (1 - maintenance_fraction)
 
 
-def expected_failures(working_time: Any, cluster_uptime: Any, cluster_mtbf: Any) -> Any:
+def expected_failures(working_time, cluster_uptime, cluster_mtbf):
     """Failures of the job to expect over a duration.
 
     T u / M: none strikes a job that waits for a repair
 
-    Parameters: working_time [s], cluster_uptime [1], cluster_mtbf [s]
     Returns: [1] number of failures
     Range: u is that of a long run; a short duration that begins with all nodes waits less. Jobs
         that go on with fewer nodes (elastic) fail as if all ran: too often by the share missing
@@ -264,12 +230,11 @@ def expected_failures(working_time: Any, cluster_uptime: Any, cluster_mtbf: Any)
     return working_time * cluster_uptime / cluster_mtbf
 
 
-def failed_nodes(working_time: Any, cluster_uptime: Any, node_failure_rate: Any) -> Any:
+def failed_nodes(working_time, cluster_uptime, node_failure_rate):
     """Nodes to expect to fail under the job over a duration; groups count every node.
 
     T u x node failures per unit of time
 
-    Parameters: working_time [s], cluster_uptime [1], node_failure_rate [1/s]
     Returns: [1] number of node failures
     Range: spares, and nodes of a job that waits for a repair, are not counted. Jobs that go on with
         fewer nodes (elastic) fail as if all ran: too often by the share missing
@@ -280,12 +245,11 @@ def failed_nodes(working_time: Any, cluster_uptime: Any, node_failure_rate: Any)
 
 @alternative("failure_probability", failure_distribution="exponential")
 @same_as(probability_of_failure)
-def exponential_failure_probability(*operands: Any) -> Any:
+def exponential_failure_probability(time_at_risk, cluster_mtbf):
     """Probability of at least one failure over a duration.
 
     1 - exp(-T / M)
 
-    Parameters: time_at_risk [s], cluster_mtbf [s]
     Returns: [1] probability
     Source: exponential lifetimes; Fleet Foundations table 6
     """
@@ -293,13 +257,9 @@ def exponential_failure_probability(*operands: Any) -> Any:
 
 @alternative("failure_probability", failure_distribution="weibull")
 @same_as(weibull)
-def weibull_failure_probability(*operands: Any) -> Any:
-    """Probability of at least one failure over a duration.
+def weibull_failure_probability(time_at_risk, cluster_mtbf, failure_shape):
+    """1 - exp(-(T Gamma(1 + 1/k) / M)^k)
 
-    1 - exp(-(T Gamma(1 + 1/k) / M)^k)
-
-    Parameters: time_at_risk [s], cluster_mtbf [s], failure_shape [1]
-    Returns: [1] probability
     Range: shapes from 0.01 on; the time from one failure of the whole job to the next is Weibull.
         Of many parts it is exponential after all (Drenick 1960), and goodput is computed so
     Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN; Drenick 1960
@@ -307,12 +267,11 @@ def weibull_failure_probability(*operands: Any) -> Any:
 
 
 @alternative("spare_availability", sparing="none")
-def no_spare_availability() -> Any:
+def no_spare_availability():
     """Probability that a failed node finds a hot spare.
 
     0
 
-    Parameters: none
     Returns: [1] probability
     Source: by definition
     """
@@ -320,26 +279,18 @@ def no_spare_availability() -> Any:
 
 
 @alternative("spare_availability", sparing="hot")
-def sparing_spare_availability(spare_left_probability: Any) -> Any:
-    """Probability that a failed node finds a hot spare.
-
-    that one is left
-
-    Parameters: spare_left_probability [1]
-    Returns: [1] probability
-    Source: by definition
-    """
+def sparing_spare_availability(spare_left_probability):
+    """that one is left"""
     return 1.0 * spare_left_probability
 
 
 @alternative("spare_left_probability", repair_shop="unlimited")
-def hot_spare_availability(spare_nodes: Any, repair_time: Any, node_repair_rate: Any) -> Any:
+def hot_spare_availability(spare_nodes, repair_time, node_repair_rate):
     """Probability that a failed node finds a hot spare.
 
     P(nodes in repair < spares): nodes in repair are Poisson, with the repair time times the
     failure rate as their mean, whatever the distribution of repair times
 
-    Parameters: spare_nodes [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] probability
     Range: nodes fail one by one, and in groups of 4 (correlated_failure_fraction) a spare for each
         is short by up to 0.22 more often; the spares themselves do not fail while they are idle.
@@ -351,14 +302,9 @@ def hot_spare_availability(spare_nodes: Any, repair_time: Any, node_repair_rate:
 
 
 @alternative("spare_left_probability", repair_shop="crews")
-def crews_spare_left_probability(
-    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any
-) -> Any:
-    """Probability that a failed node finds a hot spare.
+def crews_spare_left_probability(spare_nodes, repair_crews, repair_time, node_repair_rate):
+    """P(nodes in repair < spares), of the queue M/M/c with so many crews
 
-    P(nodes in repair < spares), of the queue M/M/c with so many crews
-
-    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] probability; 0 where crews cannot keep up
     Range: repair times are exponential; constant ones leave a spare more often, by up to 0.1. Nodes
         fail one by one; the spares themselves do not fail while they are idle
@@ -368,12 +314,11 @@ def crews_spare_left_probability(
 
 
 @alternative("whole_cluster_probability", node_pool="open")
-def open_whole_cluster_probability() -> Any:
+def open_whole_cluster_probability():
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
     1: nodes come from outside, and provision_time is the wait for one
 
-    Parameters: none
     Returns: [1] share of the wall time
     Source: by definition
     """
@@ -381,28 +326,18 @@ def open_whole_cluster_probability() -> Any:
 
 
 @alternative("whole_cluster_probability", node_pool="closed")
-def pool_whole_cluster_probability(whole_pool_probability: Any) -> Any:
-    """Share of the time in which the job has all of its nodes, between waits for repairs.
-
-    that of a pool whose idle nodes fail
-
-    Parameters: whole_pool_probability [1]
-    Returns: [1] share of the wall time
-    Source: by definition
-    """
+def pool_whole_cluster_probability(whole_pool_probability):
+    """that of a pool whose idle nodes fail"""
     return 1.0 * whole_pool_probability
 
 
 @alternative("whole_pool_probability", repair_shop="unlimited")
-def closed_whole_cluster_probability(
-    spare_nodes: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
-) -> Any:
+def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate, nodes):
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
     P(N <= S), N nodes in repair, nearly Poisson of mean (n + S) r / (1 + r), r = repair time over a
     node's lifetime, n at least 1: spares, and nodes that wait for others, fail as those at work do
 
-    Parameters: spare_nodes [1], repair_time [s], node_repair_rate [1/s], nodes [1]
     Returns: [1] share of the wall time
     Range: any repair and life times; nodes in repair are binomial, and the share is within 0.19 r
         of theirs. Nodes fail one by one: in groups of k (correlated_failure_fraction) the share is
@@ -416,16 +351,9 @@ def closed_whole_cluster_probability(
 
 
 @alternative("whole_pool_probability", repair_shop="crews")
-def crews_whole_pool_probability(
-    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
-) -> Any:
-    """Share of the time in which the job has all of its nodes, between waits for repairs.
+def crews_whole_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
+    """P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many crews
 
-    P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many crews
-
-    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s],
-        nodes [1]
-    Returns: [1] share of the wall time
     Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
         spares). Within 0.18 r, r = repair time over a node's lifetime, up to 1; beyond it is no
         number to plan with, and below 1e-11 its derivatives have no digits. Nodes fail one by one
@@ -436,28 +364,18 @@ def crews_whole_pool_probability(
 
 
 @alternative("whole_cluster_probability", node_pool="closed_idle_safe")
-def safe_pool_whole_cluster_probability(whole_safe_pool_probability: Any) -> Any:
-    """Share of the time in which the job has all of its nodes, between waits for repairs.
-
-    that of a pool whose idle nodes do not fail
-
-    Parameters: whole_safe_pool_probability [1]
-    Returns: [1] share of the wall time
-    Source: by definition
-    """
+def safe_pool_whole_cluster_probability(whole_safe_pool_probability):
+    """that of a pool whose idle nodes do not fail"""
     return 1.0 * whole_safe_pool_probability
 
 
 @alternative("whole_safe_pool_probability", repair_shop="unlimited")
-def closed_idle_safe_whole_cluster_probability(
-    spare_nodes: Any, repair_time: Any, node_repair_rate: Any
-) -> Any:
+def closed_idle_safe_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate):
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
     1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate of the job's nodes: spares,
     and nodes that wait for others, do not fail
 
-    Parameters: spare_nodes [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] share of the wall time
     Range: any repair and life times; nodes fail one by one
     Source: Erlang 1917, Elektroteknikeren 13, and Sevastyanov 1957, Theory Probab. Appl. 2(1) (any
@@ -467,15 +385,9 @@ def closed_idle_safe_whole_cluster_probability(
 
 
 @alternative("whole_safe_pool_probability", repair_shop="crews")
-def crews_whole_safe_pool_probability(
-    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any
-) -> Any:
-    """Share of the time in which the job has all of its nodes, between waits for repairs.
+def crews_whole_safe_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate):
+    """1 - P(S + 1 nodes in repair), of the queue M/M/c/S+1 with so many crews
 
-    1 - P(S + 1 nodes in repair), of the queue M/M/c/S+1 with so many crews
-
-    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s]
-    Returns: [1] share of the wall time
     Range: repair times are exponential; constant ones give up to 0.07 more; nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
     """
@@ -483,12 +395,11 @@ def crews_whole_safe_pool_probability(
 
 
 @alternative("cluster_uptime", elastic="off")
-def rigid_cluster_uptime(whole_cluster_probability: Any, latency_uptime_factor: Any) -> Any:
+def rigid_cluster_uptime(whole_cluster_probability, latency_uptime_factor):
     """Share of the time in which the job does not wait for a node in repair.
 
     that in which the cluster is whole, x that in which corruption hides that it is not
 
-    Parameters: whole_cluster_probability [1], latency_uptime_factor [1]
     Returns: [1] share of the wall time
     Source: by definition
     """
@@ -496,25 +407,17 @@ def rigid_cluster_uptime(whole_cluster_probability: Any, latency_uptime_factor: 
 
 
 @alternative("cluster_uptime", elastic="shrink")
-def elastic_cluster_uptime() -> Any:
-    """Share of the time in which the job does not wait for a node in repair.
-
-    1: the job continues with fewer replicas, which elastic_capacity counts
-
-    Parameters: none
-    Returns: [1] share of the wall time
-    Source: by definition
-    """
+def elastic_cluster_uptime():
+    """1: the job continues with fewer replicas, which elastic_capacity counts"""
     return 1.0
 
 
 @alternative("latency_uptime_factor", corruption_detection="at_once")
-def whole_latency_uptime_factor() -> Any:
+def whole_latency_uptime_factor():
     """Time in which the job does not wait for a repair, over that in which its cluster is whole.
 
     1
 
-    Parameters: none
     Returns: [1] factor
     Source: by definition
     """
@@ -523,15 +426,11 @@ def whole_latency_uptime_factor() -> Any:
 
 @alternative("latency_uptime_factor", corruption_detection="late")
 def late_latency_uptime_factor(
-    corruption_latency: Any, silent_corruption_mttf: Any, n_gpus: Any, hidden_wait_time: Any
-) -> Any:
-    """Time in which the job does not wait for a repair, over that in which its cluster is whole.
-
-    (1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not whole
+    corruption_latency, silent_corruption_mttf, n_gpus, hidden_wait_time
+):
+    """(1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not whole
     for H, and the job runs on in vain
 
-    Parameters: corruption_latency [s], silent_corruption_mttf [s], n_gpus [1], hidden_wait_time [s]
-    Returns: [1] factor
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): a time W with W n /
         MTTF corruptions takes T, in which the cluster is whole for u T = W + (D - H) W n / MTTF
     """
@@ -541,12 +440,11 @@ def late_latency_uptime_factor(
 
 
 @alternative("hidden_wait_time", node_pool="open")
-def open_hidden_wait_time() -> Any:
+def open_hidden_wait_time():
     """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
 
     0: nodes come from outside
 
-    Parameters: none
     Returns: [s] time
     Source: by definition
     """
@@ -555,21 +453,11 @@ def open_hidden_wait_time() -> Any:
 
 @alternative("hidden_wait_time", node_pool="closed")
 def pool_hidden_wait_time(
-    whole_cluster_probability: Any,
-    corruption_latency: Any,
-    spare_nodes: Any,
-    repair_time: Any,
-    node_repair_rate: Any,
-    nodes: Any,
-) -> Any:
-    """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
-
-    (1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it has
+    whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate, nodes
+):
+    """(1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it has
     forgotten that
 
-    Parameters: whole_cluster_probability [1], corruption_latency [s], spare_nodes [1],
-        repair_time [s], node_repair_rate [1/s], nodes [1]
-    Returns: [s] time
     Range: latencies and repairs that take equally long, corruptions few among the failures: goodput
         is within 0.004 for 95 of 100 scenarios (docs/simulated.md), 0.009 for all. With
         repair_crews K is that of a shop with a place for each node, which forgets sooner: 0.04
@@ -584,18 +472,10 @@ def pool_hidden_wait_time(
 
 @alternative("hidden_wait_time", node_pool="closed_idle_safe")
 def safe_pool_hidden_wait_time(
-    whole_cluster_probability: Any,
-    corruption_latency: Any,
-    spare_nodes: Any,
-    repair_time: Any,
-    node_repair_rate: Any,
-) -> Any:
-    """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
+    whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate
+):
+    """(1 - u) K, less the longer wait after it: nodes fail within the latency, and not in a wait
 
-    (1 - u) K, less the longer wait after it: nodes fail within the latency, and not in a wait
-
-    Parameters: whole_cluster_probability [1], corruption_latency [s], spare_nodes [1],
-        repair_time [s], node_repair_rate [1/s]
     Returns: [s] time, that of a pool which is whole for u of the time in the latency, too
     Range: as with node_pool = closed
     Source: Erlang 1917, Elektroteknikeren 13; Palm's theorem (Feeney & Sherbrooke 1966, Management
@@ -608,12 +488,11 @@ def safe_pool_hidden_wait_time(
 
 
 @alternative("missing_nodes", sparing="none")
-def all_missing_nodes(nodes_in_repair: Any) -> Any:
+def all_missing_nodes(nodes_in_repair):
     """Nodes that the job lacks while others are repaired, on average.
 
     all in repair
 
-    Parameters: nodes_in_repair [1]
     Returns: [1] nodes in repair
     Source: by definition
     """
@@ -621,25 +500,20 @@ def all_missing_nodes(nodes_in_repair: Any) -> Any:
 
 
 @alternative("missing_nodes", sparing="hot")
-def spared_missing_nodes(nodes_beyond_spares: Any) -> Any:
-    """Nodes that the job lacks while others are repaired, on average.
+def spared_missing_nodes(nodes_beyond_spares):
+    """those in repair beyond the spares
 
-    those in repair beyond the spares
-
-    Parameters: nodes_beyond_spares [1]
     Returns: [1] nodes in repair beyond the spares
-    Source: by definition
     """
     return 1.0 * nodes_beyond_spares
 
 
 @alternative("nodes_in_repair", repair_shop="unlimited")
-def unspared_missing_nodes(repair_time: Any, node_repair_rate: Any) -> Any:
+def unspared_missing_nodes(repair_time, node_repair_rate):
     """Nodes that the job lacks while others are repaired, on average.
 
     repair time x node failures per unit of time
 
-    Parameters: repair_time [s], node_repair_rate [1/s]
     Returns: [1] nodes in repair
     Range: repair much shorter than a node's lifetime L: n / (1 + L / repair time) at most
     Source: Little's law (Little 1961, Operations Research 9(3))
@@ -648,15 +522,9 @@ def unspared_missing_nodes(repair_time: Any, node_repair_rate: Any) -> Any:
 
 
 @alternative("nodes_in_repair", repair_shop="crews")
-def crews_nodes_in_repair(
-    repair_crews: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
-) -> Any:
-    """Nodes that the job lacks while others are repaired, on average.
+def crews_nodes_in_repair(repair_crews, repair_time, node_repair_rate, nodes):
+    """E[N], N nodes in repair: births and deaths of n nodes, n at least 1, and so many crews
 
-    E[N], N nodes in repair: births and deaths of n nodes, n at least 1, and so many crews
-
-    Parameters: repair_crews [1], repair_time [s], node_repair_rate [1/s], nodes [1]
-    Returns: [1] nodes in repair
     Range: repair times are exponential; within 0.17 r n, r = repair time over a node's lifetime
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
@@ -665,12 +533,11 @@ def crews_nodes_in_repair(
 
 
 @alternative("nodes_beyond_spares", repair_shop="unlimited")
-def hot_spare_missing_nodes(spare_nodes: Any, repair_time: Any, node_repair_rate: Any) -> Any:
+def hot_spare_missing_nodes(spare_nodes, repair_time, node_repair_rate):
     """Nodes that the job lacks while others are repaired, on average.
 
     E[max(0, nodes in repair - spares)], nodes in repair being Poisson
 
-    Parameters: spare_nodes [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] nodes in repair beyond the spares
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """
@@ -678,16 +545,9 @@ def hot_spare_missing_nodes(spare_nodes: Any, repair_time: Any, node_repair_rate
 
 
 @alternative("nodes_beyond_spares", repair_shop="crews")
-def crews_nodes_beyond_spares(
-    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
-) -> Any:
-    """Nodes that the job lacks while others are repaired, on average.
+def crews_nodes_beyond_spares(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
+    """E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and so many crews
 
-    E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and so many crews
-
-    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s],
-        nodes [1]
-    Returns: [1] nodes in repair beyond the spares
     Range: repair times are exponential, and spares fail as nodes at work do; within 0.17 r n
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
@@ -696,12 +556,11 @@ def crews_nodes_beyond_spares(
 
 
 @alternative("elastic_capacity", elastic="off")
-def rigid_elastic_capacity() -> Any:
+def rigid_elastic_capacity():
     """Share of the replicas that run, on average.
 
     1: the job waits until it is whole again
 
-    Parameters: none
     Returns: [1] running replicas over all
     Source: by definition
     """
@@ -710,22 +569,16 @@ def rigid_elastic_capacity() -> Any:
 
 @alternative("elastic_capacity", elastic="shrink")
 def shrinking_elastic_capacity(
-    missing_nodes: Any,
-    gpus_per_node: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    context_parallel: Any,
-    data_parallel: Any,
-) -> Any:
-    """Share of the replicas that run, on average.
+    missing_nodes,
+    gpus_per_node,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+    data_parallel,
+):
+    """1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops a replica or more
 
-    1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops a replica or more
-
-    Parameters: missing_nodes [1], gpus_per_node [1], tensor_parallel [1], pipeline_parallel [1],
-        context_parallel [1], data_parallel [1]
-    Returns: [1] running replicas over all
     Range: few missing nodes: two of one replica are counted as two replicas, a bound from below
-    Source: by definition
     """
     replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
     lost = missing_nodes * np.maximum(gpus_per_node / replica_gpus, 1.0)
@@ -733,12 +586,11 @@ def shrinking_elastic_capacity(
 
 
 @alternative("steady_availability", multi_site=False)
-def one_site_availability(maintenance_fraction: Any, elastic_capacity: Any) -> Any:
+def one_site_availability(maintenance_fraction, elastic_capacity):
     """Share of the cluster's time that is there for the job once it has begun.
 
     (1 - maintenance) x running replicas
 
-    Parameters: maintenance_fraction [1], elastic_capacity [1]
     Returns: [1] share of the wall time, weighted with the replicas that run
     Source: by definition
     """

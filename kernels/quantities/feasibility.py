@@ -1,7 +1,5 @@
 """Which points cannot be run as they stand."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -27,14 +25,11 @@ REASONS = """
 
 
 @alternative("interleaving_reason", pipeline_scheduler="megatron")
-def megatron_interleaving_reason(
-    pipeline_parallel: Any, num_microbatches: Any, microbatch_group_size: Any
-) -> Any:
+def megatron_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_group_size):
     """Why a scheduler cannot run an interleaved pipeline; 0 where it can.
 
     m >= p; N whole, from p to m; m mod N = 0 or at least p
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], microbatch_group_size [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py
@@ -51,16 +46,9 @@ def megatron_interleaving_reason(
 
 
 @alternative("interleaving_reason", pipeline_scheduler="pytorch")
-def pytorch_interleaving_reason(
-    pipeline_parallel: Any, num_microbatches: Any, microbatch_group_size: Any
-) -> Any:
-    """Why a scheduler cannot run an interleaved pipeline; 0 where it can.
+def pytorch_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_group_size):
+    """N = m / max(1, floor(m / p)) whole: no other groups are formed
 
-    N = m / max(1, floor(m / p)) whole: no other groups are formed
-
-    Parameters: pipeline_parallel [1], num_microbatches [1], microbatch_group_size [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     rounds = np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
@@ -69,28 +57,20 @@ def pytorch_interleaving_reason(
 
 
 @alternative("schedule_reason", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
-def free_schedule_reason() -> Any:
-    """Why a pipeline's schedule cannot be run; 0 where it can.
+def free_schedule_reason():
+    """0: these run any number of micro-batches
 
-    0: these run any number of micro-batches
-
-    Parameters: none
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
     """
     return 0.0
 
 
 @alternative("schedule_reason", pipeline_schedule=("1f1b", "interleaved"))
-def interleaved_schedule_reason(
-    pipeline_parallel: Any, stage_chunks: Any, interleaving_reason: Any
-) -> Any:
+def interleaved_schedule_reason(pipeline_parallel, stage_chunks, interleaving_reason):
     """Why a pipeline's schedule cannot be run; 0 where it can.
 
     0 with one chunk on a stage; with several, p > 1 and the scheduler's reason
 
-    Parameters: pipeline_parallel [1], stage_chunks [1], interleaving_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: Narayanan et al. 2021 (SC21), section 2.2
@@ -101,22 +81,16 @@ def interleaved_schedule_reason(
 
 @alternative("schedule_reason", pipeline_schedule="combined_1f1b")
 def combined_schedule_reason(
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    stage_chunks: Any,
-    microbatch_group_size: Any,
-    matrix_recompute_passes: Any,
-    expert_parallel: Any,
-) -> Any:
-    """Why a pipeline's schedule cannot be run; 0 where it can.
-
-    several chunks on a stage where there are several stages, nothing but attention computed again,
+    pipeline_parallel,
+    num_microbatches,
+    stage_chunks,
+    microbatch_group_size,
+    matrix_recompute_passes,
+    expert_parallel,
+):
+    """several chunks on a stage where there are several stages, nothing but attention computed again,
     e > 1; and Megatron-Core's reason with several chunks
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1],
-        microbatch_group_size [1], matrix_recompute_passes [1], expert_parallel [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Megatron-LM, megatron/core/transformer/transformer_config.py
         (overlap_moe_expert_parallel_comm)
     """
@@ -131,14 +105,9 @@ def combined_schedule_reason(
 
 
 @alternative("schedule_reason", pipeline_schedule="dualpipe")
-def dualpipe_schedule_reason(pipeline_parallel: Any, num_microbatches: Any) -> Any:
-    """Why a pipeline's schedule cannot be run; 0 where it can.
+def dualpipe_schedule_reason(pipeline_parallel, num_microbatches):
+    """p and m even, m >= 2 p
 
-    p and m even, m >= 2 p
-
-    Parameters: pipeline_parallel [1], num_microbatches [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
         arXiv:2412.19437)
     """
@@ -147,14 +116,9 @@ def dualpipe_schedule_reason(pipeline_parallel: Any, num_microbatches: Any) -> A
 
 
 @alternative("schedule_reason", pipeline_schedule="dualpipev")
-def dualpipev_schedule_reason(pipeline_parallel: Any, num_microbatches: Any) -> Any:
-    """Why a pipeline's schedule cannot be run; 0 where it can.
+def dualpipev_schedule_reason(pipeline_parallel, num_microbatches):
+    """m >= 2 p
 
-    m >= 2 p
-
-    Parameters: pipeline_parallel [1], num_microbatches [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: dualpipe/dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
         arXiv:2412.19437); PyTorch pipelining, torch/distributed/pipelining/schedules.py
     """
@@ -163,24 +127,18 @@ def dualpipev_schedule_reason(pipeline_parallel: Any, num_microbatches: Any) -> 
 
 @alternative("stage_reason", stage_split="whole_layers")
 def whole_stage_reason(
-    layers: Any,
-    pipeline_parallel: Any,
-    stage_chunks: Any,
-    prediction_layers: Any,
-    first_stage_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_layers: Any,
-) -> Any:
-    """Why layers cannot be split over a pipeline's stages; 0 where they can.
-
-    whole layers, the stages' together those of the model (6); a layer for each of the p v pieces
+    layers,
+    pipeline_parallel,
+    stage_chunks,
+    prediction_layers,
+    first_stage_layers,
+    middle_stage_layers,
+    last_stage_layers,
+):
+    """whole layers, the stages' together those of the model (6); a layer for each of the p v pieces
     but the first and the last, which hold the embedding and the logits (28): v on each stage
     between the ends, 2 v - 2 at the ends
 
-    Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], prediction_layers [1],
-        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Megatron-LM, --pipeline-model-parallel-layout (any split of whole layers; E and L may
         stand alone); Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers
         in 128 pieces)
@@ -205,12 +163,11 @@ def whole_stage_reason(
 
 
 @alternative("stage_reason", stage_split="alike")
-def even_stage_reason(layers: Any, pipeline_parallel: Any, stage_chunks: Any) -> Any:
+def even_stage_reason(layers, pipeline_parallel, stage_chunks):
     """Why layers cannot be split over a pipeline's stages; 0 where they can.
 
     l / (p v) whole (6): all stages alike
 
-    Parameters: layers [1], pipeline_parallel [1], stage_chunks [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Narayanan et al. 2021 (SC21), section 3
@@ -220,26 +177,23 @@ def even_stage_reason(layers: Any, pipeline_parallel: Any, stage_chunks: Any) ->
 
 
 def layout_reason(
-    n_gpus: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    context_parallel: Any,
-    stage_chunks: Any,
-    global_batch_size: Any,
-    micro_batch_size: Any,
-    attention_heads: Any,
-    sequence_length: Any,
-    sequence_parts: Any,
-    stage_reason: Any,
-    schedule_reason: Any,
-) -> Any:
+    n_gpus,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+    stage_chunks,
+    global_batch_size,
+    micro_batch_size,
+    attention_heads,
+    sequence_length,
+    sequence_parts,
+    stage_reason,
+    schedule_reason,
+):
     """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
 
     Formulas stay defined at such points (a continuous relaxation); this flag marks them.
 
-    Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
-        stage_chunks [1], global_batch_size [1], micro_batch_size [1], attention_heads [1],
-        sequence_length [1], sequence_parts [1], stage_reason [flag], schedule_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3)
@@ -264,12 +218,11 @@ def layout_reason(
 
 
 @alternative("dispatch_reason", all_reduce=SWITCHED)
-def switched_dispatch_reason(expert_dispatch_reason: Any) -> Any:
+def switched_dispatch_reason(expert_dispatch_reason):
     """Why tokens cannot be sent to their experts; 0 where they can.
 
     that of the way in which switches carry them
 
-    Parameters: expert_dispatch_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -278,26 +231,20 @@ def switched_dispatch_reason(expert_dispatch_reason: Any) -> Any:
 
 
 @alternative("dispatch_reason", all_reduce="torus")
-def torus_dispatch_reason() -> Any:
-    """Why tokens cannot be sent to their experts; 0 where they can.
+def torus_dispatch_reason():
+    """0: a torus has no nodes to visit once, a copy for each expert goes along its links
 
-    0: a torus has no nodes to visit once, a copy for each expert goes along its links
-
-    Parameters: none
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
     """
     return 0.0
 
 
 @alternative("expert_dispatch_reason", expert_dispatch="per_expert")
-def per_expert_dispatch_reason() -> Any:
+def per_expert_dispatch_reason():
     """Why tokens cannot be sent to their experts; 0 where they can.
 
     0: a copy for each expert goes anywhere
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
@@ -306,16 +253,9 @@ def per_expert_dispatch_reason() -> Any:
 
 
 @alternative("expert_dispatch_reason", expert_dispatch="per_node")
-def per_node_dispatch_reason(
-    experts: Any, experts_per_token: Any, expert_nodes: Any, open_nodes: Any
-) -> Any:
-    """Why tokens cannot be sent to their experts; 0 where they can.
+def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_nodes):
+    """nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
 
-    nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
-
-    Parameters: experts [1], experts_per_token [1], expert_nodes [1], open_nodes [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: DeepEP, deep_ep/buffer.py (ranks in whole nodes); DeepSeek-AI 2024, arXiv:2412.19437,
         section 2.1.2 (k experts on at most M nodes)
     """
@@ -325,14 +265,11 @@ def per_node_dispatch_reason(
 
 
 @alternative("expert_fold_reason", rank_order="tp-cp-ep-dp-pp")
-def outer_expert_fold_reason(
-    expert_tensor_parallel: Any, tensor_parallel: Any, residual_ranks: Any
-) -> Any:
+def outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks):
     """Why experts cannot be folded over ranks that share layers; 0 where they can.
 
     t_e = t, or tensor ranks hold tokens of their own: sequence parallelism
 
-    Parameters: expert_tensor_parallel [1], tensor_parallel [1], residual_ranks [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, megatron/training/arguments.py (experts with tensor parallelism need
@@ -344,21 +281,15 @@ def outer_expert_fold_reason(
 
 @alternative("expert_fold_reason", rank_order="tp-cp-ep-pp-dp")
 def inner_expert_fold_reason(
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    residual_ranks: Any,
-    context_parallel: Any,
-    expert_parallel: Any,
-    pipeline_parallel: Any,
-) -> Any:
-    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+    expert_tensor_parallel,
+    tensor_parallel,
+    residual_ranks,
+    context_parallel,
+    expert_parallel,
+    pipeline_parallel,
+):
+    """as where stages lie outside; with several stages t_e e = t c: as many replicas of experts
 
-    as where stages lie outside; with several stages t_e e = t c: as many replicas of experts
-
-    Parameters: expert_tensor_parallel [1], tensor_parallel [1], residual_ranks [1],
-        context_parallel [1], expert_parallel [1], pipeline_parallel [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Megatron-LM, megatron/core/parallel_state.py (initialize_model_parallel: unless stages
         are outermost, replicas of experts and of attention are as many)
     """
@@ -368,12 +299,11 @@ def inner_expert_fold_reason(
 
 
 @alternative("expert_layout_reason", mixture_of_experts=False)
-def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
+def dense_expert_layout_reason(layout_reason, expert_parallel):
     """Why a layout cannot be laid out: a dense model has no experts to share.
 
     the layout's reason; expert parallelism above 1 has nothing to share; undefined inputs give NaN
 
-    Parameters: layout_reason [flag], expert_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
@@ -385,29 +315,22 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
 
 @alternative("expert_layout_reason", mixture_of_experts=True)
 def routed_expert_layout_reason(
-    layout_reason: Any,
-    experts: Any,
-    experts_per_token: Any,
-    expert_parallel: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    gradient_ranks: Any,
-    expert_layers: Any,
-    parameter_copies: Any,
-    dispatch_reason: Any,
-    expert_fold_reason: Any,
-) -> Any:
+    layout_reason,
+    experts,
+    experts_per_token,
+    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
+    gradient_ranks,
+    expert_layers,
+    parameter_copies,
+    dispatch_reason,
+    expert_fold_reason,
+):
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
     the layout's reason; E / e and d c t / (t_e e) whole; no more dense layers than layers, and no
     more experts of a token than experts; the reason of experts folded over other ranks; of dispatch
-
-    Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
-        expert_tensor_parallel [1], tensor_parallel [1], gradient_ranks [1], expert_layers [1],
-        parameter_copies [1], dispatch_reason [flag], expert_fold_reason [flag]
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     ranks = gradient_ranks / parameter_copies  # a mirrored stage sees other micro-batches
     ranks = ranks * (tensor_parallel / expert_tensor_parallel)
@@ -422,12 +345,11 @@ def routed_expert_layout_reason(
 
 
 @alternative("sharding_reason", hybrid_sharding=False)
-def whole_sharding_reason() -> Any:
+def whole_sharding_reason():
     """Why replicas cannot form sharding groups; 0 where they can.
 
     0: all of them are one
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -436,14 +358,9 @@ def whole_sharding_reason() -> Any:
 
 
 @alternative("sharding_reason", hybrid_sharding=True)
-def hybrid_sharding_reason(shard_replicas: Any, data_parallel_shard: Any) -> Any:
-    """Why replicas cannot form sharding groups; 0 where they can.
+def hybrid_sharding_reason(shard_replicas, data_parallel_shard):
+    """d_s whole, and d / d_s, the replicas of a site
 
-    d_s whole, and d / d_s, the replicas of a site
-
-    Parameters: shard_replicas [1], data_parallel_shard [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate x
         dp_shard x cp x tp x pp = world size); Megatron-LM, megatron/core/parallel_state.py
         (num_distributed_optimizer_instances divides the data-parallel size)
@@ -453,12 +370,11 @@ def hybrid_sharding_reason(shard_replicas: Any, data_parallel_shard: Any) -> Any
 
 
 @alternative("domain_reason", scale_up_domain=False)
-def no_domain_reason() -> Any:
+def no_domain_reason():
     """Why nodes cannot form scale-up domains; 0 where they can.
 
     0: a node is all there is
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -467,14 +383,9 @@ def no_domain_reason() -> Any:
 
 
 @alternative("domain_reason", scale_up_domain=True)
-def whole_domain_reason(gpus_per_domain: Any, gpus_per_node: Any) -> Any:
-    """Why nodes cannot form scale-up domains; 0 where they can.
+def whole_domain_reason(gpus_per_domain, gpus_per_node):
+    """GPUs of a domain over those of a node whole
 
-    GPUs of a domain over those of a node whole
-
-    Parameters: gpus_per_domain [1], gpus_per_node [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: by definition (a domain is a switch behind whole nodes)
     """
     nodes = gpus_per_domain / gpus_per_node
@@ -483,12 +394,11 @@ def whole_domain_reason(gpus_per_domain: Any, gpus_per_node: Any) -> Any:
 
 
 @alternative("tier_reason", network_tiers=False)
-def no_tier_reason() -> Any:
+def no_tier_reason():
     """Why tiers of a network do not hold each other; 0 where they do.
 
     0: leaf switches are all there is
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -497,14 +407,9 @@ def no_tier_reason() -> Any:
 
 
 @alternative("tier_reason", network_tiers=True)
-def nested_tier_reason(gpus_per_pod: Any, scale_up_gpus: Any, leaf_gpus: Any) -> Any:
-    """Why tiers of a network do not hold each other; 0 where they do.
+def nested_tier_reason(gpus_per_pod, scale_up_gpus, leaf_gpus):
+    """a pod holds a node, or a scale-up domain, and what one leaf switch joins
 
-    a pod holds a node, or a scale-up domain, and what one leaf switch joins
-
-    Parameters: gpus_per_pod [1], scale_up_gpus [1], leaf_gpus [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (a pod is leaf switches and a layer above)
     """
     holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)
@@ -513,12 +418,11 @@ def nested_tier_reason(gpus_per_pod: Any, scale_up_gpus: Any, leaf_gpus: Any) ->
 
 
 @alternative("training_stages_reason", training_stages="one")
-def one_training_stage_reason() -> Any:
+def one_training_stage_reason():
     """Why stages of training do not fit into a run; 0 where they do.
 
     0: there is one
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -528,23 +432,17 @@ def one_training_stage_reason() -> Any:
 
 @alternative("training_stages_reason", training_stages="several")
 def several_training_stages_reason(
-    ramp_tokens: Any,
-    ramp_start_batch_size: Any,
-    long_context_tokens: Any,
-    tokens_to_target: Any,
-    global_batch_size: Any,
-    micro_batch_size: Any,
-    data_parallel: Any,
-) -> Any:
-    """Why stages of training do not fit into a run; 0 where they do.
-
-    tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with no
+    ramp_tokens,
+    ramp_start_batch_size,
+    long_context_tokens,
+    tokens_to_target,
+    global_batch_size,
+    micro_batch_size,
+    data_parallel,
+):
+    """tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with no
     larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
 
-    Parameters: ramp_tokens [1], ramp_start_batch_size [1], long_context_tokens [1],
-        tokens_to_target [1], global_batch_size [1], micro_batch_size [1], data_parallel [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
         is a multiple of micro-batch x data-parallel size, and not above the batch)
     """
@@ -559,24 +457,21 @@ def several_training_stages_reason(
 
 
 def arrangement_reason(
-    expert_layout_reason: Any,
-    head_reason: Any,
-    layer_kinds_reason: Any,
-    domain_reason: Any,
-    tier_reason: Any,
-    site_reason: Any,
-    sharding_reason: Any,
-    torus_reason: Any,
-    training_stages_reason: Any,
-) -> Any:
+    expert_layout_reason,
+    head_reason,
+    layer_kinds_reason,
+    domain_reason,
+    tier_reason,
+    site_reason,
+    sharding_reason,
+    torus_reason,
+    training_stages_reason,
+):
     """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
 
     those of the layout, of heads shared out, of kinds of layers, of sites, of domains, of tiers, of
     sharding groups, of a torus, of the stages of training
 
-    Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
-        domain_reason [flag], tier_reason [flag], site_reason [flag], sharding_reason [flag],
-        torus_reason [flag], training_stages_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -591,18 +486,11 @@ def arrangement_reason(
     return where(expert_layout_reason == 0, inside, expert_layout_reason)
 
 
-def capacity_reason(
-    arrangement_reason: Any,
-    memory_per_gpu: Any,
-    memory_error_factor: Any,
-    hbm_capacity: Any,
-) -> Any:
+def capacity_reason(arrangement_reason, memory_per_gpu, memory_error_factor, hbm_capacity):
     """Why a layout cannot be run, memory counted: refused where the model's error cannot save it.
 
     the layout's reason; memory needed / error factor <= capacity; NaN where either is undefined
 
-    Parameters: arrangement_reason [flag], memory_per_gpu [B], memory_error_factor [1],
-        hbm_capacity [B]
     Returns: [flag] reason
     Flags: REASONS
     Range: within the error factor of the capacity either may be true: `near_memory_limit`
@@ -615,12 +503,11 @@ def capacity_reason(
 
 
 @alternative("torus_reason", all_reduce=SWITCHED)
-def switched_torus_reason() -> Any:
+def switched_torus_reason():
     """Why a torus cannot hold a job; 0 where it can.
 
     0: switches connect all
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -629,12 +516,11 @@ def switched_torus_reason() -> Any:
 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-dp-pp")
-def outer_torus_order_reason(expert_tensor_parallel: Any, tensor_parallel: Any) -> Any:
+def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
     """Why groups in their order do not lie along a torus; 0 where they do.
 
     t_e = t: experts that are folded over other ranks fill no box of their own
 
-    Parameters: expert_tensor_parallel [1], tensor_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
@@ -645,23 +531,10 @@ def outer_torus_order_reason(expert_tensor_parallel: Any, tensor_parallel: Any) 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
 def inner_torus_order_reason(
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    expert_parallel: Any,
-    pipeline_parallel: Any,
-) -> Any:
-    """Why groups in their order do not lie along a torus; 0 where they do.
-
-    t_e = t, p = 1, and c = 1 or e = 1, where ranks lie as in the other order: replicas on both
+    expert_tensor_parallel, tensor_parallel, context_parallel, expert_parallel, pipeline_parallel
+):
+    """t_e = t, p = 1, and c = 1 or e = 1, where ranks lie as in the other order: replicas on both
     sides of pipeline stages, or of experts folded over a sequence, are not counted along a torus
-
-    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_parallel [1],
-        expert_parallel [1], pipeline_parallel [1]
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
-        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
     alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
     alike = alike & ((context_parallel == 1) | (expert_parallel == 1))
@@ -670,35 +543,27 @@ def inner_torus_order_reason(
 
 @alternative("torus_reason", all_reduce="torus")
 def ring_torus_reason(
-    n_gpus: Any,
-    scale_up_gpus: Any,
-    largest_slice: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_dimensions: Any,
-    torus_twist: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    expert_parallel: Any,
-    gradient_ranks: Any,
-    site_gradient_ranks: Any,
-    torus_order_reason: Any,
-) -> Any:
-    """Why a torus cannot hold a job; 0 where it can.
-
-    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
+    n_gpus,
+    scale_up_gpus,
+    largest_slice,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_dimensions,
+    torus_twist,
+    tensor_parallel,
+    context_parallel,
+    expert_parallel,
+    gradient_ranks,
+    site_gradient_ranks,
+    torus_order_reason,
+):
+    """the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
     those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
     multiple; 1 to 3 dimensions, and one chip along those in which a chip has no links; in two, no
     side longer than that of a square pod; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the
     reason of the groups' order
 
-    Parameters: n_gpus [1], scale_up_gpus [1], largest_slice [1], torus_x [1], torus_y [1],
-        torus_z [1], torus_dimensions [1], torus_twist [1], tensor_parallel [1],
-        context_parallel [1], expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1],
-        torus_order_reason [flag]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); Google Cloud
         TPU documentation, v5e and v6e (slices of a pod of 16 x 16); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
@@ -729,12 +594,11 @@ def ring_torus_reason(
 
 
 @alternative("goodput_reason", goodput_model="exact")
-def exact_goodput_reason() -> Any:
+def exact_goodput_reason():
     """Why a job makes no progress by its goodput; 0 where it makes some.
 
     0: the exact model leaves a share, however small
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Range: where that share is below 1e-308 goodput is 0, and what is divided by it infinite
@@ -744,16 +608,9 @@ def exact_goodput_reason() -> Any:
 
 
 @alternative("goodput_reason", goodput_model="first_order")
-def first_order_goodput_reason(
-    checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
-) -> Any:
-    """Why a job makes no progress by its goodput; 0 where it makes some.
+def first_order_goodput_reason(checkpoint_overhead, rework_overhead, recovery_overhead):
+    """checkpoints + rework + recovery < 1
 
-    checkpoints + rework + recovery < 1
-
-    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Range: the exact model may have a goodput where the first order has none
     Source: Young 1974, CACM 17(9), with a recovery term
     """
@@ -762,21 +619,15 @@ def first_order_goodput_reason(
 
 @alternative("goodput_reason", goodput_model="additive")
 def additive_goodput_reason(
-    checkpoint_overhead: Any,
-    rework_overhead: Any,
-    recovery_overhead: Any,
-    bubble_budget: Any,
-    maintenance_budget: Any,
-    cluster_uptime: Any,
-) -> Any:
-    """Why a job makes no progress by its goodput; 0 where it makes some.
+    checkpoint_overhead,
+    rework_overhead,
+    recovery_overhead,
+    bubble_budget,
+    maintenance_budget,
+    cluster_uptime,
+):
+    """checkpoints + rework + recovery + u (bubbles + maintenance) < 1
 
-    checkpoints + rework + recovery + u (bubbles + maintenance) < 1
-
-    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1],
-        bubble_budget [1], maintenance_budget [1], cluster_uptime [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Fleet Foundations table 8
     """
     lost = checkpoint_overhead + rework_overhead + recovery_overhead
@@ -784,12 +635,11 @@ def additive_goodput_reason(
 
 
 @alternative("progress_reason", elastic="off")
-def rigid_progress_reason(goodput_reason: Any) -> Any:
+def rigid_progress_reason(goodput_reason):
     """Why a job makes no progress; 0 where it makes some.
 
     that of its goodput
 
-    Parameters: goodput_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -798,26 +648,17 @@ def rigid_progress_reason(goodput_reason: Any) -> Any:
 
 
 @alternative("progress_reason", elastic="shrink")
-def shrinking_progress_reason(goodput_reason: Any, elastic_capacity: Any) -> Any:
-    """Why a job makes no progress; 0 where it makes some.
-
-    that of its goodput; some replicas run
-
-    Parameters: goodput_reason [flag], elastic_capacity [1]
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
+def shrinking_progress_reason(goodput_reason, elastic_capacity):
+    """that of its goodput; some replicas run"""
     return where(goodput_reason == 0, _progress_reason(elastic_capacity), goodput_reason)
 
 
 @alternative("infeasible_reason", checkpoint_mode="sync")
-def sync_infeasible_reason(capacity_reason: Any, progress_reason: Any) -> Any:
+def sync_infeasible_reason(capacity_reason, progress_reason):
     """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
 
     the reason of layout and memory; it makes progress
 
-    Parameters: capacity_reason [flag], progress_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -827,20 +668,11 @@ def sync_infeasible_reason(capacity_reason: Any, progress_reason: Any) -> Any:
 
 @alternative("infeasible_reason", checkpoint_mode=("async", "in_memory"))
 def flushed_infeasible_reason(
-    capacity_reason: Any,
-    progress_reason: Any,
-    checkpoint_interval: Any,
-    checkpoint_flush_time: Any,
-) -> Any:
-    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
-
-    the reason of layout and memory; checkpoints follow each other no faster than they are flushed;
+    capacity_reason, progress_reason, checkpoint_interval, checkpoint_flush_time
+):
+    """the reason of layout and memory; checkpoints follow each other no faster than they are flushed;
     it makes progress
 
-    Parameters: capacity_reason [flag], progress_reason [flag], checkpoint_interval [s],
-        checkpoint_flush_time [s]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
@@ -851,28 +683,20 @@ def flushed_infeasible_reason(
 
 @alternative("infeasible_reason", checkpoint_mode="tiered")
 def tiered_infeasible_reason(
-    capacity_reason: Any,
-    progress_reason: Any,
-    checkpoint_interval: Any,
-    checkpoint_flush_time: Any,
-    memory_tier_survival: Any,
-    drive_tier_survival: Any,
-    memory_tier_bytes: Any,
-    drive_tier_bytes: Any,
-    checkpoint_memory_capacity: Any,
-    checkpoint_drive_capacity: Any,
-) -> Any:
-    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
-
-    the reason of layout and memory; drives survive what memory does; tiers hold what is written;
+    capacity_reason,
+    progress_reason,
+    checkpoint_interval,
+    checkpoint_flush_time,
+    memory_tier_survival,
+    drive_tier_survival,
+    memory_tier_bytes,
+    drive_tier_bytes,
+    checkpoint_memory_capacity,
+    checkpoint_drive_capacity,
+):
+    """the reason of layout and memory; drives survive what memory does; tiers hold what is written;
     no tier's checkpoints follow each other faster than they are flushed; it makes progress
 
-    Parameters: capacity_reason [flag], progress_reason [flag], checkpoint_interval [s],
-        checkpoint_flush_time [s], memory_tier_survival [1], drive_tier_survival [1],
-        memory_tier_bytes [B], drive_tier_bytes [B], checkpoint_memory_capacity [B],
-        checkpoint_drive_capacity [B]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Moody et al. 2010, SC10; Mohan et al. 2021 (CheckFreq), FAST, section 4
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
@@ -887,12 +711,11 @@ def tiered_infeasible_reason(
     return where(capacity_reason == 0, early, capacity_reason)
 
 
-def feasible(infeasible_reason: Any) -> Any:
+def feasible(infeasible_reason):
     """Whether a job can be run as it stands.
 
     reason = 0
 
-    Parameters: infeasible_reason [flag]
     Returns: [flag] verdict
     Flags: 0 no, 1 yes
     Source: by definition
@@ -901,7 +724,7 @@ def feasible(infeasible_reason: Any) -> Any:
     return where(known, where(infeasible_reason == 0, 1.0, 0.0), np.nan)
 
 
-def _whole(value: Any) -> Any:
+def _whole(value):
     """Whether a value is a whole number.
 
     floor(x) = x
@@ -914,23 +737,23 @@ def _whole(value: Any) -> Any:
     return np.floor(value) == value
 
 
-def _once_or_twice(size: Any, short: Any) -> Any:
+def _once_or_twice(size, short):
     """Whether a size is another, or twice as much."""
     return (size == short) | (size == 2 * short)
 
 
-def _fills(chips: Any, x: Any, y: Any, torus: Any) -> Any:
+def _fills(chips, x, y, torus):
     """Whether groups of neighbouring chips are boxes of a torus."""
     return _divides(chips, x) & _divides(chips, x * y) & _divides(chips, torus)
 
 
-def _divides(one: Any, other: Any) -> Any:
+def _divides(one, other):
     """Whether one of two numbers divides the other."""
     up, down = one / other, other / one
     return (np.floor(up) == up) | (np.floor(down) == down)
 
 
-def _progress_reason(share: Any) -> Any:
+def _progress_reason(share):
     """Why a job makes no progress, by the share of the time that is left for it."""
     left = share > 1e-12  # beyond the rounding of shares that add up to 1
     return where(share == share, where(left, 0.0, 15.0), np.nan)

@@ -1,7 +1,5 @@
 """Feed-forward blocks of one micro-batch on one GPU: dense, routed and shared experts."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -10,25 +8,22 @@ from ..ops import where
 
 
 def dense_ffn_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    ffn_hidden_size: Any,
-    ffn_matrices: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    ffn_hidden_size,
+    ffn_matrices,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of the products of one dense feed-forward block.
 
     GEMM(T, (1 or 2) f / t, h) + GEMM(T, h, f / t)
 
-    Parameters: microbatch_tokens [1], hidden_size [1], ffn_hidden_size [1], ffn_matrices [1],
-        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3; Shazeer 2020 (gates)
     """
@@ -49,13 +44,12 @@ def dense_ffn_time(
 
 @alternative("routed_visits_per_token", expert_capacity="unlimited")
 def unlimited_routed_visits_per_token(
-    experts_per_token: Any, expert_load_imbalance: Any, experts: Any, expert_parallel: Any
-) -> Any:
+    experts_per_token, expert_load_imbalance, experts, expert_parallel
+):
     """Visits of routed experts, for each token, on the busiest rank of their group.
 
     k x imbalance, and no more than min(k e, E): every token at all experts of one rank, or k times
 
-    Parameters: experts_per_token [1], expert_load_imbalance [1], experts [1], expert_parallel [1]
     Returns: [1] visits of one token
     Range: a rank alone has the mean load, whatever the imbalance
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (k for a balanced load);
@@ -66,13 +60,11 @@ def unlimited_routed_visits_per_token(
 
 
 @alternative("routed_visits_per_token", expert_capacity="padded")
-def padded_routed_visits_per_token(experts_per_token: Any, capacity_factor: Any) -> Any:
+def padded_routed_visits_per_token(experts_per_token, capacity_factor):
     """Visits of routed experts, for each token, on the busiest rank: all buffers are filled up.
 
     k x capacity factor
 
-    Parameters: experts_per_token [1], capacity_factor [1]
-    Returns: [1] visits of one token
     Range: padding travels, too, as in GShard and in Megatron-Core's all-to-all dispatcher
     Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Lepikhin
         et al. 2020 (GShard), arXiv:2006.16668, section 2.2
@@ -82,19 +74,12 @@ def padded_routed_visits_per_token(experts_per_token: Any, capacity_factor: Any)
 
 @alternative("routed_visits_per_token", expert_capacity="dropped")
 def dropped_routed_visits_per_token(
-    experts_per_token: Any,
-    expert_load_imbalance: Any,
-    capacity_factor: Any,
-    experts: Any,
-    expert_parallel: Any,
-) -> Any:
+    experts_per_token, expert_load_imbalance, capacity_factor, experts, expert_parallel
+):
     """Visits of routed experts, for each token, on the busiest rank: those above are left out.
 
     k x min(imbalance, capacity factor), and no more than min(k e, E)
 
-    Parameters: experts_per_token [1], expert_load_imbalance [1], capacity_factor [1],
-        experts [1], expert_parallel [1]
-    Returns: [1] visits of one token
     Range: the imbalance of ranks is that of each rank's experts; a bound from above where some of
         them are idler
     Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Megatron-
@@ -105,14 +90,11 @@ def dropped_routed_visits_per_token(
     return np.minimum(kept, most)
 
 
-def tokens_per_expert(
-    microbatch_tokens: Any, routed_visits_per_token: Any, expert_parallel: Any, experts: Any
-) -> Any:
+def tokens_per_expert(microbatch_tokens, routed_visits_per_token, expert_parallel, experts):
     """Tokens that each expert of the busiest rank gets from one micro-batch of its group.
 
     T k e / E
 
-    Parameters: microbatch_tokens [1], routed_visits_per_token [1], expert_parallel [1], experts [1]
     Returns: [1] tokens
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (balanced load)
     """
@@ -121,30 +103,26 @@ def tokens_per_expert(
 
 @alternative("routed_ffn_time", linear_attention="none")
 def routed_ffn_time(
-    tokens_per_expert: Any,
-    experts: Any,
-    expert_parallel: Any,
-    hidden_size: Any,
-    expert_ffn_hidden_size: Any,
-    ffn_matrices: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    tokens_per_expert,
+    experts,
+    expert_parallel,
+    hidden_size,
+    expert_ffn_hidden_size,
+    ffn_matrices,
+    expert_tensor_parallel,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
 
     E / e x (GEMM(T_e, (1 or 2) f_e / t_e, h) + GEMM(T_e, h, f_e / t_e)), with t_e / t of the tokens
     where the tensor ranks of an expert are fewer
 
-    Parameters: tokens_per_expert [1], experts [1], expert_parallel [1], hidden_size [1],
-        expert_ffn_hidden_size [1], ffn_matrices [1], expert_tensor_parallel [1],
-        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
@@ -165,27 +143,23 @@ def routed_ffn_time(
 
 
 def shared_ffn_time(
-    microbatch_tokens: Any,
-    shared_experts: Any,
-    hidden_size: Any,
-    expert_ffn_hidden_size: Any,
-    ffn_matrices: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    shared_experts,
+    hidden_size,
+    expert_ffn_hidden_size,
+    ffn_matrices,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of the products of one layer's shared experts, which every token visits.
 
     E_shared x (GEMM(T, (1 or 2) f_e / t, h) + GEMM(T, h, f_e / t))
 
-    Parameters: microbatch_tokens [1], shared_experts [1], hidden_size [1],
-        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1],
-        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
-        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
@@ -206,24 +180,20 @@ def shared_ffn_time(
 
 
 def shared_expert_flops_share(
-    expert_layers: Any,
-    shared_experts: Any,
-    expert_parameters: Any,
-    active_matrix_parameters: Any,
-    matrix_recompute_passes: Any,
-    layer_matrix_flops_per_token: Any,
-    kernel_flops_per_token: Any,
-    recompute_flops_factor: Any,
-) -> Any:
+    expert_layers,
+    shared_experts,
+    expert_parameters,
+    active_matrix_parameters,
+    matrix_recompute_passes,
+    layer_matrix_flops_per_token,
+    kernel_flops_per_token,
+    recompute_flops_factor,
+):
     """Share of the operations of a step that shared experts do.
 
     of the matrices, that of their weights: l_e E_shared x parameters of an expert / N_matrices,
     x (1 + passes / 3) matrices / operations done
 
-    Parameters: expert_layers [1], shared_experts [1], expert_parameters [1],
-        active_matrix_parameters [1], matrix_recompute_passes [1],
-        layer_matrix_flops_per_token [FLOP], kernel_flops_per_token [FLOP],
-        recompute_flops_factor [1]
     Returns: [1] share of operations
     Range: of time, too, where all operations are as fast; less of it where attention stays in
         sixteen bits
@@ -239,15 +209,12 @@ def shared_expert_flops_share(
 
 
 @alternative("sorted_copies_per_token", expert_dispatch="per_expert")
-def per_expert_sorted_copies_per_token(
-    routed_visits_per_token: Any, experts: Any, expert_parallel: Any
-) -> Any:
+def per_expert_sorted_copies_per_token(routed_visits_per_token, experts, expert_parallel):
     """Copies of a token read and written to sort tokens by expert, before the experts or after.
 
     1 + k, and 2 k more where a rank has several experts: tokens are copied in the order of ranks,
     and what has come is sorted by expert
 
-    Parameters: routed_visits_per_token [1], experts [1], expert_parallel [1]
     Returns: [1] copies read and written
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
         (MoEAlltoAllTokenDispatcher)
@@ -258,14 +225,10 @@ def per_expert_sorted_copies_per_token(
 
 @alternative("sorted_copies_per_token", expert_dispatch="per_node")
 def per_node_sorted_copies_per_token(
-    routed_visits_per_token: Any, experts_per_token: Any, rank_visits_per_token: Any
-) -> Any:
-    """Copies of a token read and written to sort tokens by expert, before the experts or after.
+    routed_visits_per_token, experts_per_token, rank_visits_per_token
+):
+    """(ranks visited + k) x load: one copy for each rank has come, one for each expert is made
 
-    (ranks visited + k) x load: one copy for each rank has come, one for each expert is made
-
-    Parameters: routed_visits_per_token [1], experts_per_token [1], rank_visits_per_token [1]
-    Returns: [1] copies read and written
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the flex dispatcher
         permutes what DeepEP has received)
     """
@@ -273,12 +236,11 @@ def per_node_sorted_copies_per_token(
 
 
 @alternative("token_permutation_time", mixture_of_experts=False)
-def no_token_permutation_time() -> Any:
+def no_token_permutation_time():
     """Time to sort one layer's tokens by expert and back: a dense model has none to sort.
 
     0
 
-    Parameters: none
     Returns: [s] time of one pass
     Source: by definition
     """
@@ -287,24 +249,20 @@ def no_token_permutation_time() -> Any:
 
 @alternative("token_permutation_time", mixture_of_experts=True)
 def routed_token_permutation_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    residual_ranks: Any,
-    sorted_copies_per_token: Any,
-    dispatch_bytes_per_element: Any,
-    combine_bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-    expert_layers: Any,
-    layers: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    residual_ranks,
+    sorted_copies_per_token,
+    dispatch_bytes_per_element,
+    combine_bytes_per_element,
+    reached_hbm_bandwidth,
+    expert_layers,
+    layers,
+):
     """Time to sort one layer's tokens by expert and back: bound by memory; the mean over layers.
 
     T h / t_s x copies x (dispatch + combine) / BW x l_e / l
 
-    Parameters: microbatch_tokens [1], hidden_size [1], residual_ranks [1],
-        sorted_copies_per_token [1], dispatch_bytes_per_element [B],
-        combine_bytes_per_element [B], reached_hbm_bandwidth [B/s], expert_layers [1], layers [1]
-    Returns: [s] time of one pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 5.2 (permutation kernels);
         SimuMax, simumax/core/transformer/moe_module.py (bytes of each)
     """
@@ -314,12 +272,11 @@ def routed_token_permutation_time(
 
 
 @alternative("ffn_time", mixture_of_experts=False)
-def dense_model_ffn_time(dense_ffn_time: Any) -> Any:
+def dense_model_ffn_time(dense_ffn_time):
     """Time of the feed-forward products of a layer.
 
     that of a dense block
 
-    Parameters: dense_ffn_time [s]
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -328,20 +285,12 @@ def dense_model_ffn_time(dense_ffn_time: Any) -> Any:
 
 @alternative("ffn_time", mixture_of_experts=True)
 def expert_model_ffn_time(
-    dense_layers: Any,
-    dense_ffn_time: Any,
-    expert_layers: Any,
-    routed_ffn_time: Any,
-    shared_ffn_time: Any,
-    layers: Any,
-) -> Any:
+    dense_layers, dense_ffn_time, expert_layers, routed_ffn_time, shared_ffn_time, layers
+):
     """Time of the feed-forward products of a layer, the mean over dense and expert layers.
 
     (dense x block + l_e x (routed + shared)) / l
 
-    Parameters: dense_layers [1], dense_ffn_time [s], expert_layers [1], routed_ffn_time [s],
-        shared_ffn_time [s], layers [1]
-    Returns: [s] time of one forward pass
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     experts = expert_layers * (routed_ffn_time + shared_ffn_time)
@@ -349,12 +298,11 @@ def expert_model_ffn_time(
 
 
 @alternative("active_ffn_width", mixture_of_experts=False)
-def dense_active_ffn_width(ffn_hidden_size: Any) -> Any:
+def dense_active_ffn_width(ffn_hidden_size):
     """Width of feed-forward activations that each token has in a layer.
 
     f
 
-    Parameters: ffn_hidden_size [1]
     Returns: [1] width
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
     """
@@ -363,21 +311,18 @@ def dense_active_ffn_width(ffn_hidden_size: Any) -> Any:
 
 @alternative("active_ffn_width", mixture_of_experts=True)
 def expert_active_ffn_width(
-    dense_layers: Any,
-    ffn_hidden_size: Any,
-    expert_layers: Any,
-    routed_visits_per_token: Any,
-    shared_experts: Any,
-    expert_ffn_hidden_size: Any,
-    layers: Any,
-) -> Any:
+    dense_layers,
+    ffn_hidden_size,
+    expert_layers,
+    routed_visits_per_token,
+    shared_experts,
+    expert_ffn_hidden_size,
+    layers,
+):
     """Width of feed-forward activations that each token has in a layer, the mean over layers.
 
     (dense x f + l_e (k + E_shared) f_e) / l
 
-    Parameters: dense_layers [1], ffn_hidden_size [1], expert_layers [1],
-        routed_visits_per_token [1], shared_experts [1], expert_ffn_hidden_size [1], layers [1]
-    Returns: [1] width
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     visited = (routed_visits_per_token + shared_experts) * expert_ffn_hidden_size

@@ -1,7 +1,5 @@
 """Goodput, and the share of the wall time that checkpoints and failures take."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -17,13 +15,12 @@ from ..checkpoint import first_order_waste as waste
 from ..ops import where
 
 
-def restart_overhead(restart_time: Any, cluster_mtbf: Any, cluster_uptime: Any) -> Any:
+def restart_overhead(restart_time, cluster_mtbf, cluster_uptime):
     """Share of the wall time between a failure and the end of what it costs beyond the rework.
 
     1 - u + u (1 - exp(-R' / M)), R' = R + U: waits for repairs, which only stop the clock between
     failures, recovery, and work lost beyond the last checkpoint
 
-    Parameters: restart_time [s], cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
@@ -31,14 +28,11 @@ def restart_overhead(restart_time: Any, cluster_mtbf: Any, cluster_uptime: Any) 
 
 
 @alternative("recovery_overhead", goodput_model="exact")
-def exact_recovery_overhead(
-    counted_recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any
-) -> Any:
+def exact_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime):
     """Share of the wall time that goes into recovering from failures, waits for repairs included.
 
     1 - u + u (1 - exp(-R / M)): of a time M between failures, M (1 - exp(-R / M)) recovers
 
-    Parameters: counted_recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
@@ -46,28 +40,18 @@ def exact_recovery_overhead(
 
 
 @alternative("recovery_overhead", goodput_model="first_order")
-def first_order_recovery_overhead(
-    counted_recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any
-) -> Any:
-    """Share of the wall time that goes into recovering from failures, waits for repairs included.
+def first_order_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime):
+    """1 - u + u R / M
 
-    1 - u + u R / M
-
-    Parameters: counted_recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
-    Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9), with a recovery term
     """
     return (1 - cluster_uptime) + cluster_uptime * counted_recovery_time / cluster_mtbf
 
 
 @alternative("recovery_overhead", goodput_model="additive")
-def additive_recovery_overhead(recovery_budget: Any, cluster_uptime: Any) -> Any:
-    """Share of the wall time that goes into recovering from failures, waits for repairs included.
+def additive_recovery_overhead(recovery_budget, cluster_uptime):
+    """as budgeted, rework included, of the time in which the cluster is whole: 1 - u + u budget
 
-    as budgeted, rework included, of the time in which the cluster is whole: 1 - u + u budget
-
-    Parameters: recovery_budget [1], cluster_uptime [1]
-    Returns: [1] share of the wall time
     Source: Fleet Foundations table 8
     """
     return (1 - cluster_uptime) + cluster_uptime * recovery_budget
@@ -75,18 +59,12 @@ def additive_recovery_overhead(recovery_budget: Any, cluster_uptime: Any) -> Any
 
 @alternative("rework_overhead", goodput_model="exact")
 def exact_rework_overhead(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    cluster_mtbf: Any,
-    restart_overhead: Any,
-    recovery_overhead: Any,
-) -> Any:
+    checkpoint_interval, checkpoint_stall_time, cluster_mtbf, restart_overhead, recovery_overhead
+):
     """Share of the wall time that computes again what failures destroyed.
 
     u [e^(-R'/M) (1 - z / (e^z - 1)) + e^(-R/M) - e^(-R'/M)], z = (tau + d) / M
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
-        restart_overhead [1], recovery_overhead [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
@@ -95,15 +73,9 @@ def exact_rework_overhead(
 
 
 @alternative("rework_overhead", goodput_model="first_order")
-def first_order_rework_overhead(
-    checkpoint_interval: Any, lost_work_time: Any, cluster_mtbf: Any, cluster_uptime: Any
-) -> Any:
-    """Share of the wall time that computes again what failures destroyed.
+def first_order_rework_overhead(checkpoint_interval, lost_work_time, cluster_mtbf, cluster_uptime):
+    """u (tau / 2 + U) / M; 0 without failures
 
-    u (tau / 2 + U) / M; 0 without failures
-
-    Parameters: checkpoint_interval [s], lost_work_time [s], cluster_mtbf [s], cluster_uptime [1]
-    Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9)
     """
     fails = cluster_mtbf < np.inf
@@ -112,13 +84,9 @@ def first_order_rework_overhead(
 
 
 @alternative("rework_overhead", goodput_model="additive")
-def additive_rework_overhead() -> Any:
-    """Share of the wall time that computes again what failures destroyed.
+def additive_rework_overhead():
+    """0: the budget of recovery holds it
 
-    0: the budget of recovery holds it
-
-    Parameters: none
-    Returns: [1] share of the wall time
     Source: Fleet Foundations table 8
     """
     return 0.0
@@ -126,17 +94,12 @@ def additive_rework_overhead() -> Any:
 
 @alternative("checkpoint_overhead", goodput_model="exact")
 def exact_checkpoint_overhead(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    recovery_overhead: Any,
-    rework_overhead: Any,
-) -> Any:
+    checkpoint_interval, checkpoint_stall_time, recovery_overhead, rework_overhead
+):
     """Share of the wall time that training waits for checkpoints.
 
     u e^(-R'/M) z / (e^z - 1) d / (tau + d), z = (tau + d) / M, R' = R + U
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], recovery_overhead [1],
-        rework_overhead [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
@@ -145,15 +108,9 @@ def exact_checkpoint_overhead(
 
 
 @alternative("checkpoint_overhead", goodput_model="first_order")
-def first_order_checkpoint_overhead(
-    checkpoint_interval: Any, checkpoint_stall_time: Any, cluster_uptime: Any
-) -> Any:
-    """Share of the wall time that training waits for checkpoints.
+def first_order_checkpoint_overhead(checkpoint_interval, checkpoint_stall_time, cluster_uptime):
+    """u d / tau; 0 for a free checkpoint
 
-    u d / tau; 0 for a free checkpoint
-
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_uptime [1]
-    Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9)
     """
     costs = checkpoint_stall_time > 0
@@ -162,13 +119,9 @@ def first_order_checkpoint_overhead(
 
 
 @alternative("checkpoint_overhead", goodput_model="additive")
-def additive_checkpoint_overhead(checkpoint_budget: Any, cluster_uptime: Any) -> Any:
-    """Share of the wall time that training waits for checkpoints.
+def additive_checkpoint_overhead(checkpoint_budget, cluster_uptime):
+    """as budgeted, of the time in which the cluster is whole
 
-    as budgeted, of the time in which the cluster is whole
-
-    Parameters: checkpoint_budget [1], cluster_uptime [1]
-    Returns: [1] share of the wall time
     Source: Fleet Foundations table 8
     """
     return cluster_uptime * checkpoint_budget
@@ -176,18 +129,12 @@ def additive_checkpoint_overhead(checkpoint_budget: Any, cluster_uptime: Any) ->
 
 @alternative("goodput", goodput_model="exact")
 def exact_goodput(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    restart_time: Any,
-    cluster_mtbf: Any,
-    cluster_uptime: Any,
-) -> Any:
+    checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
+):
     """Share of the wall time that makes progress.
 
     u tau / (M e^(R'/M) (e^((tau + d)/M) - 1))
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
-        cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] useful time over wall time
     Range: failures come at random, one independent of the other. Of many parts they do, whatever
         the lifetimes (Drenick 1960): with Weibull lives of shape 0.7 goodput of 0.90 is 0.004
@@ -202,14 +149,11 @@ def exact_goodput(
 
 
 @alternative("goodput", goodput_model="first_order")
-def first_order_goodput(
-    checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
-) -> Any:
+def first_order_goodput(checkpoint_overhead, rework_overhead, recovery_overhead):
     """Share of the wall time that makes progress; undefined where first-order losses reach 1.
 
     1 - checkpoints - rework - recovery = u (1 - d / tau - (tau / 2 + U + R) / M)
 
-    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
     Returns: [1] useful time over wall time; NaN where the first order says nothing is left
     Range: stall, interval and recovery well below the time between failures: with losses of 0.1 it
         is 0.004 too low, of 0.2 0.02, of 0.4 0.08 to 0.1; where first-order losses reach 1, NaN
@@ -222,13 +166,13 @@ def first_order_goodput(
 
 @alternative("goodput", goodput_model="additive")
 def additive_goodput(
-    checkpoint_overhead: Any,
-    rework_overhead: Any,
-    recovery_overhead: Any,
-    bubble_budget: Any,
-    maintenance_budget: Any,
-    cluster_uptime: Any,
-) -> Any:
+    checkpoint_overhead,
+    rework_overhead,
+    recovery_overhead,
+    bubble_budget,
+    maintenance_budget,
+    cluster_uptime,
+):
     """Share of the wall time that makes progress; undefined where budgets leave nothing.
 
     1 - checkpoints - rework - recovery - u (bubbles + maintenance)
@@ -236,8 +180,6 @@ def additive_goodput(
     The bubble is counted again in step_time, and maintenance in availability where a
     maintenance_fraction is given: set either budget to 0 to count it once.
 
-    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1],
-        bubble_budget [1], maintenance_budget [1], cluster_uptime [1]
     Returns: [1] useful time over wall time; NaN where the budgets leave nothing
     Source: Fleet Foundations table 8
     Example:
@@ -249,19 +191,11 @@ def additive_goodput(
     return where(left > 1e-12, left, np.nan)  # beyond the rounding of budgets that add up to 1
 
 
-def ettr(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    restart_time: Any,
-    cluster_mtbf: Any,
-    cluster_uptime: Any,
-) -> Any:
+def ettr(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime):
     """Effective training time ratio: expected share of the wall time that makes progress.
 
     u (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
-        cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] useful time over wall time, queueing left out
     Range: within 0.03 of the exact model up to losses of 0.5; 0 where restart time and half the
         interval exceed the time between failures. Failures as in goodput
@@ -273,18 +207,12 @@ def ettr(
 
 
 def expected_slowdown(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    restart_time: Any,
-    cluster_mtbf: Any,
-    cluster_uptime: Any,
-) -> Any:
+    checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
+):
     """Expected wall time over useful time, checkpoints, rework and recovery counted.
 
     M e^(R'/M) (e^((tau + d)/M) - 1) / (u tau): 1 / goodput
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
-        cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] wall time over useful time
     Range: as goodput with goodput_model = exact, whatever the model
     Source: Daly 2006, FGCS 22(3), eq. 13
@@ -294,18 +222,12 @@ def expected_slowdown(
 
 
 def first_order_waste(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    restart_time: Any,
-    cluster_mtbf: Any,
-    cluster_uptime: Any,
-) -> Any:
+    checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
+):
     """Share of the wall time lost to checkpoints and failures, to first order.
 
     1 - u + u [d / tau + tau / (2 M) + R' / M]
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
-        cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] share lost
     Range: losses well below 1; above 1 the first order says that nothing is left
     Source: Young 1974, CACM 17(9), with a recovery term

@@ -1,7 +1,5 @@
 """The halves of an all-reduce of gradients: what each algorithm takes for all buckets."""
 
-from typing import Any
-
 from ..alternatives import alternative, renaming
 from ..collectives import fitted_all_reduce_time, reduce_scatter_time
 from ..reduce_scatter import (
@@ -13,19 +11,10 @@ from ..reduce_scatter import (
 
 @alternative("gradient_reduce_scatter_time", all_reduce="ring")
 def ring_gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
-) -> Any:
-    """Time to reduce the gradients and leave each data-parallel rank its share.
+    gradient_buckets, bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
+):
+    """a ring: buckets x (n - 1) (a + M / (n B))
 
-    a ring: buckets x (n - 1) (a + M / (n B))
-
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s]
-    Returns: [s] time of all buckets
     Source: Patarasuk & Yuan 2009, JPDC 69(2); Li et al. 2020 (PyTorch DDP), section 3.2.2
     """
     return gradient_buckets * reduce_scatter_time(
@@ -38,24 +27,18 @@ def ring_gradient_reduce_scatter_time(
     all_reduce=("tree", "double_binary_tree", "recursive_halving_doubling"),
 )
 def logarithmic_gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    gradient_node_bandwidth: Any,
-    inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
-) -> Any:
-    """Time to reduce the gradients and leave each data-parallel rank its share.
-
-    trees, the near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
+    gradient_buckets,
+    bucket_message,
+    gradient_ranks,
+    data_parallel_ranks_per_node,
+    intra_node_latency,
+    gradient_node_bandwidth,
+    inter_node_latency,
+    gradient_rail_bandwidth,
+):
+    """trees, the near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
     + ceil(log2 k) a_e + (k - 1) / k M / (g B_e))
 
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
-        inter_node_latency [s], gradient_rail_bandwidth [B/s]
-    Returns: [s] time of all buckets
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
     return gradient_buckets * hierarchical_logarithmic_reduce_scatter_time(
@@ -71,24 +54,18 @@ def logarithmic_gradient_reduce_scatter_time(
 
 @alternative("gradient_reduce_scatter_time", all_reduce=("hierarchical", "in_network"))
 def hierarchical_gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    gradient_node_bandwidth: Any,
-    inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
-) -> Any:
-    """Time to reduce the gradients and leave each data-parallel rank its share.
-
-    by levels: buckets x ((g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e))); switches
+    gradient_buckets,
+    bucket_message,
+    gradient_ranks,
+    data_parallel_ranks_per_node,
+    intra_node_latency,
+    gradient_node_bandwidth,
+    inter_node_latency,
+    gradient_rail_bandwidth,
+):
+    """by levels: buckets x ((g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e))); switches
     that add up save nothing where halves are apart
 
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
-        inter_node_latency [s], gradient_rail_bandwidth [B/s]
-    Returns: [s] time of all buckets
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
     return gradient_buckets * hierarchical_reduce_scatter_time(
@@ -104,20 +81,15 @@ def hierarchical_gradient_reduce_scatter_time(
 
 @alternative("gradient_reduce_scatter_time", all_reduce="fitted")
 def fitted_gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
-    sqrt_coefficient: Any,
-) -> Any:
-    """Time to reduce the gradients and leave each data-parallel rank its share.
+    gradient_buckets,
+    bucket_message,
+    gradient_ranks,
+    data_parallel_latency,
+    data_parallel_bandwidth,
+    sqrt_coefficient,
+):
+    """half the fitted law: buckets x (a + 2 (n - 1) / n M / B + g sqrt(M)) / 2
 
-    half the fitted law: buckets x (a + 2 (n - 1) / n M / B + g sqrt(M)) / 2
-
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s], sqrt_coefficient [s/B^0.5]
-    Returns: [s] time of all buckets
     Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
     """
     return (
@@ -135,22 +107,19 @@ def fitted_gradient_reduce_scatter_time(
 
 @alternative("gradient_reduce_scatter_time", all_reduce="auto")
 def auto_gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    data_parallel_bandwidth: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-) -> Any:
+    gradient_buckets,
+    bucket_message,
+    gradient_ranks,
+    data_parallel_ranks_per_node,
+    data_parallel_bandwidth,
+    intra_node_latency,
+    inter_node_latency,
+):
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
     NCCL's: buckets x ((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B), rings through k nodes, or
     logarithmic ones where a node holds one rank
 
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], data_parallel_bandwidth [B/s], intra_node_latency [s],
-        inter_node_latency [s]
     Returns: [s] time of all buckets
     Range: of one node whose switches add up, a bound from above by n - 2 hops a bucket
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),

@@ -1,29 +1,25 @@
 """One micro-batch through one layer on one GPU: matrix by matrix on the roofline."""
 
-from typing import Any
-
 from ..alternatives import alternative
 from ..layer import gemm_time
 
 
-def microbatch_tokens(micro_batch_size: Any, sequence_length: Any, context_parallel: Any) -> Any:
+def microbatch_tokens(micro_batch_size, sequence_length, context_parallel):
     """Tokens of one micro-batch that one GPU works on.
 
     b s / c
 
-    Parameters: micro_batch_size [1], sequence_length [1], context_parallel [1]
     Returns: [1] tokens
     Source: by definition
     """
     return micro_batch_size * sequence_length / context_parallel
 
 
-def reached_hbm_bandwidth(hbm_bandwidth: Any, memory_efficiency: Any) -> Any:
+def reached_hbm_bandwidth(hbm_bandwidth, memory_efficiency):
     """Memory bandwidth that kernels reach.
 
     efficiency x BW
 
-    Parameters: hbm_bandwidth [B/s], memory_efficiency [1]
     Returns: [B/s] bandwidth
     Source: McCalpin 1995 (STREAM), the measure of sustained bandwidth
     """
@@ -31,28 +27,24 @@ def reached_hbm_bandwidth(hbm_bandwidth: Any, memory_efficiency: Any) -> Any:
 
 
 def attention_projection_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    attention_parameters_per_layer: Any,
-    attention_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    attention_parameters_per_layer,
+    attention_heads,
+    head_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of a layer's products with the weights of queries, keys, values and output.
 
     GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h
     - W_o
 
-    Parameters: microbatch_tokens [1], hidden_size [1], attention_parameters_per_layer [1],
-        attention_heads [1], head_size [1], tensor_parallel [1],
-        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
-        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -72,18 +64,12 @@ def attention_projection_time(
 
 
 def attention_score_flops(
-    microbatch_tokens: Any,
-    kernel_attention_span: Any,
-    attention_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-) -> Any:
+    microbatch_tokens, kernel_attention_span, attention_heads, head_size, tensor_parallel
+):
     """Operations of a layer's two attention products as the kernel does them, the mean over layers.
 
     4 T x keys x a (h / a) / t
 
-    Parameters: microbatch_tokens [1], kernel_attention_span [1], attention_heads [1],
-        head_size [1], tensor_parallel [1]
     Returns: [FLOP] operations of one forward pass
     Source: Narayanan et al. 2021 (SC21), appendix (4 B s^2 h)
     """
@@ -93,25 +79,20 @@ def attention_score_flops(
 
 @alternative("attention_core_time", attention_kernel="standard")
 def standard_attention_core_time(
-    attention_score_flops: Any,
-    attention_peak_flops: Any,
-    attention_efficiency: Any,
-    microbatch_tokens: Any,
-    sequence_length: Any,
-    attention_heads: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    attention_score_flops,
+    attention_peak_flops,
+    attention_efficiency,
+    microbatch_tokens,
+    sequence_length,
+    attention_heads,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
     """Time of a layer's attention products and softmax: scores go through memory.
 
     4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
 
-    Parameters: attention_score_flops [FLOP], attention_peak_flops [FLOP/s],
-        attention_efficiency [1], microbatch_tokens [1], sequence_length [1],
-        attention_heads [1], tensor_parallel [1], bytes_per_element [B],
-        reached_hbm_bandwidth [B/s]
-    Returns: [s] time of one forward pass
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
     """
     scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
@@ -120,15 +101,11 @@ def standard_attention_core_time(
 
 
 @alternative("attention_core_time", attention_kernel="flash")
-def flash_attention_core_time(
-    attention_score_flops: Any, attention_peak_flops: Any, attention_efficiency: Any
-) -> Any:
+def flash_attention_core_time(attention_score_flops, attention_peak_flops, attention_efficiency):
     """Time of a layer's attention products and softmax in one kernel that skips masked blocks.
 
     4 T x keys x a d / (t share P): a causal mask leaves half of the scores, windows fewer
 
-    Parameters: attention_score_flops [FLOP], attention_peak_flops [FLOP/s],
-        attention_efficiency [1]
     Returns: [s] time of one forward pass
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
     """
@@ -136,25 +113,22 @@ def flash_attention_core_time(
 
 
 @alternative("attention_backward_ratio", attention_kernel="standard")
-def standard_attention_backward_ratio() -> Any:
+def standard_attention_backward_ratio():
     """Time of attention backward over forward: four products for two.
 
     2
 
-    Parameters: none
-    Returns: [1] backward over forward
     Source: Narayanan et al. 2021 (SC21), appendix
     """
     return 2.0
 
 
 @alternative("attention_backward_ratio", attention_kernel="flash")
-def flash_attention_backward_ratio() -> Any:
+def flash_attention_backward_ratio():
     """Time of attention backward over forward: five products for two, scores computed again.
 
     2.5
 
-    Parameters: none
     Returns: [1] backward over forward
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
     """
@@ -162,12 +136,11 @@ def flash_attention_backward_ratio() -> Any:
 
 
 @alternative("residual_ranks", sequence_parallel=False)
-def whole_residual_ranks() -> Any:
+def whole_residual_ranks():
     """Ranks that share norms and residuals: every tensor rank does them all.
 
     1
 
-    Parameters: none
     Returns: [1] ranks
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -175,13 +148,11 @@ def whole_residual_ranks() -> Any:
 
 
 @alternative("residual_ranks", sequence_parallel=True)
-def sharded_residual_ranks(tensor_parallel: Any) -> Any:
+def sharded_residual_ranks(tensor_parallel):
     """Ranks that share norms and residuals: the tensor ranks, along the sequence.
 
     t
 
-    Parameters: tensor_parallel [1]
-    Returns: [1] ranks
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     return 1.0 * tensor_parallel
@@ -189,23 +160,20 @@ def sharded_residual_ranks(tensor_parallel: Any) -> Any:
 
 @alternative("elementwise_time", linear_attention="none")
 def elementwise_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    residual_ranks: Any,
-    ffn_matrices: Any,
-    active_ffn_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
     """Time of a layer's norms, residuals and activation functions: bound by memory.
 
     T e (10 h / t_s + (2 or 3) f / t) / BW: two norms (read, write), two residuals (two reads, a
     write), the activation function (f or 2 f read, f written)
 
-    Parameters: microbatch_tokens [1], hidden_size [1], residual_ranks [1], ffn_matrices [1],
-        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B],
-        reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
@@ -216,12 +184,11 @@ def elementwise_time(
 
 
 @alternative("layer_matrix_time", linear_attention="none")
-def layer_matrix_time(attention_projection_time: Any, ffn_time: Any, elementwise_time: Any) -> Any:
+def layer_matrix_time(attention_projection_time, ffn_time, elementwise_time):
     """Time of a layer's forward pass without the attention products.
 
     projections + feed-forward + norms, residuals and activations
 
-    Parameters: attention_projection_time [s], ffn_time [s], elementwise_time [s]
     Returns: [s] time of one forward pass
     Source: by definition
     """
@@ -229,17 +196,12 @@ def layer_matrix_time(attention_projection_time: Any, ffn_time: Any, elementwise
 
 
 def layer_recompute_time(
-    matrix_recompute_passes: Any,
-    layer_matrix_time: Any,
-    attention_recompute_passes: Any,
-    attention_core_time: Any,
-) -> Any:
+    matrix_recompute_passes, layer_matrix_time, attention_recompute_passes, attention_core_time
+):
     """Time of what a layer's backward pass computes again, but for what its kernels repeat.
 
     passes x matrices + passes x attention
 
-    Parameters: matrix_recompute_passes [1], layer_matrix_time [s], attention_recompute_passes [1],
-        attention_core_time [s]
     Returns: [s] time for one micro-batch
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Chen et al. 2016,
         arXiv:1604.06174, section 3
@@ -250,18 +212,16 @@ def layer_recompute_time(
 
 @alternative("layer_time", token_permutation=False)
 def plain_layer_time(
-    layer_matrix_time: Any,
-    attention_core_time: Any,
-    attention_backward_ratio: Any,
-    layer_recompute_time: Any,
-    layer_overhead_time: Any,
-) -> Any:
+    layer_matrix_time,
+    attention_core_time,
+    attention_backward_ratio,
+    layer_recompute_time,
+    layer_overhead_time,
+):
     """Time of a layer for one micro-batch, forward, backward and what is computed again.
 
     3 x matrices + (1 + r) x attention + recompute + overhead: backward takes two products for one
 
-    Parameters: layer_matrix_time [s], attention_core_time [s], attention_backward_ratio [1],
-        layer_recompute_time [s], layer_overhead_time [s]
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
         (start-up time)
@@ -273,23 +233,17 @@ def plain_layer_time(
 
 @alternative("layer_time", token_permutation=True)
 def sorting_layer_time(
-    layer_matrix_time: Any,
-    attention_core_time: Any,
-    attention_backward_ratio: Any,
-    layer_recompute_time: Any,
-    layer_overhead_time: Any,
-    token_permutation_time: Any,
-    matrix_recompute_passes: Any,
-) -> Any:
-    """Time of a layer for one micro-batch, forward, backward and what is computed again.
-
-    3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
+    layer_matrix_time,
+    attention_core_time,
+    attention_backward_ratio,
+    layer_recompute_time,
+    layer_overhead_time,
+    token_permutation_time,
+    matrix_recompute_passes,
+):
+    """3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
     backward pass moves what a forward pass does
 
-    Parameters: layer_matrix_time [s], attention_core_time [s], attention_backward_ratio [1],
-        layer_recompute_time [s], layer_overhead_time [s], token_permutation_time [s],
-        matrix_recompute_passes [1]
-    Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; SimuMax,
         simumax/core/transformer/moe_module.py (backward moves as many bytes)
     """
@@ -300,24 +254,21 @@ def sorting_layer_time(
 
 
 def logits_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    vocab_size: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    logits_peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    vocab_size,
+    tensor_parallel,
+    bytes_per_element,
+    logits_peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of embedding, logits and loss for one micro-batch, forward and backward.
 
     3 GEMM(T, V / t, h) + T (4 h e + 12 V / t) / BW: rows of the embedding are read, written and
     their gradients added; FP32 logits are written, read by the loss and their gradient written
 
-    Parameters: microbatch_tokens [1], hidden_size [1], vocab_size [1], tensor_parallel [1],
-        bytes_per_element [B], logits_peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
-        reached_hbm_bandwidth [B/s]
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V operations); Shoeybi et al. 2019,
         section 3 (embeddings sharded along the vocabulary)
@@ -339,12 +290,11 @@ def logits_time(
 
 
 @alternative("optimizer_time", compute_model="mfu")
-def covered_optimizer_time() -> Any:
+def covered_optimizer_time():
     """Time of the optimizer's update beside compute time: none, the efficiency covers it.
 
     0
 
-    Parameters: none
     Returns: [s] time of one step
     Source: by definition
     """
@@ -353,20 +303,17 @@ def covered_optimizer_time() -> Any:
 
 @alternative("optimizer_time", compute_model="roofline")
 def roofline_optimizer_time(
-    optimizer_parameters: Any,
-    gradient_storage_bytes: Any,
-    optimizer_state_bytes: Any,
-    bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    optimizer_parameters,
+    gradient_storage_bytes,
+    optimizer_state_bytes,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
     """Time of the optimizer's update beside compute time: bound by memory.
 
     N_o (gradient + 2 x state + weight) / BW: gradients read, states read and written, weights
     written
 
-    Parameters: optimizer_parameters [1], gradient_storage_bytes [B],
-        optimizer_state_bytes [B], bytes_per_element [B], reached_hbm_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
         Adam)
     """

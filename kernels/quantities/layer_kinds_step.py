@@ -1,7 +1,5 @@
 """Layers of several kinds: times, traffic, memory and serving, the mean over layers."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -17,26 +15,22 @@ from .working_memory import ffn_gradients_memory
 
 
 def linear_projection_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    linear_parameters_per_layer: Any,
-    linear_inner_width: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    linear_parameters_per_layer,
+    linear_inner_width,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of the products with the weights of a mixer with a state.
 
     GEMM(T, W / t, h) + GEMM(T, h, H P / t); W = weights / h - H P
 
-    Parameters: microbatch_tokens [1], hidden_size [1], linear_parameters_per_layer [1],
-        linear_inner_width [1], tensor_parallel [1], operand_bytes_per_element [B],
-        bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
-        reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (tensor parallelism)
     """
@@ -57,30 +51,25 @@ def linear_projection_time(
 
 
 def linear_state_time(
-    microbatch_tokens: Any,
-    linear_state_flops_per_token: Any,
-    attention_peak_flops: Any,
-    attention_efficiency: Any,
-    linear_inner_width: Any,
-    linear_key_width: Any,
-    linear_convolution_width: Any,
-    linear_state_size: Any,
-    linear_chunk_size: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    linear_state_flops_per_token,
+    attention_peak_flops,
+    attention_efficiency,
+    linear_inner_width,
+    linear_key_width,
+    linear_convolution_width,
+    linear_state_size,
+    linear_chunk_size,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
     """Time around a layer's state: convolution, chunks and gated norm; operations or memory.
 
     T / t x max(operations / (share P), (e (7 H P + 2 G N + 2 channels) + 16 N H P / Q) / BW):
     inputs and keys are read and outputs written, gate, outputs and norm pass once more, states of
     each chunk are written, passed on and read in FP32
 
-    Parameters: microbatch_tokens [1], linear_state_flops_per_token [FLOP],
-        attention_peak_flops [FLOP/s], attention_efficiency [1], linear_inner_width [1],
-        linear_key_width [1], linear_convolution_width [1], linear_state_size [1],
-        linear_chunk_size [1], tensor_parallel [1], bytes_per_element [B],
-        reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6
         (steps of the algorithm)
@@ -94,24 +83,20 @@ def linear_state_time(
 
 @alternative("layer_matrix_time", linear_attention=KINDS)
 def mixed_layer_matrix_time(
-    attention_layers: Any,
-    attention_projection_time: Any,
-    linear_layers: Any,
-    linear_projection_time: Any,
-    linear_state_time: Any,
-    layers: Any,
-    ffn_time: Any,
-    elementwise_time: Any,
-) -> Any:
+    attention_layers,
+    attention_projection_time,
+    linear_layers,
+    linear_projection_time,
+    linear_state_time,
+    layers,
+    ffn_time,
+    elementwise_time,
+):
     """Time of a layer's forward pass without the attention products, the mean over layers.
 
     (l_a x projections + l_s x (projections + state)) / l + feed-forward + norms, residuals and
     activations
 
-    Parameters: attention_layers [1], attention_projection_time [s], linear_layers [1],
-        linear_projection_time [s], linear_state_time [s], layers [1], ffn_time [s],
-        elementwise_time [s]
-    Returns: [s] time of one forward pass
     Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (layers of three kinds)
     """
     attending = attention_layers * attention_projection_time
@@ -121,26 +106,20 @@ def mixed_layer_matrix_time(
 
 @alternative("elementwise_time", linear_attention=KINDS)
 def mixed_elementwise_time(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    mixer_and_ffn_blocks: Any,
-    layers: Any,
-    residual_ranks: Any,
-    ffn_matrices: Any,
-    active_ffn_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    mixer_and_ffn_blocks,
+    layers,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
     """Time of a layer's norms, residuals and activation functions, the mean over layers.
 
     T e (5 h blocks / (l t_s) + (2 or 3) f / t) / BW: a norm and a residual for each block
-
-    Parameters: microbatch_tokens [1], hidden_size [1], mixer_and_ffn_blocks [1], layers [1],
-        residual_ranks [1], ffn_matrices [1], active_ffn_width [1], tensor_parallel [1],
-        bytes_per_element [B], reached_hbm_bandwidth [B/s]
-    Returns: [s] time of one forward pass
-    Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
     return elementwise_time(
         microbatch_tokens,
@@ -159,23 +138,17 @@ def mixed_elementwise_time(
 
 @alternative("shared_layer_exchange_time", linear_attention=KINDS)
 def mixed_shared_layer_exchange_time(
-    tensor_parallel_all_reduces_per_layer: Any,
-    mixer_and_ffn_blocks: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    tensor_parallel_exchange_time: Any,
-    saved_input_gather_time: Any,
-    regather_time: Any,
-) -> Any:
-    """Time of one step's tensor-parallel traffic, were experts shared as all of a layer is.
-
-    all-reduces per layer x blocks / (2 p) x m x t + inputs gathered: one in each pass through a
+    tensor_parallel_all_reduces_per_layer,
+    mixer_and_ffn_blocks,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_exchange_time,
+    saved_input_gather_time,
+    regather_time,
+):
+    """all-reduces per layer x blocks / (2 p) x m x t + inputs gathered: one in each pass through a
     block
 
-    Parameters: tensor_parallel_all_reduces_per_layer [1], mixer_and_ffn_blocks [1],
-        pipeline_parallel [1], num_microbatches [1], tensor_parallel_exchange_time [s],
-        saved_input_gather_time [s], regather_time [s]
-    Returns: [s] tensor-parallel traffic of one step
     Range: inputs that sequence parallelism gathers again are counted for every layer, a bound from
         above where layers hold a feed-forward block alone
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer);
@@ -192,15 +165,11 @@ def mixed_shared_layer_exchange_time(
     )
 
 
-def linear_state_message(
-    micro_batch_size: Any, linear_inner_width: Any, linear_state_size: Any, tensor_parallel: Any
-) -> Any:
+def linear_state_message(micro_batch_size, linear_inner_width, linear_state_size, tensor_parallel):
     """Bytes of a layer's state that a context-parallel rank hands on.
 
     4 b N H P / t, in FP32
 
-    Parameters: micro_batch_size [1], linear_inner_width [1], linear_state_size [1],
-        tensor_parallel [1]
     Returns: [B] message
     Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 8.2 (states are passed from rank to rank)
@@ -210,24 +179,20 @@ def linear_state_message(
 
 @alternative("context_message", linear_attention=KINDS)
 def mixed_context_message(
-    attention_layers: Any,
-    linear_layers: Any,
-    layers: Any,
-    linear_state_message: Any,
-    microbatch_tokens: Any,
-    kv_heads: Any,
-    head_size: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-) -> Any:
+    attention_layers,
+    linear_layers,
+    layers,
+    linear_state_message,
+    microbatch_tokens,
+    kv_heads,
+    head_size,
+    tensor_parallel,
+    bytes_per_element,
+):
     """Bytes that one rank hands on for one layer and micro-batch, the mean over layers.
 
     l_a / l x keys and values + l_s / l x a state
 
-    Parameters: attention_layers [1], linear_layers [1], layers [1], linear_state_message [B],
-        microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
-        bytes_per_element [B]
-    Returns: [B] message
     Range: states go once round backward, not twice as keys, values and their gradients do, and
         layers that hold a feed-forward block alone exchange nothing: a bound from above
     Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Liu et al. 2023 (ring
@@ -243,25 +208,19 @@ def mixed_context_message(
 
 @alternative("residual_activations_per_token", linear_attention=KINDS)
 def mixed_residual_activations_per_token(
-    hidden_size: Any,
-    ffn_input_width: Any,
-    bytes_per_element: Any,
-    dropout_mask_bytes: Any,
-    residual_ranks: Any,
-    mixer_and_ffn_blocks: Any,
-    layers: Any,
-    expert_input_width: Any,
-) -> Any:
+    hidden_size,
+    ffn_input_width,
+    bytes_per_element,
+    dropout_mask_bytes,
+    residual_ranks,
+    mixer_and_ffn_blocks,
+    layers,
+    expert_input_width,
+):
     """Bytes of a layer's activations that only sequence parallelism shares, the mean over layers.
 
     ((2 e + m) h blocks / l + e (w - h) w_e / h) / t_s: inputs of a norm and of what follows for
     each block, and copies of tokens for experts
-
-    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B],
-        dropout_mask_bytes [B], residual_ranks [1], mixer_and_ffn_blocks [1], layers [1],
-        expert_input_width [1]
-    Returns: [B] activations of one token in one layer
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
     """
     block = (2 * bytes_per_element + dropout_mask_bytes) * hidden_size
     copies = bytes_per_element * (ffn_input_width / hidden_size - 1) * expert_input_width
@@ -269,19 +228,13 @@ def mixed_residual_activations_per_token(
 
 
 def linear_activations_per_token(
-    linear_parameters_per_layer: Any,
-    hidden_size: Any,
-    linear_inner_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-) -> Any:
+    linear_parameters_per_layer, hidden_size, linear_inner_width, tensor_parallel, bytes_per_element
+):
     """Bytes of the activations of a mixer with a state, of one token: shared by tensor ranks.
 
     e (W + H P) / t, W = weights / h - H P: what goes into the convolution and its gate, the output
     of the state and the input of the output projection; states are computed again backward
 
-    Parameters: linear_parameters_per_layer [1], hidden_size [1], linear_inner_width [1],
-        tensor_parallel [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Range: of a fused kernel, as that of Mamba-2; without one, outputs of the convolution come on
         top
@@ -294,26 +247,22 @@ def linear_activations_per_token(
 
 @alternative("matrix_activations_per_token", linear_attention=KINDS)
 def mixed_matrix_activations_per_token(
-    attention_layers: Any,
-    linear_layers: Any,
-    layers: Any,
-    linear_activations_per_token: Any,
-    attention_heads: Any,
-    kv_heads: Any,
-    head_size: Any,
-    ffn_matrices: Any,
-    active_ffn_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-) -> Any:
+    attention_layers,
+    linear_layers,
+    layers,
+    linear_activations_per_token,
+    attention_heads,
+    kv_heads,
+    head_size,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+):
     """Bytes of a layer's activations around its matrices, the mean over layers.
 
     l_a / l x those of attention + l_s / l x those of a state + e (2 or 3) f / t
 
-    Parameters: attention_layers [1], linear_layers [1], layers [1],
-        linear_activations_per_token [B], attention_heads [1], kv_heads [1], head_size [1],
-        ffn_matrices [1], active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
-    Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
         (Mamba-2), arXiv:2405.21060, section 8.1
     """
@@ -328,26 +277,20 @@ def mixed_matrix_activations_per_token(
 
 @alternative("ffn_gradients_memory", linear_attention=KINDS)
 def mixed_ffn_gradients_memory(
-    microbatch_tokens: Any,
-    ffn_input_width: Any,
-    residual_ranks: Any,
-    ffn_matrices: Any,
-    active_ffn_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-    ffn_layers: Any,
-    layers: Any,
-    linear_activations_per_token: Any,
-) -> Any:
+    microbatch_tokens,
+    ffn_input_width,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    ffn_layers,
+    layers,
+    linear_activations_per_token,
+):
     """Memory of the gradients of the widest activations of a layer: feed-forward or a state's.
 
     T max(e (w / t_s + (2 or 3) f l / (l_f t)), those of a state); f is the mean over layers
-
-    Parameters: microbatch_tokens [1], ffn_input_width [1], residual_ranks [1], ffn_matrices [1],
-        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B], ffn_layers [1],
-        layers [1], linear_activations_per_token [B]
-    Returns: [B] gradients of activations
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (as large as the activations)
     """
     ffn = ffn_gradients_memory(
         microbatch_tokens,
@@ -365,19 +308,17 @@ def mixed_ffn_gradients_memory(
 
 
 def linear_state_bytes(
-    linear_layers: Any,
-    linear_inner_width: Any,
-    linear_state_size: Any,
-    linear_convolution_width: Any,
-    linear_convolution_size: Any,
-    kv_bytes_per_element: Any,
-) -> Any:
+    linear_layers,
+    linear_inner_width,
+    linear_state_size,
+    linear_convolution_width,
+    linear_convolution_size,
+    kv_bytes_per_element,
+):
     """Bytes that layers with a state keep of a sequence, however long it is.
 
     l_s (N H P + channels (k - 1)) x bytes
 
-    Parameters: linear_layers [1], linear_inner_width [1], linear_state_size [1],
-        linear_convolution_width [1], linear_convolution_size [1], kv_bytes_per_element [B]
     Returns: [B] states of one sequence
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 3.4.1 (a state for each head), and
         the last inputs of the convolution
@@ -388,15 +329,9 @@ def linear_state_bytes(
 
 
 @alternative("kv_cache_bytes_per_token", linear_attention=KINDS)
-def mixed_kv_cache_bytes_per_token(
-    attention_layers: Any, kv_elements_per_layer: Any, kv_bytes_per_element: Any
-) -> Any:
-    """Bytes of keys and values that each token of a sequence occupies.
+def mixed_kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
+    """l_a x elements x bytes
 
-    l_a x elements x bytes
-
-    Parameters: attention_layers [1], kv_elements_per_layer [1], kv_bytes_per_element [B]
-    Returns: [B] cache of one token
     Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3 (attention layers alone have one)
     """
     return attention_layers * kv_elements_per_layer * kv_bytes_per_element
@@ -404,19 +339,12 @@ def mixed_kv_cache_bytes_per_token(
 
 @alternative("request_kv_cache", linear_attention=KINDS)
 def mixed_request_kv_cache(
-    cached_tokens: Any,
-    layers: Any,
-    kv_elements_per_layer: Any,
-    kv_bytes_per_element: Any,
-    linear_state_bytes: Any,
-) -> Any:
+    cached_tokens, layers, kv_elements_per_layer, kv_bytes_per_element, linear_state_bytes
+):
     """Keys, values and states of one request at its end.
 
     tokens kept, the mean over layers, x l x elements x bytes + states
 
-    Parameters: cached_tokens [1], layers [1], kv_elements_per_layer [1], kv_bytes_per_element [B],
-        linear_state_bytes [B]
-    Returns: [B] cache of one request
     Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3; Kwon et al. 2023 (vLLM),
         arXiv:2309.06180, section 3
     """
@@ -427,25 +355,21 @@ def mixed_request_kv_cache(
 
 @alternative("decode_bytes", linear_attention=KINDS)
 def mixed_decode_bytes(
-    decode_weights_bytes: Any,
-    serving_batch_size: Any,
-    decode_context: Any,
-    layers: Any,
-    kv_elements_per_layer: Any,
-    kv_bytes_per_element: Any,
-    kv_cache_ranks: Any,
-    linear_state_bytes: Any,
-    tensor_parallel: Any,
-) -> Any:
+    decode_weights_bytes,
+    serving_batch_size,
+    decode_context,
+    layers,
+    kv_elements_per_layer,
+    kv_bytes_per_element,
+    kv_cache_ranks,
+    linear_state_bytes,
+    tensor_parallel,
+):
     """Bytes that the mean decode step moves on each GPU: weights, keys, values and states.
 
     weights + b x (context, the mean over layers, x l x elements x bytes / cache ranks
     + 2 x states / t): states are read and written
 
-    Parameters: decode_weights_bytes [B], serving_batch_size [1], decode_context [1], layers [1],
-        kv_elements_per_layer [1], kv_bytes_per_element [B], kv_cache_ranks [1],
-        linear_state_bytes [B], tensor_parallel [1]
-    Returns: [B] bytes of one step on one GPU
     Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 8.1 (heads over tensor ranks)
     """

@@ -1,7 +1,5 @@
 """Loss and tokens: what a large batch costs in tokens, and what size and tokens buy in loss."""
 
-from typing import Any
-
 from ..alternatives import alternative, same_as
 from ..learning import (
     critical_batch_at_overhead,
@@ -16,24 +14,22 @@ from ..learning import (
 from ..ops import np, where
 
 
-def tokens_before(earlier_tokens: Any) -> Any:
+def tokens_before(earlier_tokens):
     """Tokens that the model has seen before the job, or before its phase.
 
     those stated; in a phase, and those of the phases before it
 
-    Parameters: earlier_tokens [1]
     Returns: [1] tokens
     Source: stated by the scenario
     """
     return 1.0 * earlier_tokens
 
 
-def trained_tokens(tokens_before: Any, training_tokens: Any) -> Any:
+def trained_tokens(tokens_before, training_tokens):
     """Tokens that the model has seen when the job, or its phase, ends.
 
     a + D
 
-    Parameters: tokens_before [1], training_tokens [1]
     Returns: [1] tokens
     Source: by definition
     """
@@ -41,14 +37,11 @@ def trained_tokens(tokens_before: Any, training_tokens: Any) -> Any:
 
 
 @alternative("critical_batch_tokens", critical_batch_law="bergsma")
-def bergsma_critical_batch_tokens(
-    training_tokens: Any, tokens_before: Any, trained_tokens: Any
-) -> Any:
+def bergsma_critical_batch_tokens(training_tokens, tokens_before, trained_tokens):
     """Critical batch size, in tokens, where the scenario does not state it.
 
     B_crit = 2048 x 0.0471 D^0.462; from a to b tokens, D / (b / B_crit(b) - a / B_crit(a))
 
-    Parameters: training_tokens [1], tokens_before [1], trained_tokens [1]
     Returns: [1] tokens of one batch, with which a run takes twice those of small batches
     Range: fitted to models of 1.1e8 to 3.3e9 parameters on 20 to 1,280 tokens for each; a remark
         says where a sweep is beyond. `training_tokens` stand for those with small batches: with
@@ -62,15 +55,11 @@ def bergsma_critical_batch_tokens(
 
 
 @alternative("critical_batch_tokens", critical_batch_law="zhang")
-def zhang_critical_batch_tokens(
-    training_tokens: Any, tokens_before: Any, trained_tokens: Any
-) -> Any:
+def zhang_critical_batch_tokens(training_tokens, tokens_before, trained_tokens):
     """Critical batch size, in tokens, from the batch that takes 20 % more tokens.
 
     B_crit = 5 x 512 x 22.91 (D / 1e6)^0.47; from a to b tokens, D / (b / B_crit(b) - a / B_crit(a))
 
-    Parameters: training_tokens [1], tokens_before [1], trained_tokens [1]
-    Returns: [1] tokens of one batch, with which a run takes twice those of small batches
     Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; a remark says where
         a sweep is beyond. `training_tokens` stand for those with small batches
     Source: Zhang et al. 2024, arXiv:2410.21676, definition 1 and fig. 1; McCandlish et al. 2018,
@@ -83,13 +72,11 @@ def zhang_critical_batch_tokens(
 
 @alternative("critical_batch_tokens", critical_batch_law="kaplan")
 @same_as(critical_batch_of_loss)
-def kaplan_critical_batch_tokens() -> Any:
+def kaplan_critical_batch_tokens(loss):
     """Critical batch size, in tokens, at the loss that the run, or its phase, ends with.
 
     2e8 / L^(1 / 0.21)
 
-    Parameters: loss [1]
-    Returns: [1] tokens of one batch, with which a run takes twice those of small batches
     Range: fitted to models of up to 1.5e9 parameters at losses of 3 to 10 on WebText2; a remark
         says where a sweep is beyond. The loss of `loss_fit` is of another text in other tokens.
         Each phase pays for the loss that it ends with: a run that is cut into 2 equal phases takes
@@ -99,12 +86,11 @@ def kaplan_critical_batch_tokens() -> Any:
 
 
 @alternative("tokens_to_target", batch_quality="none")
-def stated_tokens_to_target(training_tokens: Any) -> Any:
+def stated_tokens_to_target(training_tokens):
     """Tokens that the run takes: those stated, whatever the batch.
 
     D
 
-    Parameters: training_tokens [1]
     Returns: [1] tokens
     Source: stated by the scenario
     """
@@ -113,19 +99,16 @@ def stated_tokens_to_target(training_tokens: Any) -> Any:
 
 @alternative("tokens_to_target", batch_quality="critical")
 def critical_tokens_to_target(
-    training_tokens: Any,
-    tokens_per_step: Any,
-    reference_batch_tokens: Any,
-    critical_batch_tokens: Any,
-    ramp_spared_tokens: Any,
-) -> Any:
+    training_tokens,
+    tokens_per_step,
+    reference_batch_tokens,
+    critical_batch_tokens,
+    ramp_spared_tokens,
+):
     """Tokens that the run takes to the loss that the stated tokens reach with the reference batch.
 
     D (1 + B s / B_crit) / (1 + B_ref / B_crit) - what a ramp of the batch spares
 
-    Parameters: training_tokens [1], tokens_per_step [1], reference_batch_tokens [1],
-        critical_batch_tokens [1], ramp_spared_tokens [1]
-    Returns: [1] tokens
     Range: learning rates tuned to the batch, each token seen once, one critical batch size for the
         whole run, or phase: in its beginning it is smaller. A ramp that the
         run does not outlast is infeasible: `stages_of_training_do_not_fit`
@@ -137,12 +120,11 @@ def critical_tokens_to_target(
 
 
 @alternative("ramp_spared_tokens", training_stages="one")
-def no_ramp_spared_tokens() -> Any:
+def no_ramp_spared_tokens():
     """Tokens that a ramp of the batch spares: without one none.
 
     0
 
-    Parameters: none
     Returns: [1] tokens
     Source: by definition
     """
@@ -150,13 +132,11 @@ def no_ramp_spared_tokens() -> Any:
 
 
 @alternative("ramp_spared_tokens", training_stages="several")
-def ramp_spared_tokens(ramp_tokens_factor: Any, ramp_tokens: Any) -> Any:
+def ramp_spared_tokens(ramp_tokens_factor, ramp_tokens):
     """Tokens that a ramp spares: smaller batches learn as much from fewer.
 
     (factor - 1) R
 
-    Parameters: ramp_tokens_factor [1], ramp_tokens [1]
-    Returns: [1] tokens
     Source: by definition of the factor
     """
     return (ramp_tokens_factor - 1) * ramp_tokens
@@ -164,17 +144,12 @@ def ramp_spared_tokens(ramp_tokens_factor: Any, ramp_tokens: Any) -> Any:
 
 @alternative("ramp_tokens_factor", batch_ramp="linear")
 def linear_ramp_tokens_factor(
-    ramp_start_batch_size: Any,
-    global_batch_size: Any,
-    sequence_length: Any,
-    critical_batch_tokens: Any,
-) -> Any:
+    ramp_start_batch_size, global_batch_size, sequence_length, critical_batch_tokens
+):
     """Tokens in which the last batch would learn as much as those of a ramp, over the ramp's.
 
     (1 + m) ln(1 + m) / m, m = (B - B_0) / (B_crit / s + B_0)
 
-    Parameters: ramp_start_batch_size [1], global_batch_size [1], sequence_length [1],
-        critical_batch_tokens [1]
     Returns: [1] tokens over tokens
     Range: a batch that grows evenly with the tokens seen
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3, over the batches of the ramp
@@ -187,18 +162,12 @@ def linear_ramp_tokens_factor(
 
 @alternative("ramp_tokens_factor", batch_ramp="step")
 def stepped_ramp_tokens_factor(
-    ramp_start_batch_size: Any,
-    global_batch_size: Any,
-    sequence_length: Any,
-    critical_batch_tokens: Any,
-) -> Any:
+    ramp_start_batch_size, global_batch_size, sequence_length, critical_batch_tokens
+):
     """Tokens in which the last batch would learn as much as the first before it, over those.
 
     1 + (B - B_0) / (B_crit / s + B_0)
 
-    Parameters: ramp_start_batch_size [1], global_batch_size [1], sequence_length [1],
-        critical_batch_tokens [1]
-    Returns: [1] tokens over tokens
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3
     """
     critical = critical_batch_tokens / sequence_length
@@ -206,12 +175,11 @@ def stepped_ramp_tokens_factor(
 
 
 @alternative("irreducible_loss", loss_fit="besiroglu")
-def besiroglu_irreducible_loss() -> Any:
+def besiroglu_irreducible_loss():
     """Loss that no size and no training removes, as corrected.
 
     E = 1.8172
 
-    Parameters: none
     Returns: [1] nats a token
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
     """
@@ -219,13 +187,11 @@ def besiroglu_irreducible_loss() -> Any:
 
 
 @alternative("irreducible_loss", loss_fit="hoffmann")
-def hoffmann_irreducible_loss() -> Any:
+def hoffmann_irreducible_loss():
     """Loss that no size and no training removes, as first published.
 
     E = 1.6934
 
-    Parameters: none
-    Returns: [1] nats a token
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
     """
@@ -233,12 +199,11 @@ def hoffmann_irreducible_loss() -> Any:
 
 
 @alternative("parameter_loss_scale", loss_fit="besiroglu")
-def besiroglu_parameter_loss_scale() -> Any:
+def besiroglu_parameter_loss_scale():
     """Scale of the loss that a larger model removes, as corrected.
 
     A = 482.01
 
-    Parameters: none
     Returns: [1] nats a token at one parameter
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
     """
@@ -246,13 +211,11 @@ def besiroglu_parameter_loss_scale() -> Any:
 
 
 @alternative("parameter_loss_scale", loss_fit="hoffmann")
-def hoffmann_parameter_loss_scale() -> Any:
+def hoffmann_parameter_loss_scale():
     """Scale of the loss that a larger model removes, as first published.
 
     A = 406.4
 
-    Parameters: none
-    Returns: [1] nats a token at one parameter
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
     """
@@ -260,12 +223,11 @@ def hoffmann_parameter_loss_scale() -> Any:
 
 
 @alternative("parameter_loss_exponent", loss_fit="besiroglu")
-def besiroglu_parameter_loss_exponent() -> Any:
+def besiroglu_parameter_loss_exponent():
     """Power with which the loss falls with parameters, as corrected.
 
     alpha = 0.3478
 
-    Parameters: none
     Returns: [1] power
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
     """
@@ -273,13 +235,11 @@ def besiroglu_parameter_loss_exponent() -> Any:
 
 
 @alternative("parameter_loss_exponent", loss_fit="hoffmann")
-def hoffmann_parameter_loss_exponent() -> Any:
+def hoffmann_parameter_loss_exponent():
     """Power with which the loss falls with parameters, as first published.
 
     alpha = 0.3392
 
-    Parameters: none
-    Returns: [1] power
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
     """
@@ -287,12 +247,11 @@ def hoffmann_parameter_loss_exponent() -> Any:
 
 
 @alternative("token_loss_scale", loss_fit="besiroglu")
-def besiroglu_token_loss_scale() -> Any:
+def besiroglu_token_loss_scale():
     """Scale of the loss that more tokens remove, as corrected.
 
     B = 2085.43
 
-    Parameters: none
     Returns: [1] nats a token at one token
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
     """
@@ -300,13 +259,11 @@ def besiroglu_token_loss_scale() -> Any:
 
 
 @alternative("token_loss_scale", loss_fit="hoffmann")
-def hoffmann_token_loss_scale() -> Any:
+def hoffmann_token_loss_scale():
     """Scale of the loss that more tokens remove, as first published.
 
     B = 410.7
 
-    Parameters: none
-    Returns: [1] nats a token at one token
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
     """
@@ -314,12 +271,11 @@ def hoffmann_token_loss_scale() -> Any:
 
 
 @alternative("token_loss_exponent", loss_fit="besiroglu")
-def besiroglu_token_loss_exponent() -> Any:
+def besiroglu_token_loss_exponent():
     """Power with which the loss falls with tokens, as corrected.
 
     beta = 0.3658
 
-    Parameters: none
     Returns: [1] power
     Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark says where a sweep is beyond
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
@@ -328,13 +284,11 @@ def besiroglu_token_loss_exponent() -> Any:
 
 
 @alternative("token_loss_exponent", loss_fit="hoffmann")
-def hoffmann_token_loss_exponent() -> Any:
+def hoffmann_token_loss_exponent():
     """Power with which the loss falls with tokens, as first published.
 
     beta = 0.2849
 
-    Parameters: none
-    Returns: [1] power
     Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark says where a sweep is beyond
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
@@ -343,14 +297,19 @@ def hoffmann_token_loss_exponent() -> Any:
 
 
 @same_as(power_law_loss)
-def loss() -> Any:
+def loss(
+    active_parameters,
+    trained_tokens,
+    irreducible_loss,
+    parameter_loss_scale,
+    parameter_loss_exponent,
+    token_loss_scale,
+    token_loss_exponent,
+):
     """Loss that the run ends with.
 
     E + A / N^alpha + B / D^beta
 
-    Parameters: active_parameters [1], trained_tokens [1], irreducible_loss [1],
-        parameter_loss_scale [1], parameter_loss_exponent [1], token_loss_scale [1],
-        token_loss_exponent [1]
     Returns: [1] loss of a token, in nats
     Range: dense models, tokens seen once, batches far below the critical one (larger ones end with
         this loss after `tokens_to_target`); text and tokens of the fit, so that losses of others
@@ -360,13 +319,17 @@ def loss() -> Any:
 
 
 @same_as(optimal_tokens)
-def compute_optimal_tokens() -> Any:
+def compute_optimal_tokens(
+    active_parameters,
+    parameter_loss_scale,
+    parameter_loss_exponent,
+    token_loss_scale,
+    token_loss_exponent,
+):
     """Tokens with which the model is of the size that is best for its training's operations.
 
     alpha A / N^alpha = beta B / D^beta
 
-    Parameters: active_parameters [1], parameter_loss_scale [1], parameter_loss_exponent [1],
-        token_loss_scale [1], token_loss_exponent [1]
     Returns: [1] tokens
     Range: as `loss`; off by the fit: published optima of 7e10 and 4e11 parameters are 1.1 and 2.4
         times as much
@@ -374,24 +337,22 @@ def compute_optimal_tokens() -> Any:
     """
 
 
-def overtraining(trained_tokens: Any, compute_optimal_tokens: Any) -> Any:
+def overtraining(trained_tokens, compute_optimal_tokens):
     """Tokens of the run over those with which the model is of the best size.
 
     D / D_opt
 
-    Parameters: trained_tokens [1], compute_optimal_tokens [1]
     Returns: [1] ratio: above 1, a smaller model than the operations could train, cheaper to use
     Source: by definition
     """
     return trained_tokens / compute_optimal_tokens
 
 
-def parameter_token_pairs(active_parameters: Any, trained_tokens: Any) -> Any:
+def parameter_token_pairs(active_parameters, trained_tokens):
     """Parameters times tokens: a sixth of the operations of a dense model's training.
 
     N D
 
-    Parameters: active_parameters [1], trained_tokens [1]
     Returns: [1] pairs
     Source: by definition (Hoffmann et al. 2022, arXiv:2203.15556, section 3.3: C = 6 N D)
     """
@@ -399,13 +360,17 @@ def parameter_token_pairs(active_parameters: Any, trained_tokens: Any) -> Any:
 
 
 @same_as(optimal_parameters)
-def compute_optimal_parameters() -> Any:
+def compute_optimal_parameters(
+    parameter_token_pairs,
+    parameter_loss_scale,
+    parameter_loss_exponent,
+    token_loss_scale,
+    token_loss_exponent,
+):
     """Parameters of the model with the least loss for as many operations as this training's.
 
     (alpha A / (beta B))^(1 / (alpha + beta)) (N D)^(beta / (alpha + beta))
 
-    Parameters: parameter_token_pairs [1], parameter_loss_scale [1], parameter_loss_exponent [1],
-        token_loss_scale [1], token_loss_exponent [1]
     Returns: [1] parameters
     Range: as `loss`
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4
@@ -413,21 +378,18 @@ def compute_optimal_parameters() -> Any:
 
 
 def compute_optimal_loss(
-    compute_optimal_parameters: Any,
-    parameter_token_pairs: Any,
-    irreducible_loss: Any,
-    parameter_loss_scale: Any,
-    parameter_loss_exponent: Any,
-    token_loss_scale: Any,
-    token_loss_exponent: Any,
-) -> Any:
+    compute_optimal_parameters,
+    parameter_token_pairs,
+    irreducible_loss,
+    parameter_loss_scale,
+    parameter_loss_exponent,
+    token_loss_scale,
+    token_loss_exponent,
+):
     """The least loss for as many operations as this training's.
 
     E + A / N_opt^alpha + B / D_opt^beta, D_opt = N D / N_opt
 
-    Parameters: compute_optimal_parameters [1], parameter_token_pairs [1], irreducible_loss [1],
-        parameter_loss_scale [1], parameter_loss_exponent [1], token_loss_scale [1],
-        token_loss_exponent [1]
     Returns: [1] loss of a token, in nats
     Range: as `loss`
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eqs 2 and 4
@@ -443,14 +405,11 @@ def compute_optimal_loss(
     )
 
 
-def lifetime_flops(
-    active_parameters: Any, tokens_to_target: Any, lifetime_inference_tokens: Any
-) -> Any:
+def lifetime_flops(active_parameters, tokens_to_target, lifetime_inference_tokens):
     """Operations of training a model and of using it over its life.
 
     6 N D + 2 N D_use
 
-    Parameters: active_parameters [1], tokens_to_target [1], lifetime_inference_tokens [1]
     Returns: [FLOP] operations
     Range: without those of attention, as in `flops_counting = parameters`
     Source: Sardana et al. 2024, arXiv:2401.00448, eq. 3

@@ -1,7 +1,5 @@
 """Links that several kinds of traffic share: how long each is busy, and what sharing adds."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, renaming, same_as
@@ -10,23 +8,19 @@ from ..topology import busy_time
 
 
 def tensor_fabric_time(
-    tensor_parallel_time: Any,
-    saved_input_gather_time: Any,
-    tensor_parallel_exchange_time: Any,
-    tensor_parallel_gather_time: Any,
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    tensor_parallel_time,
+    saved_input_gather_time,
+    tensor_parallel_exchange_time,
+    tensor_parallel_gather_time,
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    tensor_rail_bandwidth,
+):
     """Time of one step in which a GPU's rail carries tensor-parallel traffic.
 
     (2 exchanges + saved inputs gathered) x M (1 / g - 1 / n) / B_e, at most the traffic's time
 
-    Parameters: tensor_parallel_time [s], saved_input_gather_time [s],
-        tensor_parallel_exchange_time [s], tensor_parallel_gather_time [s],
-        activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        tensor_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
@@ -40,21 +34,18 @@ def tensor_fabric_time(
 
 
 def tensor_node_time(
-    tensor_parallel_time: Any,
-    saved_input_gather_time: Any,
-    tensor_parallel_exchange_time: Any,
-    tensor_parallel_gather_time: Any,
-    activation_message: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
+    tensor_parallel_time,
+    saved_input_gather_time,
+    tensor_parallel_exchange_time,
+    tensor_parallel_gather_time,
+    activation_message,
+    tensor_parallel_ranks_per_node,
+    intra_node_bandwidth,
+):
     """Time of one step in which a GPU's link inside its node carries tensor-parallel traffic.
 
     (2 exchanges + saved inputs gathered) x M (1 - 1 / g) / B_i, at most the traffic's time
 
-    Parameters: tensor_parallel_time [s], saved_input_gather_time [s],
-        tensor_parallel_exchange_time [s], tensor_parallel_gather_time [s],
-        activation_message [B], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
@@ -67,19 +58,17 @@ def tensor_node_time(
 
 @alternative("context_fabric_time", context_parallel_type="p2p")
 def context_fabric_time(
-    context_parallel_time: Any,
-    context_send_time: Any,
-    context_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
+    context_parallel_time,
+    context_send_time,
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    context_rail_bandwidth,
+):
     """Time of one step in which a GPU's rail carries context-parallel traffic.
 
     exchanges x M / B_e where the ring leaves the node: the GPU whose next rank is elsewhere
 
-    Parameters: context_parallel_time [s], context_send_time [s], context_message [B],
-        context_parallel [1], context_ranks_per_node [1], context_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
@@ -89,18 +78,16 @@ def context_fabric_time(
 
 @alternative("context_node_time", context_parallel_type="p2p")
 def context_node_time(
-    context_parallel_time: Any,
-    context_send_time: Any,
-    context_message: Any,
-    context_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
+    context_parallel_time,
+    context_send_time,
+    context_message,
+    context_ranks_per_node,
+    intra_node_bandwidth,
+):
     """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
 
     exchanges x M / B_i: the GPU whose next rank is on its node
 
-    Parameters: context_parallel_time [s], context_send_time [s], context_message [B],
-        context_ranks_per_node [1], intra_node_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
@@ -109,12 +96,11 @@ def context_node_time(
 
 
 @alternative("expert_fabric_time", mixture_of_experts=False)
-def no_expert_fabric_time() -> Any:
+def no_expert_fabric_time():
     """Time of one step in which a GPU's rail carries expert-parallel traffic: none.
 
     0
 
-    Parameters: none
     Returns: [s] time of one step
     Source: by definition
     """
@@ -123,34 +109,30 @@ def no_expert_fabric_time() -> Any:
 
 @alternative("expert_fabric_time", mixture_of_experts=True)
 @same_as(busy_time)
-def routed_expert_fabric_time(*operands: Any) -> Any:
+def routed_expert_fabric_time(
+    expert_parallel_time, expert_all_to_all_time, expert_fabric_bytes, expert_rail_bandwidth
+):
     """Time of one step in which a GPU's rail carries expert-parallel traffic.
 
     all-to-alls x bytes / B
 
-    Parameters: expert_parallel_time [s], expert_all_to_all_time [s], expert_fabric_bytes [B],
-        expert_rail_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
 
 
 def pipeline_fabric_time(
-    pipeline_parallel_time: Any,
-    pipeline_send_time: Any,
-    pipeline_gather_time: Any,
-    pipeline_message: Any,
-    pipeline_parallel: Any,
-    pipeline_ranks_per_node: Any,
-    pipeline_rail_bandwidth: Any,
-) -> Any:
+    pipeline_parallel_time,
+    pipeline_send_time,
+    pipeline_gather_time,
+    pipeline_message,
+    pipeline_parallel,
+    pipeline_ranks_per_node,
+    pipeline_rail_bandwidth,
+):
     """Time of one step in which a GPU's rail carries sends between pipeline stages.
 
     sends x M / B_e where stages are on several nodes; gathers of parts are not counted
 
-    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_gather_time [s],
-        pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
-        pipeline_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
     """
@@ -160,21 +142,18 @@ def pipeline_fabric_time(
 
 
 def pipeline_node_time(
-    pipeline_parallel_time: Any,
-    pipeline_send_time: Any,
-    pipeline_gather_time: Any,
-    pipeline_message: Any,
-    pipeline_parallel: Any,
-    pipeline_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
+    pipeline_parallel_time,
+    pipeline_send_time,
+    pipeline_gather_time,
+    pipeline_message,
+    pipeline_parallel,
+    pipeline_ranks_per_node,
+    intra_node_bandwidth,
+):
     """Time of one step in which a GPU's link inside its node carries sends between pipeline stages.
 
     sends x M / B_i where all stages are on one node; gathers of parts are not counted
 
-    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_gather_time [s],
-        pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
-        intra_node_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
     """
@@ -184,12 +163,11 @@ def pipeline_node_time(
 
 
 @alternative("data_fabric_share", mixture_of_experts=False)
-def dense_data_fabric_share(data_parallel_ranks_per_node: Any, gradient_ranks: Any) -> Any:
+def dense_data_fabric_share(data_parallel_ranks_per_node, gradient_ranks):
     """Bytes that a GPU sends on its rail for each that goes through its data-parallel group.
 
     1 / g - 1 / n
 
-    Parameters: data_parallel_ranks_per_node [1], gradient_ranks [1]
     Returns: [1] bytes over bytes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
@@ -198,21 +176,16 @@ def dense_data_fabric_share(data_parallel_ranks_per_node: Any, gradient_ranks: A
 
 @alternative("data_fabric_share", mixture_of_experts=True)
 def expert_data_fabric_share(
-    data_parallel_ranks_per_node: Any,
-    gradient_ranks: Any,
-    expert_gradient_ranks: Any,
-    expert_gradient_ranks_per_node: Any,
-    reduced_parameters: Any,
-    reduced_expert_parameters: Any,
-) -> Any:
-    """Bytes that a GPU sends on its rail for each that goes through its data-parallel group.
-
-    (1 - x) (1 / g - 1 / n) + x (1 / g_e - 1 / n_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of
+    data_parallel_ranks_per_node,
+    gradient_ranks,
+    expert_gradient_ranks,
+    expert_gradient_ranks_per_node,
+    reduced_parameters,
+    reduced_expert_parameters,
+):
+    """(1 - x) (1 / g - 1 / n) + x (1 / g_e - 1 / n_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of
     routed experts, counted as if in a ring of all n ranks
 
-    Parameters: data_parallel_ranks_per_node [1], gradient_ranks [1], expert_gradient_ranks [1],
-        expert_gradient_ranks_per_node [1], reduced_parameters [1], reduced_expert_parameters [1]
-    Returns: [1] bytes over bytes
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -230,12 +203,11 @@ def expert_data_fabric_share(
 
 
 @alternative("data_node_share", mixture_of_experts=False)
-def dense_data_node_share(data_parallel_ranks_per_node: Any) -> Any:
+def dense_data_node_share(data_parallel_ranks_per_node):
     """Bytes that a GPU sends inside its node for each that goes through its data-parallel group.
 
     1 - 1 / g
 
-    Parameters: data_parallel_ranks_per_node [1]
     Returns: [1] bytes over bytes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
@@ -244,21 +216,16 @@ def dense_data_node_share(data_parallel_ranks_per_node: Any) -> Any:
 
 @alternative("data_node_share", mixture_of_experts=True)
 def expert_data_node_share(
-    data_parallel_ranks_per_node: Any,
-    gradient_ranks: Any,
-    expert_gradient_ranks: Any,
-    expert_gradient_ranks_per_node: Any,
-    reduced_parameters: Any,
-    reduced_expert_parameters: Any,
-) -> Any:
-    """Bytes that a GPU sends inside its node for each that goes through its data-parallel group.
-
-    (1 - x) (1 - 1 / g) + x (1 - 1 / g_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of routed
+    data_parallel_ranks_per_node,
+    gradient_ranks,
+    expert_gradient_ranks,
+    expert_gradient_ranks_per_node,
+    reduced_parameters,
+    reduced_expert_parameters,
+):
+    """(1 - x) (1 - 1 / g) + x (1 - 1 / g_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of routed
     experts, counted as if in a ring of all n ranks
 
-    Parameters: data_parallel_ranks_per_node [1], gradient_ranks [1], expert_gradient_ranks [1],
-        expert_gradient_ranks_per_node [1], reduced_parameters [1], reduced_expert_parameters [1]
-    Returns: [1] bytes over bytes
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -273,17 +240,12 @@ def expert_data_node_share(
 
 @alternative("data_fabric_time", hybrid_sharding=False)
 def whole_data_fabric_time(
-    data_parallel_time: Any,
-    data_parallel_bytes: Any,
-    data_fabric_share: Any,
-    data_rail_bandwidth: Any,
-) -> Any:
+    data_parallel_time, data_parallel_bytes, data_fabric_share, data_rail_bandwidth
+):
     """Time of one step in which a GPU's rail carries data-parallel traffic.
 
     bytes x share / B, at most the traffic's time
 
-    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_fabric_share [1],
-        data_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
@@ -294,59 +256,47 @@ def whole_data_fabric_time(
 
 @alternative("data_fabric_time", hybrid_sharding=True)
 def hybrid_data_fabric_time(
-    data_parallel_time: Any,
-    data_parallel_bytes: Any,
-    data_fabric_share: Any,
-    data_rail_bandwidth: Any,
-    replica_bytes: Any,
-    replica_fabric_share: Any,
-    replica_rail_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's rail carries data-parallel traffic.
-
-    bytes x share / B of a sharding group and of its replicas, at most the traffic's time
-
-    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_fabric_share [1],
-        data_rail_bandwidth [B/s], replica_bytes [B], replica_fabric_share [1],
-        replica_rail_bandwidth [B/s]
-    Returns: [s] time of one step
-    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
-    """
+    data_parallel_time,
+    data_parallel_bytes,
+    data_fabric_share,
+    data_rail_bandwidth,
+    replica_bytes,
+    replica_fabric_share,
+    replica_rail_bandwidth,
+):
+    """bytes x share / B of a sharding group and of its replicas, at most the traffic's time"""
     group = data_parallel_bytes * data_fabric_share / data_rail_bandwidth
     replicas = replica_bytes * replica_fabric_share / replica_rail_bandwidth
     return np.minimum(data_parallel_time, group + replicas)
 
 
-def replica_bytes(replica_reductions: Any, gradient_buckets: Any, replica_message: Any) -> Any:
+def replica_bytes(replica_reductions, gradient_buckets, replica_message):
     """Bytes that go between sharding groups in one step, each half of an all-reduce counted.
 
     2 x reductions x buckets x M
 
-    Parameters: replica_reductions [1], gradient_buckets [1], replica_message [B]
     Returns: [B] bytes
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
     """
     return 2 * replica_reductions * gradient_buckets * replica_message
 
 
-def replica_fabric_share(replica_ranks_per_node: Any, shard_replicas: Any) -> Any:
+def replica_fabric_share(replica_ranks_per_node, shard_replicas):
     """Bytes that a GPU sends on its rail for each that goes between sharding groups.
 
     1 / g - 1 / n
 
-    Parameters: replica_ranks_per_node [1], shard_replicas [1]
     Returns: [1] bytes over bytes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     return 1 / replica_ranks_per_node - 1 / shard_replicas
 
 
-def replica_node_share(replica_ranks_per_node: Any) -> Any:
+def replica_node_share(replica_ranks_per_node):
     """Bytes that a GPU sends inside its node for each that goes between sharding groups.
 
     1 - 1 / g
 
-    Parameters: replica_ranks_per_node [1]
     Returns: [1] bytes over bytes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
@@ -354,18 +304,16 @@ def replica_node_share(replica_ranks_per_node: Any) -> Any:
 
 
 def fabric_busy_time(
-    tensor_fabric_time: Any,
-    context_fabric_time: Any,
-    expert_fabric_time: Any,
-    pipeline_fabric_time: Any,
-    data_fabric_time: Any,
-) -> Any:
+    tensor_fabric_time,
+    context_fabric_time,
+    expert_fabric_time,
+    pipeline_fabric_time,
+    data_fabric_time,
+):
     """Time of one step in which a GPU's rail is busy: no step is shorter.
 
     tensor + context + expert + pipeline + data: bytes over bandwidth
 
-    Parameters: tensor_fabric_time [s], context_fabric_time [s], expert_fabric_time [s],
-        pipeline_fabric_time [s], data_fabric_time [s]
     Returns: [s] time of one step
     Range: by bytes that every algorithm moves: a lower bound for flat rings and trees
     Source: Hockney 1994, Parallel Computing 20(3): bytes over bandwidth; latency occupies no link
@@ -399,33 +347,24 @@ node_network_busy_time = _inside_a_node(fabric_busy_time)
 
 @alternative("data_node_time", hybrid_sharding=True)
 def hybrid_data_node_time(
-    data_parallel_time: Any,
-    data_parallel_bytes: Any,
-    data_node_share: Any,
-    replica_bytes: Any,
-    replica_node_share: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's link inside its node carries data-parallel traffic.
-
-    (bytes x share of a sharding group + of its replicas) / B, at most the traffic's time
-
-    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_node_share [1],
-        replica_bytes [B], replica_node_share [1], intra_node_bandwidth [B/s]
-    Returns: [s] time of one step
-    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
-    """
+    data_parallel_time,
+    data_parallel_bytes,
+    data_node_share,
+    replica_bytes,
+    replica_node_share,
+    intra_node_bandwidth,
+):
+    """(bytes x share of a sharding group + of its replicas) / B, at most the traffic's time"""
     moved = data_parallel_bytes * data_node_share + replica_bytes * replica_node_share
     return np.minimum(data_parallel_time, moved / intra_node_bandwidth)
 
 
 @alternative("contention_time", link_sharing=False)
-def no_contention_time() -> Any:
+def no_contention_time():
     """Time that a step waits because hidden traffic shares links: not counted.
 
     0
 
-    Parameters: none
     Returns: [s] time of one step
     Source: by definition
     """
@@ -434,41 +373,32 @@ def no_contention_time() -> Any:
 
 @alternative("contention_time", link_sharing=True)
 def shared_contention_time(
-    compute_time: Any,
-    regather_window: Any,
-    tensor_parallel_overlap: Any,
-    context_parallel_overlap: Any,
-    expert_overlap_share: Any,
-    data_parallel_overlap: Any,
-    weight_gather_overlap: Any,
-    gradient_window: Any,
-    weight_window: Any,
-    exposed_layer_communication_time: Any,
-    exposed_data_parallel_time: Any,
-    awaited_pipeline_time: Any,
-    exposed_pipeline_parallel_time: Any,
-    straggler_time: Any,
-    bubble_time: Any,
-    node_network_busy_time: Any,
-    fabric_busy_time: Any,
-    pipeline_node_time: Any,
-    pipeline_fabric_time: Any,
-) -> Any:
+    compute_time,
+    regather_window,
+    tensor_parallel_overlap,
+    context_parallel_overlap,
+    expert_overlap_share,
+    data_parallel_overlap,
+    weight_gather_overlap,
+    gradient_window,
+    weight_window,
+    exposed_layer_communication_time,
+    exposed_data_parallel_time,
+    awaited_pipeline_time,
+    exposed_pipeline_parallel_time,
+    straggler_time,
+    bubble_time,
+    node_network_busy_time,
+    fabric_busy_time,
+    pipeline_node_time,
+    pipeline_fabric_time,
+):
     """Time that a step waits because hidden traffic shares links.
 
     max over both tiers of max(0, busy - window - waits): a link carries layers' and data's traffic
     behind the largest window, at most compute, and while the step waits for any of it; and all
     traffic, sends between stages included, in the whole step
 
-    Parameters: compute_time [s], regather_window [s], tensor_parallel_overlap [1],
-        context_parallel_overlap [1], expert_overlap_share [1], data_parallel_overlap [1],
-        weight_gather_overlap [1], gradient_window [s], weight_window [s],
-        exposed_layer_communication_time [s], exposed_data_parallel_time [s],
-        awaited_pipeline_time [s],
-        exposed_pipeline_parallel_time [s], straggler_time [s], bubble_time [s],
-        node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
-        pipeline_fabric_time [s]
-    Returns: [s] time of one step
     Range: exact where all overlaps are 1, for two kinds of traffic on one link, and for any number
         with one overlap; else a lower bound, as if a link could use every wait; an upper bound
         where kinds hide behind different parts of compute

@@ -1,16 +1,13 @@
 """The shape of the model: what a scenario does not state follows from layers and width."""
 
-from typing import Any
-
 from ..alternatives import alternative
 
 
-def attention_heads(hidden_size: Any) -> Any:
+def attention_heads(hidden_size):
     """Attention heads, where the scenario does not state them: heads of 128.
 
     a = h / 128
 
-    Parameters: hidden_size [1]
     Returns: [1] heads
     Source: Brown et al. 2020, arXiv:2005.14165, table 2.1 (d_head = 128 for 13B and 175B)
     Example:
@@ -20,24 +17,22 @@ def attention_heads(hidden_size: Any) -> Any:
     return hidden_size / 128
 
 
-def head_size(hidden_size: Any, attention_heads: Any) -> Any:
+def head_size(hidden_size, attention_heads):
     """Width of one attention head.
 
     h / a
 
-    Parameters: hidden_size [1], attention_heads [1]
     Returns: [1] width
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
     """
     return hidden_size / attention_heads
 
 
-def kv_heads(attention_heads: Any) -> Any:
+def kv_heads(attention_heads):
     """Heads of keys and values: as many as of queries unless the model groups them.
 
     a_kv = a
 
-    Parameters: attention_heads [1]
     Returns: [1] key-value heads
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2 (multi-head attention)
     """
@@ -45,12 +40,11 @@ def kv_heads(attention_heads: Any) -> Any:
 
 
 @alternative("ffn_hidden_size", gated_ffn=False)
-def plain_ffn_hidden_size(hidden_size: Any) -> Any:
+def plain_ffn_hidden_size(hidden_size):
     """Width of the feed-forward layers.
 
     f = 4 h
 
-    Parameters: hidden_size [1]
     Returns: [1] width
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
     """
@@ -58,25 +52,22 @@ def plain_ffn_hidden_size(hidden_size: Any) -> Any:
 
 
 @alternative("ffn_hidden_size", gated_ffn=True)
-def gated_ffn_hidden_size(hidden_size: Any) -> Any:
+def gated_ffn_hidden_size(hidden_size):
     """Width of the feed-forward layers: three matrices with the parameters of two.
 
     f = 8 h / 3
 
-    Parameters: hidden_size [1]
-    Returns: [1] width
     Source: Shazeer 2020, arXiv:2002.05202, section 3.1 (width reduced by 2/3)
     """
     return 8 * hidden_size / 3
 
 
 @alternative("ffn_matrices", gated_ffn=False)
-def plain_ffn_matrices() -> Any:
+def plain_ffn_matrices():
     """Matrices of one feed-forward block: up and down.
 
     2
 
-    Parameters: none
     Returns: [1] matrices
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
     """
@@ -84,38 +75,32 @@ def plain_ffn_matrices() -> Any:
 
 
 @alternative("ffn_matrices", gated_ffn=True)
-def gated_ffn_matrices() -> Any:
+def gated_ffn_matrices():
     """Matrices of one feed-forward block: gate, up and down.
 
     3
 
-    Parameters: none
-    Returns: [1] matrices
     Source: Shazeer 2020, arXiv:2002.05202, section 2
     """
     return 3.0
 
 
-def expert_ffn_hidden_size(ffn_hidden_size: Any) -> Any:
+def expert_ffn_hidden_size(ffn_hidden_size):
     """Width of one expert: that of a dense block unless the model states it.
 
     f_e = f
 
-    Parameters: ffn_hidden_size [1]
     Returns: [1] width
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1 (each expert is a feed-forward layer)
     """
     return 1.0 * ffn_hidden_size
 
 
-def attention_parameters_per_layer(
-    hidden_size: Any, attention_heads: Any, kv_heads: Any, head_size: Any
-) -> Any:
+def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_size):
     """Weights of one layer's queries, keys, values and output projection.
 
     h (2 a + 2 a_kv) (h / a)
 
-    Parameters: hidden_size [1], attention_heads [1], kv_heads [1], head_size [1]
     Returns: [1] parameters
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; Narayanan et al. 2021 (SC21), eq. 2
         (4 h^2 where every head has its own keys and values)
@@ -126,12 +111,11 @@ def attention_parameters_per_layer(
     return hidden_size * head_size * (2 * attention_heads + 2 * kv_heads)
 
 
-def ffn_parameters_per_layer(hidden_size: Any, ffn_hidden_size: Any, ffn_matrices: Any) -> Any:
+def ffn_parameters_per_layer(hidden_size, ffn_hidden_size, ffn_matrices):
     """Weights of one dense feed-forward block.
 
     2 h f, 3 h f with a gate
 
-    Parameters: hidden_size [1], ffn_hidden_size [1], ffn_matrices [1]
     Returns: [1] parameters
     Source: Shazeer 2020, arXiv:2002.05202, section 2
     """
@@ -139,12 +123,11 @@ def ffn_parameters_per_layer(hidden_size: Any, ffn_hidden_size: Any, ffn_matrice
 
 
 @alternative("expert_parameters", linear_attention="none")
-def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrices: Any) -> Any:
+def expert_parameters(hidden_size, expert_ffn_hidden_size, ffn_matrices):
     """Weights of one expert.
 
     2 h f_e, 3 h f_e with a gate
 
-    Parameters: hidden_size [1], expert_ffn_hidden_size [1], ffn_matrices [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
     """
@@ -152,24 +135,22 @@ def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrice
 
 
 @alternative("expert_layers", linear_attention="none")
-def expert_layers(layers: Any, dense_layers: Any) -> Any:
+def expert_layers(layers, dense_layers):
     """Layers whose feed-forward block is a mixture of experts.
 
     l - dense layers
 
-    Parameters: layers [1], dense_layers [1]
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (all but the first three layers)
     """
     return layers - dense_layers
 
 
-def routed_parameters(expert_layers: Any, experts: Any, expert_parameters: Any) -> Any:
+def routed_parameters(expert_layers, experts, expert_parameters):
     """Weights of all routed experts of the model: what expert parallelism shares out.
 
     l_e E x parameters of an expert
 
-    Parameters: expert_layers [1], experts [1], expert_parameters [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
     """
@@ -177,12 +158,11 @@ def routed_parameters(expert_layers: Any, experts: Any, expert_parameters: Any) 
 
 
 @alternative("ffn_parameters", mixture_of_experts=False)
-def dense_ffn_parameters(layers: Any, ffn_parameters_per_layer: Any) -> Any:
+def dense_ffn_parameters(layers, ffn_parameters_per_layer):
     """Feed-forward weights of the model.
 
     l x parameters of a block
 
-    Parameters: layers [1], ffn_parameters_per_layer [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 (8 l h^2)
     """
@@ -191,22 +171,19 @@ def dense_ffn_parameters(layers: Any, ffn_parameters_per_layer: Any) -> Any:
 
 @alternative("ffn_parameters", mixture_of_experts=True)
 def expert_ffn_parameters(
-    dense_layers: Any,
-    ffn_parameters_per_layer: Any,
-    routed_parameters: Any,
-    expert_layers: Any,
-    shared_experts: Any,
-    expert_parameters: Any,
-    hidden_size: Any,
-    experts: Any,
-) -> Any:
+    dense_layers,
+    ffn_parameters_per_layer,
+    routed_parameters,
+    expert_layers,
+    shared_experts,
+    expert_parameters,
+    hidden_size,
+    experts,
+):
     """Feed-forward weights of the model: dense layers, routed and shared experts, routers.
 
     dense x block + l_e ((E + E_shared) x expert + h E)
 
-    Parameters: dense_layers [1], ffn_parameters_per_layer [1], routed_parameters [1],
-        expert_layers [1], shared_experts [1], expert_parameters [1], hidden_size [1], experts [1]
-    Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     beside = shared_experts * expert_parameters + hidden_size * experts
@@ -214,12 +191,11 @@ def expert_ffn_parameters(
 
 
 @alternative("embedding_tables", gated_ffn=False)
-def tied_embedding_tables() -> Any:
+def tied_embedding_tables():
     """Tables of embeddings: one that also yields the logits, where the model does not state it.
 
     1
 
-    Parameters: none
     Returns: [1] tables
     Source: Press & Wolf 2017, arXiv:1608.05859, section 2; Narayanan et al. 2021 (SC21), eq. 2
     """
@@ -227,13 +203,11 @@ def tied_embedding_tables() -> Any:
 
 
 @alternative("embedding_tables", gated_ffn=True)
-def untied_embedding_tables() -> Any:
+def untied_embedding_tables():
     """Tables of embeddings: one for tokens, one for logits, where the model does not state it.
 
     2
 
-    Parameters: none
-    Returns: [1] tables
     Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
     return 2.0
@@ -241,23 +215,21 @@ def untied_embedding_tables() -> Any:
 
 @alternative("unmultiplied_parameters", gated_ffn=False)
 def gpt_unmultiplied_parameters(
-    layers: Any,
-    hidden_size: Any,
-    ffn_hidden_size: Any,
-    attention_heads: Any,
-    kv_heads: Any,
-    head_size: Any,
-    embedding_tables: Any,
-    vocab_size: Any,
-    sequence_length: Any,
-) -> Any:
+    layers,
+    hidden_size,
+    ffn_hidden_size,
+    attention_heads,
+    kv_heads,
+    head_size,
+    embedding_tables,
+    vocab_size,
+    sequence_length,
+):
     """Parameters in no matrix product: biases, norms, what is looked up.
 
     13 l h (where f = 4 h) + (tables - 1) V h + s h: biases and norms of the layers, an embedding
     that does not yield logits, learned positions
 
-    Parameters: layers [1], hidden_size [1], ffn_hidden_size [1], attention_heads [1], kv_heads [1],
-        head_size [1], embedding_tables [1], vocab_size [1], sequence_length [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
@@ -268,15 +240,11 @@ def gpt_unmultiplied_parameters(
 
 
 @alternative("unmultiplied_parameters", gated_ffn=True)
-def llama_unmultiplied_parameters(
-    layers: Any, hidden_size: Any, embedding_tables: Any, vocab_size: Any
-) -> Any:
+def llama_unmultiplied_parameters(layers, hidden_size, embedding_tables, vocab_size):
     """Parameters in no matrix product: norms, what is looked up.
 
     (2 l + 1) h + (tables - 1) V h: no biases, no positions
 
-    Parameters: layers [1], hidden_size [1], embedding_tables [1], vocab_size [1]
-    Returns: [1] parameters
     Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
     return (2 * layers + 1 + (embedding_tables - 1) * vocab_size) * hidden_size
@@ -284,20 +252,18 @@ def llama_unmultiplied_parameters(
 
 @alternative("parameters", linear_attention="none")
 def parameters(
-    layers: Any,
-    hidden_size: Any,
-    attention_parameters_per_layer: Any,
-    ffn_parameters: Any,
-    vocab_size: Any,
-    unmultiplied_parameters: Any,
-) -> Any:
+    layers,
+    hidden_size,
+    attention_parameters_per_layer,
+    ffn_parameters,
+    vocab_size,
+    unmultiplied_parameters,
+):
     """Parameters of the model, where the scenario does not state them.
 
     l x attention + feed-forward + V h + those in no product; 12 l h^2 (1 + 13 / (12 h) + (V + s) /
     (12 l h)) for a GPT
 
-    Parameters: layers [1], hidden_size [1], attention_parameters_per_layer [1], ffn_parameters [1],
-        vocab_size [1], unmultiplied_parameters [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
@@ -306,26 +272,22 @@ def parameters(
 
 
 @alternative("active_parameters", mixture_of_experts=False)
-def dense_active_parameters(parameters: Any) -> Any:
+def dense_active_parameters(parameters):
     """Parameters that each token uses: all of them.
 
     N_active = N
 
-    Parameters: parameters [1]
     Returns: [1] active parameters
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     return 1.0 * parameters
 
 
-def skipped_parameters(
-    expert_layers: Any, experts: Any, experts_per_token: Any, expert_parameters: Any
-) -> Any:
+def skipped_parameters(expert_layers, experts, experts_per_token, expert_parameters):
     """Weights of the experts that a token does not visit.
 
     l_e (E - k) x parameters of an expert
 
-    Parameters: expert_layers [1], experts [1], experts_per_token [1], expert_parameters [1]
     Returns: [1] parameters
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
     """
@@ -333,25 +295,22 @@ def skipped_parameters(
 
 
 @alternative("active_parameters", mixture_of_experts=True)
-def expert_active_parameters(parameters: Any, skipped_parameters: Any) -> Any:
+def expert_active_parameters(parameters, skipped_parameters):
     """Parameters that each token uses: all but the experts that it does not visit.
 
     N - N_skipped
 
-    Parameters: parameters [1], skipped_parameters [1]
-    Returns: [1] active parameters
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
     """
     return parameters - skipped_parameters
 
 
 @alternative("local_parameters", mixture_of_experts=False)
-def dense_local_parameters(parameters: Any, tensor_parallel: Any, pipeline_parallel: Any) -> Any:
+def dense_local_parameters(parameters, tensor_parallel, pipeline_parallel):
     """Parameters that one GPU computes with: its shard of the model, the stages alike.
 
     N / (t p)
 
-    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3
     Example:
@@ -363,20 +322,17 @@ def dense_local_parameters(parameters: Any, tensor_parallel: Any, pipeline_paral
 
 @alternative("local_parameters", mixture_of_experts=True)
 def expert_local_parameters(
-    parameters: Any,
-    routed_parameters: Any,
-    expert_parallel: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-) -> Any:
+    parameters,
+    routed_parameters,
+    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
+    pipeline_parallel,
+):
     """Parameters that one GPU computes with: routed experts are also shared over their group.
 
     (N - N_routed (1 - t / (t_e e))) / (t p)
 
-    Parameters: parameters [1], routed_parameters [1], expert_parallel [1],
-        expert_tensor_parallel [1], tensor_parallel [1], pipeline_parallel [1]
-    Returns: [1] parameters
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
     here = tensor_parallel / expert_tensor_parallel / expert_parallel
@@ -384,12 +340,11 @@ def expert_local_parameters(
     return (parameters - elsewhere) / (tensor_parallel * pipeline_parallel)
 
 
-def training_tokens(parameters: Any) -> Any:
+def training_tokens(parameters):
     """Tokens of the training run, where neither the scenario nor the model's label states them.
 
     D = 20 N
 
-    Parameters: parameters [1]
     Returns: [1] tokens
     Source: Hoffmann et al. 2022, arXiv:2203.15556, table 3 (about 20 tokens per parameter)
     Example:

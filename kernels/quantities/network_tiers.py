@@ -26,12 +26,11 @@ TIERS = "0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods"
 
 
 @alternative("leaf_gpus", rail_optimized=False)
-def shared_leaf_gpus(gpus_per_switch: Any) -> Any:
+def shared_leaf_gpus(gpus_per_switch):
     """GPUs that reach each other through one leaf switch.
 
     those behind it
 
-    Parameters: gpus_per_switch [1]
     Returns: [1] GPUs
     Source: by definition
     """
@@ -39,14 +38,12 @@ def shared_leaf_gpus(gpus_per_switch: Any) -> Any:
 
 
 @alternative("leaf_gpus", rail_optimized=True)
-def rail_leaf_gpus(gpus_per_switch: Any, gpus_per_node: Any) -> Any:
+def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
     """GPUs that reach each other through one leaf switch, each along its rail.
 
     GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and what
     is meant for another rail changes rails inside the node
 
-    Parameters: gpus_per_switch [1], gpus_per_node [1]
-    Returns: [1] GPUs
     Range: libraries that change rails inside the node (NCCL's PXN); without it all-to-alls leave
         the leaf
     Source: Wang et al. 2024 (rail-only), arXiv:2307.12169, section 2; Qian et al. 2024 (Alibaba
@@ -55,24 +52,22 @@ def rail_leaf_gpus(gpus_per_switch: Any, gpus_per_node: Any) -> Any:
     return gpus_per_switch * gpus_per_node
 
 
-def leaf_bandwidth(rail_bandwidth: Any, oversubscription: Any) -> Any:
+def leaf_bandwidth(rail_bandwidth, oversubscription):
     """Bandwidth per direction of one GPU's rail below its leaf switch.
 
     that out of the leaf x oversubscription
 
-    Parameters: rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
     return rail_bandwidth * oversubscription
 
 
-def pod_bandwidth(rail_bandwidth: Any, pod_oversubscription: Any) -> Any:
+def pod_bandwidth(rail_bandwidth, pod_oversubscription):
     """Bandwidth per direction that one GPU has out of its pod where all send.
 
     that out of the leaf / oversubscription of pods
 
-    Parameters: rail_bandwidth [B/s], pod_oversubscription [1]
     Returns: [B/s] bandwidth of one rail
     Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.1 (1:7 between pods)
     """
@@ -81,21 +76,16 @@ def pod_bandwidth(rail_bandwidth: Any, pod_oversubscription: Any) -> Any:
 
 @alternative("tensor_rail_bandwidth", network_tiers=True)
 def tiered_tensor_rail_bandwidth(
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    rail_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
 
-    bytes out of the node over the time that they take below leaf switches, in pods, between pods
-
-    Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], leaf_gpus [1],
-        gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
-    Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.tiered_bandwidth
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
@@ -137,22 +127,16 @@ outer_data_parallel_ranks_per_pod = _in_pod(outer_data_parallel_ranks_per_node)
 
 @alternative("data_rail_bandwidth", network_tiers=True)
 def tiered_data_rail_bandwidth(
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    data_parallel_ranks_per_leaf: Any,
-    data_parallel_ranks_per_pod: Any,
-    leaf_bandwidth: Any,
-    rail_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for data-parallel traffic, per direction.
+    gradient_ranks,
+    data_parallel_ranks_per_node,
+    data_parallel_ranks_per_leaf,
+    data_parallel_ranks_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
 
-    bytes out of the node over the time that they take below leaf switches, in pods, between pods
-
-    Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1],
-        data_parallel_ranks_per_leaf [1], data_parallel_ranks_per_pod [1],
-        leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
-    Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.tiered_bandwidth; of the group of dense weights where there are experts
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
@@ -170,23 +154,17 @@ def tiered_data_rail_bandwidth(
 
 @alternative("replica_rail_bandwidth", network_tiers=True)
 def tiered_replica_rail_bandwidth(
-    shard_replicas: Any,
-    replica_stride: Any,
-    replica_ranks_per_node: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    rail_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for traffic between sharding groups, per direction.
+    shard_replicas,
+    replica_stride,
+    replica_ranks_per_node,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
 
-    bytes out of the node over the time that they take below leaf switches, in pods, between pods
-
-    Parameters: shard_replicas [1], replica_stride [1], replica_ranks_per_node [1],
-        leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s],
-        pod_bandwidth [B/s]
-    Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.tiered_bandwidth
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
@@ -204,23 +182,17 @@ def tiered_replica_rail_bandwidth(
 
 @alternative("expert_rail_bandwidth", network_tiers=True)
 def tiered_expert_rail_bandwidth(
-    expert_parallel: Any,
-    expert_stride: Any,
-    expert_ranks_per_node: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    rail_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
+    expert_parallel,
+    expert_stride,
+    expert_ranks_per_node,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """bytes out of the node over the longest time that a tier takes for its share of them
 
-    bytes out of the node over the longest time that a tier takes for its share of them
-
-    Parameters: expert_parallel [1], expert_stride [1],
-        expert_ranks_per_node [1], leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s],
-        rail_bandwidth [B/s], pod_bandwidth [B/s]
-    Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.tiered_all_to_all_bandwidth
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
     """
@@ -240,21 +212,16 @@ def tiered_expert_rail_bandwidth(
 
 @alternative("context_rail_bandwidth", network_tiers=True)
 def tiered_context_rail_bandwidth(
-    context_parallel: Any,
-    tensor_parallel: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    rail_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for context-parallel traffic, per direction.
+    context_parallel,
+    tensor_parallel,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """that of the slowest send to the next rank: out of a leaf switch, or of a pod
 
-    that of the slowest send to the next rank: out of a leaf switch, or of a pod
-
-    Parameters: context_parallel [1], tensor_parallel [1], leaf_gpus [1], gpus_per_pod [1],
-        leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
-    Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.crossing_bandwidth
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
@@ -271,21 +238,16 @@ def tiered_context_rail_bandwidth(
 
 @alternative("pipeline_rail_bandwidth", network_tiers=True)
 def tiered_pipeline_rail_bandwidth(
-    pipeline_parallel: Any,
-    pipeline_stride: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    rail_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
+    pipeline_parallel,
+    pipeline_stride,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """that of the slowest send to the next stage, a stride away: out of a leaf switch, or of a pod
 
-    that of the slowest send to the next stage, a stride away: out of a leaf switch, or of a pod
-
-    Parameters: pipeline_parallel [1], pipeline_stride [1], leaf_gpus [1],
-        gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
-    Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.crossing_bandwidth
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
@@ -301,15 +263,15 @@ def tiered_pipeline_rail_bandwidth(
 
 
 def _reducing(
-    ranks: Any,
-    stride: Any,
-    ranks_per_node: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    fabric_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
+    ranks,
+    stride,
+    ranks_per_node,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    fabric_bandwidth,
+    pod_bandwidth,
+):
     """Bandwidth of a collective that adds up or gathers tier by tier."""
     below = np.maximum(group_ranks_per_node(leaf_gpus, stride, ranks), ranks_per_node)
     in_pod = np.maximum(group_ranks_per_node(gpus_per_pod, stride, ranks), below)
@@ -319,14 +281,8 @@ def _reducing(
 
 
 def _sending(
-    ranks: Any,
-    stride: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    leaf_bandwidth: Any,
-    fabric_bandwidth: Any,
-    pod_bandwidth: Any,
-) -> Any:
+    ranks, stride, leaf_gpus, gpus_per_pod, leaf_bandwidth, fabric_bandwidth, pod_bandwidth
+):
     """Bandwidth of sends to the next rank, by the slowest tier that any of them leaves."""
     return np.minimum(
         crossing_bandwidth(ranks, stride, leaf_gpus, leaf_bandwidth, fabric_bandwidth),
@@ -334,7 +290,7 @@ def _sending(
     )
 
 
-def _in_domains(formula: Any) -> Any:
+def _in_domains(formula):
     """The twin of a formula of ranks on a node, for scale-up domains of several nodes."""
     names = {
         "gpus_per_node": "scale_up_gpus",
@@ -355,12 +311,11 @@ domain_pipeline_ranks_per_node = _in_domains(node_pipeline_ranks_per_node)
 
 
 @alternative("scale_up_gpus", scale_up_domain=False)
-def node_scale_up_gpus(gpus_per_node: Any) -> Any:
+def node_scale_up_gpus(gpus_per_node):
     """GPUs that reach each other without the network between nodes.
 
     those of a node
 
-    Parameters: gpus_per_node [1]
     Returns: [1] GPUs
     Source: by definition
     """
@@ -368,33 +323,20 @@ def node_scale_up_gpus(gpus_per_node: Any) -> Any:
 
 
 @alternative("scale_up_gpus", scale_up_domain=True)
-def domain_scale_up_gpus(seated_domain_gpus: Any) -> Any:
-    """GPUs that reach each other without the network between nodes.
-
-    those of a scale-up domain that the job uses
-
-    Parameters: seated_domain_gpus [1]
-    Returns: [1] GPUs
-    Source: by definition
-    """
+def domain_scale_up_gpus(seated_domain_gpus):
+    """those of a scale-up domain that the job uses"""
     return 1.0 * seated_domain_gpus
 
 
 @alternative("seated_domain_gpus", all_reduce=SWITCHED)
 def switched_seated_domain_gpus(
-    gpus_per_domain: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    expert_parallel: Any,
-    expert_stride: Any,
-) -> Any:
+    gpus_per_domain, tensor_parallel, context_parallel, expert_parallel, expert_stride
+):
     """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
 
     floor(D / g) g for groups of g = max(t c, e x stride) GPUs up to D; g / ceil(g / D) of larger
     ones
 
-    Parameters: gpus_per_domain [1], tensor_parallel [1], context_parallel [1],
-        expert_parallel [1], expert_stride [1]
     Returns: [1] GPUs
     Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the
         rest of a domain to others (`idle_domain_gpus`); one that fills domains to the last GPU
@@ -408,25 +350,22 @@ def switched_seated_domain_gpus(
 
 
 @alternative("seated_domain_gpus", all_reduce="torus")
-def torus_seated_domain_gpus(gpus_per_domain: Any) -> Any:
+def torus_seated_domain_gpus(gpus_per_domain):
     """GPUs of one scale-up domain that a job uses: a torus is used whole.
 
     D
 
-    Parameters: gpus_per_domain [1]
-    Returns: [1] GPUs
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)
     """
     return 1.0 * gpus_per_domain
 
 
 @alternative("idle_domain_gpus", scale_up_domain=False)
-def no_idle_domain_gpus() -> Any:
+def no_idle_domain_gpus():
     """GPUs of a job's scale-up domains that it leaves idle: a node is all there is.
 
     0
 
-    Parameters: none
     Returns: [1] GPUs
     Source: by definition
     """
@@ -434,80 +373,65 @@ def no_idle_domain_gpus() -> Any:
 
 
 @alternative("idle_domain_gpus", scale_up_domain=True)
-def idle_domain_gpus(n_gpus: Any, gpus_per_domain: Any, scale_up_gpus: Any) -> Any:
+def idle_domain_gpus(n_gpus, gpus_per_domain, scale_up_gpus):
     """GPUs of a job's scale-up domains that it leaves idle, where groups do not divide a domain.
 
     domains in use x GPUs left in each: ceil(n / used) (D - used)
 
-    Parameters: n_gpus [1], gpus_per_domain [1], scale_up_gpus [1]
-    Returns: [1] GPUs
     Range: neither power nor price counts them
-    Source: by definition
     """
     return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)
 
 
-def scale_up_bandwidth(intra_node_bandwidth: Any) -> Any:
+def scale_up_bandwidth(intra_node_bandwidth):
     """Bandwidth per direction of one GPU inside its node, or scale-up domain.
 
     that of the node
 
-    Parameters: intra_node_bandwidth [B/s]
     Returns: [B/s] bandwidth of one GPU
     Source: by definition
     """
     return 1.0 * intra_node_bandwidth
 
 
-def job_gpus(n_gpus: Any) -> Any:
+def job_gpus(n_gpus):
     """GPUs of the job on all sites.
 
     n
 
-    Parameters: n_gpus [1]
     Returns: [1] GPUs
     Source: by definition
     """
     return 1.0 * n_gpus
 
 
-def site_gpus(n_gpus: Any, sites: Any) -> Any:
+def site_gpus(n_gpus, sites):
     """GPUs of the job on one site.
 
     n / S
 
-    Parameters: n_gpus [1], sites [1]
     Returns: [1] GPUs
     Source: by definition
     """
     return n_gpus / sites
 
 
-def pod_gpus(gpus_per_pod: Any, site_gpus: Any) -> Any:
+def pod_gpus(gpus_per_pod, site_gpus):
     """GPUs of the job in one pod.
 
     min(P, n / S)
 
-    Parameters: gpus_per_pod [1], site_gpus [1]
     Returns: [1] GPUs
     Source: by definition
     """
     return np.minimum(gpus_per_pod, site_gpus)
 
 
-def tensor_parallel_tier(
-    tensor_parallel: Any,
-    scale_up_gpus: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    site_gpus: Any,
-) -> Any:
+def tensor_parallel_tier(tensor_parallel, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus):
     """Highest tier that tensor-parallel traffic crosses.
 
     the smallest tier that holds all groups of t GPUs
 
-    Parameters: tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1],
-        site_gpus [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
@@ -516,13 +440,13 @@ def tensor_parallel_tier(
 
 
 @same_as(crossed_tier)
-def context_parallel_tier(*operands: Any) -> Any:
+def context_parallel_tier(
+    context_parallel, tensor_parallel, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus
+):
     """Highest tier that context-parallel traffic crosses.
 
     the smallest tier that holds all groups of t c GPUs
 
-    Parameters: context_parallel [1], tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1],
-        gpus_per_pod [1], site_gpus [1]
     Returns: [flag] tier
     Flags: 0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
@@ -545,25 +469,16 @@ whole_data_parallel_tier = alternative("data_parallel_tier", hybrid_sharding=Fal
 
 @alternative("data_parallel_tier", hybrid_sharding=True)
 def hybrid_data_parallel_tier(
-    gradient_ranks: Any,
-    data_spread: Any,
-    shard_replicas: Any,
-    replica_stride: Any,
-    scale_up_gpus: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-    site_gpus: Any,
-) -> Any:
-    """Highest tier that data-parallel traffic crosses.
-
-    the higher one of that in sharding groups and of that between them
-
-    Parameters: gradient_ranks [1], data_spread [1], shard_replicas [1], replica_stride [1],
-        scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1], site_gpus [1]
-    Returns: [flag] tier
-    Flags: TIERS
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py
-    """
+    gradient_ranks,
+    data_spread,
+    shard_replicas,
+    replica_stride,
+    scale_up_gpus,
+    leaf_gpus,
+    gpus_per_pod,
+    site_gpus,
+):
+    """the higher one of that in sharding groups and of that between them"""
     tiers = (scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus)
     return np.maximum(
         crossed_tier(gradient_ranks, data_spread, *tiers),
@@ -572,13 +487,13 @@ def hybrid_data_parallel_tier(
 
 
 @same_as(crossed_tier)
-def expert_parallel_tier(*operands: Any) -> Any:
+def expert_parallel_tier(
+    expert_parallel, expert_stride, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus
+):
     """Highest tier that expert-parallel traffic crosses.
 
     the smallest tier that holds all groups of e x stride GPUs
 
-    Parameters: expert_parallel [1], expert_stride [1], scale_up_gpus [1], leaf_gpus [1],
-        gpus_per_pod [1], site_gpus [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
@@ -586,13 +501,13 @@ def expert_parallel_tier(*operands: Any) -> Any:
 
 
 @same_as(crossed_tier)
-def pipeline_parallel_tier(*operands: Any) -> Any:
+def pipeline_parallel_tier(
+    pipeline_parallel, pipeline_stride, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus
+):
     """Highest tier that traffic between pipeline stages crosses.
 
     the smallest tier that holds all groups of p x stride GPUs, those of one site
 
-    Parameters: pipeline_parallel [1], pipeline_stride [1], scale_up_gpus [1], leaf_gpus [1],
-        gpus_per_pod [1], site_gpus [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py

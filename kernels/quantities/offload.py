@@ -1,17 +1,14 @@
 """Optimizer states that live on the host or on its drives."""
 
-from typing import Any
-
 from ..alternatives import alternative
 
 
 @alternative("offload_time", offload="none")
-def no_offload_time() -> Any:
+def no_offload_time():
     """Time of one step's traffic to the host: none.
 
     0
 
-    Parameters: none
     Returns: [s] traffic of one step
     Source: by definition
     """
@@ -20,18 +17,12 @@ def no_offload_time() -> Any:
 
 @alternative("offload_time", offload="cpu")
 def cpu_offload_time(
-    optimizer_parameters: Any,
-    gradient_bytes_per_element: Any,
-    bytes_per_element: Any,
-    offload_bandwidth: Any,
-) -> Any:
+    optimizer_parameters, gradient_bytes_per_element, bytes_per_element, offload_bandwidth
+):
     """Time of one step's traffic to the host: gradients go, updated weights come back.
 
     N_o (gradient + weight) / B
 
-    Parameters: optimizer_parameters [1], gradient_bytes_per_element [B], bytes_per_element [B],
-        offload_bandwidth [B/s]
-    Returns: [s] traffic of one step
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
     """
     moved = optimizer_parameters * (gradient_bytes_per_element + bytes_per_element)
@@ -40,20 +31,17 @@ def cpu_offload_time(
 
 @alternative("offload_time", offload="nvme")
 def nvme_offload_time(
-    optimizer_parameters: Any,
-    gradient_bytes_per_element: Any,
-    bytes_per_element: Any,
-    offload_bandwidth: Any,
-    optimizer_state_bytes: Any,
-    nvme_bandwidth: Any,
-) -> Any:
+    optimizer_parameters,
+    gradient_bytes_per_element,
+    bytes_per_element,
+    offload_bandwidth,
+    optimizer_state_bytes,
+    nvme_bandwidth,
+):
     """Time of one step's traffic to host and drives: optimizer states are read and written.
 
     N_o (gradient + weight) / B + 2 N_o state / B_nvme
 
-    Parameters: optimizer_parameters [1], gradient_bytes_per_element [B], bytes_per_element [B],
-        offload_bandwidth [B/s], optimizer_state_bytes [B], nvme_bandwidth [B/s]
-    Returns: [s] traffic of one step
     Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
     """
     to_host = gradient_bytes_per_element + bytes_per_element

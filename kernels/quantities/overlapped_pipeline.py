@@ -3,8 +3,6 @@
 What they share with other schedules is an alternative beside those; here is what is theirs alone.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -16,12 +14,11 @@ PLAIN = ("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "zb_v", "dual
 
 
 @alternative("parameter_copies", pipeline_schedule=PLAIN)
-def single_parameter_copies() -> Any:
+def single_parameter_copies():
     """Stages of one pipeline whose weights each GPU holds.
 
     1
 
-    Parameters: none
     Returns: [1] copies
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
@@ -29,13 +26,11 @@ def single_parameter_copies() -> Any:
 
 
 @alternative("parameter_copies", pipeline_schedule="dualpipe")
-def mirrored_parameter_copies() -> Any:
+def mirrored_parameter_copies():
     """Stages of one pipeline whose weights each GPU holds: its own, and one of the other way.
 
     2: stage s also holds stage p - 1 - s, and both add up the gradients of both
 
-    Parameters: none
-    Returns: [1] copies
     Range: ZeRO-0 and 1; with 2 and 3 gradient traffic is a bound from above, twice as long: of each
         micro-batch as if both stages exchanged
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 and table 2 (parameters: 2 times)
@@ -44,16 +39,11 @@ def mirrored_parameter_copies() -> Any:
 
 
 @alternative("bubble_ratio", pipeline_schedule=("dualpipe", "dualpipev"))
-def dual_bubble_ratio(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any, recompute_flops_factor: Any
-) -> Any:
+def dual_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks, recompute_flops_factor):
     """Pipeline idle time over useful time: micro-batches run both ways through the stages.
 
     idle passes of q = v p / 2 stages / (3 f v m), v pieces on each stage (2 in dualpipev)
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1],
-        recompute_flops_factor [1]
-    Returns: [1] bubble over ideal time
     Range: even stages and micro-batches (dualpipe), at least 2 p of these: elsewhere the reason
         dual_pipeline_does_not_fit
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 2; dualpipe/dualpipe.py and dualpipev.py of
@@ -64,13 +54,11 @@ def dual_bubble_ratio(
 
 
 @alternative("microbatches_in_flight", pipeline_schedule=("dualpipe", "dualpipev"))
-def dual_microbatches_in_flight(pipeline_parallel: Any, stage_chunks: Any) -> Any:
+def dual_microbatches_in_flight(pipeline_parallel, stage_chunks):
     """Micro-batches whose activations one stage holds at once, in those of a whole stage.
 
     p + 1 / v: all that run both ways, and one more while its pass overlaps with a backward pass
 
-    Parameters: pipeline_parallel [1], stage_chunks [1]
-    Returns: [1] micro-batches
     Range: as of dual_bubble_ratio
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 2 (PP + 1)
     """
@@ -79,15 +67,10 @@ def dual_microbatches_in_flight(pipeline_parallel: Any, stage_chunks: Any) -> An
 
 @alternative("microbatches_in_flight", pipeline_schedule="combined_1f1b")
 def combined_microbatches_in_flight(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any, microbatch_group_size: Any
-) -> Any:
-    """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
+    pipeline_parallel, num_microbatches, stage_chunks, microbatch_group_size
+):
+    """min(m, ((v - 1) N + 2 p) / v): one forward pass more is ahead than in interleaved 1F1B
 
-    min(m, ((v - 1) N + 2 p) / v): one forward pass more is ahead than in interleaved 1F1B
-
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1],
-        microbatch_group_size [1]
-    Returns: [1] micro-batches
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (get_pp_rank_microbatches)
     """
     chunks = (stage_chunks - 1) * microbatch_group_size + 2 * pipeline_parallel
@@ -95,15 +78,9 @@ def combined_microbatches_in_flight(
 
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule="combined_1f1b")
-def combined_asynchronous_pipeline_sends(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
-) -> Any:
-    """Sends of one step that it waits for in turn, where stages compute while they send.
+def combined_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
+    """v (m + p) + p - 4: each pair of passes needs what neighbours have just sent
 
-    v (m + p) + p - 4: each pair of passes needs what neighbours have just sent
-
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
-    Returns: [1] sends
     Range: sends shorter than a chunk's passes; exact for groups of p micro-batches out of more and
         passes that together take as long as apart, a bound from above else
     Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py; by playing the schedule
@@ -114,15 +91,9 @@ def combined_asynchronous_pipeline_sends(
 
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule=("dualpipe", "dualpipev"))
-def dual_asynchronous_pipeline_sends(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
-) -> Any:
-    """Sends of one step that it waits for in turn, where stages compute while they send.
+def dual_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
+    """2 v m (1 - 1 / p) + v p - 1: pairs of passes need what neighbours have just sent
 
-    2 v m (1 - 1 / p) + v p - 1: pairs of passes need what neighbours have just sent
-
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
-    Returns: [1] sends
     Range: sends shorter than a weight gradient; a bound from above, near for many micro-batches
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
@@ -136,12 +107,11 @@ def dual_asynchronous_pipeline_sends(
     "unpaired_expert_time",
     pipeline_schedule=("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
 )
-def no_unpaired_expert_time() -> Any:
+def no_unpaired_expert_time():
     """Time that a step waits for expert traffic of passes beside which no other runs.
 
     0: what hides traffic is in each pass
 
-    Parameters: none
     Returns: [s] exposed traffic of one step
     Source: by definition
     """
@@ -150,28 +120,22 @@ def no_unpaired_expert_time() -> Any:
 
 @alternative("unpaired_expert_time", pipeline_schedule="combined_1f1b")
 def combined_unpaired_expert_time(
-    expert_parallel_time: Any,
-    expert_overlap_share: Any,
-    compute_time: Any,
-    exposed_tensor_parallel_time: Any,
-    exposed_context_parallel_time: Any,
-    expert_all_to_alls_per_layer: Any,
-    recompute_flops_factor: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    stage_chunks: Any,
-    microbatch_group_size: Any,
-) -> Any:
-    """Time that a step waits for expert traffic of passes beside which no other runs.
-
-    (g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of as many
+    expert_parallel_time,
+    expert_overlap_share,
+    compute_time,
+    exposed_tensor_parallel_time,
+    exposed_context_parallel_time,
+    expert_all_to_alls_per_layer,
+    recompute_flops_factor,
+    pipeline_parallel,
+    num_microbatches,
+    stage_chunks,
+    microbatch_group_size,
+):
+    """(g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of as many
     slots, g = (v - 1) N + p have a forward pass alone and as many a backward pass; where a
     backward pass takes longer than a pair, p - 1 pairs wait for one
 
-    Parameters: expert_parallel_time [s], expert_overlap_share [1], compute_time [s],
-        exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
-        expert_all_to_alls_per_layer [1], recompute_flops_factor [1], pipeline_parallel [1],
-        num_microbatches [1], stage_chunks [1], microbatch_group_size [1]
     Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
     Range: what Megatron-Core runs: elsewhere the reason passes_do_not_overlap; with fewer than
         2 p - 1 micro-batches a bound from above, by 2 % of a step at most; with
@@ -196,29 +160,23 @@ def combined_unpaired_expert_time(
 
 @alternative("unpaired_expert_time", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_unpaired_expert_time(
-    expert_parallel_time: Any,
-    expert_overlap_share: Any,
-    compute_time: Any,
-    exposed_tensor_parallel_time: Any,
-    exposed_context_parallel_time: Any,
-    expert_all_to_alls_per_layer: Any,
-    recompute_flops_factor: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    stage_chunks: Any,
-    bubble_ratio: Any,
-) -> Any:
-    """Time that a step waits for expert traffic of passes beside which no other runs.
-
-    (e + (3 q A_f + (2 q + 1) A_b - (q + 2) e + c + (2 q - 2) max(0, A_b - e - F)) / (v m)) /
+    expert_parallel_time,
+    expert_overlap_share,
+    compute_time,
+    exposed_tensor_parallel_time,
+    exposed_context_parallel_time,
+    expert_all_to_alls_per_layer,
+    recompute_flops_factor,
+    pipeline_parallel,
+    num_microbatches,
+    stage_chunks,
+    bubble_ratio,
+):
+    """(e + (3 q A_f + (2 q + 1) A_b - (q + 2) e + c + (2 q - 2) max(0, A_b - e - F)) / (v m)) /
     (1 + bubble) - e, c = max(0, (q - 1) (B + A_b) - q (F + A_f)) - max(0, (q - 1) B - q F): traffic
     A_f and A_b of forward and backward passes, e of it exposed in pairs; forward passes F, input
     gradients B; q = v p / 2
 
-    Parameters: expert_parallel_time [s], expert_overlap_share [1], compute_time [s],
-        exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
-        expert_all_to_alls_per_layer [1], recompute_flops_factor [1], pipeline_parallel [1],
-        num_microbatches [1], stage_chunks [1], bubble_ratio [1]
     Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
     Range: as of dual_bubble_ratio; a bound from below, by 1 % of a step at most, where traffic is
         as long as compute or longer; with shared_expert_overlap a bound from above: lone passes
@@ -250,15 +208,9 @@ def dual_unpaired_expert_time(
 
 
 @alternative("schedule_depth", pipeline_schedule="combined_1f1b")
-def combined_schedule_depth(
-    pipeline_parallel: Any, stage_chunks: Any, microbatch_group_size: Any
-) -> Any:
-    """Micro-batches that the first stage may hold at once, however many there are.
+def combined_schedule_depth(pipeline_parallel, stage_chunks, microbatch_group_size):
+    """((v - 1) N + 2 p) / v
 
-    ((v - 1) N + 2 p) / v
-
-    Parameters: pipeline_parallel [1], stage_chunks [1], microbatch_group_size [1]
-    Returns: [1] micro-batches
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (get_pp_rank_microbatches)
     """
     return combined_microbatches_in_flight(
@@ -269,12 +221,11 @@ def combined_schedule_depth(
 @alternative(
     "logits_at_first", pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1")
 )
-def far_logits_at_first() -> Any:
+def far_logits_at_first():
     """Whether the first stage of several yields logits, too.
 
     0: the last one does
 
-    Parameters: none
     Returns: [1] 1 or 0
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
@@ -282,13 +233,9 @@ def far_logits_at_first() -> Any:
 
 
 @alternative("logits_at_first", pipeline_schedule=("zb_v", "dualpipe", "dualpipev"))
-def folded_logits_at_first() -> Any:
-    """Whether the first stage of several yields logits, too.
+def folded_logits_at_first():
+    """1: the model's last piece comes back to it, or runs there the other way
 
-    1: the model's last piece comes back to it, or runs there the other way
-
-    Parameters: none
-    Returns: [1] 1 or 0
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; DeepSeek-AI 2024,
         arXiv:2412.19437, section 3.2.3 (embedding and output head on one rank)
     """
@@ -296,13 +243,9 @@ def folded_logits_at_first() -> Any:
 
 
 @alternative("logits_at_last", pipeline_schedule=("zb_v", "dualpipev"))
-def folded_logits_at_last() -> Any:
-    """Whether the last of several stages yields logits.
+def folded_logits_at_last():
+    """0: the pipeline turns there
 
-    0: the pipeline turns there
-
-    Parameters: none
-    Returns: [1] 1 or 0
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """
     return 0.0
@@ -312,12 +255,11 @@ def folded_logits_at_last() -> Any:
     "logits_at_last",
     pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "dualpipe"),
 )
-def far_logits_at_last() -> Any:
+def far_logits_at_last():
     """Whether the last of several stages yields logits.
 
     1
 
-    Parameters: none
     Returns: [1] 1 or 0
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
@@ -325,12 +267,11 @@ def far_logits_at_last() -> Any:
 
 
 @alternative("first_stage_kept_ratio", pipeline_schedule=PLAIN)
-def plain_first_stage_kept_ratio() -> Any:
+def plain_first_stage_kept_ratio():
     """Activations that the first stage keeps over those of pieces that are alike.
 
     1; a pipeline_layout whose pieces differ sets it
 
-    Parameters: none
     Returns: [1] ratio
     Range: pieces of a stage that differ by no more than the most even split makes them
     Source: Narayanan et al. 2021 (SC21), section 2.2
@@ -340,16 +281,11 @@ def plain_first_stage_kept_ratio() -> Any:
 
 @alternative("first_stage_kept_ratio", pipeline_schedule="dualpipe")
 def mirrored_first_stage_kept_ratio(
-    pipeline_parallel: Any, first_stage_layers: Any, last_stage_layers: Any, prediction_layers: Any
-) -> Any:
-    """Activations that the first stage keeps over those of pieces that are alike.
-
-    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one of
+    pipeline_parallel, first_stage_layers, last_stage_layers, prediction_layers
+):
+    """(p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one of
     the other
 
-    Parameters: pipeline_parallel [1], first_stage_layers [1], last_stage_layers [1],
-        prediction_layers [1]
-    Returns: [1] ratio
     Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
         arXiv:2412.19437, table 2: p + 1 in all)
     """

@@ -4,20 +4,17 @@ Every price is stated; one of 0 is not counted. The cluster is what is allocated
 and its reserves where they are paid for.
 """
 
-from typing import Any
-
 from ..alternatives import alternative
 from ..ops import np, where
 from ..ownership import capital_recovery_factor, discount_factor
 
 
 @alternative("fabric_capital", fabric_pricing="per_gpu")
-def whole_fabric_capital(allocated_gpus: Any, fabric_price: Any) -> Any:
+def whole_fabric_capital(allocated_gpus, fabric_price):
     """Price of the network: cards, switches, optics and cables.
 
     GPUs x price a GPU
 
-    Parameters: allocated_gpus [1], fabric_price [USD]
     Returns: [USD] price
     Source: by definition
     """
@@ -25,25 +22,15 @@ def whole_fabric_capital(allocated_gpus: Any, fabric_price: Any) -> Any:
 
 
 def fabric_tiers(
-    allocated_gpus: Any,
-    sites: Any,
-    gpus_per_switch: Any,
-    oversubscription: Any,
-    gpus_per_pod: Any,
-    pod_oversubscription: Any,
-) -> Any:
+    allocated_gpus, sites, gpus_per_switch, oversubscription, gpus_per_pod, pod_oversubscription
+):
     """Tiers of switches in the fat tree that joins the GPUs of a site.
 
     1, and one more beyond each of L, P and k P GPUs, where k = max(L (1 + 1 / o), P / L). Without
     pods (P infinite) each tier ends where its switches have no ports left: beyond L, L k and
-    k L k p / (1 + p)
+    k L k p / (1 + p). L GPUs stand behind a leaf switch of o downlinks for an uplink, P in a pod
+    whose leaf switches one layer joins, with p links up for one that leaves it
 
-    Parameters:
-        allocated_gpus [1], sites [1]
-        gpus_per_switch [1]: GPUs L behind a leaf switch
-        oversubscription [1]: downlinks over uplinks o of a leaf switch
-        gpus_per_pod [1]: GPUs P of a pod, whose leaf switches one layer joins
-        pod_oversubscription [1]: links up to pods over those that leave them, p
     Returns: [1] tiers, 1 to 4
     Range: fat trees, one port for a GPU, no torus or dragonfly; switches above have as many ports k
         as leaf switches, or as pods that are stated take; more than four tiers (without pods
@@ -62,12 +49,11 @@ def fabric_tiers(
     return tiers + where(gpus > upper * pod, 1.0, 0.0)
 
 
-def leaf_uplinks(allocated_gpus: Any, oversubscription: Any, fabric_tiers: Any) -> Any:
+def leaf_uplinks(allocated_gpus, oversubscription, fabric_tiers):
     """Links from leaf switches up, of a fat tree.
 
     GPUs / oversubscription, where there is a tier above
 
-    Parameters: allocated_gpus [1], oversubscription [1], fabric_tiers [1]
     Returns: [1] links
     Range: switches that are filled; those that are not have ports to spare
     Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
@@ -75,12 +61,11 @@ def leaf_uplinks(allocated_gpus: Any, oversubscription: Any, fabric_tiers: Any) 
     return where(fabric_tiers > 1, allocated_gpus / oversubscription, 0.0)
 
 
-def pod_uplinks(leaf_uplinks: Any, pod_oversubscription: Any, fabric_tiers: Any) -> Any:
+def pod_uplinks(leaf_uplinks, pod_oversubscription, fabric_tiers):
     """Links that leave pods, of a fat tree.
 
     links from leaf switches / oversubscription of pods, where there is a third tier
 
-    Parameters: leaf_uplinks [1], pod_oversubscription [1], fabric_tiers [1]
     Returns: [1] links
     Range: switches that are filled; those that are not have ports to spare
     Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
@@ -88,12 +73,11 @@ def pod_uplinks(leaf_uplinks: Any, pod_oversubscription: Any, fabric_tiers: Any)
     return where(fabric_tiers > 2, leaf_uplinks / pod_oversubscription, 0.0)
 
 
-def core_uplinks(pod_uplinks: Any, fabric_tiers: Any) -> Any:
+def core_uplinks(pod_uplinks, fabric_tiers):
     """Links from the third tier of a fat tree up to the fourth, as many as come from below.
 
     links that leave pods, where there is a fourth tier
 
-    Parameters: pod_uplinks [1], fabric_tiers [1]
     Returns: [1] links
     Range: switches that are filled; those that are not have ports to spare
     Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
@@ -101,14 +85,11 @@ def core_uplinks(pod_uplinks: Any, fabric_tiers: Any) -> Any:
     return where(fabric_tiers > 3, pod_uplinks, 0.0)
 
 
-def switch_ports(
-    allocated_gpus: Any, leaf_uplinks: Any, pod_uplinks: Any, core_uplinks: Any
-) -> Any:
+def switch_ports(allocated_gpus, leaf_uplinks, pod_uplinks, core_uplinks):
     """Ports of all switches of a fat tree that are in use.
 
     one for each GPU, two for each link between switches
 
-    Parameters: allocated_gpus [1], leaf_uplinks [1], pod_uplinks [1], core_uplinks [1]
     Returns: [1] ports; 3 a GPU in two tiers without oversubscription, 5 in three
     Range: switches that are filled; those that are not have ports to spare
     Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
@@ -118,81 +99,67 @@ def switch_ports(
 
 @alternative("fabric_capital", fabric_pricing="ports")
 def counted_fabric_capital(
-    allocated_gpus: Any,
-    fabric_price: Any,
-    nic_price: Any,
-    node_link_price: Any,
-    switch_ports: Any,
-    switch_port_price: Any,
-    leaf_uplinks: Any,
-    leaf_link_price: Any,
-    pod_uplinks: Any,
-    core_uplinks: Any,
-    pod_link_price: Any,
-) -> Any:
+    allocated_gpus,
+    fabric_price,
+    nic_price,
+    node_link_price,
+    switch_ports,
+    switch_port_price,
+    leaf_uplinks,
+    leaf_link_price,
+    pod_uplinks,
+    core_uplinks,
+    pod_link_price,
+):
     """Price of a network that is counted: a card and a link for each GPU, ports, links by tier.
 
     GPUs x (fabric_price + card + link) + ports x price + uplinks x price of each tier
 
-    Parameters:
-        allocated_gpus [1], fabric_price [USD], nic_price [USD], node_link_price [USD]
-        switch_ports [1], switch_port_price [USD], leaf_uplinks [1], leaf_link_price [USD]
-        pod_uplinks [1], core_uplinks [1], pod_link_price [USD]
-    Returns: [USD] price
     Range: fat trees; `fabric_price` is what else one GPU's share comes to
-    Source: by definition
     """
     gpu = fabric_price + nic_price + node_link_price
     switched = switch_ports * switch_port_price + leaf_uplinks * leaf_link_price
     return allocated_gpus * gpu + switched + (pod_uplinks + core_uplinks) * pod_link_price
 
 
-def machine_capital(
-    allocated_nodes: Any, node_price: Any, fabric_capital: Any, storage_price: Any
-) -> Any:
+def machine_capital(allocated_nodes, node_price, fabric_capital, storage_price):
     """Price of what is replaced together: nodes, network and storage.
 
     nodes x price + network + storage
 
-    Parameters: allocated_nodes [1], node_price [USD], fabric_capital [USD], storage_price [USD]
     Returns: [USD] price
     Source: by definition
     """
     return allocated_nodes * node_price + fabric_capital + storage_price
 
 
-def building_capital(facility_power: Any, building_price: Any) -> Any:
+def building_capital(facility_power, building_price):
     """Price of the building with its power and cooling.
 
     power of the facility x price of a watt
 
-    Parameters: facility_power [W], building_price [USD/W]
     Returns: [USD] price
     Source: by definition
     """
     return facility_power * building_price
 
 
-def capital_cost(machine_capital: Any, building_capital: Any) -> Any:
+def capital_cost(machine_capital, building_capital):
     """Price of the cluster: machines, network, storage, and its building.
 
     machines + building
 
-    Parameters: machine_capital [USD], building_capital [USD]
     Returns: [USD] price
     Source: by definition
     """
     return machine_capital + building_capital
 
 
-def machine_payments(
-    machine_capital: Any, resale_share: Any, interest_rate: Any, depreciation_time: Any
-) -> Any:
+def machine_payments(machine_capital, resale_share, interest_rate, depreciation_time):
     """What the machines come to in a year: repaid with interest over their life, less their resale.
 
     price x (1 - resale x (1 + r)^-n) x r / (1 - (1 + r)^-n)
 
-    Parameters: machine_capital [USD], resale_share [1], interest_rate [1], depreciation_time [s]
     Returns: [USD] a year
     Range: without interest (price - resale) / years, the straight line
     Source: Short et al. 1995, NREL/TP-462-5173, section 3 (capital recovery factor)
@@ -201,14 +168,11 @@ def machine_payments(
     return machine_capital * left * capital_recovery_factor(interest_rate, depreciation_time)
 
 
-def building_payments(
-    building_capital: Any, interest_rate: Any, building_depreciation_time: Any
-) -> Any:
+def building_payments(building_capital, interest_rate, building_depreciation_time):
     """What the building comes to in a year: repaid with interest over its life.
 
     price x r / (1 - (1 + r)^-n)
 
-    Parameters: building_capital [USD], interest_rate [1], building_depreciation_time [s]
     Returns: [USD] a year
     Source: Short et al. 1995, NREL/TP-462-5173, section 3 (capital recovery factor)
     """
@@ -216,19 +180,12 @@ def building_payments(
 
 
 def operating_cost(
-    machine_capital: Any,
-    maintenance_share: Any,
-    facility_power: Any,
-    electricity_price: Any,
-    yearly_staff_cost: Any,
-) -> Any:
+    machine_capital, maintenance_share, facility_power, electricity_price, yearly_staff_cost
+):
     """What running the cluster comes to in a year: repairs, electricity, staff and rent of space.
 
     machines x maintenance + power x price of electricity x a year + staff
 
-    Parameters:
-        machine_capital [USD], maintenance_share [1], facility_power [W]
-        electricity_price [USD/J], yearly_staff_cost [USD]
     Returns: [USD] a year
     Range: the power of `facility_power` is drawn all year, in use or not
     Source: by definition
@@ -237,36 +194,33 @@ def operating_cost(
     return machine_capital * maintenance_share + electricity + yearly_staff_cost
 
 
-def ownership_cost(machine_payments: Any, building_payments: Any, operating_cost: Any) -> Any:
+def ownership_cost(machine_payments, building_payments, operating_cost):
     """What the cluster comes to in a year, all told.
 
     machines + building + running
 
-    Parameters: machine_payments [USD], building_payments [USD], operating_cost [USD]
     Returns: [USD] a year
     Source: by definition
     """
     return machine_payments + building_payments + operating_cost
 
 
-def owned_gpu_hour_cost(ownership_cost: Any, allocated_gpus: Any, cluster_utilization: Any) -> Any:
+def owned_gpu_hour_cost(ownership_cost, allocated_gpus, cluster_utilization):
     """What an hour of one GPU comes to that one owns, of those hours in which a job has it.
 
     cost of a year / (GPUs x hours of a year x share in use)
 
-    Parameters: ownership_cost [USD], allocated_gpus [1], cluster_utilization [1]
     Returns: [USD/h] price
     Source: by definition
     """
     return ownership_cost / (allocated_gpus * 8766.0 * cluster_utilization)
 
 
-def break_even_utilization(ownership_cost: Any, allocated_gpus: Any, gpu_hour_price: Any) -> Any:
+def break_even_utilization(ownership_cost, allocated_gpus, gpu_hour_price):
     """Share of the time in use from which owning costs less than renting.
 
     cost of a year / (GPUs x hours of a year x price of a rented hour)
 
-    Parameters: ownership_cost [USD], allocated_gpus [1], gpu_hour_price [USD/h]
     Returns: [1] share; above 1 renting costs less at any use
     Source: by definition
     """
@@ -274,13 +228,11 @@ def break_even_utilization(ownership_cost: Any, allocated_gpus: Any, gpu_hour_pr
 
 
 @alternative("gpu_cost", pricing="owned")
-def owned_gpu_cost(gpu_hours: Any, owned_gpu_hour_cost: Any) -> Any:
+def owned_gpu_cost(gpu_hours, owned_gpu_hour_cost):
     """Price of the run's GPU-hours on a cluster that one owns, electricity inside.
 
     GPU-hours x what an hour comes to
 
-    Parameters: gpu_hours [h], owned_gpu_hour_cost [USD/h]
-    Returns: [USD] price
     Source: by definition
     """
     return gpu_hours * owned_gpu_hour_cost

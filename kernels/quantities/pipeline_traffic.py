@@ -1,7 +1,5 @@
 """Traffic between pipeline stages."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -12,13 +10,9 @@ from ..topology import group_ranks_per_node
 
 
 @alternative("stage_chunks", pipeline_schedule=("gpipe", "zb_h1", "dualpipe"))
-def single_stage_chunks() -> Any:
-    """Pieces of the model on each pipeline stage.
+def single_stage_chunks():
+    """1: these schedules are not interleaved; in dualpipe one of each way
 
-    1: these schedules are not interleaved; in dualpipe one of each way
-
-    Parameters: none
-    Returns: [1] pieces
     Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241;
         DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1
     """
@@ -26,12 +20,11 @@ def single_stage_chunks() -> Any:
 
 
 @alternative("stage_chunks", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
-def interleaved_stage_chunks(virtual_stages: Any) -> Any:
+def interleaved_stage_chunks(virtual_stages):
     """Pieces of the model on each pipeline stage.
 
     v
 
-    Parameters: virtual_stages [1]
     Returns: [1] pieces
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
@@ -39,13 +32,11 @@ def interleaved_stage_chunks(virtual_stages: Any) -> Any:
 
 
 @alternative("stage_chunks", pipeline_schedule=("zb_v", "dualpipev"))
-def folded_stage_chunks() -> Any:
+def folded_stage_chunks():
     """Pieces of the model on each pipeline stage: the pipeline runs down and back up.
 
     2
 
-    Parameters: none
-    Returns: [1] pieces
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; dualpipe/dualpipev.py of
         github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024, arXiv:2412.19437)
     """
@@ -53,12 +44,11 @@ def folded_stage_chunks() -> Any:
 
 
 @alternative("microbatch_group_size", pipeline_scheduler="megatron")
-def megatron_microbatch_group_size(pipeline_parallel: Any) -> Any:
+def megatron_microbatch_group_size(pipeline_parallel):
     """Micro-batches that an interleaved schedule runs through one chunk after the other.
 
     p
 
-    Parameters: pipeline_parallel [1]
     Returns: [1] micro-batches
     Source: Megatron-LM, megatron/core/model_parallel_config.py
         (microbatch_group_size_per_vp_stage); Narayanan et al. 2021 (SC21), section 2.2
@@ -67,25 +57,20 @@ def megatron_microbatch_group_size(pipeline_parallel: Any) -> Any:
 
 
 @alternative("microbatch_group_size", pipeline_scheduler="pytorch")
-def pytorch_microbatch_group_size(pipeline_parallel: Any, num_microbatches: Any) -> Any:
-    """Micro-batches that an interleaved schedule runs through one chunk after the other.
+def pytorch_microbatch_group_size(pipeline_parallel, num_microbatches):
+    """m / max(1, floor(m / p))
 
-    m / max(1, floor(m / p))
-
-    Parameters: pipeline_parallel [1], num_microbatches [1]
-    Returns: [1] micro-batches
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     return num_microbatches / np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
 
 
 @alternative("pipeline_message", scatter_gather=False)
-def whole_pipeline_message(activation_message: Any, residual_ranks: Any) -> Any:
+def whole_pipeline_message(activation_message, residual_ranks):
     """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
 
     (s / c) b h e, shared over tensor ranks with sequence parallelism
 
-    Parameters: activation_message [B], residual_ranks [1]
     Returns: [B] message
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, arXiv:2205.05198,
         section 4.2.2
@@ -94,25 +79,20 @@ def whole_pipeline_message(activation_message: Any, residual_ranks: Any) -> Any:
 
 
 @alternative("pipeline_message", scatter_gather=True)
-def scattered_pipeline_message(activation_message: Any, tensor_parallel: Any) -> Any:
-    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
+def scattered_pipeline_message(activation_message, tensor_parallel):
+    """(s / c) b h e / t: each tensor rank sends its part of what all of them hold
 
-    (s / c) b h e / t: each tensor rank sends its part of what all of them hold
-
-    Parameters: activation_message [B], tensor_parallel [1]
-    Returns: [B] message
     Source: Narayanan et al. 2021 (SC21), section 4.1
     """
     return activation_message / tensor_parallel
 
 
 @alternative("pipeline_gather_time", scatter_gather=False)
-def no_pipeline_gather_time() -> Any:
+def no_pipeline_gather_time():
     """Time to put a received activation together again: it arrives as it is used.
 
     0
 
-    Parameters: none
     Returns: [s] time of one receipt
     Source: Narayanan et al. 2021 (SC21), section 4.1
     """
@@ -121,20 +101,15 @@ def no_pipeline_gather_time() -> Any:
 
 @alternative("pipeline_gather_time", scatter_gather=True)
 def scattered_pipeline_gather_time(
-    activation_message: Any,
-    residual_ranks: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-) -> Any:
+    activation_message,
+    residual_ranks,
+    tensor_parallel,
+    tensor_parallel_latency,
+    tensor_parallel_bandwidth,
+):
     """Time to put a received activation together again from its parts on the tensor ranks.
 
     all-gather of the message over t; none with sequence parallelism, where parts are used as such
-
-    Parameters: activation_message [B], residual_ranks [1], tensor_parallel [1],
-        tensor_parallel_latency [s], tensor_parallel_bandwidth [B/s]
-    Returns: [s] time of one receipt
-    Source: Narayanan et al. 2021 (SC21), section 4.1
     """
     ranks = tensor_parallel / residual_ranks
     return all_gather_time(
@@ -143,14 +118,11 @@ def scattered_pipeline_gather_time(
 
 
 @alternative("pipeline_stride", rank_order="tp-cp-ep-dp-pp")
-def outer_pipeline_stride(
-    tensor_parallel: Any, site_gradient_ranks: Any, parameter_copies: Any
-) -> Any:
+def outer_pipeline_stride(tensor_parallel, site_gradient_ranks, parameter_copies):
     """GPUs between neighbouring stages of a pipeline: stages are the outermost groups.
 
     t c d, those of one site
 
-    Parameters: tensor_parallel [1], site_gradient_ranks [1], parameter_copies [1]
     Returns: [1] GPUs
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
@@ -158,25 +130,22 @@ def outer_pipeline_stride(
 
 
 @alternative("pipeline_stride", rank_order="tp-cp-ep-pp-dp")
-def inner_pipeline_stride(tensor_parallel: Any, context_parallel: Any) -> Any:
+def inner_pipeline_stride(tensor_parallel, context_parallel):
     """GPUs between neighbouring stages of a pipeline: only replicas lie outside them.
 
     t c
 
-    Parameters: tensor_parallel [1], context_parallel [1]
-    Returns: [1] GPUs
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
     return tensor_parallel * context_parallel
 
 
 @alternative("pipeline_span", rank_order="tp-cp-ep-dp-pp")
-def outer_pipeline_span(n_gpus: Any) -> Any:
+def outer_pipeline_span(n_gpus):
     """GPUs that one pipeline is spread over: stages are the outermost groups.
 
     the whole job's
 
-    Parameters: n_gpus [1]
     Returns: [1] GPUs
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
@@ -184,13 +153,11 @@ def outer_pipeline_span(n_gpus: Any) -> Any:
 
 
 @alternative("pipeline_span", rank_order="tp-cp-ep-pp-dp")
-def inner_pipeline_span(pipeline_stride: Any, pipeline_parallel: Any) -> Any:
+def inner_pipeline_span(pipeline_stride, pipeline_parallel):
     """GPUs that one pipeline is spread over: only replicas lie outside it.
 
     t c p
 
-    Parameters: pipeline_stride [1], pipeline_parallel [1]
-    Returns: [1] GPUs
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
     return pipeline_stride * pipeline_parallel
@@ -198,12 +165,11 @@ def inner_pipeline_span(pipeline_stride: Any, pipeline_parallel: Any) -> Any:
 
 @alternative("pipeline_ranks_per_node", scale_up_domain=False)
 @same_as(group_ranks_per_node)
-def node_pipeline_ranks_per_node(*operands: Any) -> Any:
+def node_pipeline_ranks_per_node(gpus_per_node, pipeline_stride, pipeline_parallel):
     """Stages of one pipeline on each node.
 
     clip(gpus per node / stride, 1, p)
 
-    Parameters: gpus_per_node [1], pipeline_stride [1], pipeline_parallel [1]
     Returns: [1] stages on one node
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
@@ -211,21 +177,18 @@ def node_pipeline_ranks_per_node(*operands: Any) -> Any:
 
 @alternative("pipeline_send_time", all_reduce=SWITCHED)
 def pipeline_send_time(
-    pipeline_message: Any,
-    pipeline_parallel: Any,
-    pipeline_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-    inter_node_latency: Any,
-    pipeline_rail_bandwidth: Any,
-) -> Any:
+    pipeline_message,
+    pipeline_parallel,
+    pipeline_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    pipeline_rail_bandwidth,
+):
     """Time to send one activation or gradient to the next stage; each rank has its own rail.
 
     a + M / B
 
-    Parameters: pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        pipeline_rail_bandwidth [B/s]
     Returns: [s] time of one send
     Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
     """
@@ -236,19 +199,13 @@ def pipeline_send_time(
 
 
 def pipeline_parallel_time(
-    pipeline_parallel: Any,
-    stage_chunks: Any,
-    num_microbatches: Any,
-    pipeline_send_time: Any,
-    pipeline_gather_time: Any,
-) -> Any:
+    pipeline_parallel, stage_chunks, num_microbatches, pipeline_send_time, pipeline_gather_time
+):
     """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
 
     2 v m (a + M / B + gather), v pieces on each stage; (2 v - 1) m for two stages, whose ends
     send one way; nothing for one stage
 
-    Parameters: pipeline_parallel [1], stage_chunks [1], num_microbatches [1],
-        pipeline_send_time [s], pipeline_gather_time [s]
     Returns: [s] pipeline traffic of one step
     Range: of the busiest stage; zb_v and dualpipev on two stages: a bound from above, they send
         2 m
@@ -261,13 +218,9 @@ def pipeline_parallel_time(
 
 
 @alternative("blocking_pipeline_sends", pipeline_schedule="gpipe")
-def gpipe_blocking_pipeline_sends(pipeline_parallel: Any, num_microbatches: Any) -> Any:
-    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+def gpipe_blocking_pipeline_sends(pipeline_parallel, num_microbatches):
+    """2 (m + p - 2)
 
-    2 (m + p - 2)
-
-    Parameters: pipeline_parallel [1], num_microbatches [1]
-    Returns: [1] sends
     Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
     """
     return where(pipeline_parallel > 1, 2 * (num_microbatches + pipeline_parallel - 2), 0.0)
@@ -275,14 +228,13 @@ def gpipe_blocking_pipeline_sends(pipeline_parallel: Any, num_microbatches: Any)
 
 @alternative("blocking_pipeline_sends", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def one_forward_one_backward_blocking_pipeline_sends(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
-) -> Any:
+    pipeline_parallel, num_microbatches, stage_chunks
+):
     """Sends of one step that it waits for in turn, where stages that send do nothing else.
 
     2 (m + p - 2) - min(1, m - 1), and m + 1 for two stages, each of which sends one way; with v > 1
     chunks, 2 (v m + i - 1), i = (v - 1) max(0, p - m) + p - 1
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] sends
     Range: exact for v = 1 and for m = 1; with v > 1 a bound from above: the bubble hides some
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (send_forward_recv_backward
@@ -300,15 +252,9 @@ def one_forward_one_backward_blocking_pipeline_sends(
 @alternative(
     "blocking_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v", "dualpipe", "dualpipev")
 )
-def zero_bubble_blocking_pipeline_sends(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
-) -> Any:
-    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+def zero_bubble_blocking_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
+    """2 v (m + p - 2), v pieces on each stage
 
-    2 v (m + p - 2), v pieces on each stage
-
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
-    Returns: [1] sends
     Range: a bound from above: weight gradients hide some, and both ways of dualpipe each other's
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2; by playing the schedules out
     """
@@ -317,13 +263,9 @@ def zero_bubble_blocking_pipeline_sends(
 
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule="gpipe")
-def gpipe_asynchronous_pipeline_sends(pipeline_parallel: Any) -> Any:
-    """Sends of one step that it waits for in turn, where stages compute while they send.
+def gpipe_asynchronous_pipeline_sends(pipeline_parallel):
+    """2 (p - 1): of the first micro-batch on its way down, of the last on its way up
 
-    2 (p - 1): of the first micro-batch on its way down, of the last on its way up
-
-    Parameters: pipeline_parallel [1]
-    Returns: [1] sends
     Range: sends shorter than a pass; the link is the limit beyond
     Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
     """
@@ -332,15 +274,14 @@ def gpipe_asynchronous_pipeline_sends(pipeline_parallel: Any) -> Any:
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule=("1f1b", "interleaved"))
 def one_forward_one_backward_asynchronous_pipeline_sends(
-    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
-) -> Any:
+    pipeline_parallel, num_microbatches, stage_chunks
+):
     """Sends of one step that it waits for in turn, where stages compute while they send.
 
     2 (p - 1) (q + 1) + 2 max(0, r - 1), m - 1 = q p + r: a stage's next pass needs what it has just
     sent to come back; with v > 1 chunks 2 (v p - 1), of one micro-batch through all of them: the
     others have a pass of slack
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] sends
     Range: sends shorter than a chunk's passes; with v > 1 exact for groups of p micro-batches, and
         a bound from above for larger ones, whose chunks follow each other with more slack
@@ -356,13 +297,9 @@ def one_forward_one_backward_asynchronous_pipeline_sends(
 
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v"))
-def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel: Any, stage_chunks: Any) -> Any:
-    """Sends of one step that it waits for in turn, where stages compute while they send.
+def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel, stage_chunks):
+    """(2 + 2 v) (p - 1), v pieces on each stage
 
-    (2 + 2 v) (p - 1), v pieces on each stage
-
-    Parameters: pipeline_parallel [1], stage_chunks [1]
-    Returns: [1] sends
     Range: sends shorter than a weight gradient; a bound from above
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 2 and 6; by playing the
         schedules out
@@ -372,17 +309,12 @@ def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel: Any, stage_chunks
 
 @alternative("awaited_pipeline_sends", pipeline_sends="auto")
 def usual_awaited_pipeline_sends(
-    stage_chunks: Any,
-    blocking_pipeline_sends: Any,
-    asynchronous_pipeline_sends: Any,
-    parameter_copies: Any,
-) -> Any:
+    stage_chunks, blocking_pipeline_sends, asynchronous_pipeline_sends, parameter_copies
+):
     """Sends between pipeline stages that a step waits for, one after the other.
 
     blocking where stages hold one piece of the model, asynchronous where they hold several
 
-    Parameters: stage_chunks [1], blocking_pipeline_sends [1], asynchronous_pipeline_sends [1],
-        parameter_copies [1]
     Returns: [1] sends
     Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without
         interleaving)
@@ -393,39 +325,28 @@ def usual_awaited_pipeline_sends(
 
 
 @alternative("awaited_pipeline_sends", pipeline_sends="blocking")
-def blocked_awaited_pipeline_sends(blocking_pipeline_sends: Any) -> Any:
-    """Sends between pipeline stages that a step waits for, one after the other.
+def blocked_awaited_pipeline_sends(blocking_pipeline_sends):
+    """those of stages that send and do nothing else
 
-    those of stages that send and do nothing else
-
-    Parameters: blocking_pipeline_sends [1]
-    Returns: [1] sends
     Source: stated by the scenario
     """
     return 1.0 * blocking_pipeline_sends
 
 
 @alternative("awaited_pipeline_sends", pipeline_sends="asynchronous")
-def overlapped_awaited_pipeline_sends(asynchronous_pipeline_sends: Any) -> Any:
-    """Sends between pipeline stages that a step waits for, one after the other.
+def overlapped_awaited_pipeline_sends(asynchronous_pipeline_sends):
+    """those of stages that compute while they send
 
-    those of stages that compute while they send
-
-    Parameters: asynchronous_pipeline_sends [1]
-    Returns: [1] sends
     Source: stated by the scenario
     """
     return 1.0 * asynchronous_pipeline_sends
 
 
-def awaited_pipeline_time(
-    awaited_pipeline_sends: Any, pipeline_send_time: Any, pipeline_gather_time: Any
-) -> Any:
+def awaited_pipeline_time(awaited_pipeline_sends, pipeline_send_time, pipeline_gather_time):
     """Time of the sends between stages that a step waits for, one after the other.
 
     sends waited for x (a + M / B + gather)
 
-    Parameters: awaited_pipeline_sends [1], pipeline_send_time [s], pipeline_gather_time [s]
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedules out
     """
@@ -433,22 +354,19 @@ def awaited_pipeline_time(
 
 
 def exposed_pipeline_parallel_time(
-    awaited_pipeline_time: Any,
-    pipeline_parallel_time: Any,
-    compute_time: Any,
-    straggler_time: Any,
-    bubble_time: Any,
-    exposed_layer_communication_time: Any,
-    exposed_data_parallel_time: Any,
-) -> Any:
+    awaited_pipeline_time,
+    pipeline_parallel_time,
+    compute_time,
+    straggler_time,
+    bubble_time,
+    exposed_layer_communication_time,
+    exposed_data_parallel_time,
+):
     """Time of one step that waits for sends between stages, those in the bubble counted.
 
     sends waited for, and no less than what all sends take beyond the rest of the step: compute +
     straggler + bubble + exposed in layers + exposed data
 
-    Parameters: awaited_pipeline_time [s], pipeline_parallel_time [s], compute_time [s],
-        straggler_time [s], bubble_time [s], exposed_layer_communication_time [s],
-        exposed_data_parallel_time [s]
     Returns: [s] exposed pipeline traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """

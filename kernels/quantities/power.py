@@ -1,19 +1,16 @@
 """Power, cooling, energy and carbon of the run. GPUs are taken to draw their rated power."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
 from ..ops import where
 
 
-def node_power(gpus_per_node: Any, gpu_tdp: Any, node_overhead_power: Any) -> Any:
+def node_power(gpus_per_node, gpu_tdp, node_overhead_power):
     """Power of one node, where the scenario does not state it.
 
     g x TDP + overhead; a label that states the whole sets the overhead, which is the rest of it
 
-    Parameters: gpus_per_node [1], gpu_tdp [W], node_overhead_power [W]
     Returns: [W] power of one node
     Source: Fleet Foundations, power and sustainability numbers (rule of thumb: GPUs x TDP)
     """
@@ -21,12 +18,11 @@ def node_power(gpus_per_node: Any, gpu_tdp: Any, node_overhead_power: Any) -> An
 
 
 @alternative("allocated_gpus", reserves=False)
-def job_allocated_gpus(n_gpus: Any) -> Any:
+def job_allocated_gpus(n_gpus):
     """GPUs that are powered and paid for: those of the job.
 
     n
 
-    Parameters: n_gpus [1]
     Returns: [1] GPUs
     Source: by definition
     """
@@ -35,45 +31,40 @@ def job_allocated_gpus(n_gpus: Any) -> Any:
 
 @alternative("allocated_gpus", reserves=True)
 def reserved_allocated_gpus(
-    n_gpus: Any,
-    backup_workers: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    context_parallel: Any,
-    spare_nodes: Any,
-    gpus_per_node: Any,
-) -> Any:
+    n_gpus,
+    backup_workers,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+    spare_nodes,
+    gpus_per_node,
+):
     """GPUs that are powered and paid for: those of the job, of backup replicas and of hot spares.
 
     n + backups t p c + spare nodes g
 
-    Parameters: n_gpus [1], backup_workers [1], tensor_parallel [1], pipeline_parallel [1],
-        context_parallel [1], spare_nodes [1], gpus_per_node [1]
-    Returns: [1] GPUs
     Source: by definition; backups: Chen et al. 2016, arXiv:1604.00981
     """
     replica = tensor_parallel * pipeline_parallel * context_parallel
     return n_gpus + backup_workers * replica + spare_nodes * gpus_per_node
 
 
-def allocated_nodes(allocated_gpus: Any, gpus_per_node: Any) -> Any:
+def allocated_nodes(allocated_gpus, gpus_per_node):
     """Nodes that are powered and paid for.
 
     n / g
 
-    Parameters: allocated_gpus [1], gpus_per_node [1]
     Returns: [1] nodes, not rounded
     Source: by definition
     """
     return allocated_gpus / gpus_per_node
 
 
-def it_power(allocated_nodes: Any, node_power: Any) -> Any:
+def it_power(allocated_nodes, node_power):
     """Power of all nodes.
 
     nodes x power of a node
 
-    Parameters: allocated_nodes [1], node_power [W]
     Returns: [W] power of the equipment
     Source: Fleet Foundations, power and sustainability numbers (10,000 x 700 W = 7 MW)
     Example:
@@ -83,12 +74,11 @@ def it_power(allocated_nodes: Any, node_power: Any) -> Any:
     return allocated_nodes * node_power
 
 
-def facility_power(it_power: Any, pue: Any) -> Any:
+def facility_power(it_power, pue):
     """Power of the data centre, cooling and losses counted.
 
     IT power x PUE
 
-    Parameters: it_power [W], pue [1]
     Returns: [W] power of the facility
     Source: Avelar et al. 2012 (PUE); Fleet Foundations, the energy hierarchy at scale
     Example:
@@ -98,24 +88,22 @@ def facility_power(it_power: Any, pue: Any) -> Any:
     return it_power * pue
 
 
-def nodes_per_rack(rack_power: Any, node_power: Any) -> Any:
+def nodes_per_rack(rack_power, node_power):
     """Whole nodes that the power of one rack feeds.
 
     floor(rack / node)
 
-    Parameters: rack_power [W], node_power [W]
     Returns: [1] nodes; 0 where one node needs more than the rack has
     Source: Fleet Foundations, power density wall
     """
     return np.floor(rack_power / node_power)
 
 
-def racks(it_power: Any, rack_power: Any) -> Any:
+def racks(it_power, rack_power):
     """Racks that the power of the equipment fills, at least; whole nodes may leave some unused.
 
     ceil(IT power / rack)
 
-    Parameters: it_power [W], rack_power [W]
     Returns: [1] racks
     Source: Fleet Foundations, power density wall
     Example:
@@ -125,12 +113,11 @@ def racks(it_power: Any, rack_power: Any) -> Any:
     return np.ceil(it_power / rack_power)
 
 
-def cooling_class(rack_power: Any) -> Any:
+def cooling_class(rack_power):
     """How a rack of that power must be cooled: air takes away up to 30 kW.
 
     air for 30 kW or less, else liquid
 
-    Parameters: rack_power [W]
     Returns: [flag] cooling
     Flags: 0 air, 1 liquid
     Source: Fleet Foundations table 12
@@ -139,36 +126,33 @@ def cooling_class(rack_power: Any) -> Any:
     return where(rack_power == rack_power, cooling, np.nan)
 
 
-def energy(facility_power: Any, job_time: Any) -> Any:
+def energy(facility_power, job_time):
     """Electricity of the run, at rated power throughout.
 
     facility power x wall time
 
-    Parameters: facility_power [W], job_time [s]
     Returns: [J] energy
     Source: Luccioni et al. 2022, arXiv:2211.02001 (GPU hours x TDP)
     """
     return facility_power * job_time
 
 
-def carbon_emissions(energy: Any, grid_carbon_intensity: Any) -> Any:
+def carbon_emissions(energy, grid_carbon_intensity):
     """Carbon dioxide of the run's electricity.
 
     energy x intensity of the grid
 
-    Parameters: energy [J], grid_carbon_intensity [kg/J]
     Returns: [kg] carbon dioxide
     Source: Luccioni et al. 2022, arXiv:2211.02001
     """
     return energy * grid_carbon_intensity
 
 
-def energy_per_token(energy: Any, training_tokens: Any) -> Any:
+def energy_per_token(energy, training_tokens):
     """Electricity of the run for each token that it trains on.
 
     energy / D
 
-    Parameters: energy [J], training_tokens [1]
     Returns: [J] energy of one token
     Range: of the tokens stated; `tokens_to_target` has those that a large batch adds
     Source: by definition

@@ -4,20 +4,17 @@ A recipe quantises the layers' products with weights: forward, and for both grad
 Attention, logits, embeddings, routers, norms and what is added up stay in sixteen bits or more.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
 
 
 @alternative("peak_flops", precision="bf16")
-def bf16_peak_flops(peak_flops_bf16: Any) -> Any:
+def bf16_peak_flops(peak_flops_bf16):
     """Dense peak of one GPU in the layers' matrix products.
 
     peak_flops_bf16
 
-    Parameters: peak_flops_bf16 [FLOP/s]
     Returns: [FLOP/s] peak
     Source: stated by the scenario
     """
@@ -25,27 +22,16 @@ def bf16_peak_flops(peak_flops_bf16: Any) -> Any:
 
 
 @alternative("peak_flops", precision="fp16")
-def fp16_peak_flops(peak_flops_fp16: Any) -> Any:
-    """Dense peak of one GPU in the layers' matrix products.
-
-    peak_flops_fp16
-
-    Parameters: peak_flops_fp16 [FLOP/s]
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
+def fp16_peak_flops(peak_flops_fp16):
+    """peak_flops_fp16"""
     return 1.0 * peak_flops_fp16
 
 
 @alternative("peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8"))
-def fp8_peak_flops(peak_flops_fp8: Any) -> Any:
-    """Dense peak of one GPU in the layers' matrix products.
-
-    peak_flops_fp8, whatever shares a scale: a tensor, a block (1 x 128 activations, 128 x 128
+def fp8_peak_flops(peak_flops_fp8):
+    """peak_flops_fp8, whatever shares a scale: a tensor, a block (1 x 128 activations, 128 x 128
     weights) or 32 elements
 
-    Parameters: peak_flops_fp8 [FLOP/s]
-    Returns: [FLOP/s] peak
     Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3; DeepSeek-AI 2024,
         arXiv:2412.19437, section 3.3; Mishra et al. 2025 (MXFP8), arXiv:2506.08027
     """
@@ -53,28 +39,17 @@ def fp8_peak_flops(peak_flops_fp8: Any) -> Any:
 
 
 @alternative("peak_flops", precision="fp4")
-def fp4_peak_flops(peak_flops_fp4: Any) -> Any:
-    """Dense peak of one GPU in the layers' matrix products.
-
-    peak_flops_fp4: every layer in four bits, which no published recipe does
-
-    Parameters: peak_flops_fp4 [FLOP/s]
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
+def fp4_peak_flops(peak_flops_fp4):
+    """peak_flops_fp4: every layer in four bits, which no published recipe does"""
     return 1.0 * peak_flops_fp4
 
 
 @alternative("peak_flops", precision="nvfp4")
-def nvfp4_peak_flops(
-    peak_flops_fp4: Any, peak_flops_bf16: Any, sixteen_bit_layers_share: Any
-) -> Any:
+def nvfp4_peak_flops(peak_flops_fp4, peak_flops_bf16, sixteen_bit_layers_share):
     """Dense peak of one GPU in the layers' matrix products, some layers kept in sixteen bits.
 
     1 / ((1 - k) / P_4 + k / P_16): the rate at which k of the operations take sixteen bits
 
-    Parameters: peak_flops_fp4 [FLOP/s], peak_flops_bf16 [FLOP/s], sixteen_bit_layers_share [1]
-    Returns: [FLOP/s] peak
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149 (about 15 % of the layers in higher precision)
     """
     few = (1 - sixteen_bit_layers_share) / peak_flops_fp4
@@ -82,12 +57,11 @@ def nvfp4_peak_flops(
 
 
 @alternative("attention_peak_flops", precision=("bf16", "fp16"))
-def plain_attention_peak_flops(peak_flops: Any) -> Any:
+def plain_attention_peak_flops(peak_flops):
     """Dense peak of one GPU in attention's products.
 
     that of the layers
 
-    Parameters: peak_flops [FLOP/s]
     Returns: [FLOP/s] peak
     Source: stated by the scenario
     """
@@ -95,13 +69,11 @@ def plain_attention_peak_flops(peak_flops: Any) -> Any:
 
 
 @alternative("attention_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
-def quantised_attention_peak_flops(peak_flops_bf16: Any) -> Any:
+def quantised_attention_peak_flops(peak_flops_bf16):
     """Dense peak of one GPU in attention's products: they stay in sixteen bits.
 
     peak_flops_bf16
 
-    Parameters: peak_flops_bf16 [FLOP/s]
-    Returns: [FLOP/s] peak
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (attention operators); NVIDIA 2025
         (NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027
     """
@@ -109,12 +81,11 @@ def quantised_attention_peak_flops(peak_flops_bf16: Any) -> Any:
 
 
 @alternative("logits_peak_flops", precision=("bf16", "fp16"))
-def plain_logits_peak_flops(peak_flops: Any) -> Any:
+def plain_logits_peak_flops(peak_flops):
     """Dense peak of one GPU in the product that yields the logits.
 
     that of the layers
 
-    Parameters: peak_flops [FLOP/s]
     Returns: [FLOP/s] peak
     Source: stated by the scenario
     """
@@ -122,13 +93,11 @@ def plain_logits_peak_flops(peak_flops: Any) -> Any:
 
 
 @alternative("logits_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
-def quantised_logits_peak_flops(peak_flops_bf16: Any) -> Any:
+def quantised_logits_peak_flops(peak_flops_bf16):
     """Dense peak of one GPU in the product that yields the logits: it stays in sixteen bits.
 
     peak_flops_bf16
 
-    Parameters: peak_flops_bf16 [FLOP/s]
-    Returns: [FLOP/s] peak
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (output head); NVIDIA 2025 (NVFP4),
         arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027
     """
@@ -136,12 +105,11 @@ def quantised_logits_peak_flops(peak_flops_bf16: Any) -> Any:
 
 
 @alternative("kernel_peak_flops", precision=("bf16", "fp16"))
-def plain_kernel_peak_flops(peak_flops: Any) -> Any:
+def plain_kernel_peak_flops(peak_flops):
     """Dense peak of one GPU over all operations of a step.
 
     that of the layers
 
-    Parameters: peak_flops [FLOP/s]
     Returns: [FLOP/s] peak
     Source: stated by the scenario
     """
@@ -150,25 +118,20 @@ def plain_kernel_peak_flops(peak_flops: Any) -> Any:
 
 @alternative("kernel_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
 def quantised_kernel_peak_flops(
-    layer_matrix_flops_per_token: Any,
-    matrix_recompute_passes: Any,
-    attention_flops_per_token: Any,
-    attention_recompute_passes: Any,
-    attention_backward_ratio: Any,
-    logits_flops_per_token: Any,
-    peak_flops: Any,
-    attention_peak_flops: Any,
-    logits_peak_flops: Any,
-) -> Any:
+    layer_matrix_flops_per_token,
+    matrix_recompute_passes,
+    attention_flops_per_token,
+    attention_recompute_passes,
+    attention_backward_ratio,
+    logits_flops_per_token,
+    peak_flops,
+    attention_peak_flops,
+    logits_peak_flops,
+):
     """Dense peak of one GPU over all operations of a step, each kind at its own.
 
     (M + A + L) / (M / P + A / P_attention + L / P_logits), what is computed again counted
 
-    Parameters: layer_matrix_flops_per_token [FLOP], matrix_recompute_passes [1],
-        attention_flops_per_token [FLOP], attention_recompute_passes [1],
-        attention_backward_ratio [1], logits_flops_per_token [FLOP], peak_flops [FLOP/s],
-        attention_peak_flops [FLOP/s], logits_peak_flops [FLOP/s]
-    Returns: [FLOP/s] peak
     Source: Amdahl 1967, AFIPS 30 (each part at its own rate); DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.3.1 (which part is in few bits)
     """
@@ -184,12 +147,11 @@ def quantised_kernel_peak_flops(
 
 
 @alternative("operand_bytes_per_element", precision=("bf16", "fp16"))
-def plain_operand_bytes_per_element(bytes_per_element: Any) -> Any:
+def plain_operand_bytes_per_element(bytes_per_element):
     """Size of an element that the layers' matrix products read.
 
     e
 
-    Parameters: bytes_per_element [B]
     Returns: [B] size
     Source: stated by the scenario
     """
@@ -197,13 +159,11 @@ def plain_operand_bytes_per_element(bytes_per_element: Any) -> Any:
 
 
 @alternative("operand_bytes_per_element", precision="fp8")
-def fp8_operand_bytes_per_element() -> Any:
+def fp8_operand_bytes_per_element():
     """Size of an element that the layers' matrix products read: one scale for a tensor.
 
     1
 
-    Parameters: none
-    Returns: [B] size
     Range: the pass that casts to few bits is not counted, here and in every recipe
     Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3
     """
@@ -211,64 +171,55 @@ def fp8_operand_bytes_per_element() -> Any:
 
 
 @alternative("operand_bytes_per_element", precision="fp8_blockwise")
-def blockwise_operand_bytes_per_element() -> Any:
+def blockwise_operand_bytes_per_element():
     """Size of an element that the layers' matrix products read, with its share of the scale.
 
     1 + 4 / 128: an FP32 scale for 128 elements of an activation
 
-    Parameters: none
-    Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2
     """
     return 1.03125
 
 
 @alternative("operand_bytes_per_element", precision="mxfp8")
-def mxfp8_operand_bytes_per_element() -> Any:
+def mxfp8_operand_bytes_per_element():
     """Size of an element that the layers' matrix products read, with its share of the scale.
 
     1 + 1 / 32: a scale of one byte for 32 elements
 
-    Parameters: none
-    Returns: [B] size
     Source: Mishra et al. 2025 (MXFP8), arXiv:2506.08027
     """
     return 1.03125
 
 
 @alternative("operand_bytes_per_element", precision="fp4")
-def fp4_operand_bytes_per_element() -> Any:
+def fp4_operand_bytes_per_element():
     """Size of an element that the layers' matrix products read, with its share of the scale.
 
     1 / 2 + 1 / 16: a scale of one byte for 16 elements
 
-    Parameters: none
-    Returns: [B] size
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """
     return 0.5625
 
 
 @alternative("operand_bytes_per_element", precision="nvfp4")
-def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share: Any, bytes_per_element: Any) -> Any:
+def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element):
     """Size of an element that the layers' matrix products read, the mean over layers.
 
     (1 - k) (1 / 2 + 1 / 16) + k e: a scale of one byte for 16 elements, k of the layers in e bytes
 
-    Parameters: sixteen_bit_layers_share [1], bytes_per_element [B]
-    Returns: [B] size
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """
     return 0.5625 + sixteen_bit_layers_share * (bytes_per_element - 0.5625)
 
 
 @alternative("weight_bytes_on_wire", precision=("bf16", "fp16", "mxfp8", "fp4", "nvfp4"))
-def plain_weight_bytes_on_wire(bytes_per_element: Any) -> Any:
+def plain_weight_bytes_on_wire(bytes_per_element):
     """Bytes of a weight that data-parallel ranks gather.
 
     e; scales along rows and along columns differ, so that blocks of 32 or 16 are cast after it
 
-    Parameters: bytes_per_element [B]
     Returns: [B] bytes of one weight
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7; Mishra et al. 2025 (MXFP8),
         arXiv:2506.08027 (blocks along the sums of each product)
@@ -278,19 +229,12 @@ def plain_weight_bytes_on_wire(bytes_per_element: Any) -> Any:
 
 @alternative("weight_bytes_on_wire", precision=("fp8", "fp8_blockwise"))
 def fp8_weight_bytes_on_wire(
-    bytes_per_element: Any,
-    layers: Any,
-    attention_parameters_per_layer: Any,
-    ffn_parameters: Any,
-    parameters: Any,
-) -> Any:
+    bytes_per_element, layers, attention_parameters_per_layer, ffn_parameters, parameters
+):
     """Bytes of a weight that data-parallel ranks gather: the layers' matrices travel in FP8.
 
     e - (e - 1) x share of parameters in the layers' matrices: embeddings and norms travel in e
 
-    Parameters: bytes_per_element [B], layers [1], attention_parameters_per_layer [1],
-        ffn_parameters [1], parameters [1]
-    Returns: [B] bytes of one weight
     Range: where FP8 weights are gathered (Megatron-Core: --fp8-param-gather, torchtitan: float8
         all-gather of FSDP); state it as `bytes_per_element` where they are cast afterwards
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2
@@ -303,12 +247,11 @@ def fp8_weight_bytes_on_wire(
 @alternative(
     "dispatch_bytes_per_element", precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4")
 )
-def plain_dispatch_bytes_per_element(bytes_per_element: Any) -> Any:
+def plain_dispatch_bytes_per_element(bytes_per_element):
     """Bytes of an element that travels to an expert.
 
     e
 
-    Parameters: bytes_per_element [B]
     Returns: [B] size
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
@@ -316,40 +259,33 @@ def plain_dispatch_bytes_per_element(bytes_per_element: Any) -> Any:
 
 
 @alternative("dispatch_bytes_per_element", precision="fp8_blockwise")
-def blockwise_dispatch_bytes_per_element() -> Any:
+def blockwise_dispatch_bytes_per_element():
     """Bytes of an element that travels to an expert: quantised before it leaves.
 
     1 + 4 / 128: an FP32 scale for 128 elements
 
-    Parameters: none
-    Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (dispatch in FP8, forward and
         backward)
     """
     return 1.03125
 
 
-def combine_bytes_per_element(bytes_per_element: Any) -> Any:
+def combine_bytes_per_element(bytes_per_element):
     """Bytes of an element that comes back from an expert: it is added up, in full.
 
     e, unless the scenario states it
 
-    Parameters: bytes_per_element [B]
     Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (combine in BF16)
     """
     return 1.0 * bytes_per_element
 
 
-def expert_bytes_share(
-    dispatch_bytes_per_element: Any, combine_bytes_per_element: Any, bytes_per_element: Any
-) -> Any:
+def expert_bytes_share(dispatch_bytes_per_element, combine_bytes_per_element, bytes_per_element):
     """Bytes that travel to experts and back over those of activations, the mean of both ways.
 
     (dispatch + combine) / (2 e)
 
-    Parameters: dispatch_bytes_per_element [B], combine_bytes_per_element [B],
-        bytes_per_element [B]
     Returns: [1] bytes over bytes
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3
     """

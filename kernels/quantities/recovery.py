@@ -1,7 +1,5 @@
 """What a failure costs besides the rework since the last checkpoint."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -10,12 +8,11 @@ from ..ops import where
 
 
 @alternative("node_provision_time", node_pool="open")
-def open_node_provision_time(provision_time: Any) -> Any:
+def open_node_provision_time(provision_time):
     """Time that it takes to get a healthy node from outside.
 
     as given
 
-    Parameters: provision_time [s]
     Returns: [s] wait for a node
     Source: stated by the scenario
     """
@@ -23,25 +20,20 @@ def open_node_provision_time(provision_time: Any) -> Any:
 
 
 @alternative("node_provision_time", node_pool=("closed", "closed_idle_safe"))
-def closed_node_provision_time() -> Any:
-    """Time that it takes to get a healthy node from outside.
+def closed_node_provision_time():
+    """0: none comes from there; cluster_uptime counts the wait for a repair
 
-    0: none comes from there; cluster_uptime counts the wait for a repair
-
-    Parameters: none
-    Returns: [s] wait for a node
     Source: by definition
     """
     return 0.0
 
 
 @alternative("wait_for_node", sparing="none")
-def unspared_wait_for_node(node_provision_time: Any, spare_availability: Any) -> Any:
+def unspared_wait_for_node(node_provision_time, spare_availability):
     """Time that the job waits for a healthy node after a failure, on average.
 
     provision time x (1 - P(a hot spare is at hand))
 
-    Parameters: node_provision_time [s], spare_availability [1]
     Returns: [s] wait for a node
     Range: exact without spares, whose chance is 0 here unless it is given
     Source: by definition; the law of total expectation, a spare being there at once
@@ -50,17 +42,13 @@ def unspared_wait_for_node(node_provision_time: Any, spare_availability: Any) ->
 
 
 @alternative("wait_for_node", sparing="hot")
-def spared_wait_for_node(
-    node_provision_time: Any, spare_availability: Any, cluster_mtbf: Any
-) -> Any:
+def spared_wait_for_node(node_provision_time, spare_availability, cluster_mtbf):
     """Time that the job waits for a healthy node after a failure: the even one that costs as much.
 
     -M ln(1 - p (1 - e^(-w / M))), p = 1 - P(a hot spare is at hand), w the provision time: p w
     where waits are short. A recovery that is interrupted begins again, and whether a spare is at
     hand is drawn again
 
-    Parameters: node_provision_time [s], spare_availability [1], cluster_mtbf [s]
-    Returns: [s] wait for a node
     Range: exact where whether a spare is at hand does not depend on the failure before: without
         spares, with one for each failure, and nearly so between (goodput within 0.009 over the 376
         such scenarios of docs/simulated.md)
@@ -75,12 +63,11 @@ def spared_wait_for_node(
 
 
 @alternative("effective_provision_time", elastic="off")
-def rigid_effective_provision_time(wait_for_node: Any) -> Any:
+def rigid_effective_provision_time(wait_for_node):
     """Time that the job waits for a healthy node after a failure, on average.
 
     as it is without elasticity
 
-    Parameters: wait_for_node [s]
     Returns: [s] wait for a node
     Source: by definition
     """
@@ -88,25 +75,17 @@ def rigid_effective_provision_time(wait_for_node: Any) -> Any:
 
 
 @alternative("effective_provision_time", elastic="shrink")
-def elastic_effective_provision_time() -> Any:
-    """Time that the job waits for a healthy node after a failure, on average.
-
-    0: the job continues with fewer replicas
-
-    Parameters: none
-    Returns: [s] wait for a node
-    Source: by definition
-    """
+def elastic_effective_provision_time():
+    """0: the job continues with fewer replicas"""
     return 0.0
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode=("sync", "async"))
-def storage_checkpoint_restore_time(checkpoint_size: Any, read_bandwidth: Any) -> Any:
+def storage_checkpoint_restore_time(checkpoint_size, read_bandwidth):
     """Time to load a checkpoint after a failure.
 
     size / read bandwidth
 
-    Parameters: checkpoint_size [B], read_bandwidth [B/s]
     Returns: [s] restore time
     Source: Fleet Foundations table 7, for reading
     """
@@ -114,13 +93,9 @@ def storage_checkpoint_restore_time(checkpoint_size: Any, read_bandwidth: Any) -
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode="in_memory")
-def in_memory_checkpoint_restore_time(peer_copy_time: Any) -> Any:
-    """Time to load a checkpoint after a failure.
+def in_memory_checkpoint_restore_time(peer_copy_time):
+    """the copy from a peer's memory
 
-    the copy from a peer's memory
-
-    Parameters: peer_copy_time [s]
-    Returns: [s] restore time
     Source: Wang et al. 2023, Gemini, SOSP
     """
     return 1.0 * peer_copy_time
@@ -128,18 +103,12 @@ def in_memory_checkpoint_restore_time(peer_copy_time: Any) -> Any:
 
 @alternative("recovery_time", recovery_model="one")
 def recovery_time(
-    detection_time: Any,
-    drain_time: Any,
-    effective_provision_time: Any,
-    checkpoint_restore_time: Any,
-    reinit_time: Any,
-) -> Any:
+    detection_time, drain_time, effective_provision_time, checkpoint_restore_time, reinit_time
+):
     """Time from a failure until training goes on.
 
     detection + drain + wait for a node + restore + start
 
-    Parameters: detection_time [s], drain_time [s], effective_provision_time [s],
-        checkpoint_restore_time [s], reinit_time [s]
     Returns: [s] recovery time, without the rework
     Range: a failure during recovery, which then starts again, is counted by goodput, not here
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
@@ -148,12 +117,11 @@ def recovery_time(
     return waits + checkpoint_restore_time + reinit_time
 
 
-def node_swap_share(in_process_share: Any, in_job_share: Any, requeue_share: Any) -> Any:
+def node_swap_share(in_process_share, in_job_share, requeue_share):
     """Share of the failures that end with a node swap: a spare, or a node that is waited for.
 
     1 - in-process restarts - in-job restarts - requeues
 
-    Parameters: in_process_share [1], in_job_share [1], requeue_share [1]
     Returns: [1] share; NaN where the others are more than 1
     Source: by definition
     """
@@ -161,54 +129,44 @@ def node_swap_share(in_process_share: Any, in_job_share: Any, requeue_share: Any
     return where(others <= 1 + 1e-9, np.maximum(1 - others, 0.0), np.nan)
 
 
-def in_process_recovery_time(
-    detection_time: Any, in_process_restart_time: Any, checkpoint_restore_time: Any
-) -> Any:
+def in_process_recovery_time(detection_time, in_process_restart_time, checkpoint_restore_time):
     """Time from a failure until training goes on, of an in-process restart.
 
     detection + restart + restore
 
-    Parameters: detection_time [s], in_process_restart_time [s], checkpoint_restore_time [s]
     Returns: [s] recovery time, without the rework
     Source: by definition
     """
     return detection_time + in_process_restart_time + checkpoint_restore_time
 
 
-def in_job_recovery_time(
-    detection_time: Any, drain_time: Any, checkpoint_restore_time: Any, reinit_time: Any
-) -> Any:
+def in_job_recovery_time(detection_time, drain_time, checkpoint_restore_time, reinit_time):
     """Time from a failure until training goes on, of an in-job restart.
 
     detection + drain + restore + start
 
-    Parameters: detection_time [s], drain_time [s], checkpoint_restore_time [s], reinit_time [s]
     Returns: [s] recovery time, without the rework
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     return detection_time + drain_time + checkpoint_restore_time + reinit_time
 
 
-def node_swap_recovery_time(in_job_recovery_time: Any, effective_provision_time: Any) -> Any:
+def node_swap_recovery_time(in_job_recovery_time, effective_provision_time):
     """Time from a failure until training goes on, of a node swap.
 
     an in-job restart + wait for a node
 
-    Parameters: in_job_recovery_time [s], effective_provision_time [s]
     Returns: [s] recovery time, without the rework
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     return in_job_recovery_time + effective_provision_time
 
 
-def requeue_recovery_time(
-    detection_time: Any, requeue_time: Any, checkpoint_restore_time: Any, reinit_time: Any
-) -> Any:
+def requeue_recovery_time(detection_time, requeue_time, checkpoint_restore_time, reinit_time):
     """Time from a failure until training goes on, of a job that goes back to the queue.
 
     detection + queue + restore + start
 
-    Parameters: detection_time [s], requeue_time [s], checkpoint_restore_time [s], reinit_time [s]
     Returns: [s] recovery time, without the rework
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
@@ -217,24 +175,21 @@ def requeue_recovery_time(
 
 @alternative("recovery_time", recovery_model="kinds")
 def kinds_recovery_time(
-    in_process_share: Any,
-    in_process_recovery_time: Any,
-    in_job_share: Any,
-    in_job_recovery_time: Any,
-    node_swap_share: Any,
-    node_swap_recovery_time: Any,
-    requeue_share: Any,
-    requeue_recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    in_process_share,
+    in_process_recovery_time,
+    in_job_share,
+    in_job_recovery_time,
+    node_swap_share,
+    node_swap_recovery_time,
+    requeue_share,
+    requeue_recovery_time,
+    cluster_mtbf,
+):
     """Time from a failure until training goes on: the one time that costs as much as all kinds.
 
     -M log sum(p_i e^(-R_i / M)), which the exact goodput has for E[e^(-R/M)]; the mean where
     failures are rare
 
-    Parameters: in_process_share [1], in_process_recovery_time [s], in_job_share [1],
-        in_job_recovery_time [s], node_swap_share [1], node_swap_recovery_time [s],
-        requeue_share [1], requeue_recovery_time [s], cluster_mtbf [s]
     Returns: [s] recovery time, without the rework; at most the mean of the kinds
     Range: a failure during recovery is of a kind of its own. The mean is not enough where times are
         long beside M: 0.9 of 0.1 M and 0.1 of 2 M keep 0.83 of the time, and their mean 0.75
@@ -262,24 +217,21 @@ def kinds_recovery_time(
 
 
 def recovering_share(
-    in_process_share: Any,
-    in_process_recovery_time: Any,
-    in_job_share: Any,
-    in_job_recovery_time: Any,
-    node_swap_share: Any,
-    node_swap_recovery_time: Any,
-    requeue_share: Any,
-    requeue_recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    in_process_share,
+    in_process_recovery_time,
+    in_job_share,
+    in_job_recovery_time,
+    node_swap_share,
+    node_swap_recovery_time,
+    requeue_share,
+    requeue_recovery_time,
+    cluster_mtbf,
+):
     """Share of the time between failures in which the job recovers, of one kind or another.
 
     sum of p_i (1 - e^(-R_i / M)): of p_i failures M (1 - e^(-R_i / M)) recovers, until it is over
     or the next one strikes
 
-    Parameters: in_process_share [1], in_process_recovery_time [s], in_job_share [1],
-        in_job_recovery_time [s], node_swap_share [1], node_swap_recovery_time [s],
-        requeue_share [1], requeue_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share
     Range: recovery_model = kinds
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart
@@ -291,19 +243,17 @@ def recovering_share(
 
 
 def in_process_recovery_overhead(
-    recovery_overhead: Any,
-    cluster_uptime: Any,
-    recovering_share: Any,
-    in_process_share: Any,
-    in_process_recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    in_process_share,
+    in_process_recovery_time,
+    cluster_mtbf,
+):
     """Share of the wall time that goes into in-process restarts, waits for repairs aside.
 
     (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
-        in_process_share [1], in_process_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -313,19 +263,17 @@ def in_process_recovery_overhead(
 
 
 def in_job_recovery_overhead(
-    recovery_overhead: Any,
-    cluster_uptime: Any,
-    recovering_share: Any,
-    in_job_share: Any,
-    in_job_recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    in_job_share,
+    in_job_recovery_time,
+    cluster_mtbf,
+):
     """Share of the wall time that goes into in-job restarts, waits for repairs aside.
 
     (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
-        in_job_share [1], in_job_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -335,19 +283,17 @@ def in_job_recovery_overhead(
 
 
 def node_swap_recovery_overhead(
-    recovery_overhead: Any,
-    cluster_uptime: Any,
-    recovering_share: Any,
-    node_swap_share: Any,
-    node_swap_recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    node_swap_share,
+    node_swap_recovery_time,
+    cluster_mtbf,
+):
     """Share of the wall time that goes into node swaps, waits for repairs aside.
 
     (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
-        node_swap_share [1], node_swap_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -357,19 +303,17 @@ def node_swap_recovery_overhead(
 
 
 def requeue_recovery_overhead(
-    recovery_overhead: Any,
-    cluster_uptime: Any,
-    recovering_share: Any,
-    requeue_share: Any,
-    requeue_recovery_time: Any,
-    cluster_mtbf: Any,
-) -> Any:
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    requeue_share,
+    requeue_recovery_time,
+    cluster_mtbf,
+):
     """Share of the wall time that goes into requeues, waits for repairs aside.
 
     (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
-        requeue_share [1], requeue_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -378,19 +322,18 @@ def requeue_recovery_overhead(
     return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
 
 
-def _of_kind(share: Any, time: Any, of_all: Any, recovering: Any, mtbf: Any) -> Any:
+def _of_kind(share, time, of_all, recovering, mtbf):
     """What a kind's recoveries take of all; 0 where nothing recovers."""
     some = of_all > 0
     return where(some, recovering * -share * np.expm1(-time / mtbf) / where(some, of_all, 1.0), 0.0)
 
 
 @alternative("rollback_time", checkpoint_corruption=False)
-def no_rollback_time() -> Any:
+def no_rollback_time():
     """Work lost at a failure because the latest checkpoints cannot be read.
 
     0
 
-    Parameters: none
     Returns: [s] time lost beyond the rework since the last checkpoint
     Source: by definition
     """
@@ -399,15 +342,12 @@ def no_rollback_time() -> Any:
 
 @alternative("rollback_time", checkpoint_corruption=True)
 @same_as(rolled_back)
-def corruption_rollback_time(*operands: Any) -> Any:
-    """Work lost at a failure because the latest checkpoints cannot be read.
-
-    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
+def corruption_rollback_time(
+    checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
+):
+    """M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
     q / (1 - q) (tau + d) where failures are rare
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
-        corruption_probability [1]
-    Returns: [s] time lost beyond the rework since the last checkpoint
     Range: a checkpoint that was read once stays readable, and all are kept; the intervals of the
         policies are those without corruption
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
@@ -415,12 +355,11 @@ def corruption_rollback_time(*operands: Any) -> Any:
 
 
 @alternative("unsafe_time", checkpoint_mode="sync")
-def sync_unsafe_time() -> Any:
+def sync_unsafe_time():
     """Work lost at a failure because the latest snapshot was not yet safe, on average.
 
     0: training waits for the write
 
-    Parameters: none
     Returns: [s] time lost beyond the rework since the last checkpoint
     Source: by definition
     """
@@ -428,13 +367,9 @@ def sync_unsafe_time() -> Any:
 
 
 @alternative("unsafe_time", checkpoint_mode=("async", "in_memory"))
-def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
-    """Work lost at a failure because the latest snapshot was not yet safe, on average.
+def async_unsafe_time(checkpoint_flush_time):
+    """F: a failure during the flush, a share F/tau of them, falls back by one interval tau
 
-    F: a failure during the flush, a share F/tau of them, falls back by one interval tau
-
-    Parameters: checkpoint_flush_time [s]
-    Returns: [s] time lost beyond the rework since the last checkpoint
     Range: flushes follow each other, which takes intervals of at least F; below,
         interval_below_flush_time. A corruption that is found late leaves the snapshot under
         way readable, and costs no flush
@@ -443,15 +378,12 @@ def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
     return 1.0 * checkpoint_flush_time
 
 
-def late_corruption_time(
-    corruption_latency: Any, silent_corruption_mttf: Any, n_gpus: Any, cluster_mtbf: Any
-) -> Any:
+def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, cluster_mtbf):
     """Work lost because silent corruption is found late: the recovery that costs as much.
 
     M log(1 + D n / MTTF): all work from a corruption until it is found, D later, and the part of
     the interval before it; D x the share of corruptions among failures where both are rare
 
-    Parameters: corruption_latency [s], silent_corruption_mttf [s], n_gpus [1], cluster_mtbf [s]
     Returns: [s] time lost beyond the rework since the last checkpoint
     Range: any distribution of the delay, of which D is the mean; failures in it cost nothing more.
         Checkpoints are kept that long. M counts corruptions, each one by one. A closed pool's
@@ -466,12 +398,11 @@ def late_corruption_time(
 
 
 @alternative("counted_recovery_time", corruption_detection="at_once")
-def whole_counted_recovery_time(recovery_time: Any) -> Any:
+def whole_counted_recovery_time(recovery_time):
     """Recovery time of which a share of the wall time is made.
 
     as it is
 
-    Parameters: recovery_time [s]
     Returns: [s] recovery time
     Source: by definition
     """
@@ -479,15 +410,9 @@ def whole_counted_recovery_time(recovery_time: Any) -> Any:
 
 
 @alternative("counted_recovery_time", corruption_detection="late")
-def late_counted_recovery_time(
-    recovery_time: Any, late_corruption_time: Any, cluster_mtbf: Any
-) -> Any:
-    """Recovery time of which a share of the wall time is made.
+def late_counted_recovery_time(recovery_time, late_corruption_time, cluster_mtbf):
+    """-M log(1 - e^(-U_c / M) (1 - e^(-R / M))): nothing recovers while a corruption is not found
 
-    -M log(1 - e^(-U_c / M) (1 - e^(-R / M))): nothing recovers while a corruption is not found
-
-    Parameters: recovery_time [s], late_corruption_time [s], cluster_mtbf [s]
-    Returns: [s] recovery time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     fails = cluster_mtbf < np.inf
@@ -498,12 +423,11 @@ def late_counted_recovery_time(
 
 
 @alternative("lost_work_time", corruption_detection="at_once")
-def lost_work_time(rollback_time: Any, unsafe_time: Any) -> Any:
+def lost_work_time(rollback_time, unsafe_time):
     """Work lost at a failure beyond what was done since the last checkpoint.
 
     rollback + work that was not yet safe
 
-    Parameters: rollback_time [s], unsafe_time [s]
     Returns: [s] work to be done again
     Source: by definition
     """
@@ -511,24 +435,16 @@ def lost_work_time(rollback_time: Any, unsafe_time: Any) -> Any:
 
 
 @alternative("lost_work_time", corruption_detection="late")
-def late_lost_work_time(rollback_time: Any, unsafe_time: Any, late_corruption_time: Any) -> Any:
-    """Work lost at a failure beyond what was done since the last checkpoint.
-
-    rollback + work that was not yet safe + work since a corruption that was found late
-
-    Parameters: rollback_time [s], unsafe_time [s], late_corruption_time [s]
-    Returns: [s] work to be done again
-    Source: by definition
-    """
+def late_lost_work_time(rollback_time, unsafe_time, late_corruption_time):
+    """rollback + work that was not yet safe + work since a corruption that was found late"""
     return rollback_time + unsafe_time + late_corruption_time
 
 
-def restart_time(recovery_time: Any, lost_work_time: Any) -> Any:
+def restart_time(recovery_time, lost_work_time):
     """Time that a failure costs besides the rework since the last checkpoint.
 
     recovery + work lost beyond it
 
-    Parameters: recovery_time [s], lost_work_time [s]
     Returns: [s] restart time
     Source: by definition
     """

@@ -4,8 +4,6 @@ A replica is one tensor-parallel group. Requests come in batches that are prefil
 decoded together. Times are bounds: peak rates, no traffic between the GPUs, no waiting.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -13,12 +11,11 @@ from ..ops import where
 from .compute import windowed_attention_span, windowed_causal_attention_span
 
 
-def weights_bytes(parameters: Any, bytes_per_element: Any) -> Any:
+def weights_bytes(parameters, bytes_per_element):
     """Bytes of the model's weights.
 
     N e
 
-    Parameters: parameters [1], bytes_per_element [B]
     Returns: [B] weights of one replica
     Source: by definition; Fleet Foundations, the single-accelerator roofline (16.1 GB for 8B)
     Example:
@@ -29,12 +26,11 @@ def weights_bytes(parameters: Any, bytes_per_element: Any) -> Any:
 
 
 @alternative("serving_weights_memory", data_parallel_attention=False)
-def divided_serving_weights_memory(weights_bytes: Any, tensor_parallel: Any) -> Any:
+def divided_serving_weights_memory(weights_bytes, tensor_parallel):
     """Memory of one GPU's weights while it serves.
 
     N e / t
 
-    Parameters: weights_bytes [B], tensor_parallel [1]
     Returns: [B] weights
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1
     """
@@ -43,19 +39,16 @@ def divided_serving_weights_memory(weights_bytes: Any, tensor_parallel: Any) -> 
 
 @alternative("serving_weights_memory", data_parallel_attention=True)
 def copied_attention_serving_weights_memory(
-    weights_bytes: Any,
-    attention_layers: Any,
-    attention_parameters_per_layer: Any,
-    bytes_per_element: Any,
-    tensor_parallel: Any,
-) -> Any:
+    weights_bytes,
+    attention_layers,
+    attention_parameters_per_layer,
+    bytes_per_element,
+    tensor_parallel,
+):
     """Memory of one GPU's weights while it serves: all of attention, a part of the rest.
 
     (N - l_a A) e / t + l_a A e
 
-    Parameters: weights_bytes [B], attention_layers [1], attention_parameters_per_layer [1],
-        bytes_per_element [B], tensor_parallel [1]
-    Returns: [B] weights
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
         are shared out)
     """
@@ -64,12 +57,11 @@ def copied_attention_serving_weights_memory(
 
 
 @alternative("unvisited_weights_memory", mixture_of_experts=False)
-def no_unvisited_weights_memory() -> Any:
+def no_unvisited_weights_memory():
     """Memory of one GPU's weights that a decode step does not read.
 
     0: a dense model reads all weights, once for the whole batch
 
-    Parameters: none
     Returns: [B] weights
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     """
@@ -78,21 +70,18 @@ def no_unvisited_weights_memory() -> Any:
 
 @alternative("unvisited_weights_memory", mixture_of_experts=True)
 def expert_unvisited_weights_memory(
-    expert_layers: Any,
-    experts: Any,
-    experts_per_token: Any,
-    expert_parameters: Any,
-    serving_batch_size: Any,
-    bytes_per_element: Any,
-    tensor_parallel: Any,
-) -> Any:
+    expert_layers,
+    experts,
+    experts_per_token,
+    expert_parameters,
+    serving_batch_size,
+    bytes_per_element,
+    tensor_parallel,
+):
     """Memory of one GPU's weights that a decode step does not read: experts that nobody visits.
 
     l_e E (1 - k/E)^b x parameters of an expert x e / t: tokens choose experts evenly and apart
 
-    Parameters: expert_layers [1], experts [1], experts_per_token [1], expert_parameters [1],
-        serving_batch_size [1], bytes_per_element [B], tensor_parallel [1]
-    Returns: [B] weights
     Range: the mean over GPUs; where routing is uneven, the GPU whose experts are visited most
         reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
@@ -105,24 +94,22 @@ def expert_unvisited_weights_memory(
     return unvisited * bytes_per_element / tensor_parallel
 
 
-def decode_weights_bytes(serving_weights_memory: Any, unvisited_weights_memory: Any) -> Any:
+def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):
     """Bytes of weights that one decode step reads on each GPU.
 
     weights - those of experts that nobody visits
 
-    Parameters: serving_weights_memory [B], unvisited_weights_memory [B]
     Returns: [B] weights read
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     """
     return serving_weights_memory - unvisited_weights_memory
 
 
-def kv_elements_per_layer(kv_heads: Any, head_size: Any) -> Any:
+def kv_elements_per_layer(kv_heads, head_size):
     """Numbers that one layer keeps of each token: keys and values.
 
     2 a_kv h / a; a model with latent attention states its own
 
-    Parameters: kv_heads [1], head_size [1]
     Returns: [1] elements
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; latent attention: DeepSeek-AI 2024,
         arXiv:2405.04434, section 2.1
@@ -134,14 +121,11 @@ def kv_elements_per_layer(kv_heads: Any, head_size: Any) -> Any:
 
 
 @alternative("kv_cache_bytes_per_token", linear_attention="none")
-def kv_cache_bytes_per_token(
-    layers: Any, kv_elements_per_layer: Any, kv_bytes_per_element: Any
-) -> Any:
+def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element):
     """Bytes of keys and values that each token of a sequence occupies.
 
     l x elements x bytes
 
-    Parameters: layers [1], kv_elements_per_layer [1], kv_bytes_per_element [B]
     Returns: [B] cache of one token
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
     Example:
@@ -152,12 +136,11 @@ def kv_cache_bytes_per_token(
 
 
 @alternative("cached_tokens", sliding_window=False)
-def full_cached_tokens(prompt_tokens: Any, output_tokens: Any) -> Any:
+def full_cached_tokens(prompt_tokens, output_tokens):
     """Tokens of a request that a layer keeps at its end, the mean over layers.
 
     prompt + output
 
-    Parameters: prompt_tokens [1], output_tokens [1]
     Returns: [1] tokens
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
     """
@@ -166,20 +149,12 @@ def full_cached_tokens(prompt_tokens: Any, output_tokens: Any) -> Any:
 
 @alternative("cached_tokens", sliding_window=True)
 def windowed_cached_tokens(
-    prompt_tokens: Any,
-    output_tokens: Any,
-    attention_window: Any,
-    windowed_layers: Any,
-    attention_layers: Any,
-    layers: Any,
-) -> Any:
+    prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
+):
     """Tokens of a request that a layer keeps at its end, the mean over layers: no more than see it.
 
     l_a / l n - l_w / l (n - min(w, n)), n = prompt + output; l_a layers attend at all
 
-    Parameters: prompt_tokens [1], output_tokens [1], attention_window [1], windowed_layers [1],
-        attention_layers [1], layers [1]
-    Returns: [1] tokens
     Range: what falls out of a window is overwritten at once; paged caches keep up to a block more
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)
     """
@@ -190,24 +165,22 @@ def windowed_cached_tokens(
 
 
 @alternative("request_kv_cache", linear_attention="none")
-def request_kv_cache(cached_tokens: Any, kv_cache_bytes_per_token: Any) -> Any:
+def request_kv_cache(cached_tokens, kv_cache_bytes_per_token):
     """Keys and values of one request at its end: the prompt and the answer.
 
     tokens kept x bytes per token
 
-    Parameters: cached_tokens [1], kv_cache_bytes_per_token [B]
     Returns: [B] cache of one request
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
     """
     return cached_tokens * kv_cache_bytes_per_token
 
 
-def kv_cache_memory(serving_batch_size: Any, request_kv_cache: Any) -> Any:
+def kv_cache_memory(serving_batch_size, request_kv_cache):
     """Keys and values of a whole batch at its end: what a replica must have room for.
 
     b x cache of one request
 
-    Parameters: serving_batch_size [1], request_kv_cache [B]
     Returns: [B] cache of one replica
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
     """
@@ -215,12 +188,11 @@ def kv_cache_memory(serving_batch_size: Any, request_kv_cache: Any) -> Any:
 
 
 @alternative("kv_head_ranks", latent_attention=False)
-def shared_kv_head_ranks(tensor_parallel: Any, kv_heads: Any) -> Any:
+def shared_kv_head_ranks(tensor_parallel, kv_heads):
     """Tensor ranks that share the keys and values of a token out.
 
     min(t, a_kv): beyond its heads, a cache is copied
 
-    Parameters: tensor_parallel [1], kv_heads [1]
     Returns: [1] ranks
     Range: whole heads on each rank, heads / t or t / heads whole; else the rank with most of them
         keeps up to two heads more
@@ -234,25 +206,20 @@ def shared_kv_head_ranks(tensor_parallel: Any, kv_heads: Any) -> Any:
 
 
 @alternative("kv_head_ranks", latent_attention=True)
-def latent_kv_head_ranks() -> Any:
-    """Tensor ranks that share the keys and values of a token out.
+def latent_kv_head_ranks():
+    """1: all heads read the one latent vector of a token, so every rank keeps it
 
-    1: all heads read the one latent vector of a token, so every rank keeps it
-
-    Parameters: none
-    Returns: [1] ranks
     Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1
     """
     return 1.0
 
 
 @alternative("kv_cache_ranks", data_parallel_attention=False)
-def tensor_kv_cache_ranks(kv_head_ranks: Any) -> Any:
+def tensor_kv_cache_ranks(kv_head_ranks):
     """GPUs of a replica that share the cache of its batch out.
 
     as many as share a token's keys and values
 
-    Parameters: kv_head_ranks [1]
     Returns: [1] GPUs
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.3
     """
@@ -260,13 +227,9 @@ def tensor_kv_cache_ranks(kv_head_ranks: Any) -> Any:
 
 
 @alternative("kv_cache_ranks", data_parallel_attention=True)
-def data_kv_cache_ranks(tensor_parallel: Any) -> Any:
-    """GPUs of a replica that share the cache of its batch out.
+def data_kv_cache_ranks(tensor_parallel):
+    """t: each keeps the caches of its own requests
 
-    t: each keeps the caches of its own requests
-
-    Parameters: tensor_parallel [1]
-    Returns: [1] GPUs
     Range: b / t whole; else the GPU with one request more needs its cache too
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel)
     """
@@ -274,18 +237,12 @@ def data_kv_cache_ranks(tensor_parallel: Any) -> Any:
 
 
 def largest_serving_batch(
-    hbm_capacity: Any,
-    reserved_memory: Any,
-    serving_weights_memory: Any,
-    request_kv_cache: Any,
-    kv_cache_ranks: Any,
-) -> Any:
+    hbm_capacity, reserved_memory, serving_weights_memory, request_kv_cache, kv_cache_ranks
+):
     """Requests that a replica has room for beside the weights; 0 where those do not fit.
 
     floor((capacity - reserved - weights of a GPU) x cache ranks / cache of one request)
 
-    Parameters: hbm_capacity [B], reserved_memory [B], serving_weights_memory [B],
-        request_kv_cache [B], kv_cache_ranks [1]
     Returns: [1] requests at once
     Range: activations and buffers are `reserved_memory`; every request takes the room of its end
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 1 (weights, cache, the rest)
@@ -294,12 +251,11 @@ def largest_serving_batch(
     return np.floor(room * kv_cache_ranks / request_kv_cache)
 
 
-def serving_memory_reason(serving_batch_size: Any, largest_serving_batch: Any) -> Any:
+def serving_memory_reason(serving_batch_size, largest_serving_batch):
     """Why a replica has no room for its batch; 0 where it has.
 
     b <= largest batch; NaN where either is undefined
 
-    Parameters: serving_batch_size [1], largest_serving_batch [1]
     Returns: [flag] reason
     Flags: 0 fits, 1 batch_too_large, 2 no_request_fits
     Source: by definition
@@ -311,13 +267,12 @@ def serving_memory_reason(serving_batch_size: Any, largest_serving_batch: Any) -
 
 
 @alternative("decode_context", sliding_window=False)
-def full_decode_context(prompt_tokens: Any, output_tokens: Any) -> Any:
+def full_decode_context(prompt_tokens, output_tokens):
     """Tokens whose keys and values the mean decode step reads of a sequence.
 
     prompt + max(output - 2, 0) / 2: the prefill gives the first token, output - 1 steps the
     others, and each step finds one token more
 
-    Parameters: prompt_tokens [1], output_tokens [1]
     Returns: [1] tokens
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     Example:
@@ -329,22 +284,14 @@ def full_decode_context(prompt_tokens: Any, output_tokens: Any) -> Any:
 
 @alternative("decode_context", sliding_window=True)
 def windowed_decode_context(
-    prompt_tokens: Any,
-    output_tokens: Any,
-    attention_window: Any,
-    windowed_layers: Any,
-    attention_layers: Any,
-    layers: Any,
-) -> Any:
+    prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
+):
     """Tokens whose keys and values the mean decode step reads, the mean over layers.
 
     with n = max(output - 1, 1) steps: prompt + (n - 1) / 2, and in windowed layers the mean of
     min(prompt + j, w - 1), j = 0 .. n - 1: (k (prompt + (k - 1) / 2) + (n - k) (w - 1)) / n over
     the k = clip(w - 1 - prompt, 0, n) steps that see all; 0 in layers that do not attend
 
-    Parameters: prompt_tokens [1], output_tokens [1], attention_window [1], windowed_layers [1],
-        attention_layers [1], layers [1]
-    Returns: [1] tokens
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     steps = np.maximum(output_tokens - 1, 1.0)
@@ -359,18 +306,16 @@ def windowed_decode_context(
 
 @alternative("decode_bytes", linear_attention="none")
 def decode_bytes(
-    decode_weights_bytes: Any,
-    serving_batch_size: Any,
-    decode_context: Any,
-    kv_cache_bytes_per_token: Any,
-    kv_cache_ranks: Any,
-) -> Any:
+    decode_weights_bytes,
+    serving_batch_size,
+    decode_context,
+    kv_cache_bytes_per_token,
+    kv_cache_ranks,
+):
     """Bytes that the mean decode step reads on each GPU: weights, and the keys and values so far.
 
     weights + b x context x bytes per token / cache ranks
 
-    Parameters: decode_weights_bytes [B], serving_batch_size [1], decode_context [1],
-        kv_cache_bytes_per_token [B], kv_cache_ranks [1]
     Returns: [B] bytes of one step on one GPU
     Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3
     """
@@ -378,19 +323,11 @@ def decode_bytes(
     return decode_weights_bytes + kept / kv_cache_ranks
 
 
-def decode_attention_flops(
-    layers: Any,
-    attention_heads: Any,
-    head_size: Any,
-    serving_batch_size: Any,
-    decode_context: Any,
-) -> Any:
+def decode_attention_flops(layers, attention_heads, head_size, serving_batch_size, decode_context):
     """Operations of the mean decode step of a replica that attend to what came before.
 
     4 b l a (h / a) context
 
-    Parameters: layers [1], attention_heads [1], head_size [1], serving_batch_size [1],
-        decode_context [1]
     Returns: [FLOP] operations
     Range: least operations; attention to latent vectors as they are stored takes up to four times
         as many
@@ -400,14 +337,11 @@ def decode_attention_flops(
     return 4 * serving_batch_size * layers * attention_heads * head_size * decode_context
 
 
-def decode_flops(
-    active_parameters: Any, serving_batch_size: Any, decode_attention_flops: Any
-) -> Any:
+def decode_flops(active_parameters, serving_batch_size, decode_attention_flops):
     """Operations of the mean decode step of a replica: weights, and attention to what came before.
 
     2 N_active b + attention
 
-    Parameters: active_parameters [1], serving_batch_size [1], decode_attention_flops [FLOP]
     Returns: [FLOP] operations
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
         arXiv:2211.05102, section 2
@@ -416,21 +350,18 @@ def decode_flops(
 
 
 def decode_step_time(
-    decode_bytes: Any,
-    decode_flops: Any,
-    decode_attention_flops: Any,
-    tensor_parallel: Any,
-    hbm_bandwidth: Any,
-    peak_flops: Any,
-    attention_peak_flops: Any,
-) -> Any:
+    decode_bytes,
+    decode_flops,
+    decode_attention_flops,
+    tensor_parallel,
+    hbm_bandwidth,
+    peak_flops,
+    attention_peak_flops,
+):
     """Time in which a replica adds one token to each sequence of its batch.
 
     max(bytes of a GPU / BW, (operations / P + attention / P_attention) / t)
 
-    Parameters: decode_bytes [B], decode_flops [FLOP], decode_attention_flops [FLOP],
-        tensor_parallel [1], hbm_bandwidth [B/s], peak_flops [FLOP/s],
-        attention_peak_flops [FLOP/s]
     Returns: [s] least time of one decode step
     Range: a lower bound: no traffic between GPUs; `serving_memory_reason` says whether the batch
         has room
@@ -446,12 +377,11 @@ def decode_step_time(
     return np.maximum(decode_bytes / hbm_bandwidth, (matrices + attention) / tensor_parallel)
 
 
-def decode_tokens_per_second(serving_batch_size: Any, decode_step_time: Any) -> Any:
+def decode_tokens_per_second(serving_batch_size, decode_step_time):
     """Tokens that a replica generates while it decodes, over all sequences of its batch.
 
     b / step
 
-    Parameters: serving_batch_size [1], decode_step_time [s]
     Returns: [1/s] tokens per second of one replica
     Source: Fleet Foundations, the single-accelerator roofline (208.6 for 8B on an H100)
     """
@@ -459,12 +389,11 @@ def decode_tokens_per_second(serving_batch_size: Any, decode_step_time: Any) -> 
 
 
 @alternative("prompt_attention_span", sliding_window=False)
-def full_prompt_attention_span(prompt_tokens: Any) -> Any:
+def full_prompt_attention_span(prompt_tokens):
     """Keys that each query of a prompt sees, the mean over the prompt.
 
     s / 2, with s = max(prompt, 1): something marks the beginning
 
-    Parameters: prompt_tokens [1]
     Returns: [1] keys of one query
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
     """
@@ -473,19 +402,12 @@ def full_prompt_attention_span(prompt_tokens: Any) -> Any:
 
 @alternative("prompt_attention_span", sliding_window=True)
 def windowed_prompt_attention_span(
-    prompt_tokens: Any,
-    attention_window: Any,
-    windowed_layers: Any,
-    attention_layers: Any,
-    layers: Any,
-) -> Any:
+    prompt_tokens, attention_window, windowed_layers, attention_layers, layers
+):
     """Keys that each query of a prompt sees, the mean over the prompt and the layers.
 
     as `causal_attention_span`, with s = max(prompt, 1)
 
-    Parameters: prompt_tokens [1], attention_window [1], windowed_layers [1],
-        attention_layers [1], layers [1]
-    Returns: [1] keys of one query
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     positions = np.maximum(prompt_tokens, 1.0)
@@ -495,19 +417,12 @@ def windowed_prompt_attention_span(
 
 
 def prefill_attention_flops(
-    layers: Any,
-    attention_heads: Any,
-    head_size: Any,
-    serving_batch_size: Any,
-    prompt_tokens: Any,
-    prompt_attention_span: Any,
-) -> Any:
+    layers, attention_heads, head_size, serving_batch_size, prompt_tokens, prompt_attention_span
+):
     """Operations of attention that read the prompts of a batch.
 
     4 b s l a (h / a) keys, with s = max(prompt, 1)
 
-    Parameters: layers [1], attention_heads [1], head_size [1], serving_batch_size [1],
-        prompt_tokens [1], prompt_attention_span [1]
     Returns: [FLOP] operations
     Range: nothing of a prompt is cached from earlier requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
@@ -517,18 +432,11 @@ def prefill_attention_flops(
     return 4 * queries * layers * attention_heads * head_size * prompt_attention_span
 
 
-def prefill_flops(
-    active_parameters: Any,
-    serving_batch_size: Any,
-    prompt_tokens: Any,
-    prefill_attention_flops: Any,
-) -> Any:
+def prefill_flops(active_parameters, serving_batch_size, prompt_tokens, prefill_attention_flops):
     """Operations that read the prompts of a batch: weights, and causal attention.
 
     2 N_active b max(prompt, 1) + attention
 
-    Parameters: active_parameters [1], serving_batch_size [1], prompt_tokens [1],
-        prefill_attention_flops [FLOP]
     Returns: [FLOP] operations
     Range: nothing of a prompt is cached from earlier requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
@@ -538,21 +446,18 @@ def prefill_flops(
 
 
 def prefill_time(
-    serving_weights_memory: Any,
-    prefill_flops: Any,
-    prefill_attention_flops: Any,
-    tensor_parallel: Any,
-    hbm_bandwidth: Any,
-    peak_flops: Any,
-    attention_peak_flops: Any,
-) -> Any:
+    serving_weights_memory,
+    prefill_flops,
+    prefill_attention_flops,
+    tensor_parallel,
+    hbm_bandwidth,
+    peak_flops,
+    attention_peak_flops,
+):
     """Time in which a replica reads the prompts of a batch.
 
     max((operations / P + attention / P_attention) / t, weights of a GPU / BW)
 
-    Parameters: serving_weights_memory [B], prefill_flops [FLOP], prefill_attention_flops [FLOP],
-        tensor_parallel [1], hbm_bandwidth [B/s], peak_flops [FLOP/s],
-        attention_peak_flops [FLOP/s]
     Returns: [s] least time of one prefill
     Range: a lower bound: no traffic between GPUs. Too long only for a few prompt tokens that do
         not visit every expert
@@ -564,24 +469,22 @@ def prefill_time(
     return np.maximum(compute, serving_weights_memory / hbm_bandwidth)
 
 
-def time_to_first_token(prefill_time: Any) -> Any:
+def time_to_first_token(prefill_time):
     """Time from a request to the first token of its answer, where nobody waits in line.
 
     the prefill, whose last position gives the first token
 
-    Parameters: prefill_time [s]
     Returns: [s] time to first token
     Source: Pope et al. 2022, arXiv:2211.05102, section 2 (prefill, then decoding)
     """
     return 1.0 * prefill_time
 
 
-def request_latency(time_to_first_token: Any, output_tokens: Any, decode_step_time: Any) -> Any:
+def request_latency(time_to_first_token, output_tokens, decode_step_time):
     """Time from a request to the end of its answer.
 
     first token + (output tokens - 1) x decode step
 
-    Parameters: time_to_first_token [s], output_tokens [1], decode_step_time [s]
     Returns: [s] latency of one request
     Range: exact where all steps are bound by memory, or all by operations; else a lower bound
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
@@ -592,12 +495,11 @@ def request_latency(time_to_first_token: Any, output_tokens: Any, decode_step_ti
     return time_to_first_token + (output_tokens - 1) * decode_step_time
 
 
-def concurrent_requests(request_rate: Any, request_latency: Any) -> Any:
+def concurrent_requests(request_rate, request_latency):
     """Requests that are in service at a time, on average.
 
     L = lambda W
 
-    Parameters: request_rate [1/s], request_latency [s]
     Returns: [1] requests at once
     Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
     Example:
@@ -607,14 +509,11 @@ def concurrent_requests(request_rate: Any, request_latency: Any) -> Any:
     return request_rate * request_latency
 
 
-def serving_replicas(
-    concurrent_requests: Any, serving_batch_size: Any, serving_memory_reason: Any
-) -> Any:
+def serving_replicas(concurrent_requests, serving_batch_size, serving_memory_reason):
     """Replicas that the requests keep busy, if every batch is full.
 
     L / b; infinite where a replica has no room for its batch
 
-    Parameters: concurrent_requests [1], serving_batch_size [1], serving_memory_reason [flag]
     Returns: [1] replicas, not rounded
     Range: `serving_memory_reason` = 0
     Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
@@ -622,12 +521,11 @@ def serving_replicas(
     return where(serving_memory_reason > 0, np.inf, concurrent_requests / serving_batch_size)
 
 
-def serving_gpus(serving_replicas: Any, tensor_parallel: Any) -> Any:
+def serving_gpus(serving_replicas, tensor_parallel):
     """GPUs of as many whole replicas as the requests need.
 
     ceil(replicas) t
 
-    Parameters: serving_replicas [1], tensor_parallel [1]
     Returns: [1] GPUs
     Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
     """
@@ -635,20 +533,18 @@ def serving_gpus(serving_replicas: Any, tensor_parallel: Any) -> Any:
 
 
 def serving_cost_per_million_tokens(
-    tensor_parallel: Any,
-    gpu_hour_price: Any,
-    request_latency: Any,
-    serving_batch_size: Any,
-    output_tokens: Any,
-    serving_memory_reason: Any,
-) -> Any:
+    tensor_parallel,
+    gpu_hour_price,
+    request_latency,
+    serving_batch_size,
+    output_tokens,
+    serving_memory_reason,
+):
     """Price of a million generated tokens on rented GPUs that are never idle.
 
     t x price x latency / (b x output) x 10^6: a batch holds its replica from prompt to answer;
     infinite where a replica has no room for its batch
 
-    Parameters: tensor_parallel [1], gpu_hour_price [USD/h], request_latency [s],
-        serving_batch_size [1], output_tokens [1], serving_memory_reason [flag]
     Returns: [USD] price of 10^6 output tokens
     Range: `serving_memory_reason` = 0
     Source: by definition

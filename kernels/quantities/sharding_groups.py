@@ -1,7 +1,5 @@
 """Sharding groups and their replicas: how often gradients are reduced, and the way between."""
 
-from typing import Any
-
 from ..alternatives import alternative, renaming, same_as
 from ..stages import most_stage_parameters
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
@@ -9,12 +7,11 @@ from . import tensor_all_reduce as activations
 
 
 @alternative("gradient_reductions", gradient_sync=("microbatch", "two_hop"))
-def microbatch_gradient_reductions(num_microbatches: Any) -> Any:
+def microbatch_gradient_reductions(num_microbatches):
     """Times a step that ZeRO-2 and 3 reduce the gradients within a group.
 
     m
 
-    Parameters: num_microbatches [1]
     Returns: [1] reductions of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """
@@ -22,13 +19,9 @@ def microbatch_gradient_reductions(num_microbatches: Any) -> Any:
 
 
 @alternative("gradient_reductions", gradient_sync="step")
-def step_gradient_reductions() -> Any:
-    """Times a step that ZeRO-2 and 3 reduce the gradients within a group.
+def step_gradient_reductions():
+    """1: they are added up unsharded until the last micro-batch
 
-    1: they are added up unsharded until the last micro-batch
-
-    Parameters: none
-    Returns: [1] reductions of one step
     Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
         arXiv:2304.11277, section 3.3.4 (accumulation without communication)
     """
@@ -36,12 +29,11 @@ def step_gradient_reductions() -> Any:
 
 
 @alternative("gathers_per_reduction", reshard_after_forward=True)
-def repeated_gathers_per_reduction(num_microbatches: Any, gradient_reductions: Any) -> Any:
+def repeated_gathers_per_reduction(num_microbatches, gradient_reductions):
     """Times that ZeRO-3 gathers the weights for each reduction of the gradients.
 
     2 m / s: for both passes of every micro-batch
 
-    Parameters: num_microbatches [1], gradient_reductions [1]
     Returns: [1] gathers over reductions
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
     """
@@ -49,25 +41,20 @@ def repeated_gathers_per_reduction(num_microbatches: Any, gradient_reductions: A
 
 
 @alternative("gathers_per_reduction", reshard_after_forward=False)
-def single_gathers_per_reduction() -> Any:
-    """Times that ZeRO-3 gathers the weights for each reduction of the gradients.
+def single_gathers_per_reduction():
+    """1: they stay until gradients are reduced
 
-    1: they stay until gradients are reduced
-
-    Parameters: none
-    Returns: [1] gathers over reductions
     Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
     """
     return 1.0
 
 
 @alternative("replica_reductions", zero_stage=(0, 1))
-def single_replica_reductions() -> Any:
+def single_replica_reductions():
     """Times a step that sharding groups reduce their gradients with each other.
 
     1
 
-    Parameters: none
     Returns: [1] reductions of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
@@ -75,25 +62,20 @@ def single_replica_reductions() -> Any:
 
 
 @alternative("replica_reductions", zero_stage=(2, 3))
-def sharded_replica_reductions(shard_reductions: Any) -> Any:
-    """Times a step that sharding groups reduce their gradients with each other.
+def sharded_replica_reductions(shard_reductions):
+    """as gradient_sync says
 
-    as gradient_sync says
-
-    Parameters: shard_reductions [1]
-    Returns: [1] reductions of one step
     Source: Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4
     """
     return 1.0 * shard_reductions
 
 
 @alternative("shard_reductions", gradient_sync="microbatch")
-def microbatch_shard_reductions(num_microbatches: Any) -> Any:
+def microbatch_shard_reductions(num_microbatches):
     """Times a step that sharding groups reduce shards of gradients with each other.
 
     m
 
-    Parameters: num_microbatches [1]
     Returns: [1] reductions of one step
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding)
     """
@@ -101,25 +83,20 @@ def microbatch_shard_reductions(num_microbatches: Any) -> Any:
 
 
 @alternative("shard_reductions", gradient_sync=("two_hop", "step"))
-def step_shard_reductions() -> Any:
-    """Times a step that sharding groups reduce shards of gradients with each other.
+def step_shard_reductions():
+    """1: at the boundary of gradient accumulation
 
-    1: at the boundary of gradient accumulation
-
-    Parameters: none
-    Returns: [1] reductions of one step
     Source: Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4 (2-hop gradient
         synchronization); PyTorch fully_shard (set_requires_all_reduce)
     """
     return 1.0
 
 
-def shard_replicas(site_gradient_ranks: Any, gradient_ranks: Any) -> Any:
+def shard_replicas(site_gradient_ranks, gradient_ranks):
     """Sharding groups of one site that hold the same weights.
 
     d / d_s
 
-    Parameters: site_gradient_ranks [1], gradient_ranks [1]
     Returns: [1] groups
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (W / F)
     """
@@ -128,18 +105,12 @@ def shard_replicas(site_gradient_ranks: Any, gradient_ranks: Any) -> Any:
 
 @alternative("replica_parameters", stage_split="alike")
 def even_replica_parameters(
-    parameters: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    gradient_ranks: Any,
-    parameter_copies: Any,
-) -> Any:
+    parameters, tensor_parallel, pipeline_parallel, gradient_ranks, parameter_copies
+):
     """Parameters of a shard whose gradients a rank reduces with other sharding groups.
 
     N / (t p n), of both stages in dualpipe; routed experts too: as many of them in a smaller group
 
-    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1],
-        gradient_ranks [1], parameter_copies [1]
     Returns: [1] parameters
     Range: stages alike: right for one stage, a bound from below for several
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
@@ -149,35 +120,26 @@ def even_replica_parameters(
 
 @alternative("replica_parameters", stage_split="whole_layers")
 def staged_replica_parameters(
-    pipeline_parallel: Any,
-    held_layers: Any,
-    first_stage_held_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_held_layers: Any,
-    leading_dense_layers: Any,
-    common_layer_parameters: Any,
-    dense_layer_parameters: Any,
-    expert_layer_parameters: Any,
-    routed_layer_parameters: Any,
-    embedding_tables: Any,
-    first_stage_tables: Any,
-    last_stage_tables: Any,
-    end_table_parameters: Any,
-    tensor_parallel: Any,
-    gradient_ranks: Any,
-    parameter_copies: Any,
-) -> Any:
-    """Parameters of a shard whose gradients a rank reduces with other sharding groups.
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    tensor_parallel,
+    gradient_ranks,
+    parameter_copies,
+):
+    """(N_stage + N_routed) / (t n), of the largest stage
 
-    (N_stage + N_routed) / (t n), of the largest stage
-
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        common_layer_parameters [1], dense_layer_parameters [1], expert_layer_parameters [1],
-        routed_layer_parameters [1], embedding_tables [1], first_stage_tables [1],
-        last_stage_tables [1], end_table_parameters [1], tensor_parallel [1],
-        gradient_ranks [1], parameter_copies [1]
-    Returns: [1] parameters
     Range: a bound from above for the time that a step waits, as `reduced_parameters`
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2; Narayanan et al. 2021
         (SC21), section 3.3
@@ -201,17 +163,12 @@ def staged_replica_parameters(
 
 
 def replica_message(
-    replica_parameters: Any,
-    gradient_bytes_per_element: Any,
-    gradient_compression: Any,
-    gradient_buckets: Any,
-) -> Any:
+    replica_parameters, gradient_bytes_per_element, gradient_compression, gradient_buckets
+):
     """Bytes of one bucket of a shard of gradients that a rank reduces with other sharding groups.
 
     N_shard x bytes / compression / buckets
 
-    Parameters: replica_parameters [1], gradient_bytes_per_element [B], gradient_compression [1],
-        gradient_buckets [1]
     Returns: [B] message
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
     """
@@ -219,14 +176,11 @@ def replica_message(
 
 
 @alternative("replica_stride", rank_order="tp-cp-ep-dp-pp")
-def inner_replica_stride(
-    tensor_parallel: Any, context_parallel: Any, data_parallel_shard: Any
-) -> Any:
+def inner_replica_stride(tensor_parallel, context_parallel, data_parallel_shard):
     """GPUs between ranks that hold the same shard: sharding groups lie inside their replicas.
 
     t c d_s
 
-    Parameters: tensor_parallel [1], context_parallel [1], data_parallel_shard [1]
     Returns: [1] GPUs
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate
         outside dp_shard)
@@ -235,31 +189,20 @@ def inner_replica_stride(
 
 
 @alternative("replica_stride", rank_order="tp-cp-ep-pp-dp")
-def outer_replica_stride(
-    tensor_parallel: Any,
-    context_parallel: Any,
-    data_parallel_shard: Any,
-    pipeline_parallel: Any,
-) -> Any:
-    """GPUs between ranks that hold the same shard: sharding groups lie inside their replicas.
+def outer_replica_stride(tensor_parallel, context_parallel, data_parallel_shard, pipeline_parallel):
+    """t c p d_s
 
-    t c p d_s
-
-    Parameters: tensor_parallel [1], context_parallel [1], data_parallel_shard [1],
-        pipeline_parallel [1]
-    Returns: [1] GPUs
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
     return tensor_parallel * context_parallel * data_parallel_shard * pipeline_parallel
 
 
 @same_as(group_ranks_per_node)
-def replica_ranks_per_node(*operands: Any) -> Any:
+def replica_ranks_per_node(scale_up_gpus, replica_stride, shard_replicas):
     """Ranks of a node that hold the same shard.
 
     clip(gpus per node / stride, 1, replicas)
 
-    Parameters: scale_up_gpus [1], replica_stride [1], shard_replicas [1]
     Returns: [1] ranks on one node, or in one scale-up domain
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate
         outside dp_shard)
@@ -267,26 +210,24 @@ def replica_ranks_per_node(*operands: Any) -> Any:
 
 
 @same_as(flat_latency)
-def replica_latency(*operands: Any) -> Any:
+def replica_latency(shard_replicas, replica_ranks_per_node, intra_node_latency, inter_node_latency):
     """Latency of one hop between sharding groups in a flat algorithm.
 
     intra-node in one node, else inter-node
 
-    Parameters: shard_replicas [1], replica_ranks_per_node [1], intra_node_latency [s],
-        inter_node_latency [s]
     Returns: [s] latency of one hop
     Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
 
 
 @same_as(flat_bandwidth)
-def replica_bandwidth(*operands: Any) -> Any:
+def replica_bandwidth(
+    shard_replicas, replica_ranks_per_node, intra_node_bandwidth, replica_rail_bandwidth
+):
     """Bandwidth of one rank between sharding groups in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
-    Parameters: shard_replicas [1], replica_ranks_per_node [1], intra_node_bandwidth [B/s],
-        replica_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
@@ -335,12 +276,11 @@ auto_replica_all_reduce_time = _between_groups(activations.auto_tensor_parallel_
 
 
 @alternative("replica_reduce_time", hybrid_sharding=False)
-def no_replica_reduce_time() -> Any:
+def no_replica_reduce_time():
     """Time of one step's all-reduces between sharding groups: there is one group.
 
     0
 
-    Parameters: none
     Returns: [s] time of one step
     Source: by definition
     """
@@ -348,15 +288,11 @@ def no_replica_reduce_time() -> Any:
 
 
 @alternative("replica_reduce_time", hybrid_sharding=True)
-def hybrid_replica_reduce_time(
-    replica_reductions: Any, gradient_buckets: Any, replica_all_reduce_time: Any
-) -> Any:
+def hybrid_replica_reduce_time(replica_reductions, gradient_buckets, replica_all_reduce_time):
     """Time of one step's all-reduces between sharding groups.
 
     reductions x buckets x t
 
-    Parameters: replica_reductions [1], gradient_buckets [1], replica_all_reduce_time [s]
-    Returns: [s] time of one step
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
     """
     return replica_reductions * gradient_buckets * replica_all_reduce_time

@@ -1,7 +1,5 @@
 """One job on several sites: what they exchange and when, what it costs, and how sites fail."""
 
-from typing import Any
-
 from ..alternatives import alternative
 from ..collectives import ring_all_reduce_time
 from ..ops import np, where
@@ -12,16 +10,10 @@ from .memory import one_site_memory_per_gpu
 
 
 @alternative("site_gradient_ranks", multi_site=True)
-def several_site_gradient_ranks(
-    data_parallel: Any, context_parallel: Any, parameter_copies: Any, sites: Any
-) -> Any:
-    """Ranks of one site that hold the same weights and add up their gradients.
-
-    d c / S: each site shards optimizer states, gradients and weights among its own; twice as many
+def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copies, sites):
+    """d c / S: each site shards optimizer states, gradients and weights among its own; twice as many
     in dualpipe
 
-    Parameters: data_parallel [1], context_parallel [1], parameter_copies [1], sites [1]
-    Returns: [1] ranks
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding:
         shards in a group, copies between groups)
     """
@@ -29,14 +21,11 @@ def several_site_gradient_ranks(
 
 
 @alternative("site_message", site_sync="every_step")
-def gradient_site_message(
-    parameters: Any, gradient_bytes_per_element: Any, gradient_compression: Any
-) -> Any:
+def gradient_site_message(parameters, gradient_bytes_per_element, gradient_compression):
     """Bytes that one site has for the others at an exchange: the gradients of a whole model.
 
     N x bytes / compression
 
-    Parameters: parameters [1], gradient_bytes_per_element [B], gradient_compression [1]
     Returns: [B] message of all GPUs of one site
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (data parallelism, H = 1)
     """
@@ -44,45 +33,34 @@ def gradient_site_message(
 
 
 @alternative("site_message", site_sync="local_steps")
-def outer_site_message(parameters: Any, outer_bytes_per_element: Any) -> Any:
+def outer_site_message(parameters, outer_bytes_per_element):
     """Bytes that one site has for the others: by what all weights moved since the last exchange.
 
     N x bytes
 
-    Parameters: parameters [1], outer_bytes_per_element [B]
-    Returns: [B] message of all GPUs of one site
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1; Douillard et al. 2025
         (Streaming DiLoCo), arXiv:2501.18512 (4-bit outer gradients)
     """
     return parameters * outer_bytes_per_element
 
 
-def site_link_bandwidth(site_bandwidth: Any, n_gpus: Any, sites: Any, rail_bandwidth: Any) -> Any:
+def site_link_bandwidth(site_bandwidth, n_gpus, sites, rail_bandwidth):
     """Bandwidth per direction with which a site reaches the others.
 
     min(W, n / S x rail): no more than its GPUs can fill
 
-    Parameters: site_bandwidth [B/s], n_gpus [1], sites [1], rail_bandwidth [B/s]
     Returns: [B/s] bandwidth of one site
     Source: by definition: the narrower of two links in line
     """
     return np.minimum(site_bandwidth, n_gpus / sites * rail_bandwidth)
 
 
-def site_exchange_time(
-    site_message: Any,
-    model_fragments: Any,
-    sites: Any,
-    site_latency: Any,
-    site_link_bandwidth: Any,
-) -> Any:
+def site_exchange_time(site_message, model_fragments, sites, site_latency, site_link_bandwidth):
     """Time in which sites bring the whole model together once.
 
     P x 2 (S - 1) (a + M / (P S W)): a ring of sites for each fragment, every GPU with its part;
     nothing for one site
 
-    Parameters: site_message [B], model_fragments [1], sites [1], site_latency [s],
-        site_link_bandwidth [B/s]
     Returns: [s] time of one exchange of all fragments
     Range: sites whose links carry nothing else; two of them could save one of the two latencies
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1; Douillard et al. 2025 (Streaming DiLoCo),
@@ -95,12 +73,11 @@ def site_exchange_time(
 
 
 @alternative("steps_per_site_exchange", site_sync="every_step")
-def one_steps_per_site_exchange() -> Any:
+def one_steps_per_site_exchange():
     """Steps for each exchange of the whole model between sites.
 
     1
 
-    Parameters: none
     Returns: [1] steps
     Source: by definition
     """
@@ -108,25 +85,20 @@ def one_steps_per_site_exchange() -> Any:
 
 
 @alternative("steps_per_site_exchange", site_sync="local_steps")
-def inner_steps_per_site_exchange(inner_steps: Any) -> Any:
-    """Steps for each exchange of the whole model between sites.
+def inner_steps_per_site_exchange(inner_steps):
+    """H
 
-    H
-
-    Parameters: inner_steps [1]
-    Returns: [1] steps
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1
     """
     return 1.0 * inner_steps
 
 
 @alternative("site_parallel_time", multi_site=False)
-def no_site_parallel_time() -> Any:
+def no_site_parallel_time():
     """Traffic between sites, for each step: there is one.
 
     0
 
-    Parameters: none
     Returns: [s] traffic of one step
     Source: by definition
     """
@@ -134,12 +106,11 @@ def no_site_parallel_time() -> Any:
 
 
 @alternative("site_parallel_time", multi_site=True)
-def several_site_parallel_time(site_exchange_time: Any, steps_per_site_exchange: Any) -> Any:
+def several_site_parallel_time(site_exchange_time, steps_per_site_exchange):
     """Traffic between sites, for each step.
 
     time of one exchange / H
 
-    Parameters: site_exchange_time [s], steps_per_site_exchange [1]
     Returns: [s] traffic of one step, on average
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2
     """
@@ -147,12 +118,11 @@ def several_site_parallel_time(site_exchange_time: Any, steps_per_site_exchange:
 
 
 @alternative("site_window", site_sync="every_step")
-def gradient_site_window(gradient_window: Any) -> Any:
+def gradient_site_window(gradient_window):
     """Time of a step behind which traffic between sites can hide.
 
     that of gradients: backward passes
 
-    Parameters: gradient_window [s]
     Returns: [s] window of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
     """
@@ -160,13 +130,9 @@ def gradient_site_window(gradient_window: Any) -> Any:
 
 
 @alternative("site_window", site_sync="local_steps")
-def compute_site_window(compute_time: Any) -> Any:
-    """Time of a step behind which traffic between sites can hide.
+def compute_site_window(compute_time):
+    """its compute: sites go on while the last exchange is under way
 
-    its compute: sites go on while the last exchange is under way
-
-    Parameters: compute_time [s]
-    Returns: [s] window of one step
     Range: updates that arrive late are merged late, up to H steps at an overlap of 1; what that
         costs belongs into `tokens_factor`
     Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512 (overlap); Kale et al. 2025
@@ -176,12 +142,11 @@ def compute_site_window(compute_time: Any) -> Any:
 
 
 @alternative("exposed_site_parallel_time", multi_site=False)
-def no_exposed_site_parallel_time() -> Any:
+def no_exposed_site_parallel_time():
     """Time that a step waits for traffic between sites: there is one.
 
     0
 
-    Parameters: none
     Returns: [s] exposed traffic of one step
     Source: by definition
     """
@@ -189,15 +154,11 @@ def no_exposed_site_parallel_time() -> Any:
 
 
 @alternative("exposed_site_parallel_time", multi_site=True)
-def several_site_exposed_parallel_time(
-    site_parallel_time: Any, site_overlap: Any, site_window: Any
-) -> Any:
+def several_site_exposed_parallel_time(site_parallel_time, site_overlap, site_window):
     """Time that a step waits for traffic between sites, on average.
 
     max(0, traffic - overlap x window)
 
-    Parameters: site_parallel_time [s], site_overlap [1], site_window [s]
-    Returns: [s] exposed traffic of one step
     Range: links between sites are their own, and share nothing with links inside
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
@@ -206,24 +167,15 @@ def several_site_exposed_parallel_time(
 
 @alternative("communication_time", multi_site=True)
 def several_site_communication_time(
-    tensor_parallel_time: Any,
-    context_parallel_time: Any,
-    expert_parallel_time: Any,
-    pipeline_parallel_time: Any,
-    data_parallel_time: Any,
-    offload_time: Any,
-    site_parallel_time: Any,
-) -> Any:
-    """Communication of one step on one GPU, hidden or not.
-
-    that inside a site + between sites
-
-    Parameters: tensor_parallel_time [s], context_parallel_time [s], expert_parallel_time [s],
-        pipeline_parallel_time [s], data_parallel_time [s], offload_time [s],
-        site_parallel_time [s]
-    Returns: [s] communication of one step
-    Source: sum of the exclusive parts; Narayanan et al. 2021 (SC21), section 3
-    """
+    tensor_parallel_time,
+    context_parallel_time,
+    expert_parallel_time,
+    pipeline_parallel_time,
+    data_parallel_time,
+    offload_time,
+    site_parallel_time,
+):
+    """that inside a site + between sites"""
     inside = one_site_communication_time(
         tensor_parallel_time,
         context_parallel_time,
@@ -237,23 +189,14 @@ def several_site_communication_time(
 
 @alternative("exposed_communication_time", multi_site=True)
 def several_site_exposed_communication_time(
-    exposed_layer_communication_time: Any,
-    exposed_pipeline_parallel_time: Any,
-    exposed_data_parallel_time: Any,
-    offload_time: Any,
-    contention_time: Any,
-    exposed_site_parallel_time: Any,
-) -> Any:
-    """Communication of one step that computing does not hide.
-
-    that inside a site + exposed between sites
-
-    Parameters: exposed_layer_communication_time [s], exposed_pipeline_parallel_time [s],
-        exposed_data_parallel_time [s], offload_time [s], contention_time [s],
-        exposed_site_parallel_time [s]
-    Returns: [s] exposed communication of one step
-    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
-    """
+    exposed_layer_communication_time,
+    exposed_pipeline_parallel_time,
+    exposed_data_parallel_time,
+    offload_time,
+    contention_time,
+    exposed_site_parallel_time,
+):
+    """that inside a site + exposed between sites"""
     inside = one_site_exposed_communication_time(
         exposed_layer_communication_time,
         exposed_pipeline_parallel_time,
@@ -265,12 +208,11 @@ def several_site_exposed_communication_time(
 
 
 @alternative("outer_state_memory", site_sync="every_step")
-def no_outer_state_memory() -> Any:
+def no_outer_state_memory():
     """Memory of one GPU's part of the outer optimizer: there is none.
 
     0
 
-    Parameters: none
     Returns: [B] memory
     Source: by definition
     """
@@ -278,13 +220,11 @@ def no_outer_state_memory() -> Any:
 
 
 @alternative("outer_state_memory", site_sync="local_steps")
-def local_outer_state_memory(optimizer_parameters: Any, outer_state_bytes: Any, sites: Any) -> Any:
+def local_outer_state_memory(optimizer_parameters, outer_state_bytes, sites):
     """Memory of one GPU's part of the outer optimizer, sharded as the inner one.
 
     N_o x bytes; nothing for one site, which agrees with itself
 
-    Parameters: optimizer_parameters [1], outer_state_bytes [B], sites [1]
-    Returns: [B] memory
     Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
         stage is found without them
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
@@ -295,21 +235,16 @@ def local_outer_state_memory(optimizer_parameters: Any, outer_state_bytes: Any, 
 
 @alternative("memory_per_gpu", multi_site=True)
 def several_site_memory_per_gpu(
-    weights_memory: Any,
-    gradients_memory: Any,
-    optimizer_memory: Any,
-    activation_memory: Any,
-    working_memory: Any,
-    reserved_memory: Any,
-    outer_state_memory: Any,
-) -> Any:
-    """Memory that one GPU needs: of the fullest stage, or of the `pipeline_stage` given.
+    weights_memory,
+    gradients_memory,
+    optimizer_memory,
+    activation_memory,
+    working_memory,
+    reserved_memory,
+    outer_state_memory,
+):
+    """as on one site, and its part of the outer optimizer
 
-    as on one site, and its part of the outer optimizer
-
-    Parameters: weights_memory [B], gradients_memory [B], optimizer_memory [B],
-        activation_memory [B], working_memory [B], reserved_memory [B], outer_state_memory [B]
-    Returns: [B] memory
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3; Douillard et al. 2023
         (DiLoCo), arXiv:2311.08105, algorithm 1
     """
@@ -325,12 +260,11 @@ def several_site_memory_per_gpu(
 
 
 @alternative("site_tokens_factor", site_sync="every_step")
-def one_site_tokens_factor() -> Any:
+def one_site_tokens_factor():
     """Tokens of the run over those of one site, for the same loss: the same.
 
     1
 
-    Parameters: none
     Returns: [1] tokens over tokens
     Source: by definition
     """
@@ -338,13 +272,11 @@ def one_site_tokens_factor() -> Any:
 
 
 @alternative("site_tokens_factor", site_sync="local_steps")
-def local_site_tokens_factor(tokens_factor: Any, sites: Any) -> Any:
+def local_site_tokens_factor(tokens_factor, sites):
     """Tokens of the run over those of one site, for the same loss: as stated.
 
     tokens factor; 1 for one site, where no step is local
 
-    Parameters: tokens_factor [1], sites [1]
-    Returns: [1] tokens over tokens
     Range: stated, not predicted: published runs have up to 8 sites and 1e10 parameters
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
         arXiv:2503.09799 (losses with and without local steps)
@@ -353,27 +285,20 @@ def local_site_tokens_factor(tokens_factor: Any, sites: Any) -> Any:
 
 
 @alternative("training_steps", multi_site=True)
-def several_site_training_steps(
-    tokens_to_target: Any, tokens_per_step: Any, site_tokens_factor: Any
-) -> Any:
+def several_site_training_steps(tokens_to_target, tokens_per_step, site_tokens_factor):
     """Optimizer steps of the run.
 
     D x tokens factor / (B s)
-
-    Parameters: tokens_to_target [1], tokens_per_step [1], site_tokens_factor [1]
-    Returns: [1] steps
-    Source: by definition
     """
     return tokens_to_target * site_tokens_factor / tokens_per_step
 
 
 @alternative("outage_rate", outages=False)
-def no_outage_rate() -> Any:
+def no_outage_rate():
     """Outages of whole pods, sites and links between sites per unit of time: not counted.
 
     0
 
-    Parameters: none
     Returns: [1/s] outages per second
     Source: by definition
     """
@@ -381,21 +306,11 @@ def no_outage_rate() -> Any:
 
 
 @alternative("outage_rate", outages=True)
-def counted_outage_rate(
-    n_gpus: Any,
-    gpus_per_pod: Any,
-    pod_mttf: Any,
-    sites: Any,
-    site_mttf: Any,
-    site_link_mttf: Any,
-) -> Any:
+def counted_outage_rate(n_gpus, gpus_per_pod, pod_mttf, sites, site_mttf, site_link_mttf):
     """Outages of whole pods, sites and links between sites per unit of time.
 
     max(S, n / P) / MTTF_pod + S / MTTF_site + S / MTTF_link; one site has no link
 
-    Parameters: n_gpus [1], gpus_per_pod [1], pod_mttf [s], sites [1], site_mttf [s],
-        site_link_mttf [s]
-    Returns: [1/s] outages per second
     Range: each stops the whole job once, also where sites could go on alone for some steps
     Source: superposition of independent renewals (Barlow & Proschan 1975, ch. 3)
     """
@@ -404,12 +319,11 @@ def counted_outage_rate(
     return pods / pod_mttf + sites / site_mttf + links / site_link_mttf
 
 
-def site_uptime(sites: Any, site_mttf: Any, site_link_mttf: Any, site_repair_time: Any) -> Any:
+def site_uptime(sites, site_mttf, site_link_mttf, site_repair_time):
     """Share of the time in which one site is up and reaches the others.
 
     1 / ((1 + r / MTTF_site) (1 + r / MTTF_link)), r the time of a repair
 
-    Parameters: sites [1], site_mttf [s], site_link_mttf [s], site_repair_time [s]
     Returns: [1] share of the wall time
     Source: Barlow & Proschan 1975, ch. 7 (availability of a renewed part)
     """
@@ -418,12 +332,11 @@ def site_uptime(sites: Any, site_mttf: Any, site_link_mttf: Any, site_repair_tim
 
 
 @alternative("awaited_sites_uptime", elastic="off")
-def rigid_awaited_sites_uptime(sites: Any, site_uptime: Any) -> Any:
+def rigid_awaited_sites_uptime(sites, site_uptime):
     """Share of the time in which the job does not wait for a site: all are up.
 
     u^S
 
-    Parameters: sites [1], site_uptime [1]
     Returns: [1] share of the wall time
     Source: series system of independent parts (Barlow & Proschan 1975, ch. 2)
     """
@@ -431,25 +344,22 @@ def rigid_awaited_sites_uptime(sites: Any, site_uptime: Any) -> Any:
 
 
 @alternative("awaited_sites_uptime", elastic="shrink")
-def elastic_awaited_sites_uptime() -> Any:
+def elastic_awaited_sites_uptime():
     """Share of the time in which the job does not wait for a site: it never does.
 
     1
 
-    Parameters: none
-    Returns: [1] share of the wall time
     Source: by definition
     """
     return 1.0
 
 
 @alternative("working_time", multi_site=False)
-def one_site_working_time(time_at_risk: Any) -> Any:
+def one_site_working_time(time_at_risk):
     """Time of a duration in which the job does not wait for a site.
 
     T
 
-    Parameters: time_at_risk [s]
     Returns: [s] time; waits for repairs of nodes are part of it
     Source: by definition
     """
@@ -457,26 +367,20 @@ def one_site_working_time(time_at_risk: Any) -> Any:
 
 
 @alternative("working_time", multi_site=True)
-def several_site_working_time(time_at_risk: Any, awaited_sites_uptime: Any) -> Any:
-    """Time of a duration in which the job does not wait for a site.
+def several_site_working_time(time_at_risk, awaited_sites_uptime):
+    """T x share in which all that it waits for are up
 
-    T x share in which all that it waits for are up
-
-    Parameters: time_at_risk [s], awaited_sites_uptime [1]
-    Returns: [s] time; waits for repairs of nodes are part of it
     Range: the share is that of a long run
-    Source: by definition
     """
     return time_at_risk * awaited_sites_uptime
 
 
 @alternative("running_sites", elastic="off")
-def rigid_running_sites(awaited_sites_uptime: Any) -> Any:
+def rigid_running_sites(awaited_sites_uptime):
     """Share of the sites that work for the job, on average: it waits until all are up.
 
     as often as all are up
 
-    Parameters: awaited_sites_uptime [1]
     Returns: [1] share
     Source: by definition
     """
@@ -484,41 +388,29 @@ def rigid_running_sites(awaited_sites_uptime: Any) -> Any:
 
 
 @alternative("running_sites", elastic="shrink")
-def elastic_running_sites(site_uptime: Any) -> Any:
+def elastic_running_sites(site_uptime):
     """Share of the sites that work for the job, on average: the others go on.
 
     u
-
-    Parameters: site_uptime [1]
-    Returns: [1] share
-    Source: by definition
     """
     return 1.0 * site_uptime
 
 
 @alternative("steady_availability", multi_site=True)
-def several_site_availability(
-    maintenance_fraction: Any, elastic_capacity: Any, running_sites: Any
-) -> Any:
-    """Share of the cluster's time that is there for the job once it has begun.
+def several_site_availability(maintenance_fraction, elastic_capacity, running_sites):
+    """that of one site x running sites
 
-    that of one site x running sites
-
-    Parameters: maintenance_fraction [1], elastic_capacity [1], running_sites [1]
-    Returns: [1] share of the wall time, weighted with the replicas that run
     Range: sites fail independently of nodes
-    Source: by definition
     """
     return one_site_availability(maintenance_fraction, elastic_capacity) * running_sites
 
 
 @alternative("site_sync_reason", site_sync="every_step")
-def no_site_sync_reason() -> Any:
+def no_site_sync_reason():
     """Why sites cannot exchange as stated; 0 where they can.
 
     0
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -527,14 +419,9 @@ def no_site_sync_reason() -> Any:
 
 
 @alternative("site_sync_reason", site_sync="local_steps")
-def local_site_sync_reason(inner_steps: Any, model_fragments: Any) -> Any:
-    """Why sites cannot exchange as stated; 0 where they can.
+def local_site_sync_reason(inner_steps, model_fragments):
+    """H and P whole; P <= H: a step sends one fragment at most
 
-    H and P whole; P <= H: a step sends one fragment at most
-
-    Parameters: inner_steps [1], model_fragments [1]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512, algorithm 2
     """
     reason = where(model_fragments <= inner_steps, 0.0, 23.0)
@@ -545,12 +432,11 @@ def local_site_sync_reason(inner_steps: Any, model_fragments: Any) -> Any:
 
 
 @alternative("site_reason", multi_site=False)
-def one_site_reason() -> Any:
+def one_site_reason():
     """Why a job cannot be spread over sites; 0 where it can.
 
     0: it is on one
 
-    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
@@ -560,21 +446,10 @@ def one_site_reason() -> Any:
 
 @alternative("site_reason", multi_site=True)
 def several_site_reason(
-    n_gpus: Any,
-    tensor_parallel: Any,
-    pipeline_parallel: Any,
-    context_parallel: Any,
-    sites: Any,
-    site_sync_reason: Any,
-) -> Any:
-    """Why a job cannot be spread over sites; 0 where it can.
+    n_gpus, tensor_parallel, pipeline_parallel, context_parallel, sites, site_sync_reason
+):
+    """sites whole, and replicas / sites whole: none is cut by a slow link
 
-    sites whole, and replicas / sites whole: none is cut by a slow link
-
-    Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
-        sites [1], site_sync_reason [flag]
-    Returns: [flag] reason
-    Flags: REASONS
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (a replica on each site)
     """
     share = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel) / sites

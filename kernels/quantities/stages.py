@@ -1,7 +1,5 @@
 """Pipeline stages: the layers of each, what only the ends hold, the slowest and the fullest."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -11,14 +9,11 @@ from ..stages import first_sparse_stage, layers_of_stage, stage_memory, stage_of
 from ..stages import stage_parameters as parameters_of_stage
 
 
-def first_stage_layers(
-    layers: Any, pipeline_parallel: Any, embedding_split_layers: Any, loss_split_layers: Any
-) -> Any:
+def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_split_layers):
     """Layers of the first pipeline stage, where they are not stated: the most even split.
 
     floor(u / p) - embedding, u = l + embedding + loss, and one more where all but one stage have it
 
-    Parameters: layers [1], pipeline_parallel [1], embedding_split_layers [1], loss_split_layers [1]
     Returns: [1] layers
     Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one
         less on the first and on the last); Megatron-LM,
@@ -30,14 +25,11 @@ def first_stage_layers(
     return where(pipeline_parallel > 1, each + more - embedding_split_layers, layers)
 
 
-def last_stage_layers(
-    layers: Any, pipeline_parallel: Any, first_stage_layers: Any, loss_split_layers: Any
-) -> Any:
+def last_stage_layers(layers, pipeline_parallel, first_stage_layers, loss_split_layers):
     """Layers of the last pipeline stage, where they are not stated: it is the smallest.
 
     floor((l - l_first + loss) / (p - 1)) - loss
 
-    Parameters: layers [1], pipeline_parallel [1], first_stage_layers [1], loss_split_layers [1]
     Returns: [1] layers
     Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2; Megatron-LM,
         --account-for-loss-in-pipeline-split
@@ -47,14 +39,11 @@ def last_stage_layers(
     return where(pipeline_parallel > 1, each - loss_split_layers, layers)
 
 
-def middle_stage_layers(
-    layers: Any, pipeline_parallel: Any, first_stage_layers: Any, last_stage_layers: Any
-) -> Any:
+def middle_stage_layers(layers, pipeline_parallel, first_stage_layers, last_stage_layers):
     """Layers of the second pipeline stage: no stage between the first and the last has more.
 
     ceil((l - l_first - l_last) / (p - 2)); 0 where there is none
 
-    Parameters: layers [1], pipeline_parallel [1], first_stage_layers [1], last_stage_layers [1]
     Returns: [1] layers
     Range: stages with one layer more come first: a bound from above for memory, and for the time
         that stages wait
@@ -66,12 +55,11 @@ def middle_stage_layers(
 
 
 @alternative("embedding_share", compute_model="mfu")
-def mfu_embedding_share() -> Any:
+def mfu_embedding_share():
     """Share of computing that looks tokens up: it takes no operations.
 
     0
 
-    Parameters: none
     Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (the input embedding is not counted)
     """
@@ -80,23 +68,19 @@ def mfu_embedding_share() -> Any:
 
 @alternative("embedding_share", compute_model="roofline")
 def roofline_embedding_share(
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    bytes_per_element: Any,
-    reached_hbm_bandwidth: Any,
-    layers: Any,
-    layer_time: Any,
-    logits_time: Any,
-    prediction_time: Any,
-) -> Any:
+    microbatch_tokens,
+    hidden_size,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+    layers,
+    layer_time,
+    logits_time,
+    prediction_time,
+):
     """Share of computing that looks tokens up: rows are read, written and their gradients added.
 
     4 T h e / BW / (l x layer + embedding and logits + multi-token prediction)
 
-    Parameters: microbatch_tokens [1], hidden_size [1], bytes_per_element [B],
-        reached_hbm_bandwidth [B/s], layers [1], layer_time [s], logits_time [s],
-        prediction_time [s]
-    Returns: [1] share of compute time
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
     moved = 4 * microbatch_tokens * hidden_size * bytes_per_element
@@ -105,17 +89,15 @@ def roofline_embedding_share(
 
 @alternative("logits_share", compute_model="mfu")
 def mfu_logits_share(
-    logits_flops_per_token: Any,
-    prediction_flops_per_token: Any,
-    kernel_flops_per_token: Any,
-    recompute_flops_factor: Any,
-) -> Any:
+    logits_flops_per_token,
+    prediction_flops_per_token,
+    kernel_flops_per_token,
+    recompute_flops_factor,
+):
     """Share of computing that the last stage does alone: logits, loss, multi-token prediction.
 
     (6 V h + prediction) / (operations of a token x those done over those done once)
 
-    Parameters: logits_flops_per_token [FLOP], prediction_flops_per_token [FLOP],
-        kernel_flops_per_token [FLOP], recompute_flops_factor [1]
     Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
     """
@@ -124,16 +106,9 @@ def mfu_logits_share(
 
 
 @alternative("logits_share", compute_model="roofline")
-def roofline_logits_share(
-    layers: Any, layer_time: Any, logits_time: Any, prediction_time: Any, embedding_share: Any
-) -> Any:
-    """Share of computing that the last stage does alone: logits, loss, multi-token prediction.
+def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embedding_share):
+    """(embedding, logits, prediction) / (l x layer + the same) - that of the embedding
 
-    (embedding, logits, prediction) / (l x layer + the same) - that of the embedding
-
-    Parameters: layers [1], layer_time [s], logits_time [s], prediction_time [s],
-        embedding_share [1]
-    Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V), on a roofline
     """
     own = logits_time + prediction_time
@@ -141,12 +116,11 @@ def roofline_logits_share(
 
 
 @alternative("stage_imbalance_time", stage_split="alike")
-def no_stage_imbalance_time() -> Any:
+def no_stage_imbalance_time():
     """Time of one step by which the slowest stage works longer than the mean stage: all are alike.
 
     0
 
-    Parameters: none
     Returns: [s] time of one step
     Source: by definition
     """
@@ -155,20 +129,20 @@ def no_stage_imbalance_time() -> Any:
 
 @alternative("stage_imbalance_time", stage_split="whole_layers")
 def slowest_stage_imbalance_time(
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-    embedding_share: Any,
-    logits_share: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    first_stage_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_layers: Any,
-    logits_at_first: Any,
-    logits_at_last: Any,
-    parameter_copies: Any,
-) -> Any:
+    compute_time,
+    straggler_time,
+    exposed_layer_communication_time,
+    embedding_share,
+    logits_share,
+    layers,
+    pipeline_parallel,
+    first_stage_layers,
+    middle_stage_layers,
+    last_stage_layers,
+    logits_at_first,
+    logits_at_last,
+    parameter_copies,
+):
     """Time of one step by which the slowest stage works longer than the mean stage.
 
     max of first, middle and last, not below 0: layers (l_stage p / l - 1), layers = C (1 -
@@ -176,11 +150,6 @@ def slowest_stage_imbalance_time(
     less the mean. Logits at the first stage where a pipeline comes back to it; in dualpipe either
     end has half of both ends' layers, of the embedding and of the logits
 
-    Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
-        embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
-        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1],
-        logits_at_first [1], logits_at_last [1], parameter_copies [1]
-    Returns: [s] time of one step
     Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
         mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
@@ -204,17 +173,12 @@ def slowest_stage_imbalance_time(
 
 
 def slowest_stage_time(
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-    stage_imbalance_time: Any,
-) -> Any:
+    compute_time, straggler_time, exposed_layer_communication_time, stage_imbalance_time
+):
     """Time of one step in which the slowest stage computes and waits for its layers' traffic.
 
     that of the mean stage + imbalance
 
-    Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
-        stage_imbalance_time [s]
     Returns: [s] time of one step
     Source: by definition
     """
@@ -222,17 +186,12 @@ def slowest_stage_time(
 
 
 def stage_imbalance(
-    stage_imbalance_time: Any,
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-) -> Any:
+    stage_imbalance_time, compute_time, straggler_time, exposed_layer_communication_time
+):
     """Work of the slowest stage beyond that of the mean stage, over the latter.
 
     slowest / mean - 1
 
-    Parameters: stage_imbalance_time [s], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s]
     Returns: [1] share
     Source: by definition
     """
@@ -244,12 +203,11 @@ def stage_imbalance(
 
 
 @alternative("prediction_flops_per_token", multi_token_prediction=False)
-def no_prediction_flops_per_token() -> Any:
+def no_prediction_flops_per_token():
     """Operations of one token in modules of multi-token prediction: there are none.
 
     0
 
-    Parameters: none
     Returns: [FLOP] operations of one token
     Source: by definition
     """
@@ -258,20 +216,17 @@ def no_prediction_flops_per_token() -> Any:
 
 @alternative("prediction_flops_per_token", multi_token_prediction=True)
 def some_prediction_flops_per_token(
-    prediction_layers: Any,
-    layer_matrix_flops_per_token: Any,
-    attention_flops_per_token: Any,
-    layers: Any,
-    hidden_size: Any,
-    logits_flops_per_token: Any,
-) -> Any:
+    prediction_layers,
+    layer_matrix_flops_per_token,
+    attention_flops_per_token,
+    layers,
+    hidden_size,
+    logits_flops_per_token,
+):
     """Operations of one token in modules of multi-token prediction, forward and backward.
 
     D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection of 2 h to h, the logits
 
-    Parameters: prediction_layers [1], layer_matrix_flops_per_token [FLOP],
-        attention_flops_per_token [FLOP], layers [1], hidden_size [1], logits_flops_per_token [FLOP]
-    Returns: [FLOP] operations of one token
     Range: a layer like the mean of the model's
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """
@@ -281,12 +236,11 @@ def some_prediction_flops_per_token(
 
 
 @alternative("prediction_time", multi_token_prediction=False)
-def no_prediction_time() -> Any:
+def no_prediction_time():
     """Time of multi-token prediction for one micro-batch: there is none.
 
     0
 
-    Parameters: none
     Returns: [s] time for one micro-batch
     Source: by definition
     """
@@ -295,27 +249,23 @@ def no_prediction_time() -> Any:
 
 @alternative("prediction_time", multi_token_prediction=True)
 def some_prediction_time(
-    prediction_layers: Any,
-    layer_time: Any,
-    logits_time: Any,
-    microbatch_tokens: Any,
-    hidden_size: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
+    prediction_layers,
+    layer_time,
+    logits_time,
+    microbatch_tokens,
+    hidden_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
     """Time of multi-token prediction for one micro-batch, forward and backward.
 
     D (layer + 3 GEMM(T, h / t, 2 h) + embedding and logits)
 
-    Parameters: prediction_layers [1], layer_time [s], logits_time [s], microbatch_tokens [1],
-        hidden_size [1], tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
-    Returns: [s] time for one micro-batch
     Range: traffic of the module's layer is not counted
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """
@@ -333,12 +283,11 @@ def some_prediction_time(
     return prediction_layers * (layer_time + 3 * projection + logits_time)
 
 
-def held_layers(layers: Any, prediction_layers: Any) -> Any:
+def held_layers(layers, prediction_layers):
     """Layers that a pipeline's stages hold, those of multi-token prediction too.
 
     l + D
 
-    Parameters: layers [1], prediction_layers [1]
     Returns: [1] layers
     Source: by definition
     """
@@ -346,14 +295,12 @@ def held_layers(layers: Any, prediction_layers: Any) -> Any:
 
 
 def first_stage_held_layers(
-    first_stage_layers: Any, last_stage_layers: Any, prediction_layers: Any, parameter_copies: Any
-) -> Any:
+    first_stage_layers, last_stage_layers, prediction_layers, parameter_copies
+):
     """Layers that GPUs of the first stage hold of each way through the pipeline, the mean of both.
 
     l_first; in dualpipe, whose other way ends there, (l_first + l_last + D) / 2
 
-    Parameters: first_stage_layers [1], last_stage_layers [1], prediction_layers [1],
-        parameter_copies [1]
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
     """
@@ -362,14 +309,12 @@ def first_stage_held_layers(
 
 
 def last_stage_held_layers(
-    last_stage_layers: Any, prediction_layers: Any, first_stage_layers: Any, parameter_copies: Any
-) -> Any:
+    last_stage_layers, prediction_layers, first_stage_layers, parameter_copies
+):
     """Layers that GPUs of the last stage hold of each way through the pipeline, the mean of both.
 
     l_last + D, those of multi-token prediction too; in dualpipe (l_first + l_last + D) / 2
 
-    Parameters: last_stage_layers [1], prediction_layers [1], first_stage_layers [1],
-        parameter_copies [1]
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
     """
@@ -381,25 +326,29 @@ def last_stage_held_layers(
 
 
 @same_as(layers_of_stage)
-def stage_layers(*operands: Any) -> Any:
+def stage_layers(
+    pipeline_stage,
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+):
     """Layers of a pipeline stage; stages between with one layer more come first.
 
     l_first, l_middle or l_middle - 1, l_last
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1],
-        first_stage_held_layers [1], middle_stage_layers [1], last_stage_held_layers [1]
     Returns: [1] layers; NaN beyond the last stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     """
 
 
 @alternative("leading_dense_layers", mixture_of_experts=False)
-def no_leading_dense_layers() -> Any:
+def no_leading_dense_layers():
     """Dense layers in front of those with experts: a dense model makes no difference.
 
     0
 
-    Parameters: none
     Returns: [1] layers
     Source: by definition
     """
@@ -407,25 +356,22 @@ def no_leading_dense_layers() -> Any:
 
 
 @alternative("leading_dense_layers", mixture_of_experts=True)
-def some_leading_dense_layers(dense_layers: Any, linear_layers: Any) -> Any:
+def some_leading_dense_layers(dense_layers, linear_layers):
     """Dense layers in front of those with experts.
 
     those of the model; none in front where layers of several kinds alternate
 
-    Parameters: dense_layers [1], linear_layers [1]
-    Returns: [1] layers
     Range: with `linear_layers` every layer of a stage counts as the mean layer
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     """
     return where(linear_layers > 0, 0.0, 1.0 * dense_layers)
 
 
-def end_table_parameters(vocab_size: Any, hidden_size: Any) -> Any:
+def end_table_parameters(vocab_size, hidden_size):
     """Parameters of one table of embeddings, which an end of a pipeline holds.
 
     V h
 
-    Parameters: vocab_size [1], hidden_size [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
@@ -433,12 +379,11 @@ def end_table_parameters(vocab_size: Any, hidden_size: Any) -> Any:
 
 
 @alternative("dense_layer_parameters", mixture_of_experts=False)
-def no_dense_layer_parameters() -> Any:
+def no_dense_layer_parameters():
     """Parameters of a dense layer beyond what all layers have alike: none, they are alike.
 
     0
 
-    Parameters: none
     Returns: [1] parameters
     Source: by definition
     """
@@ -446,25 +391,22 @@ def no_dense_layer_parameters() -> Any:
 
 
 @alternative("dense_layer_parameters", mixture_of_experts=True)
-def mixed_dense_layer_parameters(ffn_parameters_per_layer: Any) -> Any:
+def mixed_dense_layer_parameters(ffn_parameters_per_layer):
     """Parameters of a dense layer beyond what all layers have alike: its feed-forward block.
 
     2 h f, 3 h f with a gate
 
-    Parameters: ffn_parameters_per_layer [1]
-    Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
     """
     return 1.0 * ffn_parameters_per_layer
 
 
 @alternative("expert_layer_parameters", mixture_of_experts=False)
-def no_expert_layer_parameters() -> Any:
+def no_expert_layer_parameters():
     """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
 
     0
 
-    Parameters: none
     Returns: [1] parameters
     Source: by definition
     """
@@ -473,22 +415,17 @@ def no_expert_layer_parameters() -> Any:
 
 @alternative("expert_layer_parameters", mixture_of_experts=True)
 def mixed_expert_layer_parameters(
-    shared_experts: Any,
-    expert_parameters: Any,
-    hidden_size: Any,
-    experts: Any,
-    expert_layers: Any,
-    layers: Any,
-    leading_dense_layers: Any,
-) -> Any:
-    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
-
-    (E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean over
+    shared_experts,
+    expert_parameters,
+    hidden_size,
+    experts,
+    expert_layers,
+    layers,
+    leading_dense_layers,
+):
+    """(E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean over
     layers behind the dense ones
 
-    Parameters: shared_experts [1], expert_parameters [1], hidden_size [1], experts [1],
-        expert_layers [1], layers [1], leading_dense_layers [1]
-    Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     each = shared_experts * expert_parameters + hidden_size * experts
@@ -496,12 +433,11 @@ def mixed_expert_layer_parameters(
 
 
 @alternative("routed_layer_parameters", mixture_of_experts=False)
-def no_routed_layer_parameters() -> Any:
+def no_routed_layer_parameters():
     """Parameters of a layer's routed experts.
 
     0
 
-    Parameters: none
     Returns: [1] parameters
     Source: by definition
     """
@@ -510,19 +446,12 @@ def no_routed_layer_parameters() -> Any:
 
 @alternative("routed_layer_parameters", mixture_of_experts=True)
 def mixed_routed_layer_parameters(
-    experts: Any,
-    expert_parameters: Any,
-    expert_layers: Any,
-    layers: Any,
-    leading_dense_layers: Any,
-) -> Any:
+    experts, expert_parameters, expert_layers, layers, leading_dense_layers
+):
     """Parameters of a layer's routed experts, the mean over layers behind the dense ones.
 
     E x parameters of an expert x l_e / (l - dense layers): where not every layer has experts
 
-    Parameters: experts [1], expert_parameters [1], expert_layers [1], layers [1],
-        leading_dense_layers [1]
-    Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
     """
     behind = np.maximum(layers - leading_dense_layers, 1.0)
@@ -530,22 +459,19 @@ def mixed_routed_layer_parameters(
 
 
 def common_layer_parameters(
-    parameters: Any,
-    embedding_tables: Any,
-    end_table_parameters: Any,
-    layers: Any,
-    leading_dense_layers: Any,
-    dense_layer_parameters: Any,
-    expert_layer_parameters: Any,
-    routed_layer_parameters: Any,
-) -> Any:
+    parameters,
+    embedding_tables,
+    end_table_parameters,
+    layers,
+    leading_dense_layers,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+):
     """Parameters that each layer has, dense or of experts: what the others leave.
 
     (N - tables V h - dense blocks - l_e (shared experts, router, routed experts)) / l; not below 0
 
-    Parameters: parameters [1], embedding_tables [1], end_table_parameters [1], layers [1],
-        leading_dense_layers [1], dense_layer_parameters [1], expert_layer_parameters [1],
-        routed_layer_parameters [1]
     Returns: [1] parameters
     Range: learned positions and the last norm, a millionth of most models, count with the layers
     Source: Narayanan et al. 2021 (SC21), eq. 2
@@ -556,12 +482,11 @@ def common_layer_parameters(
     return np.maximum(left, 0.0) / layers
 
 
-def first_stage_tables(logits_at_first: Any, parameter_copies: Any) -> Any:
+def first_stage_tables(logits_at_first, parameter_copies):
     """Tables of embeddings that the first of several stages holds, of each stage that it holds.
 
     1, and one more where it yields logits; tied tables, too, one for each
 
-    Parameters: logits_at_first [1], parameter_copies [1]
     Returns: [1] tables
     Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
         arXiv:2412.19437, section 3.2.3
@@ -569,12 +494,11 @@ def first_stage_tables(logits_at_first: Any, parameter_copies: Any) -> Any:
     return (1 + logits_at_first) / parameter_copies
 
 
-def last_stage_tables(logits_at_last: Any, parameter_copies: Any) -> Any:
+def last_stage_tables(logits_at_last, parameter_copies):
     """Tables of embeddings that the last of several stages holds, of each stage that it holds.
 
     1 where it yields logits, and that of the first stage where it holds that, too
 
-    Parameters: logits_at_last [1], parameter_copies [1]
     Returns: [1] tables
     Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
         arXiv:2412.19437, section 3.2.3
@@ -583,32 +507,27 @@ def last_stage_tables(logits_at_last: Any, parameter_copies: Any) -> Any:
 
 
 def stage_shared_parameters(
-    pipeline_stage: Any,
-    pipeline_parallel: Any,
-    held_layers: Any,
-    first_stage_held_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_held_layers: Any,
-    leading_dense_layers: Any,
-    common_layer_parameters: Any,
-    dense_layer_parameters: Any,
-    expert_layer_parameters: Any,
-    embedding_tables: Any,
-    first_stage_tables: Any,
-    last_stage_tables: Any,
-    end_table_parameters: Any,
-    parameter_copies: Any,
-) -> Any:
+    pipeline_stage,
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    parameter_copies,
+):
     """Parameters of a stage, its routed experts aside; an end holds a table of embeddings.
 
     copies x (layers x common + dense layers x dense block + others x (shared experts and router) +
     ends V h)
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1],
-        first_stage_held_layers [1], middle_stage_layers [1], last_stage_held_layers [1],
-        leading_dense_layers [1], common_layer_parameters [1], dense_layer_parameters [1],
-        expert_layer_parameters [1], embedding_tables [1], first_stage_tables [1],
-        last_stage_tables [1], end_table_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Range: dualpipe: of stages between the ends, the larger of both ways counts twice
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
@@ -633,23 +552,20 @@ def stage_shared_parameters(
 
 
 def stage_routed_parameters(
-    pipeline_stage: Any,
-    pipeline_parallel: Any,
-    held_layers: Any,
-    first_stage_held_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_held_layers: Any,
-    leading_dense_layers: Any,
-    routed_layer_parameters: Any,
-    parameter_copies: Any,
-) -> Any:
+    pipeline_stage,
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    routed_layer_parameters,
+    parameter_copies,
+):
     """Parameters of a stage's routed experts, all of them.
 
     copies x (layers - dense layers) E x parameters of an expert
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1],
-        first_stage_held_layers [1], middle_stage_layers [1], last_stage_held_layers [1],
-        leading_dense_layers [1], routed_layer_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 4.2 (dense layers come first)
@@ -677,55 +593,44 @@ def stage_routed_parameters(
 
 
 def fullest_stage(
-    pipeline_parallel: Any,
-    held_layers: Any,
-    first_stage_held_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_held_layers: Any,
-    leading_dense_layers: Any,
-    common_layer_parameters: Any,
-    dense_layer_parameters: Any,
-    expert_layer_parameters: Any,
-    routed_layer_parameters: Any,
-    embedding_tables: Any,
-    first_stage_tables: Any,
-    last_stage_tables: Any,
-    end_table_parameters: Any,
-    tensor_parallel: Any,
-    expert_tensor_parallel: Any,
-    expert_parallel: Any,
-    gradient_ranks: Any,
-    held_state_bytes: Any,
-    sharded_state_bytes: Any,
-    microbatches_in_flight: Any,
-    schedule_depth: Any,
-    schedule_slope: Any,
-    activation_memory_per_layer: Any,
-    microbatch_tokens: Any,
-    vocab_size: Any,
-    logits_at_first: Any,
-    logits_at_last: Any,
-    parameter_copies: Any,
-    first_stage_kept_ratio: Any,
-    middle_stage_kept_ratio: Any,
-    last_stage_kept_ratio: Any,
-) -> Any:
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    tensor_parallel,
+    expert_tensor_parallel,
+    expert_parallel,
+    gradient_ranks,
+    held_state_bytes,
+    sharded_state_bytes,
+    microbatches_in_flight,
+    schedule_depth,
+    schedule_slope,
+    activation_memory_per_layer,
+    microbatch_tokens,
+    vocab_size,
+    logits_at_first,
+    logits_at_last,
+    parameter_copies,
+    first_stage_kept_ratio,
+    middle_stage_kept_ratio,
+    last_stage_kept_ratio,
+):
     """Pipeline stage whose GPUs need most memory, counted from 1.
 
     the first (embedding, most micro-batches in flight), the second (most layers), the first without
     dense layers or the last (logits): no other can need more
 
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        common_layer_parameters [1],
-        dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
-        embedding_tables [1], first_stage_tables [1], last_stage_tables [1],
-        end_table_parameters [1], tensor_parallel [1], expert_tensor_parallel [1],
-        expert_parallel [1], gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
-        microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
-        activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1],
-        logits_at_first [1], logits_at_last [1], parameter_copies [1],
-        first_stage_kept_ratio [1], middle_stage_kept_ratio [1], last_stage_kept_ratio [1]
     Returns: [1] stage
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
         last keeps)
@@ -773,12 +678,11 @@ def fullest_stage(
     return where(last > np.maximum(most, third), stages, fullest)
 
 
-def pipeline_stage(fullest_stage: Any) -> Any:
+def pipeline_stage(fullest_stage):
     """Pipeline stage whose memory is told, counted from 1: the fullest, unless it is given.
 
     that which needs most
 
-    Parameters: fullest_stage [1]
     Returns: [1] stage
     Source: by definition
     """
@@ -786,27 +690,20 @@ def pipeline_stage(fullest_stage: Any) -> Any:
 
 
 @alternative("held_state_bytes", zero_stage=0)
-def replicated_held_state_bytes(
-    bytes_per_element: Any, gradient_storage_bytes: Any, kept_optimizer_bytes: Any
-) -> Any:
-    """Bytes of a parameter's states that each data-parallel rank holds.
+def replicated_held_state_bytes(bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes):
+    """weight + gradients + optimizer states
 
-    weight + gradients + optimizer states
-
-    Parameters: bytes_per_element [B], gradient_storage_bytes [B], kept_optimizer_bytes [B]
-    Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
     return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes
 
 
 @alternative("held_state_bytes", zero_stage=1)
-def gradients_held_state_bytes(bytes_per_element: Any, gradient_storage_bytes: Any) -> Any:
+def gradients_held_state_bytes(bytes_per_element, gradient_storage_bytes):
     """Bytes of a parameter's states that each data-parallel rank holds.
 
     weight + gradients
 
-    Parameters: bytes_per_element [B], gradient_storage_bytes [B]
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
@@ -814,26 +711,18 @@ def gradients_held_state_bytes(bytes_per_element: Any, gradient_storage_bytes: A
 
 
 @alternative("held_state_bytes", zero_stage=2)
-def weights_held_state_bytes(bytes_per_element: Any, unsharded_gradient_bytes: Any) -> Any:
-    """Bytes of a parameter's states that each data-parallel rank holds.
+def weights_held_state_bytes(bytes_per_element, unsharded_gradient_bytes):
+    """weight + gradients until they are reduced
 
-    weight + gradients until they are reduced
-
-    Parameters: bytes_per_element [B], unsharded_gradient_bytes [B]
-    Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
     return bytes_per_element + unsharded_gradient_bytes
 
 
 @alternative("held_state_bytes", zero_stage=3)
-def gathered_held_state_bytes(unsharded_gradient_bytes: Any, gathered_weight_bytes: Any) -> Any:
-    """Bytes of a parameter's states that each data-parallel rank holds.
+def gathered_held_state_bytes(unsharded_gradient_bytes, gathered_weight_bytes):
+    """gradients until they are reduced + weights that stay gathered: none, unless stated
 
-    gradients until they are reduced + weights that stay gathered: none, unless stated
-
-    Parameters: unsharded_gradient_bytes [B], gathered_weight_bytes [B]
-    Returns: [B] bytes of one parameter
     Range: weights that stay gathered without the share of them that is held besides; it is only
         used to tell which stage is the fullest
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
@@ -842,12 +731,11 @@ def gathered_held_state_bytes(unsharded_gradient_bytes: Any, gathered_weight_byt
 
 
 @alternative("unsharded_gradient_bytes", gradient_sync=("microbatch", "two_hop"))
-def no_unsharded_gradient_bytes() -> Any:
+def no_unsharded_gradient_bytes():
     """Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded.
 
     0
 
-    Parameters: none
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
@@ -855,25 +743,20 @@ def no_unsharded_gradient_bytes() -> Any:
 
 
 @alternative("unsharded_gradient_bytes", gradient_sync="step")
-def step_unsharded_gradient_bytes(gradient_storage_bytes: Any) -> Any:
-    """Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded.
+def step_unsharded_gradient_bytes(gradient_storage_bytes):
+    """all that are kept
 
-    all that are kept
-
-    Parameters: gradient_storage_bytes [B]
-    Returns: [B] bytes of one parameter
     Source: PyTorch fully_shard (set_requires_gradient_sync)
     """
     return 1.0 * gradient_storage_bytes
 
 
 @alternative("gathered_weight_bytes", reshard_after_forward=True)
-def no_gathered_weight_bytes() -> Any:
+def no_gathered_weight_bytes():
     """Bytes of a weight that stays gathered between the passes.
 
     0
 
-    Parameters: none
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
     """
@@ -881,30 +764,21 @@ def no_gathered_weight_bytes() -> Any:
 
 
 @alternative("gathered_weight_bytes", reshard_after_forward=False)
-def kept_gathered_weight_bytes(bytes_per_element: Any) -> Any:
-    """Bytes of a weight that stays gathered between the passes.
+def kept_gathered_weight_bytes(bytes_per_element):
+    """all
 
-    all
-
-    Parameters: bytes_per_element [B]
-    Returns: [B] bytes of one parameter
     Source: PyTorch fully_shard (reshard_after_forward=False)
     """
     return 1.0 * bytes_per_element
 
 
 def sharded_state_bytes(
-    bytes_per_element: Any,
-    gradient_storage_bytes: Any,
-    kept_optimizer_bytes: Any,
-    held_state_bytes: Any,
-) -> Any:
+    bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes, held_state_bytes
+):
     """Bytes of a parameter's states that data-parallel ranks share out.
 
     weight + gradients + optimizer states - what each rank holds
 
-    Parameters: bytes_per_element [B], gradient_storage_bytes [B], kept_optimizer_bytes [B],
-        held_state_bytes [B]
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """

@@ -1,7 +1,5 @@
 """One optimizer step: the pipeline, the bubble, what communication is not hidden, the total."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -10,14 +8,11 @@ from ..pipeline import bubble_ratio as idle_over_ideal
 from ..statistics import expected_maximum, expected_maximum_gumbel
 
 
-def data_parallel(
-    n_gpus: Any, tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any
-) -> Any:
+def data_parallel(n_gpus, tensor_parallel, pipeline_parallel, context_parallel):
     """Replicas of the model; undefined where the cluster holds less than one.
 
     d = n / (t p c), for d >= 1
 
-    Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1]
     Returns: [1] data-parallel size; NaN where one replica takes more than the cluster
     Source: Narayanan et al. 2021 (SC21), section 3.1
     Example:
@@ -28,12 +23,11 @@ def data_parallel(
     return where(replicas >= 1, replicas, np.nan)
 
 
-def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_size: Any) -> Any:
+def num_microbatches(global_batch_size, data_parallel, micro_batch_size):
     """Micro-batches that each replica runs through its pipeline in one step.
 
     m = B / (d b)
 
-    Parameters: global_batch_size [1], data_parallel [1], micro_batch_size [1]
     Returns: [1] micro-batches of one step
     Source: Narayanan et al. 2021 (SC21), section 3.1
     """
@@ -42,12 +36,11 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
 
 @alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b"))
 @same_as(idle_over_ideal)
-def flushed_bubble_ratio(*operands: Any) -> Any:
+def flushed_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks):
     """Pipeline idle time over useful time.
 
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] bubble over ideal time
     Range: what a scheduler runs (PyTorch m < p, too); a bound from below at the points with the
         reason microbatch_group_does_not_fit
@@ -56,16 +49,12 @@ def flushed_bubble_ratio(*operands: Any) -> Any:
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
-def zb_h1_bubble_ratio(
-    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
-) -> Any:
+def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_factor):
     """Pipeline idle time over useful time: weight gradients fill a part of 1F1B's.
 
     ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F + B + W)), F = W = 1, B = 1 + what is computed
     again = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1) / (2 m) with full recompute
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
-    Returns: [1] bubble over ideal time
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p and recompute by
         playing the schedule out
     """
@@ -75,30 +64,23 @@ def zb_h1_bubble_ratio(
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
-def zb_v_bubble_ratio(
-    folded_idle_passes: Any, num_microbatches: Any, recompute_flops_factor: Any
-) -> Any:
+def zb_v_bubble_ratio(folded_idle_passes, num_microbatches, recompute_flops_factor):
     """Pipeline idle time over useful time: two pieces on each stage, weight gradients between.
 
     idle / (2 m (F + B + W)), in forward passes of a piece; F + B + W = 3 f
 
-    Parameters: folded_idle_passes [1], num_microbatches [1], recompute_flops_factor [1]
-    Returns: [1] bubble over ideal time
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """
     return folded_idle_passes / (6 * num_microbatches * recompute_flops_factor)
 
 
 @alternative("folded_idle_passes", pipeline_flush=True)
-def flushed_folded_idle_passes(
-    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
-) -> Any:
+def flushed_folded_idle_passes(pipeline_parallel, num_microbatches, recompute_flops_factor):
     """Idle time of a folded pipeline's step, in forward passes of a piece; stages end together.
 
     max((p - 1) B, (p - 1) (F + B + W) - 2 (m - 1) W, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)),
     F = W = 1, B = 3 f - 2: from m = p on p - 1, with full recompute 2 (p - 1)
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
     Returns: [1] passes
     Range: exact for f = 1 and f = 4/3; between them up to two passes more
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; by playing the authors'
@@ -111,16 +93,12 @@ def flushed_folded_idle_passes(
 
 
 @alternative("folded_idle_passes", pipeline_flush=False)
-def bypassed_folded_idle_passes(
-    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
-) -> Any:
+def bypassed_folded_idle_passes(pipeline_parallel, num_microbatches, recompute_flops_factor):
     """Idle time of a folded pipeline's step, in forward passes of a piece; steps overlap.
 
     max(0, (2 p - 3) (B - F), 2 p - 1 - m, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)), F = W = 1,
     B = 3 f - 2: none from m = 2 p - 1 on, with full recompute 2 p - 3 from m = p on
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
-    Returns: [1] passes
     Range: exact for f = 1 and f = 4/3; between them within two passes
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 4 and 6; by playing the
         authors' schedule out
@@ -131,12 +109,11 @@ def bypassed_folded_idle_passes(
     return np.maximum(idle, 2 * before * (passes - 1) - 1 - 4 * (num_microbatches - 1))
 
 
-def bubble_fraction(bubble_ratio: Any) -> Any:
+def bubble_fraction(bubble_ratio):
     """Pipeline idle time over total time.
 
     r / (1 + r); (p - 1) / (v m + p - 1) for 1F1B
 
-    Parameters: bubble_ratio [1]
     Returns: [1] bubble over total time
     Range: stages alike; what unequal ones wait more is in bubble_time alone
     Source: Huang et al. 2019 (GPipe), section 2.3
@@ -145,12 +122,11 @@ def bubble_fraction(bubble_ratio: Any) -> Any:
 
 
 @alternative("slowest_rank_deviation", jitter_model="none")
-def no_slowest_rank_deviation() -> Any:
+def no_slowest_rank_deviation():
     """How many standard deviations the slowest rank lies above the mean: no jitter is counted.
 
     0
 
-    Parameters: none
     Returns: [1] deviations
     Source: by definition
     """
@@ -159,37 +135,32 @@ def no_slowest_rank_deviation() -> Any:
 
 @alternative("slowest_rank_deviation", jitter_model="normal")
 @same_as(expected_maximum)
-def normal_slowest_rank_deviation(*operands: Any) -> Any:
+def normal_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
     """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
 
     the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
 
-    Parameters: n_gpus [1], data_parallel [1], backup_workers [1]
-    Returns: [1] deviations
     Source: Blom 1958 (expected order statistics); Chen et al. 2016, arXiv:1604.00981 (backups)
     """
 
 
 @alternative("slowest_rank_deviation", jitter_model="gumbel")
 @same_as(expected_maximum_gumbel)
-def gumbel_slowest_rank_deviation(*operands: Any) -> Any:
+def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
     """How many standard deviations the slowest awaited rank lies above the mean, long tails.
 
     the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
 
-    Parameters: n_gpus [1], data_parallel [1], backup_workers [1]
-    Returns: [1] deviations
     Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
     """
 
 
 @alternative("straggler_time", context_balance="zigzag")
-def straggler_time(compute_time: Any, slowest_rank_slowdown: Any) -> Any:
+def straggler_time(compute_time, slowest_rank_slowdown):
     """Time for which a step waits for its slowest rank.
 
     compute time x slowdown of the slowest rank
 
-    Parameters: compute_time [s], slowest_rank_slowdown [1]
     Returns: [s] wait of one step
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
     """
@@ -197,18 +168,11 @@ def straggler_time(compute_time: Any, slowest_rank_slowdown: Any) -> Any:
 
 
 @alternative("bubble_time", stage_split="alike")
-def even_bubble_time(
-    bubble_ratio: Any,
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-) -> Any:
+def even_bubble_time(bubble_ratio, compute_time, straggler_time, exposed_layer_communication_time):
     """Time of one step in which pipeline stages idle; their work includes layers' traffic.
 
     bubble ratio x (compute + straggler + exposed traffic of layers)
 
-    Parameters: bubble_ratio [1], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s]
     Returns: [s] bubble of one step
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
@@ -217,21 +181,18 @@ def even_bubble_time(
 
 @alternative("bubble_time", stage_split="whole_layers")
 def paced_bubble_time(
-    bubble_ratio: Any,
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-    stage_imbalance_time: Any,
-    num_microbatches: Any,
-) -> Any:
+    bubble_ratio,
+    compute_time,
+    straggler_time,
+    exposed_layer_communication_time,
+    stage_imbalance_time,
+    num_microbatches,
+):
     """Time of one step in which pipeline stages idle, the mean over stages.
 
     bubble ratio x (compute + straggler + exposed traffic of layers) + (1 - 1 / m) (slowest stage -
     mean stage): filling and draining take a pass of every stage, what is between the slowest's pace
 
-    Parameters: bubble_ratio [1], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s], stage_imbalance_time [s], num_microbatches [1]
-    Returns: [s] bubble of one step
     Range: exact for GPipe, and for 1F1B where the last stage is the slowest; where another is, a
         bound from above, of (p - 1) forward passes at most. Between -16 % and +8 % of a step for
         interleaved and ZB-H1 schedules whose stages differ by up to half
@@ -244,21 +205,18 @@ def paced_bubble_time(
 
 @alternative("step_time", shifted_step_time=False)
 def step_time(
-    compute_time: Any,
-    straggler_time: Any,
-    bubble_time: Any,
-    exposed_communication_time: Any,
-    optimizer_time: Any,
-    serial_time_per_step: Any,
-    slow_node_stops: Any,
-) -> Any:
+    compute_time,
+    straggler_time,
+    bubble_time,
+    exposed_communication_time,
+    optimizer_time,
+    serial_time_per_step,
+    slow_node_stops,
+):
     """Time of one optimizer step, with the step's share of stops for slow nodes.
 
     (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops)
 
-    Parameters: compute_time [s], straggler_time [s], bubble_time [s],
-        exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s],
-        slow_node_stops [1]
     Returns: [s] time of one step
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
     """
@@ -266,12 +224,11 @@ def step_time(
     return (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
 
 
-def step_time_ratio(step_time_error: Any, error_factor: Any) -> Any:
+def step_time_ratio(step_time_error, error_factor):
     """Time of a step over its prediction, somewhere in the interval of its error.
 
     f^e
 
-    Parameters: step_time_error [1], error_factor [1]
     Returns: [1] step time over the predicted one
     Source: by definition; interval: Vovk et al. 2005, Algorithmic Learning in a Random World,
         section 2.2 (conformal prediction), of logarithms
@@ -281,25 +238,20 @@ def step_time_ratio(step_time_error: Any, error_factor: Any) -> Any:
 
 @alternative("step_time", shifted_step_time=True)
 def step_time_in_interval(
-    compute_time: Any,
-    straggler_time: Any,
-    bubble_time: Any,
-    exposed_communication_time: Any,
-    optimizer_time: Any,
-    serial_time_per_step: Any,
-    slow_node_stops: Any,
-    step_time_ratio: Any,
-) -> Any:
+    compute_time,
+    straggler_time,
+    bubble_time,
+    exposed_communication_time,
+    optimizer_time,
+    serial_time_per_step,
+    slow_node_stops,
+    step_time_ratio,
+):
     """Time of one optimizer step, somewhere in the interval of its error.
 
     (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops) x f^e
 
-    Parameters: compute_time [s], straggler_time [s], bubble_time [s],
-        exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s],
-        slow_node_stops [1], step_time_ratio [1]
-    Returns: [s] time of one step
     Range: the parts stay as predicted: an interval of the whole does not say which is wrong
-    Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
     """
     working = compute_time + straggler_time + bubble_time + exposed_communication_time
     step = (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
@@ -307,12 +259,11 @@ def step_time_in_interval(
 
 
 @alternative("step_time_low", shifted_step_time=False)
-def step_time_low(step_time: Any, error_factor: Any) -> Any:
+def step_time_low(step_time, error_factor):
     """Lower end of the interval in which 90 of 100 measured step times are.
 
     t / f
 
-    Parameters: step_time [s], error_factor [1]
     Returns: [s] time of one step
     Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
         prediction), of logarithms
@@ -321,26 +272,17 @@ def step_time_low(step_time: Any, error_factor: Any) -> Any:
 
 
 @alternative("step_time_low", shifted_step_time=True)
-def step_time_low_of_shifted(step_time: Any, step_time_ratio: Any, error_factor: Any) -> Any:
-    """Lower end of the interval in which 90 of 100 measured step times are.
-
-    t / (f^e f): the end of the prediction, wherever the step's time is
-
-    Parameters: step_time [s], step_time_ratio [1], error_factor [1]
-    Returns: [s] time of one step
-    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
-        prediction), of logarithms
-    """
+def step_time_low_of_shifted(step_time, step_time_ratio, error_factor):
+    """t / (f^e f): the end of the prediction, wherever the step's time is"""
     return step_time / step_time_ratio / error_factor
 
 
 @alternative("step_time_high", shifted_step_time=False)
-def step_time_high(step_time: Any, error_factor: Any) -> Any:
+def step_time_high(step_time, error_factor):
     """Upper end of the interval in which 90 of 100 measured step times are.
 
     t f
 
-    Parameters: step_time [s], error_factor [1]
     Returns: [s] time of one step
     Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
         prediction), of logarithms
@@ -349,37 +291,27 @@ def step_time_high(step_time: Any, error_factor: Any) -> Any:
 
 
 @alternative("step_time_high", shifted_step_time=True)
-def step_time_high_of_shifted(step_time: Any, step_time_ratio: Any, error_factor: Any) -> Any:
-    """Upper end of the interval in which 90 of 100 measured step times are.
-
-    t f / f^e: the end of the prediction, wherever the step's time is
-
-    Parameters: step_time [s], step_time_ratio [1], error_factor [1]
-    Returns: [s] time of one step
-    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
-        prediction), of logarithms
-    """
+def step_time_high_of_shifted(step_time, step_time_ratio, error_factor):
+    """t f / f^e: the end of the prediction, wherever the step's time is"""
     return step_time / step_time_ratio * error_factor
 
 
-def tokens_per_second(tokens_per_step: Any, step_time: Any) -> Any:
+def tokens_per_second(tokens_per_step, step_time):
     """Training throughput while the cluster is up.
 
     B s / t
 
-    Parameters: tokens_per_step [1], step_time [s]
     Returns: [1/s] tokens per second
     Source: by definition
     """
     return tokens_per_step / step_time
 
 
-def mfu(ideal_compute_time: Any, step_time: Any) -> Any:
+def mfu(ideal_compute_time, step_time):
     """Model FLOPs utilisation, by the operations that flops_counting counts.
 
     F / (n P t)
 
-    Parameters: ideal_compute_time [s], step_time [s]
     Returns: [1] share of peak that does model operations
     Range: at most hfu with flops_counting = transformer_causal; the other conventions count
         operations that kernels may not do (masked attention, look-ups), and may exceed it
@@ -388,67 +320,55 @@ def mfu(ideal_compute_time: Any, step_time: Any) -> Any:
     return ideal_compute_time / step_time
 
 
-def hfu(
-    kernel_flops_per_step: Any,
-    recompute_flops_factor: Any,
-    n_gpus: Any,
-    peak_flops: Any,
-    step_time: Any,
-) -> Any:
+def hfu(kernel_flops_per_step, recompute_flops_factor, n_gpus, peak_flops, step_time):
     """Hardware FLOPs utilisation: what kernels do, and do again, counts; nothing else does.
 
     operations done / (n P t)
 
-    Parameters: kernel_flops_per_step [FLOP], recompute_flops_factor [1], n_gpus [1],
-        peak_flops [FLOP/s], step_time [s]
     Returns: [1] share of peak that does operations; at most 1
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6.3
     """
     return kernel_flops_per_step * recompute_flops_factor / (n_gpus * peak_flops * step_time)
 
 
-def model_flops_per_gpu(model_flops_per_step: Any, n_gpus: Any, step_time: Any) -> Any:
+def model_flops_per_gpu(model_flops_per_step, n_gpus, step_time):
     """Rate of model operations that each GPU achieves, by the count of flops_counting.
 
     F / (n t)
 
-    Parameters: model_flops_per_step [FLOP], n_gpus [1], step_time [s]
     Returns: [FLOP/s] achieved rate of one GPU
     Source: Narayanan et al. 2021 (SC21), table 1 (achieved teraFLOP/s per GPU)
     """
     return model_flops_per_step / (n_gpus * step_time)
 
 
-def scaling_efficiency(compute_time: Any, step_time: Any) -> Any:
+def scaling_efficiency(compute_time, step_time):
     """Share of a step in which GPUs compute.
 
     compute / step
 
-    Parameters: compute_time [s], step_time [s]
     Returns: [1] compute time over step time
     Source: by definition; Fleet Foundations table 5 gives rules of thumb
     """
     return compute_time / step_time
 
 
-def communication_fraction(exposed_communication_time: Any, step_time: Any) -> Any:
+def communication_fraction(exposed_communication_time, step_time):
     """Share of a step that waits for communication.
 
     exposed communication / step
 
-    Parameters: exposed_communication_time [s], step_time [s]
     Returns: [1] share of the step
     Source: by definition
     """
     return exposed_communication_time / step_time
 
 
-def raw_communication_fraction(communication_time: Any, step_time: Any) -> Any:
+def raw_communication_fraction(communication_time, step_time):
     """Communication of a step over its time, hidden parts counted: it can exceed 1.
 
     communication / step
 
-    Parameters: communication_time [s], step_time [s]
     Returns: [1] communication over step time
     Source: by definition
     """
@@ -457,18 +377,13 @@ def raw_communication_fraction(communication_time: Any, step_time: Any) -> Any:
 
 @alternative("gradient_window", zero_stage=(0, 1))
 def last_backward_window(
-    compute_time: Any,
-    exposed_layer_communication_time: Any,
-    recompute_flops_factor: Any,
-    num_microbatches: Any,
-) -> Any:
+    compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches
+):
     """Time behind which gradient traffic can hide: the last micro-batch's backward pass.
 
     (compute + exposed in layers) / m x (1 - 1 / (3 f)): all but the forward pass, a third of the
     operations done once; a pass lasts as long as it waits for its layers' traffic
 
-    Parameters: compute_time [s], exposed_layer_communication_time [s],
-        recompute_flops_factor [1], num_microbatches [1]
     Returns: [s] window
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
     """
@@ -478,20 +393,17 @@ def last_backward_window(
 
 @alternative("gradient_window", zero_stage=2)
 def every_backward_window(
-    compute_time: Any,
-    exposed_layer_communication_time: Any,
-    recompute_flops_factor: Any,
-    gradient_reductions: Any,
-    num_microbatches: Any,
-) -> Any:
+    compute_time,
+    exposed_layer_communication_time,
+    recompute_flops_factor,
+    gradient_reductions,
+    num_microbatches,
+):
     """Time behind which gradient traffic can hide: backward passes after which it is reduced.
 
     (compute + exposed in layers) x (1 - 1 / (3 f)) s / m: all but the forward pass, a third of the
     operations done once, of s of m micro-batches
 
-    Parameters: compute_time [s], exposed_layer_communication_time [s],
-        recompute_flops_factor [1], gradient_reductions [1], num_microbatches [1]
-    Returns: [s] window
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """
     passes = compute_time + exposed_layer_communication_time
@@ -500,26 +412,22 @@ def every_backward_window(
 
 
 @alternative("gradient_window", zero_stage=3)
-def sharded_gradient_window(fsdp_forward_window: Any, fsdp_backward_window: Any) -> Any:
+def sharded_gradient_window(fsdp_forward_window, fsdp_backward_window):
     """Time behind which gradient traffic can hide: that of weights gathered where they are used.
 
     forward + backward window
 
-    Parameters: fsdp_forward_window [s], fsdp_backward_window [s]
-    Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
     """
     return fsdp_forward_window + fsdp_backward_window
 
 
 @alternative("weight_window", zero_stage=(0, 3))
-def no_weight_window() -> Any:
+def no_weight_window():
     """Time behind which the weights of a sharded update can be gathered: there are none.
 
     0; ZeRO-3 gathers them where they are used
 
-    Parameters: none
-    Returns: [s] window
     Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
     return 0.0
@@ -527,17 +435,12 @@ def no_weight_window() -> Any:
 
 @alternative("weight_window", zero_stage=(1, 2))
 def first_forward_window(
-    compute_time: Any,
-    exposed_layer_communication_time: Any,
-    recompute_flops_factor: Any,
-    num_microbatches: Any,
-) -> Any:
+    compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches
+):
     """Time behind which the weights of a sharded update can be gathered: the next forward pass.
 
     (compute + exposed in layers) / (3 f m): that of the first micro-batch
 
-    Parameters: compute_time [s], exposed_layer_communication_time [s],
-        recompute_flops_factor [1], num_microbatches [1]
     Returns: [s] window
     Source: Megatron-LM, --overlap-param-gather
     """
@@ -547,41 +450,35 @@ def first_forward_window(
 
 @alternative("fsdp_forward_window", fsdp_prefetch=True)
 def prefetched_fsdp_forward_window(
-    compute_time: Any, exposed_layer_communication_time: Any, recompute_flops_factor: Any
-) -> Any:
+    compute_time, exposed_layer_communication_time, recompute_flops_factor
+):
     """Time behind which ZeRO-3 can gather weights in forward passes.
 
     (compute + exposed in layers) / (3 f)
 
-    Parameters: compute_time [s], exposed_layer_communication_time [s], recompute_flops_factor [1]
-    Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
     """
     return (compute_time + exposed_layer_communication_time) / (3 * recompute_flops_factor)
 
 
 @alternative("fsdp_forward_window", fsdp_prefetch=False)
-def no_fsdp_forward_window() -> Any:
+def no_fsdp_forward_window():
     """Time behind which ZeRO-3 can gather weights in forward passes: gathered as they are needed.
 
     0
 
-    Parameters: none
     Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2
     """
     return 0.0
 
 
-def fsdp_backward_window(
-    compute_time: Any, exposed_layer_communication_time: Any, recompute_flops_factor: Any
-) -> Any:
+def fsdp_backward_window(compute_time, exposed_layer_communication_time, recompute_flops_factor):
     """Time behind which ZeRO-3 can gather weights and reduce gradients in backward passes.
 
     (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of the model
     operations
 
-    Parameters: compute_time [s], exposed_layer_communication_time [s], recompute_flops_factor [1]
     Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (backward prefetching)
     """

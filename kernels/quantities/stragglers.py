@@ -1,7 +1,5 @@
 """Slow nodes: how many, how long a step waits for them, and the stops that replace them."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -22,12 +20,11 @@ COUNTED = ("share", "detected", "checked")  # choices of slow_nodes by which the
 
 
 @alternative("slow_node_fraction", slow_nodes="none")
-def no_slow_node_fraction() -> Any:
+def no_slow_node_fraction():
     """Share of the nodes that are slow at a time: none is counted.
 
     0
 
-    Parameters: none
     Returns: [1] share
     Source: by definition
     """
@@ -35,13 +32,11 @@ def no_slow_node_fraction() -> Any:
 
 
 @alternative("slow_node_fraction", slow_nodes="share")
-def stated_slow_node_fraction(slow_node_share: Any) -> Any:
+def stated_slow_node_fraction(slow_node_share):
     """Share of the nodes that are slow at a time, as stated.
 
     p
 
-    Parameters: slow_node_share [1]
-    Returns: [1] share
     Source: stated by the scenario
     """
     return 1.0 * slow_node_share
@@ -49,12 +44,11 @@ def stated_slow_node_fraction(slow_node_share: Any) -> Any:
 
 @alternative("slow_node_fraction", slow_nodes="detected")
 @same_as(share_slow)
-def detected_slow_node_fraction(*operands: Any) -> Any:
+def detected_slow_node_fraction(slow_node_mttf, slow_node_detection_time):
     """Share of the nodes that are slow at a time, each until it is found and replaced.
 
     T / (M + T): in the steady state, (rate of becoming slow) x T of the sound ones
 
-    Parameters: slow_node_mttf [s], slow_node_detection_time [s]
     Returns: [1] share; 1 where slow nodes are never found
     Range: a bound from above for jobs that begin with sound nodes and are not much longer than T
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7
@@ -63,23 +57,21 @@ def detected_slow_node_fraction(*operands: Any) -> Any:
 
 @alternative("slow_node_fraction", slow_nodes="checked")
 @same_as(share_slow_between_checks)
-def checked_slow_node_fraction(*operands: Any) -> Any:
+def checked_slow_node_fraction(slow_node_mttf, slow_node_check_interval):
     """Share of the nodes that are slow at a time, where regular checks replace those that are.
 
     1 - (1 - e^-x) / x, x = interval / M
 
-    Parameters: slow_node_mttf [s], slow_node_check_interval [s]
     Returns: [1] share, the mean over an interval
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7
     """
 
 
-def awaited_nodes(nodes: Any) -> Any:
+def awaited_nodes(nodes):
     """Nodes that a step waits for: all of the job, of which a small one takes a part of one.
 
     max(nodes, 1)
 
-    Parameters: nodes [1]
     Returns: [1] nodes
     Source: by definition
     """
@@ -88,26 +80,22 @@ def awaited_nodes(nodes: Any) -> Any:
 
 @alternative("no_slow_node_probability", slow_nodes=("none", "share", "detected"))
 @same_as(no_slow_node)
-def independent_no_slow_node_probability(*operands: Any) -> Any:
+def independent_no_slow_node_probability(slow_node_fraction, awaited_nodes):
     """Chance that none of the job's nodes is slow at a time.
 
     (1 - p)^N
 
-    Parameters: slow_node_fraction [1], awaited_nodes [1]
     Returns: [1] probability
     Source: Dean & Barroso 2013, CACM 56(2)
     """
 
 
 @alternative("no_slow_node_probability", slow_nodes="checked")
-def checked_no_slow_node_probability(
-    slow_node_mttf: Any, awaited_nodes: Any, slow_node_check_interval: Any
-) -> Any:
+def checked_no_slow_node_probability(slow_node_mttf, awaited_nodes, slow_node_check_interval):
     """Chance that none of the job's nodes is slow at a time, where regular checks replace them.
 
     (1 - e^-a) / a, a = N c / M: slow nodes gather after a check, which replaces all
 
-    Parameters: slow_node_mttf [s], awaited_nodes [1], slow_node_check_interval [s]
     Returns: [1] probability, the mean over an interval
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (inspections)
     """
@@ -115,12 +103,11 @@ def checked_no_slow_node_probability(
     return 1 - share_slow_between_checks(first, slow_node_check_interval)
 
 
-def slow_nodes_at_a_time(slow_node_fraction: Any, nodes: Any) -> Any:
+def slow_nodes_at_a_time(slow_node_fraction, nodes):
     """Nodes of the job that are slow at a time, the mean.
 
     p N
 
-    Parameters: slow_node_fraction [1], nodes [1]
     Returns: [1] nodes
     Source: by definition
     """
@@ -128,14 +115,11 @@ def slow_nodes_at_a_time(slow_node_fraction: Any, nodes: Any) -> Any:
 
 
 @alternative("slow_ranks", slow_node_tail="fixed")
-def ranks_of_slow_nodes(
-    slow_node_fraction: Any, no_slow_node_probability: Any, awaited_nodes: Any, n_gpus: Any
-) -> Any:
+def ranks_of_slow_nodes(slow_node_fraction, no_slow_node_probability, awaited_nodes, n_gpus):
     """Ranks that may be the slowest of the slow: those of all slow nodes, where there are any.
 
     n p / (1 - P), P that none is: (1 - p)^N where they are independent
 
-    Parameters: slow_node_fraction [1], no_slow_node_probability [1], awaited_nodes [1], n_gpus [1]
     Returns: [1] ranks
     Source: by definition (mean of a binomial count that is not 0)
     """
@@ -145,25 +129,22 @@ def ranks_of_slow_nodes(
 
 
 @alternative("slow_ranks", slow_node_tail="exponential")
-def ranks_of_slowest_node(n_gpus: Any, awaited_nodes: Any) -> Any:
+def ranks_of_slowest_node(n_gpus, awaited_nodes):
     """Ranks that may be the slowest of the slow: those of the slowest node, others far behind.
 
     n / N
 
-    Parameters: n_gpus [1], awaited_nodes [1]
-    Returns: [1] ranks
     Source: by definition
     """
     return n_gpus / awaited_nodes
 
 
 @alternative("slow_rank_deviation", jitter_model="none")
-def no_slow_rank_deviation() -> Any:
+def no_slow_rank_deviation():
     """How many standard deviations the slowest rank of slow nodes lies above their mean: no jitter.
 
     0
 
-    Parameters: none
     Returns: [1] deviations
     Source: by definition
     """
@@ -171,26 +152,22 @@ def no_slow_rank_deviation() -> Any:
 
 
 @alternative("slow_rank_deviation", jitter_model="normal")
-def normal_slow_rank_deviation(slow_ranks: Any) -> Any:
+def normal_slow_rank_deviation(slow_ranks):
     """How many standard deviations the slowest rank of slow nodes lies above their mean, normal.
 
     the largest of their ranks
 
-    Parameters: slow_ranks [1]
-    Returns: [1] deviations
     Source: Blom 1958 (expected order statistics)
     """
     return expected_maximum(slow_ranks, slow_ranks, 0.0)
 
 
 @alternative("slow_rank_deviation", jitter_model="gumbel")
-def gumbel_slow_rank_deviation(slow_ranks: Any) -> Any:
+def gumbel_slow_rank_deviation(slow_ranks):
     """How many standard deviations the slowest rank of slow nodes lies above their mean, Gumbel.
 
     the largest of their ranks
 
-    Parameters: slow_ranks [1]
-    Returns: [1] deviations
     Source: Gumbel 1958, Statistics of Extremes
     """
     return expected_maximum_gumbel(slow_ranks, slow_ranks, 0.0)
@@ -198,14 +175,19 @@ def gumbel_slow_rank_deviation(slow_ranks: Any) -> Any:
 
 @alternative("slow_node_wait", slow_node_tail="fixed")
 @same_as(slowest_of_some_slow)
-def fixed_slow_node_wait(*operands: Any) -> Any:
+def fixed_slow_node_wait(
+    slow_node_fraction,
+    no_slow_node_probability,
+    slow_node_slowdown,
+    step_time_jitter,
+    slowest_rank_deviation,
+    slow_rank_deviation,
+):
     """Expected extra compute time of the slowest rank over the mean sound one's, slow nodes alike.
 
     s (1 - P) without jitter, P that none is slow; with it, the larger of the slowest sound and
     slow ranks
 
-    Parameters: slow_node_fraction [1], no_slow_node_probability [1], slow_node_slowdown [1],
-        step_time_jitter [1], slowest_rank_deviation [1], slow_rank_deviation [1]
     Returns: [1] share of the compute time
     Range: nodes slow independently, or until the next check; within 0.2 jitters of draws, and 0.25
         between checks; a bound from above with backup workers, which may be slow nodes, too
@@ -214,13 +196,13 @@ def fixed_slow_node_wait(*operands: Any) -> Any:
 
 
 @same_as(later_than_jitter)
-def late_slow_node_probability(*operands: Any) -> Any:
+def late_slow_node_probability(
+    slow_node_slowdown, step_time_jitter, slowest_rank_deviation, slow_rank_deviation
+):
     """Chance that a slow node, of an exponential tail, is later than the slowest sound rank.
 
     e^-x, x = jitter (e_all - e_node) / s, at least 0
 
-    Parameters: slow_node_slowdown [1], step_time_jitter [1], slowest_rank_deviation [1],
-        slow_rank_deviation [1]
     Returns: [1] probability; 1 without jitter
     Range: the node's ranks are taken at their expected largest, which bounds the wait from below
     Source: Renyi 1953, Acta Math. Hung. 4 (exponential variables have no memory)
@@ -228,14 +210,11 @@ def late_slow_node_probability(*operands: Any) -> Any:
 
 
 @alternative("longest_slowdown", slow_nodes=("none", "share", "detected"))
-def longest_slowdown_of_some(
-    slow_node_fraction: Any, late_slow_node_probability: Any, awaited_nodes: Any
-) -> Any:
+def longest_slowdown_of_some(slow_node_fraction, late_slow_node_probability, awaited_nodes):
     """Expected largest slowdown of an exponential tail, over the mean one and beyond jitter.
 
     sum over j to N of (1 - (1 - k p)^j) / j, k the chance that it is beyond jitter
 
-    Parameters: slow_node_fraction [1], late_slow_node_probability [1], awaited_nodes [1]
     Returns: [1] in mean slowdowns
     Range: nodes slow independently
     Source: Renyi 1953, Acta Math. Hung. 4
@@ -245,14 +224,11 @@ def longest_slowdown_of_some(
 
 @alternative("longest_slowdown", slow_nodes="checked")
 @same_as(longest_between_checks)
-def longest_slowdown_between_checks(*operands: Any) -> Any:
-    """Expected largest slowdown of an exponential tail, over the mean one and beyond jitter.
+def longest_slowdown_between_checks(
+    late_slow_node_probability, awaited_nodes, slow_node_mttf, slow_node_check_interval
+):
+    """that of independent nodes at the share of each time since a check, the mean over an interval
 
-    that of independent nodes at the share of each time since a check, the mean over an interval
-
-    Parameters: late_slow_node_probability [1], awaited_nodes [1], slow_node_mttf [s],
-        slow_node_check_interval [s]
-    Returns: [1] in mean slowdowns
     Range: within 2e-6 relative for 1e5 nodes
     Source: Renyi 1953, Acta Math. Hung. 4; Barlow & Proschan 1975, chapter 7 (inspections)
     """
@@ -260,14 +236,13 @@ def longest_slowdown_between_checks(*operands: Any) -> Any:
 
 @alternative("slow_node_wait", slow_node_tail="exponential")
 @same_as(slowest_of_some_exponential)
-def exponential_slow_node_wait(*operands: Any) -> Any:
+def exponential_slow_node_wait(
+    longest_slowdown, slow_node_slowdown, step_time_jitter, slowest_rank_deviation
+):
     """Expected extra compute time of the slowest rank over the mean sound one's, a tail of them.
 
     jitter x deviations + s x the largest slowdown beyond jitter, in means
 
-    Parameters: longest_slowdown [1], slow_node_slowdown [1], step_time_jitter [1],
-        slowest_rank_deviation [1]
-    Returns: [1] share of the compute time
     Range: exact without jitter; a bound from below with it, within 0.35 jitters for shares up to
         0.05; not counted: backup workers, which may be slow nodes, too
     Source: Renyi 1953, Acta Math. Hung. 4
@@ -275,14 +250,11 @@ def exponential_slow_node_wait(*operands: Any) -> Any:
 
 
 @alternative("slowest_rank_slowdown", slow_nodes="none")
-def slowest_rank_slowdown(
-    straggler_slowdown: Any, step_time_jitter: Any, slowest_rank_deviation: Any
-) -> Any:
+def slowest_rank_slowdown(straggler_slowdown, step_time_jitter, slowest_rank_deviation):
     """Extra compute time of the slowest awaited rank, over the mean rank's.
 
     slowdown + jitter x deviations
 
-    Parameters: straggler_slowdown [1], step_time_jitter [1], slowest_rank_deviation [1]
     Returns: [1] share of the compute time
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
     """
@@ -290,13 +262,11 @@ def slowest_rank_slowdown(
 
 
 @alternative("slowest_rank_slowdown", slow_nodes=COUNTED)
-def slowest_rank_slowdown_of_some(straggler_slowdown: Any, slow_node_wait: Any) -> Any:
+def slowest_rank_slowdown_of_some(straggler_slowdown, slow_node_wait):
     """Extra compute time of the slowest awaited rank, over the mean sound rank's.
 
     slowdown of every step + expected one by slow nodes and jitter
 
-    Parameters: straggler_slowdown [1], slow_node_wait [1]
-    Returns: [1] share of the compute time
     Range: a bound from above in pipelines, whose first and last passes do not all wait
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 6.3 (stragglers)
     """
@@ -304,12 +274,11 @@ def slowest_rank_slowdown_of_some(straggler_slowdown: Any, slow_node_wait: Any) 
 
 
 @alternative("slow_node_stops", slow_nodes=("none", "share"))
-def no_slow_node_stops() -> Any:
+def no_slow_node_stops():
     """Time for which the job stops to check nodes and to replace slow ones, over that of steps.
 
     0
 
-    Parameters: none
     Returns: [1] stops over steps
     Source: by definition
     """
@@ -318,15 +287,12 @@ def no_slow_node_stops() -> Any:
 
 @alternative("slow_node_stops", slow_nodes="detected")
 def detected_slow_node_stops(
-    slow_node_swap_time: Any, slow_node_fraction: Any, awaited_nodes: Any, slow_node_mttf: Any
-) -> Any:
+    slow_node_swap_time, slow_node_fraction, awaited_nodes, slow_node_mttf
+):
     """Time for which the job stops to replace slow nodes, over that of steps.
 
     R N (1 - p) / M: each node that becomes slow stops the job once
 
-    Parameters: slow_node_swap_time [s], slow_node_fraction [1], awaited_nodes [1],
-        slow_node_mttf [s]
-    Returns: [1] stops over steps
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (rate of failures
         in the steady state)
     """
@@ -335,18 +301,14 @@ def detected_slow_node_stops(
 
 @alternative("slow_node_stops", slow_nodes="checked")
 def checked_slow_node_stops(
-    slow_node_check_time: Any,
-    slow_node_swap_time: Any,
-    awaited_nodes: Any,
-    slow_node_mttf: Any,
-    slow_node_check_interval: Any,
-) -> Any:
-    """Time for which the job stops to check nodes and to replace slow ones, over that of steps.
+    slow_node_check_time,
+    slow_node_swap_time,
+    awaited_nodes,
+    slow_node_mttf,
+    slow_node_check_interval,
+):
+    """(K + R (1 - e^(-N c / M))) / c: every check, and one swap of all nodes it finds slow
 
-    (K + R (1 - e^(-N c / M))) / c: every check, and one swap of all nodes it finds slow
-
-    Parameters: slow_node_check_time [s], slow_node_swap_time [s], awaited_nodes [1],
-        slow_node_mttf [s], slow_node_check_interval [s]
     Returns: [1] stops over steps; 0 without checks
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (inspections)
     """
@@ -358,12 +320,11 @@ def checked_slow_node_stops(
 
 
 @alternative("slow_node_stop_time", slow_nodes=("none", "share"))
-def no_slow_node_stop_time() -> Any:
+def no_slow_node_stop_time():
     """Time of a step for which the job stops to check nodes and to replace slow ones, the mean.
 
     0
 
-    Parameters: none
     Returns: [s] time of one step
     Source: by definition
     """
@@ -371,27 +332,18 @@ def no_slow_node_stop_time() -> Any:
 
 
 @alternative("slow_node_stop_time", slow_nodes=("detected", "checked"))
-def slow_node_stop_time(step_time: Any, slow_node_stops: Any) -> Any:
-    """Time of a step for which the job stops to check nodes and to replace slow ones, the mean.
-
-    step time x u / (1 + u), u the stops over steps
-
-    Parameters: step_time [s], slow_node_stops [1]
-    Returns: [s] time of one step
-    Source: by definition
-    """
+def slow_node_stop_time(step_time, slow_node_stops):
+    """step time x u / (1 + u), u the stops over steps"""
     return step_time * (slow_node_stops / (1 + slow_node_stops))
 
 
 def best_slow_node_check_interval(
-    slow_node_check_time: Any, slow_node_mttf: Any, awaited_nodes: Any, slow_node_slowdown: Any
-) -> Any:
+    slow_node_check_time, slow_node_mttf, awaited_nodes, slow_node_slowdown
+):
     """Time between checks for slow nodes at which checks and slow steps together cost least.
 
     sqrt(2 K M / (N s)): checks cost K / c, slow nodes s N c / (2 M)
 
-    Parameters: slow_node_check_time [s], slow_node_mttf [s], awaited_nodes [1],
-        slow_node_slowdown [1]
     Returns: [s] time of training between checks; infinite where nothing is slow
     Range: of steps that compute alone, and rare slow nodes: N c / M far below 1; a bound from below
         elsewhere

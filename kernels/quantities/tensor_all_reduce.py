@@ -1,7 +1,5 @@
 """All-reduces of activations: one formula for each algorithm, and the cheapest of them."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -21,64 +19,57 @@ from ..collectives import (
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="ring")
 @same_as(ring_all_reduce_time)
-def ring_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
+def ring_tensor_parallel_all_reduce_time(
+    activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+):
     """Time of one all-reduce in a tensor-parallel group: a ring.
 
     2 (n - 1) (a + M / (n B))
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
-        tensor_parallel_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Patarasuk & Yuan 2009, JPDC 69(2)
     """
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="tree")
 @same_as(tree_all_reduce_time)
-def tree_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
+def tree_tensor_parallel_all_reduce_time(
+    activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+):
     """Time of one all-reduce in a tensor-parallel group: one tree.
 
     2 ceil(log2 n) (a + M / B)
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
-        tensor_parallel_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Thakur et al. 2005, IJHPCA 19(1)
     """
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="double_binary_tree")
 @same_as(double_binary_tree_all_reduce_time)
-def double_binary_tree_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
+def double_binary_tree_tensor_parallel_all_reduce_time(
+    activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+):
     """Time of one all-reduce in a tensor-parallel group: two trees.
 
     2 ceil(log2 n) a + 2 M / B
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
-        tensor_parallel_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Sanders et al. 2009, Parallel Computing 35(12)
     """
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="hierarchical")
 def hierarchical_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-    inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
     """Time of one all-reduce in a tensor-parallel group: in each node, then between nodes.
 
     2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        tensor_rail_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
     return hierarchical_all_reduce_time(
@@ -94,50 +85,48 @@ def hierarchical_tensor_parallel_all_reduce_time(
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="recursive_halving_doubling")
 @same_as(recursive_halving_doubling_all_reduce_time)
-def recursive_halving_doubling_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
+def recursive_halving_doubling_tensor_parallel_all_reduce_time(
+    activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+):
     """Time of one all-reduce in a tensor-parallel group: recursive halving and doubling.
 
     2 log2(n) a + 2 (n - 1) / n M / B
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
-        tensor_parallel_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5
     """
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="fitted")
 @same_as(fitted_all_reduce_time)
-def fitted_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
+def fitted_tensor_parallel_all_reduce_time(
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_latency,
+    tensor_parallel_bandwidth,
+    sqrt_coefficient,
+):
     """Time of one all-reduce in a tensor-parallel group: the law fitted to measured curves.
 
     a + 2 (n - 1) / n M / B + g sqrt(M)
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
-        tensor_parallel_bandwidth [B/s], sqrt_coefficient [s/B^0.5]
-    Returns: [s] time of one all-reduce
     Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
     """
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="in_network")
 def in_network_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-    inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
     """Time of one all-reduce in a tensor-parallel group: the switches add up.
 
     2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e)
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        tensor_rail_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
     """
     return in_network_all_reduce_time(
@@ -153,13 +142,13 @@ def in_network_tensor_parallel_all_reduce_time(
 
 @alternative("tensor_parallel_in_node_time", node_reduction=False)
 @same_as(ring_all_reduce_time)
-def ring_tensor_parallel_in_node_time(*operands: Any) -> Any:
+def ring_tensor_parallel_in_node_time(
+    activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+):
     """Time of the part of an all-reduce inside the nodes: a reduce-scatter and an all-gather.
 
     2 (g - 1) (a_i + M / (g B_i))
 
-    Parameters: activation_message [B], tensor_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s]
     Returns: [s] time inside the nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -167,18 +156,12 @@ def ring_tensor_parallel_in_node_time(*operands: Any) -> Any:
 
 @alternative("tensor_parallel_in_node_time", node_reduction=True)
 def nvls_tensor_parallel_in_node_time(
-    activation_message: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
+    activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+):
     """Time of the part of an all-reduce inside the nodes: the cheaper of ring and NVLink switch.
 
     min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i))
 
-    Parameters: activation_message [B], tensor_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s]
-    Returns: [s] time inside the nodes
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
     """
     return np.minimum(
@@ -199,18 +182,16 @@ def nvls_tensor_parallel_in_node_time(
 
 @alternative("tensor_parallel_between_nodes_time", fabric_reduction=False)
 def ring_tensor_parallel_between_nodes_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
     """Time of the part of an all-reduce between nodes: a ring per rail, of a share of the buffer.
 
     2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        inter_node_latency [s], tensor_rail_bandwidth [B/s]
     Returns: [s] time between nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -224,19 +205,16 @@ def ring_tensor_parallel_between_nodes_time(
 
 @alternative("tensor_parallel_between_nodes_time", fabric_reduction=True)
 def switch_tensor_parallel_between_nodes_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
     """Time of the part of an all-reduce between nodes: the cheaper of ring and fabric, per rail.
 
     min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g B_e)); nothing in one node
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        inter_node_latency [s], tensor_rail_bandwidth [B/s]
-    Returns: [s] time between nodes
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Graham et al. 2016
         (SHARP), COMHPC
     """
@@ -250,20 +228,17 @@ def switch_tensor_parallel_between_nodes_time(
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="auto")
 def auto_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-    tensor_parallel_in_node_time: Any,
-    tensor_parallel_between_nodes_time: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_latency,
+    tensor_parallel_bandwidth,
+    tensor_parallel_in_node_time,
+    tensor_parallel_between_nodes_time,
+):
     """Time of one all-reduce in a tensor-parallel group: the cheapest that a library would offer.
 
     min(ring, double binary tree, level by level)
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
-        tensor_parallel_bandwidth [B/s], tensor_parallel_in_node_time [s],
-        tensor_parallel_between_nodes_time [s]
     Returns: [s] time of one all-reduce
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time
     """

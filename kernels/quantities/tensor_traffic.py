@@ -1,7 +1,5 @@
 """Traffic of tensor parallelism: two all-reduces in each pass through a layer."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, same_as
@@ -10,12 +8,11 @@ from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-def activation_message(microbatch_tokens: Any, hidden_size: Any, bytes_per_element: Any) -> Any:
+def activation_message(microbatch_tokens, hidden_size, bytes_per_element):
     """Bytes of one layer's activation of one micro-batch: what tensor-parallel ranks reduce.
 
     (s / c) b h e
 
-    Parameters: microbatch_tokens [1], hidden_size [1], bytes_per_element [B]
     Returns: [B] message
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -23,12 +20,11 @@ def activation_message(microbatch_tokens: Any, hidden_size: Any, bytes_per_eleme
 
 
 @alternative("tensor_parallel_ranks_per_node", scale_up_domain=False)
-def node_tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any) -> Any:
+def node_tensor_parallel_ranks_per_node(gpus_per_node, tensor_parallel):
     """Ranks of one tensor-parallel group on each node.
 
     clip(gpus per node, 1, group size)
 
-    Parameters: gpus_per_node [1], tensor_parallel [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
@@ -36,51 +32,46 @@ def node_tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any
 
 
 @same_as(flat_bandwidth)
-def tensor_parallel_bandwidth(*operands: Any) -> Any:
+def tensor_parallel_bandwidth(
+    tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, tensor_rail_bandwidth
+):
     """Bandwidth of one rank of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
-    Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
-        tensor_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
 
 
 @same_as(flat_latency)
-def tensor_parallel_latency(*operands: Any) -> Any:
+def tensor_parallel_latency(
+    tensor_parallel, tensor_parallel_ranks_per_node, intra_node_latency, inter_node_latency
+):
     """Latency of one hop of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else inter-node
 
-    Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_latency [s],
-        inter_node_latency [s]
     Returns: [s] latency of one hop
     Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
 
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute="none")
-def none_recompute_all_reduces_per_layer() -> Any:
+def none_recompute_all_reduces_per_layer():
     """All-reduces of each layer and micro-batch: two forward, two backward.
 
     4
-
-    Parameters: none
-    Returns: [1] all-reduces
-    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
     """
     return 4.0
 
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute=("selective", "core_attention"))
-def selective_recompute_all_reduces_per_layer() -> Any:
+def selective_recompute_all_reduces_per_layer():
     """All-reduces of each layer and micro-batch: two forward, two backward; attention needs none.
 
     4
 
-    Parameters: none
     Returns: [1] all-reduces
     Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
     """
@@ -88,25 +79,20 @@ def selective_recompute_all_reduces_per_layer() -> Any:
 
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
-def full_recompute_all_reduces_per_layer() -> Any:
+def full_recompute_all_reduces_per_layer():
     """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
 
     6
-
-    Parameters: none
-    Returns: [1] all-reduces
-    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
     """
     return 6.0
 
 
 @alternative("distributed_input_gathers", distribute_saved_activations=False)
-def no_distributed_input_gathers() -> Any:
+def no_distributed_input_gathers():
     """All-gathers that bring a layer's saved input together: none, it is at hand.
 
     0
 
-    Parameters: none
     Returns: [1] all-gathers
     Source: by definition
     """
@@ -114,25 +100,22 @@ def no_distributed_input_gathers() -> Any:
 
 
 @alternative("distributed_input_gathers", distribute_saved_activations=True)
-def split_distributed_input_gathers(tensor_parallel: Any, residual_ranks: Any) -> Any:
+def split_distributed_input_gathers(tensor_parallel, residual_ranks):
     """All-gathers that bring a layer's saved input together, kept in parts by tensor ranks.
 
     1; none with sequence parallelism, where parts are used as such
 
-    Parameters: tensor_parallel [1], residual_ranks [1]
-    Returns: [1] all-gathers
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
     return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
 @alternative("saved_input_gather_time", recompute=("none", "selective", "core_attention"))
-def no_saved_input_gather_time() -> Any:
+def no_saved_input_gather_time():
     """Time of one step to bring layers' saved inputs together: passes are not repeated.
 
     0
 
-    Parameters: none
     Returns: [s] traffic of one step
     Source: by definition
     """
@@ -141,19 +124,16 @@ def no_saved_input_gather_time() -> Any:
 
 @alternative("saved_input_gather_time", recompute="full")
 def full_recompute_saved_input_gather_time(
-    distributed_input_gathers: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    tensor_parallel_gather_time: Any,
-) -> Any:
+    distributed_input_gathers,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_gather_time,
+):
     """Time of one step to bring layers' saved inputs together before passes are repeated.
 
     gathers x l / p x m x t
 
-    Parameters: distributed_input_gathers [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_gather_time [s]
-    Returns: [s] traffic of one step
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
     passes = layers / pipeline_parallel * num_microbatches
@@ -162,22 +142,19 @@ def full_recompute_saved_input_gather_time(
 
 @alternative("qkv_input_gradient_time", compute_model="mfu")
 def mfu_qkv_input_gradient_time(
-    microbatch_tokens: Any,
-    attention_parameters_per_layer: Any,
-    attention_heads: Any,
-    head_size: Any,
-    hidden_size: Any,
-    tensor_parallel: Any,
-    peak_flops: Any,
-    flops_efficiency: Any,
-) -> Any:
+    microbatch_tokens,
+    attention_parameters_per_layer,
+    attention_heads,
+    head_size,
+    hidden_size,
+    tensor_parallel,
+    peak_flops,
+    flops_efficiency,
+):
     """Time of the product that gives the gradient of attention's input, of one micro-batch.
 
     2 T (attention weights - h a (h / a)) / (t P efficiency): queries, keys and values
 
-    Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
-        head_size [1], hidden_size [1], tensor_parallel [1], peak_flops [FLOP/s],
-        flops_efficiency [1]
     Returns: [s] time of one product
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -188,30 +165,20 @@ def mfu_qkv_input_gradient_time(
 
 @alternative("qkv_input_gradient_time", compute_model="roofline")
 def roofline_qkv_input_gradient_time(
-    microbatch_tokens: Any,
-    attention_parameters_per_layer: Any,
-    attention_heads: Any,
-    head_size: Any,
-    hidden_size: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
-    """Time of the product that gives the gradient of attention's input, of one micro-batch.
-
-    GEMM(T, W_qkv / t, h): as long as the forward product, as in compute_time
-
-    Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
-        head_size [1], hidden_size [1], tensor_parallel [1], operand_bytes_per_element [B],
-        bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
-        reached_hbm_bandwidth [B/s]
-    Returns: [s] time of one product
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
+    microbatch_tokens,
+    attention_parameters_per_layer,
+    attention_heads,
+    head_size,
+    hidden_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """GEMM(T, W_qkv / t, h): as long as the forward product, as in compute_time"""
     width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
     return gemm_time(
         microbatch_tokens,
@@ -228,20 +195,18 @@ def roofline_qkv_input_gradient_time(
 
 @alternative("ffn_input_gradient_time", compute_model="mfu")
 def mfu_ffn_input_gradient_time(
-    microbatch_tokens: Any,
-    ffn_hidden_size: Any,
-    ffn_matrices: Any,
-    hidden_size: Any,
-    tensor_parallel: Any,
-    peak_flops: Any,
-    flops_efficiency: Any,
-) -> Any:
+    microbatch_tokens,
+    ffn_hidden_size,
+    ffn_matrices,
+    hidden_size,
+    tensor_parallel,
+    peak_flops,
+    flops_efficiency,
+):
     """Time of the product that gives the gradient of a feed-forward block's input.
 
     2 T h (1 or 2) f / (t P efficiency)
 
-    Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
-        tensor_parallel [1], peak_flops [FLOP/s], flops_efficiency [1]
     Returns: [s] time of one product
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -251,28 +216,19 @@ def mfu_ffn_input_gradient_time(
 
 @alternative("ffn_input_gradient_time", compute_model="roofline")
 def roofline_ffn_input_gradient_time(
-    microbatch_tokens: Any,
-    ffn_hidden_size: Any,
-    ffn_matrices: Any,
-    hidden_size: Any,
-    tensor_parallel: Any,
-    operand_bytes_per_element: Any,
-    bytes_per_element: Any,
-    peak_flops: Any,
-    gemm_efficiency: Any,
-    gemm_half_size: Any,
-    reached_hbm_bandwidth: Any,
-) -> Any:
-    """Time of the product that gives the gradient of a feed-forward block's input.
-
-    GEMM(T, (1 or 2) f / t, h): as long as the forward product, as in compute_time
-
-    Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
-        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
-    Returns: [s] time of one product
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
+    microbatch_tokens,
+    ffn_hidden_size,
+    ffn_matrices,
+    hidden_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """GEMM(T, (1 or 2) f / t, h): as long as the forward product, as in compute_time"""
     return gemm_time(
         microbatch_tokens,
         (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
@@ -287,12 +243,11 @@ def roofline_ffn_input_gradient_time(
 
 
 @alternative("ffn_regathers_per_layer", mixture_of_experts=False)
-def dense_ffn_regathers_per_layer() -> Any:
+def dense_ffn_regathers_per_layer():
     """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
 
     1
 
-    Parameters: none
     Returns: [1] gathers
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
@@ -300,13 +255,9 @@ def dense_ffn_regathers_per_layer() -> Any:
 
 
 @alternative("ffn_regathers_per_layer", mixture_of_experts=True)
-def expert_ffn_regathers_per_layer(dense_layers: Any, layers: Any) -> Any:
-    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
+def expert_ffn_regathers_per_layer(dense_layers, layers):
+    """dense layers / l: experts keep the tokens that were sent to them
 
-    dense layers / l: experts keep the tokens that were sent to them
-
-    Parameters: dense_layers [1], layers [1]
-    Returns: [1] gathers
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies);
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
@@ -314,12 +265,11 @@ def expert_ffn_regathers_per_layer(dense_layers: Any, layers: Any) -> Any:
 
 
 @alternative("regather_time", sequence_parallel=False)
-def no_regather_time() -> Any:
+def no_regather_time():
     """Time of one step to gather layers' inputs again for gradients of weights: all are at hand.
 
     0
 
-    Parameters: none
     Returns: [s] traffic of one step
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -328,19 +278,16 @@ def no_regather_time() -> Any:
 
 @alternative("regather_time", sequence_parallel=True)
 def sequence_regather_time(
-    ffn_regathers_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    tensor_parallel_gather_time: Any,
-) -> Any:
+    ffn_regathers_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_gather_time,
+):
     """Time of one step to gather layers' inputs again for gradients of weights.
 
     (1 + feed-forward gathers) x l / p x m x t
 
-    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_gather_time [s]
-    Returns: [s] traffic of one step
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2 (an extra all-gather backward,
         overlapped with the gradient of the input)
     """
@@ -349,12 +296,11 @@ def sequence_regather_time(
 
 
 @alternative("regather_window", sequence_parallel=False)
-def no_regather_window() -> Any:
+def no_regather_window():
     """Time of the products behind which layers' inputs are gathered again: none are.
 
     0
 
-    Parameters: none
     Returns: [s] window
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -363,20 +309,17 @@ def no_regather_window() -> Any:
 
 @alternative("regather_window", sequence_parallel=True)
 def sequence_regather_window(
-    ffn_regathers_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    qkv_input_gradient_time: Any,
-    ffn_input_gradient_time: Any,
-) -> Any:
+    ffn_regathers_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    qkv_input_gradient_time,
+    ffn_input_gradient_time,
+):
     """Time of the products behind which layers' inputs are gathered again.
 
     l / p x m x (product of QKV + feed-forward gathers x its product)
 
-    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], qkv_input_gradient_time [s], ffn_input_gradient_time [s]
-    Returns: [s] window
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     products = qkv_input_gradient_time + ffn_regathers_per_layer * ffn_input_gradient_time
@@ -384,12 +327,11 @@ def sequence_regather_window(
 
 
 @alternative("hidden_regather_time", sequence_parallel=False)
-def no_hidden_regather_time() -> Any:
+def no_hidden_regather_time():
     """Part of gathering layers' inputs again that products of the same layer hide: none is done.
 
     0
 
-    Parameters: none
     Returns: [s] hidden traffic of one step
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -398,22 +340,18 @@ def no_hidden_regather_time() -> Any:
 
 @alternative("hidden_regather_time", sequence_parallel=True)
 def sequence_hidden_regather_time(
-    ffn_regathers_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    tensor_parallel_gather_time: Any,
-    qkv_input_gradient_time: Any,
-    ffn_input_gradient_time: Any,
-) -> Any:
+    ffn_regathers_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_gather_time,
+    qkv_input_gradient_time,
+    ffn_input_gradient_time,
+):
     """Part of gathering layers' inputs again that products of the same layer hide.
 
     l / p x m x (min(t, product of QKV) + feed-forward gathers x min(t, its product))
 
-    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_gather_time [s], qkv_input_gradient_time [s],
-        ffn_input_gradient_time [s]
-    Returns: [s] hidden traffic of one step
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     attention = np.minimum(tensor_parallel_gather_time, qkv_input_gradient_time)
@@ -422,12 +360,11 @@ def sequence_hidden_regather_time(
 
 
 @alternative("tensor_parallel_time", mixture_of_experts=False)
-def dense_tensor_parallel_time(shared_layer_exchange_time: Any) -> Any:
+def dense_tensor_parallel_time(shared_layer_exchange_time):
     """Time of one step's tensor-parallel traffic on each stage.
 
     that of layers whose ranks share them whole
 
-    Parameters: shared_layer_exchange_time [s]
     Returns: [s] tensor-parallel traffic of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
     """
@@ -436,29 +373,22 @@ def dense_tensor_parallel_time(shared_layer_exchange_time: Any) -> Any:
 
 @alternative("tensor_parallel_time", mixture_of_experts=True)
 def expert_tensor_parallel_time(
-    shared_layer_exchange_time: Any,
-    tensor_parallel_all_reduces_per_layer: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    tensor_parallel_exchange_time: Any,
-    expert_layers: Any,
-    shared_experts: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-    expert_all_to_alls_per_layer: Any,
-    expert_gather_time: Any,
-) -> Any:
-    """Time of one step's tensor-parallel traffic on each stage.
-
-    as in a dense model where experts have its tensor ranks. Else layers of experts exchange half as
+    shared_layer_exchange_time,
+    tensor_parallel_all_reduces_per_layer,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_exchange_time,
+    expert_layers,
+    shared_experts,
+    expert_tensor_parallel,
+    tensor_parallel,
+    expert_all_to_alls_per_layer,
+    expert_gather_time,
+):
+    """as in a dense model where experts have its tensor ranks. Else layers of experts exchange half as
     often, unless shared experts do, and tokens are gathered over the GPUs of an expert after each
     all-to-all there, and added up before each back
 
-    Parameters: shared_layer_exchange_time [s], tensor_parallel_all_reduces_per_layer [1],
-        pipeline_parallel [1], num_microbatches [1], tensor_parallel_exchange_time [s],
-        expert_layers [1], shared_experts [1], expert_tensor_parallel [1], tensor_parallel [1],
-        expert_all_to_alls_per_layer [1], expert_gather_time [s]
-    Returns: [s] tensor-parallel traffic of one step
     Range: gathers of tokens by a ring, whatever all_reduce says
     Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
         megatron/core/transformer/moe/token_dispatcher.py
@@ -473,22 +403,19 @@ def expert_tensor_parallel_time(
 
 @alternative("shared_layer_exchange_time", linear_attention="none")
 def shared_layer_exchange_time(
-    tensor_parallel_all_reduces_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
-    tensor_parallel_exchange_time: Any,
-    saved_input_gather_time: Any,
-    regather_time: Any,
-) -> Any:
+    tensor_parallel_all_reduces_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_exchange_time,
+    saved_input_gather_time,
+    regather_time,
+):
     """Time of one step's tensor-parallel traffic, were experts shared as all of a layer is.
 
     all-reduces per layer x l / p x m x t + inputs gathered; with sequence parallelism an all-reduce
     is a reduce-scatter and an all-gather
 
-    Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_exchange_time [s], saved_input_gather_time [s],
-        regather_time [s]
     Returns: [s] tensor-parallel traffic of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
     """
@@ -498,19 +425,13 @@ def shared_layer_exchange_time(
 
 
 def exposed_tensor_parallel_time(
-    tensor_parallel_time: Any,
-    regather_time: Any,
-    hidden_regather_time: Any,
-    tensor_parallel_overlap: Any,
-    compute_time: Any,
-) -> Any:
+    tensor_parallel_time, regather_time, hidden_regather_time, tensor_parallel_overlap, compute_time
+):
     """Time that a step waits for tensor-parallel traffic.
 
     max(0, traffic but for repeated gathers - overlap x (compute - what hides gathers))
     + repeated gathers - their hidden part
 
-    Parameters: tensor_parallel_time [s], regather_time [s], hidden_regather_time [s],
-        tensor_parallel_overlap [1], compute_time [s]
     Returns: [s] exposed traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """

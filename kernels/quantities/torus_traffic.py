@@ -1,7 +1,5 @@
 """Traffic on a torus: rings along its dimensions, neighbours, and all-to-alls."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative, renaming, same_as
@@ -17,24 +15,22 @@ from ..torus import (
 )
 
 
-def torus_z(scale_up_gpus: Any, torus_x: Any, torus_y: Any) -> Any:
+def torus_z(scale_up_gpus, torus_x, torus_y):
     """Chips along the third dimension of a torus, 1 where it has two.
 
     chips of a node, or of a scale-up domain of several hosts / (x y)
 
-    Parameters: scale_up_gpus [1], torus_x [1], torus_y [1]
     Returns: [1] chips
     Source: by definition of a box of chips
     """
     return scale_up_gpus / (torus_x * torus_y)
 
 
-def torus_link_bandwidth(intra_node_bandwidth: Any, torus_dimensions: Any) -> Any:
+def torus_link_bandwidth(intra_node_bandwidth, torus_dimensions):
     """Bandwidth of one link of a torus, per direction: a chip has two in each dimension.
 
     B / (2 dimensions)
 
-    Parameters: intra_node_bandwidth [B/s], torus_dimensions [1]
     Returns: [B/s] bandwidth of one link
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (six links of a chip)
     """
@@ -42,13 +38,11 @@ def torus_link_bandwidth(intra_node_bandwidth: Any, torus_dimensions: Any) -> An
 
 
 @same_as(torus_ways)
-def torus_x_ways(*operands: Any) -> Any:
+def torus_x_ways(torus_x, torus_y, torus_z, torus_ring_multiple, torus_dimensions):
     """Ways in which a chip sends along x: 2 round a ring, 1 at the end of a line.
 
     2 where x is a multiple of r, and in three dimensions y and z are, too; else 1
 
-    Parameters: torus_x [1], torus_y [1], torus_z [1], torus_ring_multiple [1],
-        torus_dimensions [1]
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
@@ -56,13 +50,11 @@ def torus_x_ways(*operands: Any) -> Any:
 
 
 @same_as(torus_ways)
-def torus_y_ways(*operands: Any) -> Any:
+def torus_y_ways(torus_y, torus_x, torus_z, torus_ring_multiple, torus_dimensions):
     """Ways in which a chip sends along y: 2 round a ring, 1 at the end of a line.
 
     2 where y is a multiple of r, and in three dimensions x and z are, too; else 1
 
-    Parameters: torus_y [1], torus_x [1], torus_z [1], torus_ring_multiple [1],
-        torus_dimensions [1]
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
@@ -70,13 +62,11 @@ def torus_y_ways(*operands: Any) -> Any:
 
 
 @same_as(torus_ways)
-def torus_z_ways(*operands: Any) -> Any:
+def torus_z_ways(torus_z, torus_x, torus_y, torus_ring_multiple, torus_dimensions):
     """Ways in which a chip sends along z: 2 round a ring, 1 at the end of a line.
 
     2 where z is a multiple of r, and in three dimensions x and y are, too; else 1
 
-    Parameters: torus_z [1], torus_x [1], torus_y [1], torus_ring_multiple [1],
-        torus_dimensions [1]
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
@@ -84,12 +74,11 @@ def torus_z_ways(*operands: Any) -> Any:
 
 
 @alternative("torus_twist", twisted_torus=False)
-def plain_torus_twist() -> Any:
+def plain_torus_twist():
     """Whether a torus is twisted: 1 or 0.
 
     0
 
-    Parameters: none
     Returns: [1] 1 where it is
     Source: stated by the scenario
     """
@@ -97,34 +86,25 @@ def plain_torus_twist() -> Any:
 
 
 @alternative("torus_twist", twisted_torus=True)
-def shifted_torus_twist() -> Any:
-    """Whether a torus is twisted: 1 or 0.
-
-    1
-
-    Parameters: none
-    Returns: [1] 1 where it is
-    Source: stated by the scenario
-    """
+def shifted_torus_twist():
+    """1"""
     return 1.0
 
 
 def tensor_torus_bandwidth(
-    tensor_parallel_ranks_per_node: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_x_ways: Any,
-    torus_y_ways: Any,
-    torus_z_ways: Any,
-    torus_link_bandwidth: Any,
-) -> Any:
+    tensor_parallel_ranks_per_node,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_link_bandwidth,
+):
     """Bandwidth of one rank of a tensor-parallel group over its links in the torus.
 
     all links of the dimensions that the group lies along
 
-    Parameters: tensor_parallel_ranks_per_node [1], torus_x [1], torus_y [1], torus_z [1],
-        torus_x_ways [1], torus_y_ways [1], torus_z_ways [1], torus_link_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -142,20 +122,18 @@ def tensor_torus_bandwidth(
 
 
 def tensor_torus_hops(
-    tensor_parallel_ranks_per_node: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_x_ways: Any,
-    torus_y_ways: Any,
-    torus_z_ways: Any,
-) -> Any:
+    tensor_parallel_ranks_per_node,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+):
     """Links between the ranks of a tensor-parallel group that are farthest apart in the torus.
 
     half of each ring, all of each line
 
-    Parameters: tensor_parallel_ranks_per_node [1], torus_x [1], torus_y [1], torus_z [1],
-        torus_x_ways [1], torus_y_ways [1], torus_z_ways [1]
     Returns: [1] links
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -172,27 +150,41 @@ def tensor_torus_hops(
 
 
 @same_as(torus_bandwidth)
-def data_torus_bandwidth(*operands: Any) -> Any:
+def data_torus_bandwidth(
+    data_parallel_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_link_bandwidth,
+):
     """Bandwidth of one rank of a data-parallel group over its links in the torus.
 
     all links of the dimensions that the group lies along
 
-    Parameters: data_parallel_ranks_per_node [1], tensor_parallel [1], torus_x [1], torus_y [1],
-        torus_z [1], torus_x_ways [1], torus_y_ways [1], torus_z_ways [1],
-        torus_link_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
 
 
 @same_as(torus_hops)
-def data_torus_hops(*operands: Any) -> Any:
+def data_torus_hops(
+    data_parallel_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+):
     """Links between the ranks of a data-parallel group that are farthest apart in the torus.
 
     half of each ring, all of each line
 
-    Parameters: data_parallel_ranks_per_node [1], tensor_parallel [1], torus_x [1], torus_y [1],
-        torus_z [1], torus_x_ways [1], torus_y_ways [1], torus_z_ways [1]
     Returns: [1] links
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -215,12 +207,11 @@ replica_torus_hops = _of_replicas(data_torus_hops)
 
 
 @alternative("gradient_torus_bandwidth", mixture_of_experts=False)
-def dense_gradient_torus_bandwidth(data_torus_bandwidth: Any) -> Any:
+def dense_gradient_torus_bandwidth(data_torus_bandwidth):
     """Bandwidth of one rank that adds up gradients over its links in the torus.
 
     that of its data-parallel group
 
-    Parameters: data_torus_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: by definition
     """
@@ -229,32 +220,25 @@ def dense_gradient_torus_bandwidth(data_torus_bandwidth: Any) -> Any:
 
 @alternative("gradient_torus_bandwidth", mixture_of_experts=True)
 def expert_gradient_torus_bandwidth(
-    data_torus_bandwidth: Any,
-    data_parallel_ranks_per_node: Any,
-    data_node_share: Any,
-    reduced_parameters: Any,
-    reduced_expert_parameters: Any,
-    expert_gradient_ranks_per_node: Any,
-    tensor_parallel: Any,
-    expert_parallel: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_x_ways: Any,
-    torus_y_ways: Any,
-    torus_z_ways: Any,
-    torus_link_bandwidth: Any,
-) -> Any:
-    """Bandwidth of one rank that adds up gradients over its links in the torus.
-
-    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of experts'
+    data_torus_bandwidth,
+    data_parallel_ranks_per_node,
+    data_node_share,
+    reduced_parameters,
+    reduced_expert_parameters,
+    expert_gradient_ranks_per_node,
+    tensor_parallel,
+    expert_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_link_bandwidth,
+):
+    """1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of experts'
     groups are e times as far apart
 
-    Parameters: data_torus_bandwidth [B/s], data_parallel_ranks_per_node [1], data_node_share [1],
-        reduced_parameters [1], reduced_expert_parameters [1], expert_gradient_ranks_per_node [1],
-        tensor_parallel [1], expert_parallel [1], torus_x [1], torus_y [1], torus_z [1],
-        torus_x_ways [1], torus_y_ways [1], torus_z_ways [1], torus_link_bandwidth [B/s]
-    Returns: [B/s] bandwidth per rank
     Range: experts wait for no latency of their own
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Austin et al. 2025 (How to Scale Your Model), part 3
@@ -280,23 +264,19 @@ def expert_gradient_torus_bandwidth(
 
 @alternative("tensor_parallel_gather_time", all_reduce="torus")
 def torus_tensor_parallel_gather_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    tensor_torus_hops: Any,
-    intra_node_latency: Any,
-    tensor_torus_bandwidth: Any,
-    inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    tensor_torus_hops,
+    intra_node_latency,
+    tensor_torus_bandwidth,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
     """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: on a torus.
 
     h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings of all dimensions at once
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        tensor_torus_hops [1], intra_node_latency [s], tensor_torus_bandwidth [B/s],
-        inter_node_latency [s], tensor_rail_bandwidth [B/s]
-    Returns: [s] time of one all-gather
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
     return torus_reduce_scatter_time(
@@ -313,23 +293,19 @@ def torus_tensor_parallel_gather_time(
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="torus")
 def torus_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    tensor_torus_hops: Any,
-    intra_node_latency: Any,
-    tensor_torus_bandwidth: Any,
-    inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    tensor_torus_hops,
+    intra_node_latency,
+    tensor_torus_bandwidth,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
     """Time of one all-reduce in a tensor-parallel group: reduce-scatter, all-gather on a torus.
 
     2 (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
 
-    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        tensor_torus_hops [1], intra_node_latency [s], tensor_torus_bandwidth [B/s],
-        inter_node_latency [s], tensor_rail_bandwidth [B/s]
-    Returns: [s] time of one all-reduce
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
     return 2 * torus_reduce_scatter_time(
@@ -375,24 +351,18 @@ torus_replica_all_reduce_time = renaming(
 
 @alternative("gradient_reduce_scatter_time", all_reduce="torus")
 def torus_gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    data_torus_hops: Any,
-    intra_node_latency: Any,
-    gradient_torus_bandwidth: Any,
-    inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
-) -> Any:
-    """Time to reduce the gradients and leave each data-parallel rank its share.
+    gradient_buckets,
+    bucket_message,
+    gradient_ranks,
+    data_parallel_ranks_per_node,
+    data_torus_hops,
+    intra_node_latency,
+    gradient_torus_bandwidth,
+    inter_node_latency,
+    gradient_rail_bandwidth,
+):
+    """on a torus: buckets x (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
 
-    on a torus: buckets x (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
-
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], data_torus_hops [1], intra_node_latency [s],
-        gradient_torus_bandwidth [B/s], inter_node_latency [s], gradient_rail_bandwidth [B/s]
-    Returns: [s] time of all buckets
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
     return gradient_buckets * torus_reduce_scatter_time(
@@ -422,27 +392,20 @@ torus_weight_all_gather_time = _of_weights(torus_gradient_reduce_scatter_time)
 
 @alternative("context_send_time", all_reduce="torus")
 def torus_context_send_time(
-    context_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    tensor_parallel: Any,
-    torus_x: Any,
-    torus_y: Any,
-    intra_node_latency: Any,
-    torus_link_bandwidth: Any,
-    inter_node_latency: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
-    """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
 
-    h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
-
-    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
-        tensor_parallel [1], torus_x [1], torus_y [1], intra_node_latency [s],
-        torus_link_bandwidth [B/s], inter_node_latency [s], context_rail_bandwidth [B/s]
-    Returns: [s] time of one exchange
     Range: one way round; a group on a line is a folded ring, whose far half is two links apart
-    Source: Hockney 1994; Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
     links = neighbour_links(tensor_parallel, torus_x, torus_y)
     inside = context_ranks_per_node >= context_parallel
@@ -453,30 +416,23 @@ def torus_context_send_time(
 
 @alternative("context_gather_step_time", all_reduce="torus")
 def torus_context_gather_step_time(
-    context_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    tensor_parallel: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_x_ways: Any,
-    torus_y_ways: Any,
-    torus_z_ways: Any,
-    intra_node_latency: Any,
-    torus_link_bandwidth: Any,
-    inter_node_latency: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
-    """Time of one of the c - 1 steps in which keys and values of a layer are gathered.
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """(h a + (1 - 1 / g) c M / B + (k - 1) (a_e + c M / (g k B_e))) / (c - 1)
 
-    (h a + (1 - 1 / g) c M / B + (k - 1) (a_e + c M / (g k B_e))) / (c - 1)
-
-    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
-        tensor_parallel [1], torus_x [1], torus_y [1], torus_z [1], torus_x_ways [1],
-        torus_y_ways [1], torus_z_ways [1], intra_node_latency [s], torus_link_bandwidth [B/s],
-        inter_node_latency [s], context_rail_bandwidth [B/s]
-    Returns: [s] time of one step
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
     placed = (context_ranks_per_node, tensor_parallel, torus_x, torus_y, torus_z)
@@ -497,31 +453,24 @@ def torus_context_gather_step_time(
 
 @alternative("head_exchange_time", all_reduce="torus")
 def torus_head_exchange_time(
-    head_message: Any,
-    head_sharing_ranks: Any,
-    context_ranks_per_node: Any,
-    tensor_parallel: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_x_ways: Any,
-    torus_y_ways: Any,
-    torus_z_ways: Any,
-    torus_twist: Any,
-    intra_node_latency: Any,
-    torus_link_bandwidth: Any,
-    inter_node_latency: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
-    """Time in which ranks share out heads, and tokens again, in one pass through a layer.
+    head_message,
+    head_sharing_ranks,
+    context_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_twist,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """four all-to-alls on a torus, which move M together
 
-    four all-to-alls on a torus, which move M together
-
-    Parameters: head_message [B], head_sharing_ranks [1], context_ranks_per_node [1],
-        tensor_parallel [1], torus_x [1], torus_y [1], torus_z [1], torus_x_ways [1],
-        torus_y_ways [1], torus_z_ways [1], torus_twist [1], intra_node_latency [s],
-        torus_link_bandwidth [B/s], inter_node_latency [s], context_rail_bandwidth [B/s]
-    Returns: [s] time of one pass
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jacobs et al. 2023
         (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
@@ -535,27 +484,20 @@ def torus_head_exchange_time(
 
 @alternative("head_ring_send_time", all_reduce="torus")
 def torus_head_ring_send_time(
-    head_ring_message: Any,
-    context_parallel: Any,
-    context_ranks_per_node: Any,
-    tensor_parallel: Any,
-    head_sharing_ranks: Any,
-    torus_x: Any,
-    torus_y: Any,
-    intra_node_latency: Any,
-    torus_link_bandwidth: Any,
-    inter_node_latency: Any,
-    context_rail_bandwidth: Any,
-) -> Any:
-    """Time to pass keys and values on, on the ring across ranks that share out heads.
+    head_ring_message,
+    context_parallel,
+    context_ranks_per_node,
+    tensor_parallel,
+    head_sharing_ranks,
+    torus_x,
+    torus_y,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
 
-    h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
-
-    Parameters: head_ring_message [B], context_parallel [1], context_ranks_per_node [1],
-        tensor_parallel [1], head_sharing_ranks [1], torus_x [1], torus_y [1],
-        intra_node_latency [s], torus_link_bandwidth [B/s], inter_node_latency [s],
-        context_rail_bandwidth [B/s]
-    Returns: [s] time of one exchange
     Range: one way round; a group on a line is a folded ring, whose far half is two links apart
     Source: Hockney 1994; Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
@@ -568,26 +510,20 @@ def torus_head_ring_send_time(
 
 @alternative("pipeline_send_time", all_reduce="torus")
 def torus_pipeline_send_time(
-    pipeline_message: Any,
-    pipeline_parallel: Any,
-    pipeline_ranks_per_node: Any,
-    n_gpus: Any,
-    torus_x: Any,
-    torus_y: Any,
-    intra_node_latency: Any,
-    torus_link_bandwidth: Any,
-    inter_node_latency: Any,
-    pipeline_rail_bandwidth: Any,
-) -> Any:
+    pipeline_message,
+    pipeline_parallel,
+    pipeline_ranks_per_node,
+    n_gpus,
+    torus_x,
+    torus_y,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    pipeline_rail_bandwidth,
+):
     """Time to send one activation or gradient to the next stage.
 
     h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
-
-    Parameters: pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
-        n_gpus [1], torus_x [1], torus_y [1], intra_node_latency [s], torus_link_bandwidth [B/s],
-        inter_node_latency [s], pipeline_rail_bandwidth [B/s]
-    Returns: [s] time of one send
-    Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
     """
     links = neighbour_links(n_gpus / pipeline_parallel, torus_x, torus_y)
     inside = pipeline_ranks_per_node >= pipeline_parallel
@@ -598,34 +534,26 @@ def torus_pipeline_send_time(
 
 @alternative("expert_all_to_all_time", all_reduce="torus")
 def torus_expert_all_to_all_time(
-    expert_message: Any,
-    expert_parallel: Any,
-    expert_ranks_per_node: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    torus_x: Any,
-    torus_y: Any,
-    torus_z: Any,
-    torus_x_ways: Any,
-    torus_y_ways: Any,
-    torus_z_ways: Any,
-    torus_twist: Any,
-    intra_node_latency: Any,
-    torus_link_bandwidth: Any,
-    inter_node_latency: Any,
-    expert_rail_bandwidth: Any,
-) -> Any:
-    """Time of one all-to-all in an expert-parallel group.
-
-    h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice that
+    expert_message,
+    expert_parallel,
+    expert_ranks_per_node,
+    tensor_parallel,
+    context_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_twist,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    expert_rail_bandwidth,
+):
+    """h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice that
     on a line
 
-    Parameters: expert_message [B], expert_parallel [1], expert_ranks_per_node [1],
-        tensor_parallel [1], context_parallel [1], torus_x [1], torus_y [1], torus_z [1],
-        torus_x_ways [1], torus_y_ways [1], torus_z_ways [1], torus_twist [1],
-        intra_node_latency [s], torus_link_bandwidth [B/s], inter_node_latency [s],
-        expert_rail_bandwidth [B/s]
-    Returns: [s] time of one all-to-all
     Range: a twist helps groups that fill the torus; others are as on a plain one
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
         v4), arXiv:2304.01433, section 2 (twisted)

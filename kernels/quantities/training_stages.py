@@ -1,7 +1,5 @@
 """Runs whose batch grows at first, and whose sequences are longer at last."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -9,15 +7,11 @@ from ..ops import where
 
 
 @alternative("ramp_steps", batch_ramp="linear")
-def linear_ramp_steps(
-    ramp_tokens: Any, ramp_start_batch_size: Any, global_batch_size: Any, sequence_length: Any
-) -> Any:
+def linear_ramp_steps(ramp_tokens, ramp_start_batch_size, global_batch_size, sequence_length):
     """Steps in which the batch grows to its size, evenly with the tokens seen.
 
     R / s x ln(B / B_0) / (B - B_0)
 
-    Parameters: ramp_tokens [1], ramp_start_batch_size [1], global_batch_size [1],
-        sequence_length [1]
     Returns: [1] steps
     Range: a batch that grows at every step; one that grows in parts has up to half a part's more
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B (linear in tokens); Megatron-LM,
@@ -30,24 +24,21 @@ def linear_ramp_steps(
 
 
 @alternative("ramp_steps", batch_ramp="step")
-def stepped_ramp_steps(ramp_tokens: Any, ramp_start_batch_size: Any, sequence_length: Any) -> Any:
+def stepped_ramp_steps(ramp_tokens, ramp_start_batch_size, sequence_length):
     """Steps with a smaller batch, before it takes its size at once.
 
     R / (s B_0)
 
-    Parameters: ramp_tokens [1], ramp_start_batch_size [1], sequence_length [1]
-    Returns: [1] steps
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.4.1 (the batch is doubled)
     """
     return ramp_tokens / (sequence_length * ramp_start_batch_size)
 
 
-def extra_ramp_steps(ramp_steps: Any, ramp_tokens: Any, tokens_per_step: Any) -> Any:
+def extra_ramp_steps(ramp_steps, ramp_tokens, tokens_per_step):
     """Steps that a smaller batch adds to a run.
 
     ramp steps - R / (B s)
 
-    Parameters: ramp_steps [1], ramp_tokens [1], tokens_per_step [1]
     Returns: [1] steps
     Source: by definition (Brown et al. 2020, arXiv:2005.14165, appendix B)
     """
@@ -56,18 +47,12 @@ def extra_ramp_steps(ramp_steps: Any, ramp_tokens: Any, tokens_per_step: Any) ->
 
 @alternative("batch_independent_time", shifted_step_time=False)
 def batch_independent_time(
-    step_time: Any,
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-    slow_node_stops: Any,
-) -> Any:
+    step_time, compute_time, straggler_time, exposed_layer_communication_time, slow_node_stops
+):
     """Part of a step that lasts as long with a smaller batch: bubble, gradients, optimizer.
 
     step - (compute + straggler + exposed traffic of layers) x (1 + stops)
 
-    Parameters: step_time [s], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s], slow_node_stops [1]
     Returns: [s] time of one step
     Range: of schedules whose bubble is that of p - 1 micro-batches; with fewer micro-batches than
         stages, or ZeRO's traffic at each micro-batch, a bound from above
@@ -79,36 +64,29 @@ def batch_independent_time(
 
 @alternative("batch_independent_time", shifted_step_time=True)
 def batch_independent_time_of_shifted(
-    step_time: Any,
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-    slow_node_stops: Any,
-    step_time_ratio: Any,
-) -> Any:
+    step_time,
+    compute_time,
+    straggler_time,
+    exposed_layer_communication_time,
+    slow_node_stops,
+    step_time_ratio,
+):
     """Part of a step that lasts as long with a smaller batch, where the step is not as predicted.
 
     step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts alike
 
-    Parameters: step_time [s], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s], slow_node_stops [1], step_time_ratio [1]
-    Returns: [s] time of one step
     Range: as without an error
-    Source: Narayanan et al. 2021 (SC21), section 2.2 (the bubble of a batch of any size)
     """
     growing = compute_time + straggler_time + exposed_layer_communication_time
     return step_time - growing * (1 + slow_node_stops) * step_time_ratio
 
 
 @alternative("long_context_extra_time", shifted_step_time=False)
-def long_context_extra_time(
-    attention_time: Any, long_context_length: Any, sequence_length: Any, bubble_ratio: Any
-) -> Any:
+def long_context_extra_time(attention_time, long_context_length, sequence_length, bubble_ratio):
     """Time that a step of as many tokens takes longer with longer sequences: attention's.
 
     attention x (s_long / s - 1) x (1 + bubble ratio)
 
-    Parameters: attention_time [s], long_context_length [1], sequence_length [1], bubble_ratio [1]
     Returns: [s] time of one step
     Range: full attention, whose operations of a token grow with the sequence; traffic, layout and
         tokens of a step stay those of the run. Of several stages, `long_context_length` is the mean
@@ -122,22 +100,13 @@ def long_context_extra_time(
 
 @alternative("long_context_extra_time", shifted_step_time=True)
 def long_context_extra_time_of_shifted(
-    attention_time: Any,
-    long_context_length: Any,
-    sequence_length: Any,
-    bubble_ratio: Any,
-    step_time_ratio: Any,
-) -> Any:
+    attention_time, long_context_length, sequence_length, bubble_ratio, step_time_ratio
+):
     """Time that a step takes longer with longer sequences, where the step is not as predicted.
 
     f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts alike
 
-    Parameters: attention_time [s], long_context_length [1], sequence_length [1], bubble_ratio [1],
-        step_time_ratio [1]
-    Returns: [s] time of one step
     Range: as without an error
-    Source: Grattafiori et al. 2024, arXiv:2407.21783, sections 3.4.2 (six stages) and table 4
-        (16M tokens a step at 8K and at 128K); Narayanan et al. 2021 (SC21), appendix
     """
     longer = long_context_length / sequence_length - 1
     return attention_time * longer * (1 + bubble_ratio) * step_time_ratio
@@ -145,23 +114,19 @@ def long_context_extra_time_of_shifted(
 
 @alternative("mean_step_time", training_stages="several")
 def staged_mean_step_time(
-    step_time: Any,
-    training_steps: Any,
-    extra_ramp_steps: Any,
-    batch_independent_time: Any,
-    long_context_tokens: Any,
-    tokens_per_step: Any,
-    long_context_extra_time: Any,
-) -> Any:
+    step_time,
+    training_steps,
+    extra_ramp_steps,
+    batch_independent_time,
+    long_context_tokens,
+    tokens_per_step,
+    long_context_extra_time,
+):
     """Time of a step, on average over a run with a ramp of its batch and a stage of long sequences.
 
     step time + (extra steps x what a batch does not change + D_long / (B s) x what longer
     sequences add) / steps
 
-    Parameters: step_time [s], training_steps [1], extra_ramp_steps [1],
-        batch_independent_time [s], long_context_tokens [1], tokens_per_step [1],
-        long_context_extra_time [s]
-    Returns: [s] time
     Range: losses to failures as with steps of the whole batch; tokens of both stages are among
         `training_tokens`
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B; DeepSeek-AI 2024, arXiv:2412.19437,
@@ -173,13 +138,9 @@ def staged_mean_step_time(
 
 
 @alternative("job_time", training_stages="several")
-def staged_job_time(attempted_steps: Any, mean_step_time: Any) -> Any:
+def staged_job_time(attempted_steps, mean_step_time):
     """Wall time of the run, with a ramp of its batch and a stage of long sequences.
 
     steps x mean step time / (goodput x availability)
-
-    Parameters: attempted_steps [1], mean_step_time [s]
-    Returns: [s] wall time
-    Source: Daly 2006, FGCS 22(3), eq. 13 (solve time over goodput)
     """
     return attempted_steps * mean_step_time

@@ -1,7 +1,5 @@
 """The whole run: time, and which share of it each loss takes."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -9,12 +7,11 @@ from ..ops import where
 
 
 @alternative("training_steps", multi_site=False)
-def one_site_training_steps(tokens_to_target: Any, tokens_per_step: Any) -> Any:
+def one_site_training_steps(tokens_to_target, tokens_per_step):
     """Optimizer steps of the run, all with its whole batch; a ramp adds `extra_ramp_steps`.
 
     D / (B s)
 
-    Parameters: tokens_to_target [1], tokens_per_step [1]
     Returns: [1] steps
     Source: by definition
     """
@@ -22,12 +19,11 @@ def one_site_training_steps(tokens_to_target: Any, tokens_per_step: Any) -> Any:
 
 
 @alternative("availability", transitions="none")
-def steady_availability_alone(steady_availability: Any) -> Any:
+def steady_availability_alone(steady_availability):
     """Share of the cluster's time that is there for the job.
 
     as it is once the job has begun
 
-    Parameters: steady_availability [1]
     Returns: [1] share of the wall time, weighted with the replicas that run
     Source: by definition
     """
@@ -36,33 +32,24 @@ def steady_availability_alone(steady_availability: Any) -> Any:
 
 @alternative("availability", transitions="counted")
 def availability_after_transition(
-    steady_availability: Any,
-    transition_time: Any,
-    training_steps: Any,
-    mean_step_time: Any,
-    goodput: Any,
-) -> Any:
+    steady_availability, transition_time, training_steps, mean_step_time, goodput
+):
     """Share of the cluster's time that is there for the job, which is made ready first.
 
     A U / (U + A T_t), U = steps x step time / goodput: the wall time is U / A + T_t
 
-    Parameters: steady_availability [1], transition_time [s], training_steps [1],
-        mean_step_time [s], goodput [1]
-    Returns: [1] share of the wall time, weighted with the replicas that run
     Range: nothing fails while the job is made ready
-    Source: by definition
     """
     up = training_steps * mean_step_time
     return steady_availability * up / (up + steady_availability * transition_time * goodput)
 
 
 @alternative("transition_wait", transitions="none")
-def no_transition_wait() -> Any:
+def no_transition_wait():
     """Time that GPUs wait for the job to be made ready.
 
     0
 
-    Parameters: none
     Returns: [s] time
     Source: by definition
     """
@@ -70,24 +57,19 @@ def no_transition_wait() -> Any:
 
 
 @alternative("transition_wait", transitions="counted")
-def counted_transition_wait(transition_time: Any) -> Any:
+def counted_transition_wait(transition_time):
     """Time that GPUs wait for the job to be made ready; in phases, for all of them.
 
     T_t
-
-    Parameters: transition_time [s]
-    Returns: [s] time
-    Source: by definition
     """
     return 1.0 * transition_time
 
 
-def transition_share(transition_wait: Any, job_time: Any) -> Any:
+def transition_share(transition_wait, job_time):
     """Share of the wall time in which the job is made ready.
 
     T_t / T
 
-    Parameters: transition_wait [s], job_time [s]
     Returns: [1] share
     Source: by definition
     """
@@ -95,24 +77,22 @@ def transition_share(transition_wait: Any, job_time: Any) -> Any:
 
 
 @alternative("mean_step_time", training_stages="one")
-def mean_step_time(step_time: Any) -> Any:
+def mean_step_time(step_time):
     """Time of a step, on average over the run.
 
     that of each
 
-    Parameters: step_time [s]
     Returns: [s] time
     Source: by definition
     """
     return 1.0 * step_time
 
 
-def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any:
+def attempted_steps(training_steps, goodput, availability):
     """Steps that would fit into the wall time of the run.
 
     steps / (goodput x availability)
 
-    Parameters: training_steps [1], goodput [1], availability [1]
     Returns: [1] step times until the run is done
     Source: by definition
     """
@@ -120,48 +100,44 @@ def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any
 
 
 @alternative("job_time", training_stages="one")
-def job_time(attempted_steps: Any, step_time: Any) -> Any:
+def job_time(attempted_steps, step_time):
     """Wall time of the run.
 
     steps x step time / (goodput x availability)
 
-    Parameters: attempted_steps [1], step_time [s]
     Returns: [s] wall time
     Source: Daly 2006, FGCS 22(3), eq. 13 (solve time over goodput)
     """
     return attempted_steps * step_time
 
 
-def step_rate(step_time: Any) -> Any:
+def step_rate(step_time):
     """Steps per unit of time while nothing fails.
 
     1 / step time
 
-    Parameters: step_time [s]
     Returns: [1/s] steps per second
     Source: by definition
     """
     return 1 / step_time
 
 
-def useful_step_rate(goodput: Any, step_rate: Any) -> Any:
+def useful_step_rate(goodput, step_rate):
     """Steps that the run keeps per unit of wall time, while the whole cluster is available.
 
     goodput x steps per second
 
-    Parameters: goodput [1], step_rate [1/s]
     Returns: [1/s] kept steps per second of wall time
     Source: by definition
     """
     return goodput * step_rate
 
 
-def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
+def useful_compute_share(ideal_compute_time, useful_step_rate):
     """Share of the wall time that the model's operations would take at peak: MFU x goodput.
 
     F / (n P) x kept steps per second
 
-    Parameters: ideal_compute_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time; with the overheads it adds up to 1
     Source: Fleet Foundations, compound loss of fleet utilization
     """
@@ -169,18 +145,12 @@ def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
 
 
 def compute_inefficiency_overhead(
-    compute_time: Any,
-    optimizer_time: Any,
-    serial_time_per_step: Any,
-    ideal_compute_time: Any,
-    useful_step_rate: Any,
-) -> Any:
+    compute_time, optimizer_time, serial_time_per_step, ideal_compute_time, useful_step_rate
+):
     """Share of the wall time lost because GPUs work below their peak, recompute included.
 
     (compute + optimizer + serial - ideal) x kept steps per second; the ideal by flops_counting
 
-    Parameters: compute_time [s], optimizer_time [s], serial_time_per_step [s],
-        ideal_compute_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Range: too low, and may be negative, where flops_counting counts more than kernels do
     Source: by definition
@@ -189,89 +159,78 @@ def compute_inefficiency_overhead(
     return (spent - ideal_compute_time) * useful_step_rate
 
 
-def communication_overhead(exposed_communication_time: Any, useful_step_rate: Any) -> Any:
+def communication_overhead(exposed_communication_time, useful_step_rate):
     """Share of the wall time that waits for communication.
 
     exposed communication x kept steps per second
 
-    Parameters: exposed_communication_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
     return exposed_communication_time * useful_step_rate
 
 
-def bubble_overhead(bubble_time: Any, useful_step_rate: Any) -> Any:
+def bubble_overhead(bubble_time, useful_step_rate):
     """Share of the wall time that pipeline stages idle.
 
     bubble x kept steps per second
 
-    Parameters: bubble_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
     return bubble_time * useful_step_rate
 
 
-def straggler_overhead(straggler_time: Any, slow_node_stop_time: Any, useful_step_rate: Any) -> Any:
+def straggler_overhead(straggler_time, slow_node_stop_time, useful_step_rate):
     """Share of the wall time that waits for the slowest rank, and stops to replace slow nodes.
 
     (straggler wait + stops) x kept steps per second
 
-    Parameters: straggler_time [s], slow_node_stop_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
     return (straggler_time + slow_node_stop_time) * useful_step_rate
 
 
-def reliability_overhead(
-    checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
-) -> Any:
+def reliability_overhead(checkpoint_overhead, rework_overhead, recovery_overhead):
     """Share of the wall time lost to failures and to guarding against them.
 
     checkpoint + rework + recovery = 1 - goodput
 
-    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart
     """
     return checkpoint_overhead + rework_overhead + recovery_overhead
 
 
-def reliability_to_useful_ratio(reliability_overhead: Any, goodput: Any) -> Any:
+def reliability_to_useful_ratio(reliability_overhead, goodput):
     """Time lost to failures and checkpoints over time kept.
 
     reliability share / goodput
 
-    Parameters: reliability_overhead [1], goodput [1]
     Returns: [1] time lost over time kept
     Source: by definition
     """
     return reliability_overhead / goodput
 
 
-def step_to_communication_ratio(step_time: Any, exposed_communication_time: Any) -> Any:
+def step_to_communication_ratio(step_time, exposed_communication_time):
     """Step time over exposed communication: the inverse of the communication fraction.
 
     step time / exposed communication
 
-    Parameters: step_time [s], exposed_communication_time [s]
     Returns: [1] ratio
     Source: by definition
     """
     return step_time / exposed_communication_time
 
 
-def reliability_to_communication_ratio(
-    reliability_to_useful_ratio: Any, step_to_communication_ratio: Any
-) -> Any:
+def reliability_to_communication_ratio(reliability_to_useful_ratio, step_to_communication_ratio):
     """How many times more of the wall time reliability costs than communication.
 
     (reliability share / goodput) x (step time / exposed communication), which is reliability share
     / communication share: above 1 where reliability costs more
 
-    Parameters: reliability_to_useful_ratio [1], step_to_communication_ratio [1]
     Returns: [1] ratio of the two losses
     Source: the question of the mlsysim tutorial "reliability at scale"
     """
@@ -279,21 +238,18 @@ def reliability_to_communication_ratio(
 
 
 def dominant_overhead(
-    compute_inefficiency_overhead: Any,
-    communication_overhead: Any,
-    bubble_overhead: Any,
-    straggler_overhead: Any,
-    checkpoint_overhead: Any,
-    rework_overhead: Any,
-    recovery_overhead: Any,
-) -> Any:
+    compute_inefficiency_overhead,
+    communication_overhead,
+    bubble_overhead,
+    straggler_overhead,
+    checkpoint_overhead,
+    rework_overhead,
+    recovery_overhead,
+):
     """Which loss takes the largest share of the wall time; the first of equals.
 
     argmax of the seven overheads
 
-    Parameters: compute_inefficiency_overhead [1], communication_overhead [1],
-        bubble_overhead [1], straggler_overhead [1], checkpoint_overhead [1], rework_overhead [1],
-        recovery_overhead [1]
     Returns: [flag] the largest loss
     Flags: 0 compute_inefficiency, 1 communication, 2 bubble, 3 straggler, 4 checkpoint, 5 rework,
         6 recovery

@@ -1,7 +1,5 @@
 """Memory that only the layer at work needs, beside what is held for the whole step."""
 
-from typing import Any
-
 import numpy as np
 
 from ..alternatives import alternative
@@ -9,14 +7,12 @@ from ..alternatives import alternative
 
 @alternative("layer_parameters", mixture_of_experts=False)
 def dense_layer_parameters(
-    attention_parameters_per_layer: Any, ffn_parameters_per_layer: Any, tensor_parallel: Any
-) -> Any:
+    attention_parameters_per_layer, ffn_parameters_per_layer, tensor_parallel
+):
     """Weights of one layer that one GPU computes with.
 
     (attention + feed-forward) / t
 
-    Parameters: attention_parameters_per_layer [1], ffn_parameters_per_layer [1],
-        tensor_parallel [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
     """
@@ -25,21 +21,18 @@ def dense_layer_parameters(
 
 @alternative("layer_parameters", mixture_of_experts=True)
 def expert_layer_parameters(
-    attention_parameters_per_layer: Any,
-    experts: Any,
-    expert_parallel: Any,
-    shared_experts: Any,
-    expert_parameters: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-) -> Any:
+    attention_parameters_per_layer,
+    experts,
+    expert_parallel,
+    shared_experts,
+    expert_parameters,
+    expert_tensor_parallel,
+    tensor_parallel,
+):
     """Weights of one layer of experts that one GPU computes with.
 
     (attention + (E / e x t / t_e + E_shared) x parameters of an expert) / t
 
-    Parameters: attention_parameters_per_layer [1], experts [1], expert_parallel [1],
-        shared_experts [1], expert_parameters [1], expert_tensor_parallel [1], tensor_parallel [1]
-    Returns: [1] parameters
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
     here = experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
@@ -47,12 +40,11 @@ def expert_layer_parameters(
 
 
 @alternative("gradient_buffer_parameters", mixture_of_experts=False)
-def dense_gradient_buffer_parameters(layer_parameters: Any) -> Any:
+def dense_gradient_buffer_parameters(layer_parameters):
     """Weights of the matrices of a layer that differ in shape: all of them.
 
     (attention + feed-forward) / t
 
-    Parameters: layer_parameters [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
     """
@@ -61,19 +53,16 @@ def dense_gradient_buffer_parameters(layer_parameters: Any) -> Any:
 
 @alternative("gradient_buffer_parameters", mixture_of_experts=True)
 def expert_gradient_buffer_parameters(
-    attention_parameters_per_layer: Any,
-    shared_experts: Any,
-    expert_parameters: Any,
-    expert_tensor_parallel: Any,
-    tensor_parallel: Any,
-) -> Any:
+    attention_parameters_per_layer,
+    shared_experts,
+    expert_parameters,
+    expert_tensor_parallel,
+    tensor_parallel,
+):
     """Weights of the matrices of a layer that differ in shape: one routed expert stands for all.
 
     (attention + (t / t_e + E_shared) x parameters of an expert) / t
 
-    Parameters: attention_parameters_per_layer [1], shared_experts [1], expert_parameters [1],
-        expert_tensor_parallel [1], tensor_parallel [1]
-    Returns: [1] parameters
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3 (experts of one shape)
     """
     matrices = tensor_parallel / expert_tensor_parallel + shared_experts
@@ -82,12 +71,11 @@ def expert_gradient_buffer_parameters(
 
 
 @alternative("gradient_buffer_memory", gradient_storage=("none", "bf16", "bf16_and_fp32"))
-def no_gradient_buffer_memory() -> Any:
+def no_gradient_buffer_memory():
     """Memory of new gradients beside those kept for the step: they are written where they stay.
 
     0
 
-    Parameters: none
     Returns: [B] buffers
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
     """
@@ -95,14 +83,12 @@ def no_gradient_buffer_memory() -> Any:
 
 
 @alternative("gradient_buffer_memory", gradient_storage="fp32")
-def fp32_gradient_buffer_memory(gradient_buffer_parameters: Any, bytes_per_element: Any) -> Any:
+def fp32_gradient_buffer_memory(gradient_buffer_parameters, bytes_per_element):
     """Memory of new gradients beside those kept for the step: buffers in the format of weights.
 
     e for each parameter: sums are kept in FP32, the backward pass hands on a gradient in the
     format of the weight, in one buffer for each shape of a matrix
 
-    Parameters: gradient_buffer_parameters [1], bytes_per_element [B]
-    Returns: [B] buffers
     Source: Megatron-LM, fused accumulation of gradients (the buffers are Transformer Engine's
         dummy gradients, one for each shape and format)
     """
@@ -110,12 +96,11 @@ def fp32_gradient_buffer_memory(gradient_buffer_parameters: Any, bytes_per_eleme
 
 
 @alternative("layer_state_memory", zero_stage=(0, 1))
-def held_layer_state_memory(gradient_buffer_memory: Any) -> Any:
+def held_layer_state_memory(gradient_buffer_memory):
     """Memory that the weights of the layer at work take beside the states that are held.
 
     buffers of new gradients
 
-    Parameters: gradient_buffer_memory [B]
     Returns: [B] weights and gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
@@ -123,41 +108,30 @@ def held_layer_state_memory(gradient_buffer_memory: Any) -> Any:
 
 
 @alternative("layer_state_memory", zero_stage=2)
-def sharded_gradient_layer_state_memory(layer_parameters: Any, bytes_per_element: Any) -> Any:
-    """Memory that the weights of the layer at work take beside the states that are held.
+def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
+    """e for each parameter of the layer: whole gradients until they are reduced
 
-    e for each parameter of the layer: whole gradients until they are reduced
-
-    Parameters: layer_parameters [1], bytes_per_element [B]
-    Returns: [B] weights and gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
     return layer_parameters * bytes_per_element
 
 
 @alternative("layer_state_memory", zero_stage=3)
-def sharded_layer_state_memory(
-    gathered_parameters: Any, layer_parameters: Any, bytes_per_element: Any
-) -> Any:
-    """Memory that the weights of the layer at work take beside the states that are held.
-
-    e for each gathered weight and for each parameter of the layer: whole gradients until they are
+def sharded_layer_state_memory(gathered_parameters, layer_parameters, bytes_per_element):
+    """e for each gathered weight and for each parameter of the layer: whole gradients until they are
     reduced
 
-    Parameters: gathered_parameters [1], layer_parameters [1], bytes_per_element [B]
-    Returns: [B] weights and gradients
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
     return (gathered_parameters + layer_parameters) * bytes_per_element
 
 
 @alternative("gathered_parameters", reshard_after_forward=True)
-def layer_gathered_parameters(layer_parameters: Any) -> Any:
+def layer_gathered_parameters(layer_parameters):
     """Weights that ZeRO-3 holds gathered, at most: those of the layer at work.
 
     those of a layer
 
-    Parameters: layer_parameters [1]
     Returns: [1] parameters
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
@@ -165,13 +139,11 @@ def layer_gathered_parameters(layer_parameters: Any) -> Any:
 
 
 @alternative("gathered_parameters", reshard_after_forward=False)
-def stage_gathered_parameters(held_parameters: Any) -> Any:
+def stage_gathered_parameters(held_parameters):
     """Weights that ZeRO-3 holds gathered, at most: those of the stage, until its backward pass.
 
     all that the GPU computes with, beside its share
 
-    Parameters: held_parameters [1]
-    Returns: [1] parameters
     Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
     """
     return 1.0 * held_parameters
@@ -179,21 +151,19 @@ def stage_gathered_parameters(held_parameters: Any) -> Any:
 
 @alternative("ffn_gradients_memory", linear_attention="none")
 def ffn_gradients_memory(
-    microbatch_tokens: Any,
-    ffn_input_width: Any,
-    residual_ranks: Any,
-    ffn_matrices: Any,
-    active_ffn_width: Any,
-    tensor_parallel: Any,
-    bytes_per_element: Any,
-) -> Any:
+    microbatch_tokens,
+    ffn_input_width,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+):
     """Memory of the gradients of a feed-forward block's activations: the widest of a layer.
 
     T e (w / t_s + (2 or 3) f / t): those of the block's input, of what goes into the activation
     function and of what comes out
 
-    Parameters: microbatch_tokens [1], ffn_input_width [1], residual_ranks [1], ffn_matrices [1],
-        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
     Returns: [B] gradients of activations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (as large as the activations)
     """
@@ -203,13 +173,9 @@ def ffn_gradients_memory(
 
 
 @alternative("layer_activation_memory", recompute="none")
-def kept_layer_activation_memory(ffn_gradients_memory: Any) -> Any:
-    """Memory that the layer at work needs beside kept activations.
+def kept_layer_activation_memory(ffn_gradients_memory):
+    """gradients of its widest activations
 
-    gradients of its widest activations
-
-    Parameters: ffn_gradients_memory [B]
-    Returns: [B] activations and their gradients
     Source: Chen et al. 2016, arXiv:1604.06174, section 3
     """
     return 1.0 * ffn_gradients_memory
@@ -217,13 +183,12 @@ def kept_layer_activation_memory(ffn_gradients_memory: Any) -> Any:
 
 @alternative("layer_activation_memory", recompute=("selective", "core_attention"))
 def selective_layer_activation_memory(
-    ffn_gradients_memory: Any, microbatch_tokens: Any, score_activations_per_token: Any
-) -> Any:
+    ffn_gradients_memory, microbatch_tokens, score_activations_per_token
+):
     """Memory that the layer at work needs beside kept activations.
 
     the larger of gradients of its widest activations and scores computed again
 
-    Parameters: ffn_gradients_memory [B], microbatch_tokens [1], score_activations_per_token [B]
     Returns: [B] activations and their gradients
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
     """
@@ -232,20 +197,14 @@ def selective_layer_activation_memory(
 
 @alternative("layer_activation_memory", recompute="full")
 def full_layer_activation_memory(
-    ffn_gradients_memory: Any,
-    microbatch_tokens: Any,
-    residual_activations_per_token: Any,
-    matrix_activations_per_token: Any,
-    score_activations_per_token: Any,
-) -> Any:
-    """Memory that the layer at work needs beside kept activations.
+    ffn_gradients_memory,
+    microbatch_tokens,
+    residual_activations_per_token,
+    matrix_activations_per_token,
+    score_activations_per_token,
+):
+    """all that is computed again, and gradients of its widest activations
 
-    all that is computed again, and gradients of its widest activations
-
-    Parameters: ffn_gradients_memory [B], microbatch_tokens [1],
-        residual_activations_per_token [B], matrix_activations_per_token [B],
-        score_activations_per_token [B]
-    Returns: [B] activations and their gradients
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
     once = residual_activations_per_token + matrix_activations_per_token
@@ -254,12 +213,11 @@ def full_layer_activation_memory(
 
 
 @alternative("working_memory", context_parallel_type="p2p")
-def working_memory(layer_state_memory: Any, layer_activation_memory: Any) -> Any:
+def working_memory(layer_state_memory, layer_activation_memory):
     """Memory that one layer needs only while its backward pass is at work.
 
     weights and gradients + activations and their gradients
 
-    Parameters: layer_state_memory [B], layer_activation_memory [B]
     Returns: [B] memory
     Range: one layer at a time; prefetched weights of a next layer come on top
     Source: Chen et al. 2016, arXiv:1604.06174, section 3; Zhao et al. 2023 (PyTorch FSDP),
