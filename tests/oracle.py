@@ -21,7 +21,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.graph.formulas import parameters, units
 from fleetcube.kernels.graph.trace import Trace, Value, written
 from fleetcube.kernels.inputs import INPUTS
 
@@ -68,9 +68,12 @@ def formulas() -> Found:
                     numpy_engine.evaluate({"it": formula}, {n: values[n] for n in needed})["it"]
                 ),
                 "name": formula.__name__,
-                **{key: doc[key] for key in ("unit", "flags", "parameters")},
-                **{key: doc[key] for key in ("summary", "maths", "returns", "range", "source")},
-                "meanings": doc["meanings"],
+                **{
+                    key: doc[key]
+                    for key in ("unit", "flags", "summary", "returns", "range", "source")
+                },
+                "maths": " ".join(doc["maths"].split()),
+                "units": units(formula),
             }
             yield from ((f"{quantity.name}[{choice}] {key}", fact) for key, fact in facts.items())
 

@@ -333,8 +333,8 @@ def tiered_young_interval(checkpoint_stall_time, tiered_mtbf):
 @alternative("daly_interval", checkpoint_mode="tiered")
 @same_as(daly)
 def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, of the mean stall and
-    the time between failures that several tiers amount to
+    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, of the mean stall
+    and the time between failures that several tiers amount to
     """
 
 
@@ -446,8 +446,8 @@ def tiered_delay(
 def tiered_unsafe_time(
     tiered_delay, checkpoint_interval, checkpoint_stall_time, recovery_time, cluster_mtbf
 ):
-    """what a failure loses beyond the last checkpoint of memory, because it falls back to a tier with
-    an older one or comes during a flush: the recovery that costs as much
+    """what a failure loses beyond the last checkpoint of memory, because it falls back to a tier
+    with an older one or comes during a flush: the recovery that costs as much
 
     Range: as tiered_delay; where failures are rare, the mean of what each goes back beyond half an
         interval, and of flushes

@@ -317,8 +317,8 @@ def collective_exposed_context_parallel_time(
     compute_time,
     exposed_tensor_parallel_time,
 ):
-    """collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)): attention
-    cannot begin before its collectives end, and a ring goes on behind it
+    """collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)):
+    attention cannot begin before its collectives end, and a ring goes on behind it
 
     Range: on links of its own; what the same link carries at a time is in contention_time
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
@@ -386,8 +386,8 @@ def head_context_fabric_time(
     context_ranks_per_node,
     context_rail_bandwidth,
 ):
-    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it leaves
-    the node
+    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it
+    leaves the node
 
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3
@@ -413,8 +413,8 @@ def head_context_node_time(
     context_ranks_per_node,
     intra_node_bandwidth,
 ):
-    """l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of its
-    ranks share a node
+    """l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of
+    its ranks share a node
 
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3

@@ -169,8 +169,8 @@ def staged_reduced_parameters(
     tensor_parallel,
     parameter_copies,
 ):
-    """max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by what
-    smaller groups of routed experts move
+    """max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by
+    what smaller groups of routed experts move
 
     Range: a bound from above for the time that a step waits: the last stage's traffic may end
         behind the first stage's last pass

@@ -122,9 +122,9 @@ def per_node_all_to_all_time(
     intra_node_bandwidth,
     expert_rail_bandwidth,
 ):
-    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for each
-    node visited, to the GPU of the same place there, which spreads it; the other way round for what
-    comes back
+    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for
+    each node visited, to the GPU of the same place there, which spreads it; the other way round for
+    what comes back
 
     Range: messages of many pieces, which are spread as others arrive; a bound from below for few
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)

@@ -352,7 +352,8 @@ def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate,
 
 @alternative("whole_pool_probability", repair_shop="crews")
 def crews_whole_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
-    """P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many crews
+    """P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many
+    crews
 
     Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
         spares). Within 0.18 r, r = repair time over a node's lifetime, up to 1; beyond it is no
@@ -428,8 +429,8 @@ def whole_latency_uptime_factor():
 def late_latency_uptime_factor(
     corruption_latency, silent_corruption_mttf, n_gpus, hidden_wait_time
 ):
-    """(1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not whole
-    for H, and the job runs on in vain
+    """(1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not
+    whole for H, and the job runs on in vain
 
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): a time W with W n /
         MTTF corruptions takes T, in which the cluster is whole for u T = W + (D - H) W n / MTTF
@@ -455,8 +456,8 @@ def open_hidden_wait_time():
 def pool_hidden_wait_time(
     whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate, nodes
 ):
-    """(1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it has
-    forgotten that
+    """(1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it
+    has forgotten that
 
     Range: latencies and repairs that take equally long, corruptions few among the failures: goodput
         is within 0.004 for 95 of 100 scenarios (docs/simulated.md), 0.009 for all. With

@@ -88,8 +88,8 @@ def combined_schedule_reason(
     matrix_recompute_passes,
     expert_parallel,
 ):
-    """several chunks on a stage where there are several stages, nothing but attention computed again,
-    e > 1; and Megatron-Core's reason with several chunks
+    """several chunks on a stage where there are several stages, nothing but attention computed
+    again, e > 1; and Megatron-Core's reason with several chunks
 
     Source: Megatron-LM, megatron/core/transformer/transformer_config.py
         (overlap_moe_expert_parallel_comm)
@@ -440,8 +440,8 @@ def several_training_stages_reason(
     micro_batch_size,
     data_parallel,
 ):
-    """tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with no
-    larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
+    """tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with
+    no larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
 
     Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
         is a multiple of micro-batch x data-parallel size, and not above the batch)
@@ -670,8 +670,8 @@ def sync_infeasible_reason(capacity_reason, progress_reason):
 def flushed_infeasible_reason(
     capacity_reason, progress_reason, checkpoint_interval, checkpoint_flush_time
 ):
-    """the reason of layout and memory; checkpoints follow each other no faster than they are flushed;
-    it makes progress
+    """the reason of layout and memory; checkpoints follow each other no faster than they are
+    flushed; it makes progress
 
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """

@@ -85,8 +85,9 @@ def latent_routed_ffn_time(
     microbatch_tokens,
     hidden_size,
 ):
-    """E / e x (GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e)), with t_e / t of the tokens
-    where the tensor ranks of an expert are fewer, and where w < h GEMM(T, w, h) + GEMM(T, h, w)
+    """E / e x (GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e)), with t_e / t of the
+    tokens where the tensor ranks of an expert are fewer, and where w < h GEMM(T, w, h) + GEMM(T, h,
+    w)
 
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
         et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3

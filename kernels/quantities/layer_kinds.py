@@ -430,8 +430,8 @@ def mixed_layer_kinds_reason(
     tensor_parallel,
     head_sharing_ranks,
 ):
-    """whole layers, no more mixers than layers, no more feed-forward blocks, none below 0; attention
-    counted in those that attend alone; H / (t u) whole
+    """whole layers, no more mixers than layers, no more feed-forward blocks, none below 0;
+    attention counted in those that attend alone; H / (t u) whole
 
     Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
         megatron/core/models/hybrid/hybrid_layer_allocation.py (one symbol for each layer)

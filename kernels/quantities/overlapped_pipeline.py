@@ -283,8 +283,8 @@ def plain_first_stage_kept_ratio():
 def mirrored_first_stage_kept_ratio(
     pipeline_parallel, first_stage_layers, last_stage_layers, prediction_layers
 ):
-    """(p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one of
-    the other
+    """(p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one
+    of the other
 
     Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
         arXiv:2412.19437, table 2: p + 1 in all)

@@ -11,8 +11,8 @@ from .memory import one_site_memory_per_gpu
 
 @alternative("site_gradient_ranks", multi_site=True)
 def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copies, sites):
-    """d c / S: each site shards optimizer states, gradients and weights among its own; twice as many
-    in dualpipe
+    """d c / S: each site shards optimizer states, gradients and weights among its own; twice as
+    many in dualpipe
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding:
         shards in a group, copies between groups)

@@ -423,8 +423,8 @@ def mixed_expert_layer_parameters(
     layers,
     leading_dense_layers,
 ):
-    """(E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean over
-    layers behind the dense ones
+    """(E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean
+    over layers behind the dense ones
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """

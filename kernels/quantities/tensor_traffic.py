@@ -385,9 +385,9 @@ def expert_tensor_parallel_time(
     expert_all_to_alls_per_layer,
     expert_gather_time,
 ):
-    """as in a dense model where experts have its tensor ranks. Else layers of experts exchange half as
-    often, unless shared experts do, and tokens are gathered over the GPUs of an expert after each
-    all-to-all there, and added up before each back
+    """as in a dense model where experts have its tensor ranks. Else layers of experts exchange half
+    as often, unless shared experts do, and tokens are gathered over the GPUs of an expert after
+    each all-to-all there, and added up before each back
 
     Range: gathers of tokens by a ring, whatever all_reduce says
     Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,

@@ -236,8 +236,8 @@ def expert_gradient_torus_bandwidth(
     torus_z_ways,
     torus_link_bandwidth,
 ):
-    """1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of experts'
-    groups are e times as far apart
+    """1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
+    experts' groups are e times as far apart
 
     Range: experts wait for no latency of their own
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
@@ -551,8 +551,8 @@ def torus_expert_all_to_all_time(
     inter_node_latency,
     expert_rail_bandwidth,
 ):
-    """h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice that
-    on a line
+    """h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice
+    that on a line
 
     Range: a twist helps groups that fill the torus; others are as on a plain one
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU

@@ -118,8 +118,8 @@ def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
 
 @alternative("layer_state_memory", zero_stage=3)
 def sharded_layer_state_memory(gathered_parameters, layer_parameters, bytes_per_element):
-    """e for each gathered weight and for each parameter of the layer: whole gradients until they are
-    reduced
+    """e for each gathered weight and for each parameter of the layer: whole gradients until they
+    are reduced
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """

@@ -34,7 +34,10 @@ def test_a_twin_has_names_of_its_own() -> None:
     [
         (
             data_traffic.data_parallel_latency,
-            ("    return flat_latency(gradient_ranks, data_par", "    return where(ranks_per_node >= n"),
+            (
+                "    return flat_latency(gradient_ranks, data_par",
+                "    return where(ranks_per_node >= n",
+            ),
         ),
         (
             gradient_all_reduce.switch_data_parallel_between_nodes_time,
