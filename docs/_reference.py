@@ -20,7 +20,7 @@ from docs._formulas import typeset
 from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
-from fleetcube.grid.explain import bounds, default_of, feeds, modules
+from fleetcube.grid.explain import bounds, default_of, feeds, topics
 from fleetcube.grid.plan.citations import cited, references
 from fleetcube.kernels import inputs
 from fleetcube.kernels.alternatives import source_of
@@ -76,8 +76,8 @@ def quantities() -> Iterable[str]:
     yield "a plain number has the unit -. The law stands first, in the symbols of its source; below"
     yield "is the code that is run, in the names of what it needs. `fleetcube explain NAME` prints"
     yield "an entry and the way to it."
-    for module, made in modules().items():
-        yield from ("", f"## {module.replace('_', ' ').capitalize()}")
+    for topic, made in topics().items():
+        yield from ("", f"## {topic.capitalize()}")
         yield from _names(quantity.name for quantity in made)
         for quantity in made:
             yield from _quantity(quantity)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..catalog import KINDS, glossary, kind
-from ..kernels import quantities
+from ..kernels import physics
 from ..kernels.alternatives import is_twin
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
@@ -343,8 +343,8 @@ def _list_all() -> str:
             lines.append(f"  {_named(row)}{default}")
             lines += _wrapped(f"      {row.description}{choices}", " " * 6)
     lines += ["", "", "QUANTITIES: name [unit]"]
-    for module, members in modules().items():
-        lines += ["", module]
+    for topic, members in topics().items():
+        lines += ["", topic]
         for quantity in members:
             option = f" (by {quantity.option})" if quantity.option else ""
             lines.append(f"  {quantity.name} [{_unit(quantity.unit)}]")
@@ -352,12 +352,11 @@ def _list_all() -> str:
     return "\n".join(lines)
 
 
-def modules() -> dict[str, list[Quantity]]:
-    """Quantities by module, in the order of the modules and of the alphabet."""
-    members: dict[str, list[Quantity]] = {module: [] for module in quantities.MODULES}
+def topics() -> dict[str, list[Quantity]]:
+    """Quantities by topic, in the order of the topics and of the alphabet."""
+    members: dict[str, list[Quantity]] = {topic: [] for topic in physics.TOPICS}
     for _, quantity in sorted(load().items()):
-        formula = next(iter(quantity.formulas.values()))
-        members[formula.__module__.rpartition(".")[2]].append(quantity)
+        members[quantity.default.__module__.split(".")[-2]].append(quantity)
     return members
 
 

@@ -47,29 +47,33 @@ def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
     return register
 
 
-def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
-    """Make formulas of module `home` from others that differ in names alone.
+def family(home: str, names: Mapping[str, str], *formulas: Any, **option: Any) -> None:
+    """Add to module `home` the twins of formulas, which differ from these in names alone.
 
     `names` gives the new name of parameters, quantities and words of docstrings. A formula that
-    is an alternative is called after its new quantity.
+    is an alternative is called after its new quantity; `option` is its choice, if it has another.
     """
+    for formula in formulas:
+        twin = _renamed_twin(home, names, formula)
+        if option:
+            alternative(twin.__alternative__[0], **option)(twin)
+        setattr(sys.modules[home], twin.__name__, twin)
 
-    def rename(formula: Any) -> Any:
-        operands = tuple(_renamed(name, names) for name in inspect.signature(formula).parameters)
-        if len(set(operands)) < len(operands):
-            raise ValueError(f"two names of {formula.__name__} become one: {', '.join(operands)}")
-        quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
-        name = formula.__name__
-        name = names.get(name, name.replace(quantity, _renamed(quantity, names)))
-        twin = _twin(formula, name, home, operands)
-        twin.__doc__ = _renamed(formula.__doc__ or "", names) or None
-        if hasattr(formula, "__law__"):
-            twin.__law__ = formula.__law__
-        if choice:
-            twin.__alternative__ = (_renamed(quantity, names), *choice)
-        return twin
 
-    return rename
+def _renamed_twin(home: str, names: Mapping[str, str], formula: Any) -> Any:
+    operands = tuple(_renamed(name, names) for name in inspect.signature(formula).parameters)
+    if len(set(operands)) < len(operands):
+        raise ValueError(f"two names of {formula.__name__} become one: {', '.join(operands)}")
+    quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
+    name = formula.__name__
+    name = names.get(name, name.replace(quantity, _renamed(quantity, names)))
+    twin = _twin(formula, name, home, operands)
+    twin.__doc__ = _renamed(formula.__doc__ or "", names) or None
+    if hasattr(formula, "__law__"):
+        twin.__law__ = formula.__law__
+    if choice:
+        twin.__alternative__ = (_renamed(quantity, names), *choice)
+    return twin
 
 
 def _twin(formula: Any, name: str, home: str, operands: tuple[str, ...]) -> Any:

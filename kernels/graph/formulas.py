@@ -1,4 +1,4 @@
-"""The graph of quantities, read from the functions in `quantities/`."""
+"""The graph of quantities, read from the functions in `physics/`."""
 
 import functools
 import importlib
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import quantities
+from .. import physics
 from ..inputs import INPUTS
 from .bind import Made
 from .docstrings import Doc, read
@@ -55,8 +55,8 @@ class MissingInputError(ValueError):
 def load() -> dict[str, Quantity]:
     """Every quantity by name. Raises ValueError where names collide or the graph has a cycle."""
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
-    for module_name in quantities.MODULES:
-        module = importlib.import_module(f"{quantities.__name__}.{module_name}")
+    for module_name in physics.MODULES:
+        module = importlib.import_module(f"{physics.__name__}.{module_name}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 _register(formulas, function)

@@ -8,8 +8,9 @@ import pytest
 from fleetcube.kernels.alternatives import alternative, renaming, same_as, source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load, parameters, units
-from fleetcube.kernels.quantities import data_traffic, gradient_all_reduce
 from fleetcube.kernels.topology import flat_latency
+
+from .. import formulas
 
 
 def test_a_law_is_registered_by_a_docstring() -> None:
@@ -22,7 +23,7 @@ def test_a_law_is_registered_by_a_docstring() -> None:
 
 
 def test_a_twin_has_names_of_its_own() -> None:
-    twin = gradient_all_reduce.switch_data_parallel_between_nodes_time
+    twin = formulas.switch_data_parallel_between_nodes_time
     assert twin.__name__ == "switch_data_parallel_between_nodes_time"
     assert load()["data_parallel_between_nodes_time"].formulas[True] is twin
     assert parameters(twin)[:2] == ("bucket_message", "gradient_ranks")
@@ -33,14 +34,14 @@ def test_a_twin_has_names_of_its_own() -> None:
     ("formula", "lines"),
     [
         (
-            data_traffic.data_parallel_latency,
+            formulas.data_parallel_latency,
             (
                 "    return flat_latency(gradient_ranks, data_par",
                 "    return where(ranks_per_node >= n",
             ),
         ),
         (
-            gradient_all_reduce.switch_data_parallel_between_nodes_time,
+            formulas.switch_data_parallel_between_nodes_time,
             ("(bucket_message, gradient_ranks, ", "def switch_tensor_parallel_between_nodes_time("),
         ),
     ],

@@ -1,16 +1,16 @@
 """The graph of quantities: what is needed, what is missing, what is refused."""
 
-import pkgutil
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fleetcube
 from fleetcube.catalog import KINDS
-from fleetcube.kernels import inputs, quantities, roles
+from fleetcube.kernels import inputs, physics, roles
 from fleetcube.kernels.alternatives import alternative
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
@@ -27,12 +27,12 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Build:
     """Load the graph with functions added to it, as if one more module held them."""
 
     def load(*functions: Any) -> dict[str, graph.Quantity]:
-        module = types.ModuleType(f"{quantities.__name__}.added")
+        module = types.ModuleType(f"{physics.__name__}.added")
         for number, function in enumerate(functions):
             function.__module__ = module.__name__
             setattr(module, f"added_{number}", function)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(quantities, "MODULES", (*quantities.MODULES, "added"))
+        monkeypatch.setattr(physics, "MODULES", (*physics.MODULES, "added"))
         return graph.load.__wrapped__()
 
     return load
@@ -228,8 +228,9 @@ def test_an_alternative_of_what_is_no_option_is_refused(build: Build, name: str)
 
 
 def test_every_module_of_quantities_is_read() -> None:
-    found = {module.name for module in pkgutil.iter_modules(quantities.__path__)}
-    assert found == set(quantities.MODULES), "add it to MODULES in kernels/quantities/__init__.py"
+    folder = Path(physics.__path__[0])
+    found = {f"{path.parent.name}.{path.stem}" for path in folder.glob("*/[a-z]*.py")}
+    assert found == set(physics.MODULES), "add it to TOPICS in kernels/physics/__init__.py"
 
 
 def test_a_quantity_named_as_an_input_is_refused(build: Build) -> None:

@@ -8,9 +8,8 @@ import mpmath
 import numpy as np
 
 from fleetcube.kernels import checkpoint, checkpoint_tiers
-from fleetcube.kernels.quantities import checkpoint_tiers as tiers
-from fleetcube.kernels.quantities import feasibility
 
+from .. import formulas
 from ..draws import generator
 from .check import Pairs, check
 from .models import computed
@@ -221,10 +220,10 @@ def best_patterns() -> Pairs:
         total = sum(rates)
         shares = [rate / total for rate in rates]
         flushes, mtbf = (0.0, 0.0, 0.0), 1 / total
-        second = float(tiers.drive_copy_every(*stalls, *flushes, *shares, mtbf))
-        third = float(tiers.storage_copy_every(*stalls, *flushes, *shares, mtbf))
-        mean = tiers.tiered_checkpoint_stall_time(*stalls, second, third)
-        span = tiers.tiered_mtbf(*shares, second, third, mtbf)
+        second = float(formulas.drive_copy_every(*stalls, *flushes, *shares, mtbf))
+        third = float(formulas.storage_copy_every(*stalls, *flushes, *shares, mtbf))
+        mean = formulas.tiered_checkpoint_stall_time(*stalls, second, third)
+        span = formulas.tiered_mtbf(*shares, second, third, mtbf)
         tau = math.sqrt(2 * mean * span)
         ours = _waste(stalls, rates, tau, tau * second, tau * second * third)
         n = np.unique(np.floor(np.geomspace(1, 3000, 400)))
@@ -247,8 +246,8 @@ def benoits_sum() -> Pairs:
     for stalls, rates in BEST[:3]:
         total = sum(rates)
         shares = [rate / total for rate in rates]
-        second = float(tiers.drive_copy_every(*stalls, 0.0, 0.0, 0.0, *shares, 1 / total))
-        third = float(tiers.storage_copy_every(*stalls, 0.0, 0.0, 0.0, *shares, 1 / total))
+        second = float(formulas.drive_copy_every(*stalls, 0.0, 0.0, 0.0, *shares, 1 / total))
+        third = float(formulas.storage_copy_every(*stalls, 0.0, 0.0, 0.0, *shares, 1 / total))
         stall = stalls[0] + (stalls[1] + stalls[2] / third) / second
         rework = rates[0] + second * (rates[1] + third * rates[2])
         ideal = sum(math.sqrt(2 * d * rate) for d, rate in zip(stalls, rates, strict=True))
@@ -269,9 +268,9 @@ def fallbacks() -> Pairs:
             next(tier for tier, most in enumerate((memory, drive, 1.0)) if g < most)
             for g in gravity
         ]
-        second = tiers.drive_tier_share(memory, drive)
+        second = formulas.drive_tier_share(memory, drive)
         yield second, served.count(1) / 1000
-        yield tiers.storage_tier_share(memory, second), served.count(2) / 1000
+        yield formulas.storage_tier_share(memory, second), served.count(2) / 1000
 
 
 @check(
@@ -292,17 +291,17 @@ def copies() -> Pairs:
     while sent < 80_000:
         sent += clock % 10 >= 6
         clock += 1
-    copy = float(tiers.peer_memory_tier_copy_time(80.0, 0.6))
+    copy = float(formulas.peer_memory_tier_copy_time(80.0, 0.6))
     yield copy, clock / 1000
     for waited in (0.0, 0.5, 1.0):
         stalled = {"memory": 2.0 + waited * copy, "drive": waited * 9.0, "storage": waited * 400.0}
         later = {"memory": copy, "drive": 9.0, "storage": 400.0}
-        yield tiers.memory_tier_stall_time(0.6, copy, 2.0, waited), stalled["memory"]
-        yield tiers.drive_tier_stall_time(0.3, 0.6, 9.0, 2.0, waited), stalled["drive"]
-        yield tiers.storage_tier_stall_time(0.1, 400.0, 2.0, waited), stalled["storage"]
-        memory = tiers.memory_tier_flush_time(0.6, copy, waited)
-        drive = tiers.drive_tier_flush_time(0.3, 9.0, waited)
-        storage = tiers.storage_tier_flush_time(0.1, 400.0, waited)
+        yield formulas.memory_tier_stall_time(0.6, copy, 2.0, waited), stalled["memory"]
+        yield formulas.drive_tier_stall_time(0.3, 0.6, 9.0, 2.0, waited), stalled["drive"]
+        yield formulas.storage_tier_stall_time(0.1, 400.0, 2.0, waited), stalled["storage"]
+        memory = formulas.memory_tier_flush_time(0.6, copy, waited)
+        drive = formulas.drive_tier_flush_time(0.3, 9.0, waited)
+        storage = formulas.storage_tier_flush_time(0.1, 400.0, waited)
         for name, flush in (("memory", memory), ("drive", drive), ("storage", storage)):
             yield flush + stalled[name] - (2.0 if name == "memory" else 0.0), later[name]
         shortest = next(
@@ -310,13 +309,13 @@ def copies() -> Pairs:
             for tau in itertools.count(0.0, 0.25)
             if tau >= memory and 5 * tau >= drive and 15 * tau >= storage
         )
-        ours = tiers.tiered_checkpoint_flush_time(memory, drive, storage, 5, 3)
+        ours = formulas.tiered_checkpoint_flush_time(memory, drive, storage, 5, 3)
         yield math.ceil(ours * 4) / 4, shortest
     # the lowest tier in use takes the snapshot; tiers that serve nothing are not written
-    yield tiers.drive_tier_stall_time(0.3, 0.0, 9.0, 2.0, 0.0), 2.0
-    yield tiers.storage_tier_stall_time(1.0, 400.0, 2.0, 0.0), 2.0
-    yield tiers.memory_tier_stall_time(0.0, copy, 2.0, 1.0), 0.0
-    yield tiers.storage_tier_flush_time(0.0, 400.0, 0.0), 0.0
+    yield formulas.drive_tier_stall_time(0.3, 0.0, 9.0, 2.0, 0.0), 2.0
+    yield formulas.storage_tier_stall_time(1.0, 400.0, 2.0, 0.0), 2.0
+    yield formulas.memory_tier_stall_time(0.0, copy, 2.0, 1.0), 0.0
+    yield formulas.storage_tier_flush_time(0.0, 400.0, 0.0), 0.0
 
 
 @check(
@@ -338,12 +337,12 @@ def ledger() -> Pairs:
         spent[1] += 5.0 * (n % 4 == 0)
         spent[2] += 20.0 * (n % 12 == 0)
     whole = sum(spent)
-    drive = tiers.drive_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
-    storage = tiers.storage_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
+    drive = formulas.drive_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
+    storage = formulas.storage_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
     yield drive, spent[1]
     yield storage, spent[2]
-    yield tiers.memory_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0), spent[0]
-    yield tiers.drive_tier_overhead(0.0, 0.0, 0.0, 0.0, 1.0, 1.0), 0.0
+    yield formulas.memory_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0), spent[0]
+    yield formulas.drive_tier_overhead(0.0, 0.0, 0.0, 0.0, 1.0, 1.0), 0.0
     flushes, shares, spans = (1.0, 10.0, 50.0), (0.5, 0.3, 0.2), (100.0, 400.0, 1200.0)
     lost = [0.0, 0.0, 0.0]
     for second in range(12_000):
@@ -352,11 +351,11 @@ def ledger() -> Pairs:
             unsafe = span if since < flushes[tier] else 0.0  # that begun last is not safe yet
             lost[tier] += shares[tier] * (since + unsafe)
     whole = sum(lost)
-    drive = tiers.drive_tier_rework(whole, *shares, *spans, *flushes)
-    storage = tiers.storage_tier_rework(whole, *shares, *spans, *flushes)
+    drive = formulas.drive_tier_rework(whole, *shares, *spans, *flushes)
+    storage = formulas.storage_tier_rework(whole, *shares, *spans, *flushes)
     yield drive, lost[1]
     yield storage, lost[2]
-    yield tiers.memory_tier_rework(whole, *shares, *spans, *flushes), lost[0]
+    yield formulas.memory_tier_rework(whole, *shares, *spans, *flushes), lost[0]
 
 
 @check(
@@ -374,13 +373,13 @@ def capacities() -> Pairs:
     for _version in ("safe", "on its way"):
         held["host"] += 12e9 / 4
         held["peer"] += 12e9 / 4 + 12e9 / 4
-    yield tiers.host_memory_tier_bytes(12e9, 4), held["host"]
-    yield tiers.peer_memory_tier_bytes(12e9, 4), held["peer"]
-    yield tiers.drive_tier_bytes(12e9, 4), held["host"]
+    yield formulas.host_memory_tier_bytes(12e9, 4), held["host"]
+    yield formulas.peer_memory_tier_bytes(12e9, 4), held["peer"]
+    yield formulas.drive_tier_bytes(12e9, 4), held["host"]
     seconds, left = 0, 12e9
     while left > 0:
         left, seconds = left - 32 * 3e6, seconds + 1
-    yield tiers.drive_copy_time(12e9, 32, 3e6), seconds
+    yield formulas.drive_copy_time(12e9, 32, 3e6), seconds
     for layout, progress, flush, memory, drive, room, disk, code in (
         (0.0, 0.0, 5.0, 0.6, 0.9, 12e9, 6e9, 0),
         (10.0, 15.0, 20.0, 0.6, 0.5, 1e9, 1e9, 10),
@@ -393,7 +392,7 @@ def capacities() -> Pairs:
         (0.0, 0.0, math.nan, 0.6, 0.9, 12e9, 6e9, math.nan),
     ):
         yield (
-            feasibility.tiered_infeasible_reason(
+            formulas.tiered_infeasible_reason(
                 layout, progress, 10.0, flush, memory, drive, 12e9, 6e9, room, disk
             ),
             code,

@@ -3,8 +3,8 @@
 import math
 
 from fleetcube.kernels.graph.formulas import load
-from fleetcube.kernels.quantities import checkpointing, failures, feasibility, recovery
 
+from .. import formulas
 from .check import Pairs, check
 from .models import computed
 
@@ -41,11 +41,11 @@ def reads() -> Pairs:
         rate = 0.0
         for _ in range(nodes):
             rate = rate + 2e9 if rate + 2e9 < 15e9 else 15e9
-        yield checkpointing.per_node_read_bandwidth(nodes, 2e9, 15e9), rate
+        yield formulas.per_node_read_bandwidth(nodes, 2e9, 15e9), rate
     left, seconds = 300e9, 0
     while left > 0:
         left, seconds = left - 3e9, seconds + 1
-    yield recovery.storage_checkpoint_restore_time(300e9, 3e9), seconds
+    yield formulas.storage_checkpoint_restore_time(300e9, 3e9), seconds
 
 
 @check(
@@ -58,7 +58,7 @@ def phases() -> Pairs:
     clock = 0.0
     for phase in (1.0, 2.0, 4.0, 8.0, 16.0):
         clock += phase
-    yield recovery.recovery_time(1.0, 2.0, 4.0, 8.0, 16.0), clock
+    yield formulas.recovery_time(1.0, 2.0, 4.0, 8.0, 16.0), clock
 
 
 @check(
@@ -88,7 +88,7 @@ def budgets() -> Pairs:
     for hour in range(1000):
         for replica in range(16):
             replicas += hour >= 50 and replica < 12  # 50 h of maintenance, 4 replicas stopped
-    yield failures.one_site_availability(0.05, 12 / 16), replicas / 16_000
+    yield formulas.one_site_availability(0.05, 12 / 16), replicas / 16_000
 
 
 @check(
@@ -118,12 +118,12 @@ def hours_left() -> Pairs:
                 first = stops * (not left)
             left = left[loss:]
         shares = [loss / 1024 for loss in losses]
-        additive = feasibility.additive_goodput_reason(*shares, 1.0)
+        additive = formulas.additive_goodput_reason(*shares, 1.0)
         yield additive, stops * (not left)
-        yield feasibility.first_order_goodput_reason(*shares[:3]), first
+        yield formulas.first_order_goodput_reason(*shares[:3]), first
         for replicas in (0, 3):
             working = left if replicas else []
-            ours = feasibility.shrinking_progress_reason(additive, replicas / 4)
+            ours = formulas.shrinking_progress_reason(additive, replicas / 4)
             yield ours, stops * (not working)
-            yield feasibility.sync_infeasible_reason(0.0, ours), stops * (not working)
-            yield feasibility.sync_infeasible_reason(fits_not, ours), fits_not
+            yield formulas.sync_infeasible_reason(0.0, ours), stops * (not working)
+            yield formulas.sync_infeasible_reason(fits_not, ours), fits_not

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fleetcube.kernels import collectives
-from fleetcube.kernels.quantities import gradient_all_reduce, sharding_groups, tensor_all_reduce
 from fleetcube.kernels.reduce_scatter import nvls_reduce_scatter_time
 
 from .check import Pairs, check

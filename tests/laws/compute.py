@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import fleetcube
-from fleetcube.kernels.quantities import compute, layer_compute, precision
 
+from .. import formulas
 from .check import Pairs, check
 
 
@@ -29,14 +29,14 @@ def keys_of_a_query() -> Pairs:
     """sequences of 1 to 96 tokens, windows of 1 to 200, 0 to 6 of 6 layers windowed"""
     for sequence in (1, 2, 7, 32, 96):
         whole = pairs_seen(sequence, sequence) / sequence
-        yield compute.full_causal_attention_span(sequence) + 0.5, whole
+        yield formulas.full_causal_attention_span(sequence) + 0.5, whole
         for window in (1, 2, 5, 32, 95, 96, 97, 200):
             band = pairs_seen(sequence, window) / sequence
             width = min(window, sequence)
             for windowed in range(7):
                 for layers in (6, 9):  # three more keep a state and see no key
                     shares = (windowed, 6, layers)
-                    ours = compute.windowed_causal_attention_span(sequence, window, *shares)
+                    ours = formulas.windowed_causal_attention_span(sequence, window, *shares)
                     # the law is continuous: w / (2 s) of a key short in a window, half without
                     ours += (windowed * width / (2 * sequence) + (6 - windowed) / 2) / layers
                     yield ours, (windowed * band + (6 - windowed) * whole) / layers
@@ -54,12 +54,12 @@ def keys_in_front() -> Pairs:
         for sequence in (64, 4096, 8192, 131072):
             columns = [min(window, sequence) if k < windowed else sequence for k in range(layers)]
             yield (
-                compute.windowed_attention_span(sequence, window, windowed, layers, layers),
+                formulas.windowed_attention_span(sequence, window, windowed, layers, layers),
                 sum(columns) / layers,
             )
-            some = compute.windowed_attention_span(sequence, window, windowed, layers, 2 * layers)
+            some = formulas.windowed_attention_span(sequence, window, windowed, layers, 2 * layers)
             yield some, sum(columns) / (2 * layers)
-            yield compute.full_attention_span(sequence), sequence
+            yield formulas.full_attention_span(sequence), sequence
 
 
 GPTS = [(24, 2304, 24), (64, 8192, 48), (96, 12288, 80), (160, 25600, 128)]  # SC21, table 1
@@ -417,8 +417,8 @@ def parameters_of_models() -> Pairs:
 def backward_over_forward() -> Pairs:
     """both kernels"""
     for kernel, ours in (
-        ("flash", layer_compute.flash_attention_backward_ratio()),
-        ("standard", layer_compute.standard_attention_backward_ratio()),
+        ("flash", formulas.flash_attention_backward_ratio()),
+        ("standard", formulas.standard_attention_backward_ratio()),
     ):
         whole = products(64, 128, kernel, "none")
         forward = products(64, 128, kernel, "core_attention") - whole
@@ -435,8 +435,8 @@ def backward_over_forward() -> Pairs:
 )
 def bytes_of_operands() -> Pairs:
     """four formats"""
-    yield precision.blockwise_operand_bytes_per_element(), (128 * 8 + 32) / 128 / 8
-    yield precision.mxfp8_operand_bytes_per_element(), (32 * 8 + 8) / 32 / 8
-    yield precision.fp4_operand_bytes_per_element(), (16 * 4 + 8) / 16 / 8
+    yield formulas.blockwise_operand_bytes_per_element(), (128 * 8 + 32) / 128 / 8
+    yield formulas.mxfp8_operand_bytes_per_element(), (32 * 8 + 8) / 32 / 8
+    yield formulas.fp4_operand_bytes_per_element(), (16 * 4 + 8) / 16 / 8
     mixed = math.fsum([0.85 * (16 * 4 + 8) / 16 / 8, 0.15 * 2])
-    yield precision.nvfp4_operand_bytes_per_element(0.15, 2), mixed
+    yield formulas.nvfp4_operand_bytes_per_element(0.15, 2), mixed

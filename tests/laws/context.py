@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels.quantities.context_kinds import shared_head_reason
-
+from .. import formulas
 from .check import Pairs, check
 from .kinds import value, values
 
@@ -239,7 +238,7 @@ def heads_dealt_out() -> Pairs:
             dealt = np.bincount(np.arange(heads) % (tensor * group), minlength=tensor * group)
             even = len({*dealt}) == 1 and ranks % group == 0
             theirs = 0 if even else 27
-            ours = shared_head_reason(heads, tensor, ranks, group)
+            ours = formulas.shared_head_reason(heads, tensor, ranks, group)
             yield ours, theirs
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from fleetcube.catalog import record
 from fleetcube.kernels import checkpoint, reliability, repair
-from fleetcube.kernels.quantities import failures, goodput, recovery
 
+from .. import formulas
 from .check import Pairs, check
 
 NEVER = math.inf
@@ -31,12 +31,12 @@ def _times(restart: float, provision: float, queue: float) -> tuple[float, ...]:
 
 def _ours(restart: float, provision: float, queue: float) -> tuple[float, ...]:
     detect, drain, restore, start = PHASES.values()
-    job = recovery.in_job_recovery_time(detect, drain, restore, start)
+    job = formulas.in_job_recovery_time(detect, drain, restore, start)
     return (
-        recovery.in_process_recovery_time(detect, restart, restore),
+        formulas.in_process_recovery_time(detect, restart, restore),
         job,
-        recovery.node_swap_recovery_time(job, provision),
-        recovery.requeue_recovery_time(detect, queue, restore, start),
+        formulas.node_swap_recovery_time(job, provision),
+        formulas.requeue_recovery_time(detect, queue, restore, start),
     )
 
 
@@ -70,16 +70,16 @@ def _played(
 
 
 BY_KIND = (
-    recovery.in_process_recovery_overhead,
-    recovery.in_job_recovery_overhead,
-    recovery.node_swap_recovery_overhead,
-    recovery.requeue_recovery_overhead,
+    formulas.in_process_recovery_overhead,
+    formulas.in_job_recovery_overhead,
+    formulas.node_swap_recovery_overhead,
+    formulas.requeue_recovery_overhead,
 )
 
 
 def _by_kind(lost: float, uptime: float, mixed: Sequence[float], mtbf: float) -> Iterator[float]:
     """What each kind takes, of shares and times in turn."""
-    of_all = recovery.recovering_share(*mixed, mtbf)
+    of_all = formulas.recovering_share(*mixed, mtbf)
     for kind, law in enumerate(BY_KIND):
         yield law(lost, uptime, of_all, *mixed[2 * kind : 2 * kind + 2], mtbf)
 
@@ -113,17 +113,17 @@ def kinds_and_late_corruption() -> Pairs:
             times = _times(20.0, 300.0, 4000.0)
             theirs, kinds = _played(mtbf, interval, stall, shares, times, silent, delay)
             inside, job, swap, queue = _ours(20.0, 300.0, 4000.0)
-            rest = recovery.node_swap_share(shares[0], shares[1], shares[3])
-            recover = recovery.kinds_recovery_time(
+            rest = formulas.node_swap_share(shares[0], shares[1], shares[3])
+            recover = formulas.kinds_recovery_time(
                 *(shares[0], inside, shares[1], job, rest, swap, shares[3], queue), mtbf
             )
             # 64 GPUs, each corrupted so often that a share of all failures is
             gpu = 64 * mtbf / silent if silent else NEVER
-            back = recovery.late_corruption_time(delay, gpu, 64.0, mtbf)
-            restart = recovery.restart_time(recover, recovery.late_lost_work_time(0.0, 0.0, back))
-            counted = recovery.late_counted_recovery_time(recover, back, mtbf)
-            yield goodput.exact_goodput(interval, stall, restart, mtbf, 1.0), theirs
-            lost = goodput.exact_recovery_overhead(counted, mtbf, 1.0)
+            back = formulas.late_corruption_time(delay, gpu, 64.0, mtbf)
+            restart = formulas.restart_time(recover, formulas.late_lost_work_time(0.0, 0.0, back))
+            counted = formulas.late_counted_recovery_time(recover, back, mtbf)
+            yield formulas.exact_goodput(interval, stall, restart, mtbf, 1.0), theirs
+            lost = formulas.exact_recovery_overhead(counted, mtbf, 1.0)
             yield lost, sum(kinds)
             mixed = (shares[0], inside, shares[1], job, rest, swap, shares[3], queue)
             for ours, found in zip(_by_kind(lost, 1.0, mixed, mtbf), kinds, strict=True):
@@ -149,20 +149,20 @@ def equivalent_times() -> Pairs:
                     p * mpmath.exp(-mpmath.mpf(r) / mtbf)
                     for p, r in zip(shares, times, strict=True)
                 )
-                ours = recovery.kinds_recovery_time(*mixed, mtbf)
+                ours = formulas.kinds_recovery_time(*mixed, mtbf)
                 yield ours, float(-mtbf * mpmath.log(kept))
-                never = recovery.kinds_recovery_time(*mixed, NEVER)
+                never = formulas.kinds_recovery_time(*mixed, NEVER)
                 yield never, float(mpmath.fsum(p * r for p, r in zip(shares, times, strict=True)))
-                back = recovery.late_corruption_time(scale, 1e9, 8.0, mtbf)
+                back = formulas.late_corruption_time(scale, 1e9, 8.0, mtbf)
                 alive = 1 / (1 + mpmath.mpf(scale) * 8 / 10**9)
                 yield back, float(-mtbf * mpmath.log(alive))
                 if times[0] < 1e3:
-                    counted = recovery.late_counted_recovery_time(times[0], back, mtbf)
+                    counted = formulas.late_counted_recovery_time(times[0], back, mtbf)
                     share = alive * -mpmath.expm1(-mpmath.mpf(times[0]) / mtbf)
                     yield counted, float(-mtbf * mpmath.log1p(-share))
-    yield recovery.late_corruption_time(1e5, NEVER, 8.0, 1e4), 0.0
-    yield recovery.late_corruption_time(1e5, NEVER, 8.0, NEVER), 0.0
-    yield recovery.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
+    yield formulas.late_corruption_time(1e5, NEVER, 8.0, 1e4), 0.0
+    yield formulas.late_corruption_time(1e5, NEVER, 8.0, NEVER), 0.0
+    yield formulas.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
     alike = [0.25, 1e3] * 4
     for found in _by_kind(0.3, 0.9, alike, 1e4):
         yield found, (0.3 - 0.1) / 4  # a closed pool's waits are of no kind
@@ -170,8 +170,8 @@ def equivalent_times() -> Pairs:
         yield never, 0.0
     *_, requeues = _by_kind(0.3, 0.9, [*alike[:6], 0.0, 0.0], 1e4)
     yield requeues, 0.0
-    yield recovery.node_swap_share(0.6, 0.3, 0.1), 0.0
-    yield recovery.node_swap_share(0.6, 0.3, 0.2), math.nan
+    yield formulas.node_swap_share(0.6, 0.3, 0.1), 0.0
+    yield formulas.node_swap_share(0.6, 0.3, 0.2), math.nan
 
 
 def _joint(spares: int, busy: float, elapsed: float) -> float:
@@ -249,12 +249,12 @@ def late_corruption_in_closed_pools() -> Pairs:
                 if fails:
                     whole = sum(shares[:-1])
                     args = (whole, delay, spares, 1.0, busy, nodes)
-                    hidden = failures.pool_hidden_wait_time(*args)
+                    hidden = formulas.pool_hidden_wait_time(*args)
                 else:
                     whole = sum(shares[:-1]) / sum(shares)
-                    hidden = failures.safe_pool_hidden_wait_time(whole, delay, spares, 1.0, busy)
-                factor = failures.late_latency_uptime_factor(delay, 8 / often, 8.0, hidden)
-                ours = failures.rigid_cluster_uptime(whole, factor)
+                    hidden = formulas.safe_pool_hidden_wait_time(whole, delay, spares, 1.0, busy)
+                factor = formulas.late_latency_uptime_factor(delay, 8 / often, 8.0, hidden)
+                ours = formulas.rigid_cluster_uptime(whole, factor)
                 yield ours, _uptime(spares, busy, often, delay, fails, spares + 100)
 
 
@@ -298,12 +298,12 @@ def aged_node_lives() -> Pairs:
         for _ in range(3 if k < 5 else 1):
             first = np.minimum(first, rng.exponential(mean / count, len(first)))
     gpu, card, supply, cable, host, software, corruption = (mean for _, mean in parts)
-    ours = failures.aging_node_mttf(
+    ours = formulas.aging_node_mttf(
         8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption, 3.0
     )
     yield ours, first.mean()
     leaves = rng.uniform(size=len(first)) < 0.3
-    yield failures.kinds_node_repair_rate(1 / ours, 0.2, 0.1), leaves.sum() / first.sum()
+    yield formulas.kinds_node_repair_rate(1 / ours, 0.2, 0.1), leaves.sum() / first.sum()
 
 
 # What fleets have shown
@@ -339,15 +339,15 @@ def causes_of_llama_3() -> Pairs:
     assert sum(sum(causes.values()) for causes in CAUSES.values()) == 419
     for parts in (*((part,) for part in CAUSES), tuple(CAUSES)):
         mean = {part: rates[part] if part in parts else NEVER for part in CAUSES}
-        node = failures.node_mttf(
+        node = formulas.node_mttf(
             *(8, mean["gpu_mttf"], 8, mean["nic_mttf"], 0, NEVER, 0, NEVER),
             *(mean["host_mttf"], mean["software_mttf"]),
             mean["silent_corruption_mttf"],
         )
-        rate = failures.component_node_failure_rate(2048, node)
-        mtbf = failures.component_cluster_mtbf(rate, 0.0, 1.0, 2048, 0.0, NEVER, 0.0)
+        rate = formulas.component_node_failure_rate(2048, node)
+        mtbf = formulas.component_cluster_mtbf(rate, 0.0, 1.0, 2048, 0.0, NEVER, 0.0)
         counted = sum(sum(CAUSES[part].values()) for part in parts)
-        yield failures.expected_failures(54 * DAY, 1.0, mtbf), counted
+        yield formulas.expected_failures(54 * DAY, 1.0, mtbf), counted
 
 
 @check(
@@ -373,7 +373,7 @@ def rsc_1_ettr() -> Pairs:
     mtbf = 1000 * DAY / 6.5 / 2000
     for interval, published in ((3600.0, 0.7), (300.0, 0.93)):
         yield checkpoint.effective_training_time_ratio(interval, 0.0, 300.0, mtbf), published
-        yield goodput.exact_goodput(interval, 0.0, 300.0, mtbf, 1.0), published
+        yield formulas.exact_goodput(interval, 0.0, 300.0, mtbf, 1.0), published
 
 
 @check(
@@ -388,5 +388,5 @@ def byterobust_ettr() -> Pairs:
     mtbf = 50_677 * HOUR / 9600
     for minutes in (3.0, 10.0):
         time = 60 * minutes
-        restart = recovery.kinds_recovery_time(0.0, 0.0, 0.0, 0.0, 1.0, time, 0.0, 0.0, mtbf)
-        yield goodput.exact_goodput(60.0, 0.0, restart, mtbf, 1.0), 0.97
+        restart = formulas.kinds_recovery_time(0.0, 0.0, 0.0, 0.0, 1.0, time, 0.0, 0.0, mtbf)
+        yield formulas.exact_goodput(60.0, 0.0, restart, mtbf, 1.0), 0.97

@@ -5,14 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels.quantities import (
-    data_traffic,
-    expert_traffic,
-    gradient_links,
-    step,
-    stragglers,
-)
-
+from .. import formulas
 from .check import Pairs, check
 from .collectives import ring
 from .models import MIXTRAL, computed
@@ -141,14 +134,10 @@ def expert_rings() -> Pairs:
         routed, dense = 32e9, 4e9
         held = routed / e
         bytes_sent = ring(16, dense, 0.0, 1.0) + ring(16 // e, held, 0.0, 1.0)
-        experts = expert_traffic.mean_reduced_expert_parameters(routed, e, 1, 1, 1, 16, 1)
-        every = data_traffic.expert_mean_reduced_parameters(
-            routed + dense, routed, 1, 1, experts, 1
-        )
+        experts = formulas.mean_reduced_expert_parameters(routed, e, 1, 1, 1, 16, 1)
+        every = formulas.expert_mean_reduced_parameters(routed + dense, routed, 1, 1, experts, 1)
         yield ring(16, every, 0.0, 1.0), bytes_sent
-        both = gradient_links.expert_data_parallel_bandwidth(
-            16, 1, 450e9, 50e9, every, experts, 25e9
-        )
+        both = formulas.expert_data_parallel_bandwidth(16, 1, 450e9, 50e9, every, experts, 25e9)
         seconds = ring(16, dense, 0.0, 50e9) + ring(16 // e, held, 0.0, 25e9)
         yield ring(16, every, 0.0, both), seconds
         # level by level on two nodes of 8, experts on every e-th rank
@@ -206,5 +195,5 @@ def slowest_rank() -> Pairs:
     draws = np.random.default_rng(3).standard_normal((10_000, 256))
     deviation = float(draws.max(axis=1).mean())
     waits = (4.0 * (1 + 0.1 + 0.05 * draws)).max(axis=1) - 4.0
-    slowdown = stragglers.slowest_rank_slowdown(0.1, 0.05, deviation)
-    yield step.straggler_time(4.0, slowdown), float(waits.mean())
+    slowdown = formulas.slowest_rank_slowdown(0.1, 0.05, deviation)
+    yield formulas.straggler_time(4.0, slowdown), float(waits.mean())

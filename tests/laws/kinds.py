@@ -7,12 +7,8 @@ import numpy as np
 import fleetcube
 from fleetcube.catalog import record
 from fleetcube.grid.spec.patterns import counts
-from fleetcube.kernels.quantities.feasibility import arrangement_reason, capacity_reason
-from fleetcube.kernels.quantities.layer_kinds import (
-    mixed_layer_kinds_reason,
-    plain_layer_kinds_reason,
-)
 
+from .. import formulas
 from .check import Pairs, check
 from .layers import Gpu, feed_forward
 
@@ -579,7 +575,7 @@ def caches_of_layers() -> Pairs:
 def kinds_in_a_row() -> Pairs:
     """numbers of layers with attention, a state and a feed-forward block, 0 to 5 of 4"""
     for states in range(6):  # of no kind
-        yield plain_layer_kinds_reason(states), 0 if states == 0 else 26
+        yield formulas.plain_layer_kinds_reason(states), 0 if states == 0 else 26
     for attention in range(-1, 6):
         for states in range(6):
             for blocks in range(6):
@@ -588,11 +584,11 @@ def kinds_in_a_row() -> Pairs:
                 given |= {"attention_layers": attention, "ffn_layers": blocks}
                 for t in (2, 4):
                     run = {**given, "tensor_parallel": t, "head_sharing_ranks": 1}
-                    ours = mixed_layer_kinds_reason(**run, attending_layers=attention)
+                    ours = formulas.mixed_layer_kinds_reason(**run, attending_layers=attention)
                     yield ours, (7 if t == 4 else 0) if fits else 26
-                    everywhere = mixed_layer_kinds_reason(**run, attending_layers=4)
+                    everywhere = formulas.mixed_layer_kinds_reason(**run, attending_layers=4)
                     yield everywhere, ours if attention == 4 else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
-                        laid = arrangement_reason(layout, 0.0, ours, *[0.0] * 6)
-                        grave = capacity_reason(laid, memory, 1.0, 8.0)
+                        laid = formulas.arrangement_reason(layout, 0.0, ours, *[0.0] * 6)
+                        grave = formulas.capacity_reason(laid, memory, 1.0, 8.0)
                         yield grave, layout or int(ours) or (10 if memory > 8 else 0)

@@ -5,8 +5,8 @@ import math
 
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
-from fleetcube.kernels.quantities import activations, feasibility, memory, working_memory
 
+from .. import formulas
 from .check import Pairs, check
 
 
@@ -60,16 +60,16 @@ def zero_states() -> Pairs:
     }
     for parameters, rows in table.items():
         for ranks, printed in rows.items():
-            share = memory.even_sharded_parameters(parameters, 1, 1, ranks, 1)
-            held = memory.even_held_parameters(parameters, 1)
-            states = memory.optimizer_memory(memory.sharded_optimizer_parameters(share), 12)
-            whole = memory.replicated_weights_memory(held, 2)
-            grads = memory.replicated_gradients_memory(held, 2)
-            parted = memory.sharded_gradients_memory(share, 2)
+            share = formulas.even_sharded_parameters(parameters, 1, 1, ranks, 1)
+            held = formulas.even_held_parameters(parameters, 1)
+            states = formulas.optimizer_memory(formulas.sharded_optimizer_parameters(share), 12)
+            whole = formulas.replicated_weights_memory(held, 2)
+            grads = formulas.replicated_gradients_memory(held, 2)
+            parted = formulas.sharded_gradients_memory(share, 2)
             stages = (
                 whole + grads,
                 whole + parted,
-                memory.sharded_weights_memory(share, 2) + parted,
+                formulas.sharded_weights_memory(share, 2) + parted,
             )
             for state, theirs in zip(stages, printed, strict=True):
                 yield (state + states) / 1e9, theirs
@@ -93,12 +93,12 @@ def tensors_of_a_layer() -> Pairs:
         residual = 2 * (4 * width) / shared + 2 * width / shared  # 2 norms, 2 inputs; 2 masks
         matrix = 2 * (3 * width + width + 2 * ffn) / ranks  # q, k, v; context; MLP inside
         scores = (2 + 1 + 2) * heads * length / ranks  # softmax, mask, dropped
-        a = activations.residual_activations_per_token(width, width, 2, 1, shared)
-        b = activations.matrix_activations_per_token(heads, heads, 128, 2, ffn, ranks, 2)
-        c = activations.standard_score_activations_per_token(heads, length, ranks, 2, 1)
-        every = activations.kept_activation_memory_per_layer(tokens, a, b, c)
+        a = formulas.residual_activations_per_token(width, width, 2, 1, shared)
+        b = formulas.matrix_activations_per_token(heads, heads, 128, 2, ffn, ranks, 2)
+        c = formulas.standard_score_activations_per_token(heads, length, ranks, 2, 1)
+        every = formulas.kept_activation_memory_per_layer(tokens, a, b, c)
         yield every, tokens * (residual + matrix + scores)
-        some = activations.selective_activation_memory_per_layer(tokens, a, b)
+        some = formulas.selective_activation_memory_per_layer(tokens, a, b)
         yield some, tokens * (residual + matrix)
 
 
@@ -112,7 +112,7 @@ def copied_keys_and_values() -> Pairs:
     for ranks, heads in itertools.product((1, 4, 8, 16, 64), (1, 2, 8)):
         mine, group = 64 // ranks, 64 // heads
         held = len({query // group for query in range(mine)})
-        ours = activations.matrix_activations_per_token(64, heads, 128, 3, 1024, ranks, 2)
+        ours = formulas.matrix_activations_per_token(64, heads, 128, 3, 1024, ranks, 2)
         yield ours, 2 * (128 * (2 * mine + 2 * held) + 3 * 1024 / ranks)
 
 
@@ -130,13 +130,13 @@ def sides_of_the_limit() -> Pairs:
     for need, factor in itertools.product(
         (0.5, 0.95, 0.99, 1.0, 1.01, 1.05, 2.0), (1.0, 1.02, 1.1)
     ):
-        yield memory.memory_margin(need * 80e9, 80e9), (80 - need * 80) / 80
+        yield formulas.memory_margin(need * 80e9, 80e9), (80 - need * 80) / 80
         refused, safe = need > factor, need * factor <= 1
         # what is needed lies where half the interval, in logarithms, is the factor's
-        for end, sign in ((memory.memory_per_gpu_low, -1), (memory.memory_per_gpu_high, 1)):
+        for end, sign in ((formulas.memory_per_gpu_low, -1), (formulas.memory_per_gpu_high, 1)):
             yield end(need, factor), math.exp(math.log(need) + sign * math.log(factor))
-        yield memory.near_memory_limit(need * 80e9, factor, 80e9), float(not refused and not safe)
-        yield feasibility.capacity_reason(0.0, need * 80e9, factor, 80e9), 10.0 * refused
+        yield formulas.near_memory_limit(need * 80e9, factor, 80e9), float(not refused and not safe)
+        yield formulas.capacity_reason(0.0, need * 80e9, factor, 80e9), 10.0 * refused
 
 
 @check(
@@ -152,12 +152,12 @@ def tensors_at_work() -> Pairs:
     """Llama-3-70B's layer on 1 and 8 ranks, ZeRO-3"""
     for ranks in (1, 8):
         attention, ffn = 2 * 8192 * 128 * (64 + 8), 3 * 8192 * 28672
-        held = working_memory.dense_layer_parameters(attention, ffn, ranks)
-        states = working_memory.sharded_layer_state_memory(held, held, 2)
+        held = formulas.dense_layer_parameters(attention, ffn, ranks)
+        states = formulas.sharded_layer_state_memory(held, held, 2)
         gathered = sum(2 * 2 * count / ranks for count in (attention, ffn))
         yield states, gathered
-        grads = working_memory.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2)
+        grads = formulas.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2)
         alive = sum(4096 * 2 * width / ranks for width in (8192, 28672, 28672, 28672))
         yield grads, alive
-        kept = working_memory.kept_layer_activation_memory(grads)
-        yield working_memory.working_memory(states, kept), gathered + alive
+        kept = formulas.kept_layer_activation_memory(grads)
+        yield formulas.working_memory(states, kept), gathered + alive

@@ -7,10 +7,8 @@ from typing import Any
 
 from fleetcube import InputError, simulate_schedule
 from fleetcube.kernels import pipeline
-from fleetcube.kernels.quantities import expert_traffic, feasibility, step
-from fleetcube.kernels.quantities import overlapped_pipeline as laws
-from fleetcube.kernels.quantities import pipeline_traffic as traffic
 
+from .. import formulas
 from .check import Pairs, check
 from .models import computed
 
@@ -58,11 +56,11 @@ def dual_bubbles() -> Pairs:
     for (layout, p, m, v), again in itertools.product(dual(), AGAIN):
         theirs = played(again, **layout)
         factor = 1 + again / 3
-        yield 1 + laws.dual_bubble_ratio(p, m, v, factor), 1 + theirs.bubble_ratio
+        yield 1 + formulas.dual_bubble_ratio(p, m, v, factor), 1 + theirs.bubble_ratio
         idle = (theirs.step_time - m * (3 + again)) * v
         yield 1 + pipeline.dual_idle_passes(v * p / 2, factor), 1 + idle
-        yield laws.dual_microbatches_in_flight(p, v), max(theirs.microbatches_in_flight)
-        yield laws.dual_microbatches_in_flight(p, v), min(theirs.microbatches_in_flight)
+        yield formulas.dual_microbatches_in_flight(p, v), max(theirs.microbatches_in_flight)
+        yield formulas.dual_microbatches_in_flight(p, v), min(theirs.microbatches_in_flight)
 
 
 @check(
@@ -81,7 +79,7 @@ def table_of_deepseek() -> Pairs:
         yield pipeline.dual_idle_passes(p / 2, 1.0), printed
         again = (p / 2 - 1) * (forward + 3 + 3 - 3 * weight)
         yield pipeline.dual_idle_passes(p / 2, 4 / 3), max(0, again - weight)
-        yield laws.dual_microbatches_in_flight(p, 1), p + 1
+        yield formulas.dual_microbatches_in_flight(p, 1), p + 1
 
 
 @check(
@@ -94,8 +92,8 @@ def combined_bubbles() -> Pairs:
     """1 to 7 stages, 1 to 3 chunks, groups of p micro-batches to all of them"""
     for layout, p, m, v, group in combined():
         theirs = played(**layout)
-        yield 1 + step.flushed_bubble_ratio(p, m, v), 1 + theirs.bubble_ratio
-        law = laws.combined_microbatches_in_flight(p, m, v, group)
+        yield 1 + formulas.flushed_bubble_ratio(p, m, v), 1 + theirs.bubble_ratio
+        law = formulas.combined_microbatches_in_flight(p, m, v, group)
         yield law, theirs.microbatches_in_flight[0]
 
 
@@ -117,9 +115,7 @@ def with_traffic(
     exchanges = 2 * (there + back) / there
     whole = [layout["num_microbatches"] * time for time in (there + back, alone)]
     more = law([whole[0], share, whole[1], 0.0, 0.0, exchanges, factor])
-    waits = expert_traffic.routed_exposed_expert_parallel_time(
-        whole[0], share, whole[1], 0.0, 0.0, more
-    )
+    waits = formulas.routed_exposed_expert_parallel_time(whole[0], share, whole[1], 0.0, 0.0, more)
     return whole[1] + waits, theirs
 
 
@@ -151,12 +147,12 @@ def beside_pairs(asked: Any) -> Pairs:
             continue
 
         def law(point: list[float], at: Any = (p, m, v, group)) -> Any:
-            return laws.combined_unpaired_expert_time(*point, *at)
+            return formulas.combined_unpaired_expert_time(*point, *at)
 
         ours, theirs = with_traffic(
             law, there, there, share, 0.0, v * m, pipeline_schedule="combined_1f1b", **layout
         )
-        bubble = step.flushed_bubble_ratio(p, m, v)
+        bubble = formulas.flushed_bubble_ratio(p, m, v)
         yield (1 + bubble) * ours, theirs
 
 
@@ -171,10 +167,10 @@ def dual_traffic() -> Pairs:
     for (layout, p, m, v), there, share, again in itertools.product(
         dual(), TRAFFIC, (0.0, 0.4, 1.0), (0.0, 1.0)
     ):
-        bubble = laws.dual_bubble_ratio(p, m, v, 1 + again / 3)
+        bubble = formulas.dual_bubble_ratio(p, m, v, 1 + again / 3)
 
         def law(point: list[float], at: Any = (p, m, v, bubble)) -> Any:
-            return laws.dual_unpaired_expert_time(*point, *at)
+            return formulas.dual_unpaired_expert_time(*point, *at)
 
         back = there * (1 + again)
         ours, theirs = with_traffic(law, there, back, share, again, v * m, **layout)
@@ -195,7 +191,7 @@ def waited(**layout: Any) -> Iterator[float]:
 def combined_sends() -> Pairs:
     """2 to 7 stages in groups of p micro-batches, twice as many or more in all"""
     for layout, p, m, v, group in combined():
-        law = laws.combined_asynchronous_pipeline_sends(p, m, v)
+        law = formulas.combined_asynchronous_pipeline_sends(p, m, v)
         if group == p < m or p == 1:
             layout |= {"pipeline_schedule": "combined_1f1b", "pipeline_sends": "asynchronous"}
             for theirs in waited(**layout):
@@ -216,16 +212,16 @@ def bounds_of_sends() -> Pairs:
         if p == 7 or v == 3:
             continue
         layout |= {"pipeline_schedule": "combined_1f1b"}
-        law = laws.combined_asynchronous_pipeline_sends(p, m, v)
+        law = formulas.combined_asynchronous_pipeline_sends(p, m, v)
         yield max(law, *waited(pipeline_sends="asynchronous", **layout)), law
-        law = traffic.one_forward_one_backward_blocking_pipeline_sends(p, m, v)
+        law = formulas.one_forward_one_backward_blocking_pipeline_sends(p, m, v)
         yield max(law, *waited(pipeline_sends="blocking", **layout)), law
     for layout, p, m, v in dual():
         if m > 2 * p + 2:
             continue
-        law = laws.dual_asynchronous_pipeline_sends(p, m, v)
+        law = formulas.dual_asynchronous_pipeline_sends(p, m, v)
         yield max(law, *waited(pipeline_sends="asynchronous", **layout)), law
-        law = traffic.zero_bubble_blocking_pipeline_sends(p, m, v)
+        law = formulas.zero_bubble_blocking_pipeline_sends(p, m, v)
         yield max(law, *waited(pipeline_sends="blocking", **layout)), law
 
 

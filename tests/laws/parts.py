@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 
 from fleetcube.kernels import layer
-from fleetcube.kernels.quantities import communication, layer_compute, memory, step, working_memory
 
+from .. import formulas
 from .check import Pairs, check
 
 
@@ -51,7 +51,7 @@ def product_times() -> Pairs:
 )
 def moved_bytes() -> Pairs:
     """a GPT and a gated layer, t 1 and 8; Adam in mixed precision"""
-    rate = layer_compute.reached_hbm_bandwidth(3.35e12, 0.8)
+    rate = formulas.reached_hbm_bandwidth(3.35e12, 0.8)
     yield rate, 3.35e12 - 3.35e12 * 2 / 10
     for ranks, t, matrices in ((1, 1, 2), (8, 8, 2), (1, 8, 3)):
         tokens, h, f = 4096, 8192, 28672
@@ -59,13 +59,13 @@ def moved_bytes() -> Pairs:
         inner = ["read"] * (matrices - 1) + ["written"]
         moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t)
         yield (
-            layer_compute.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate),
+            formulas.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate),
             moved / rate,
         )
     update = {"gradient read": 4, "weight written": 2}
     for state in ("master", "momentum", "variance"):
         update |= {f"{state} read": 4, f"{state} written": 4}
-    ours = layer_compute.roofline_optimizer_time(1e9, 4, 12, 2, rate)
+    ours = formulas.roofline_optimizer_time(1e9, 4, 12, 2, rate)
     yield ours, sum(update.values()) * 1e9 / rate
 
 
@@ -84,13 +84,13 @@ def layer_states() -> Pairs:
     h, f, t = 4096, 14336, 2
     attention = [h * h // t, h * 1024 // t, h * 1024 // t, h * h // t]
     expert = [h * f // t] * 3
-    dense = working_memory.dense_layer_parameters(sum(attention) * t, 3 * h * f, t)
+    dense = formulas.dense_layer_parameters(sum(attention) * t, 3 * h * f, t)
     yield dense, sum(attention + expert)
-    ours = working_memory.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, t, t)
+    ours = formulas.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, t, t)
     yield ours, sum(attention + expert * 2 + expert)  # two routed, one shared
-    ours = working_memory.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, 1, t)
+    ours = formulas.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, 1, t)
     yield ours, sum(attention + [h * f] * 3 * 2 + expert)  # routed ones whole
-    buffers = working_memory.expert_gradient_buffer_parameters
+    buffers = formulas.expert_gradient_buffer_parameters
     ours = buffers(sum(attention) * t, 1, 3 * h * f, t, t)
     yield ours, sum(attention + expert + expert)  # experts alike share a buffer
     ours = buffers(sum(attention) * t, 1, 3 * h * f, 1, t)
@@ -98,9 +98,9 @@ def layer_states() -> Pairs:
     held = np.zeros(1000, np.float16)
     gathered = np.zeros(7000, np.float16)  # weights of a stage, gradients of a layer
     both = gathered.nbytes + held.nbytes
-    yield working_memory.sharded_layer_state_memory(7000, 1000, 2), both
-    yield working_memory.sharded_gradient_layer_state_memory(1000, 2), held.nbytes
-    yield working_memory.fp32_gradient_buffer_memory(1000, 2), held.nbytes
+    yield formulas.sharded_layer_state_memory(7000, 1000, 2), both
+    yield formulas.sharded_gradient_layer_state_memory(1000, 2), held.nbytes
+    yield formulas.fp32_gradient_buffer_memory(1000, 2), held.nbytes
 
 
 @check(
@@ -117,18 +117,18 @@ def alive() -> Pairs:
     tokens, h, f, t = 1000, 4096, 14336, 4
     for ranks in (1, t):
         gradients = [2 * tokens * h // ranks, *[2 * tokens * f // t] * 3]
-        ours = working_memory.ffn_gradients_memory(tokens, h, ranks, 3, f, t, 2)
+        ours = formulas.ffn_gradients_memory(tokens, h, ranks, 3, f, t, 2)
         yield ours, sum(gradients)
         kept = {"residual": 80, "matrices": 120, "scores": 500}  # bytes of a token
         again = sum(tokens * each for each in kept.values())
-        ours = working_memory.full_layer_activation_memory(ours, tokens, *kept.values())
+        ours = formulas.full_layer_activation_memory(ours, tokens, *kept.values())
         yield ours, sum(gradients) + again
     for gradient in (3e5, 7e5):
-        ours = working_memory.selective_layer_activation_memory(gradient, tokens, 500)
+        ours = formulas.selective_layer_activation_memory(gradient, tokens, 500)
         yield ours, sorted([gradient, tokens * 500.0])[-1]
-    yield working_memory.working_memory(3.0, 4.0), 7.0
+    yield formulas.working_memory(3.0, 4.0), 7.0
     parts = (1e9, 2e9, 4e9, 8e9, 16e9, 32e9)  # each bit once
-    yield memory.one_site_memory_per_gpu(*parts), 63e9
+    yield formulas.one_site_memory_per_gpu(*parts), 63e9
 
 
 @check(
@@ -144,15 +144,15 @@ def alive() -> Pairs:
 def timeline() -> Pairs:
     """parts of 1, 2, 4, ... s, so that each counts once"""
     bits = [float(2**k) for k in range(6)]
-    yield communication.one_site_communication_time(*bits), 63
-    yield communication.one_site_exposed_communication_time(*bits[:5]), 31
+    yield formulas.one_site_communication_time(*bits), 63
+    yield formulas.one_site_exposed_communication_time(*bits[:5]), 31
     clock = 0.0
     for part in bits:
         clock += part
-    yield step.step_time(*bits, 0.0), clock
+    yield formulas.step_time(*bits, 0.0), clock
     useful = 0.0  # operations a second of a GPU of 100, half of the computing second at peak
     for _ in range(50):
         useful += 1.0
-    yield step.mfu(useful / 100, clock), useful / clock / 100
-    yield step.step_time_low(clock, 1.25) * 1.25, clock
-    yield step.step_time_high(clock, 1.25) / 1.25, clock
+    yield formulas.mfu(useful / 100, clock), useful / clock / 100
+    yield formulas.step_time_low(clock, 1.25) * 1.25, clock
+    yield formulas.step_time_high(clock, 1.25) / 1.25, clock

@@ -7,8 +7,8 @@ from typing import Any
 
 from fleetcube import InputError, simulate_schedule
 from fleetcube.kernels import pipeline
-from fleetcube.kernels.quantities import activations, feasibility, pipeline_traffic, step
 
+from .. import formulas
 from .check import Pairs, check
 
 PLAYED = "every pass of every stage played in the published order (fleetcube.simulate_schedule)"
@@ -58,9 +58,12 @@ def plain_bubbles() -> Pairs:
         theirs = played(
             times, pipeline_schedule=schedule, pipeline_parallel=p, num_microbatches=m
         ).bubble_ratio
-        yield 1 + step.flushed_bubble_ratio(p, m, 1), 1 + theirs
+        yield 1 + formulas.flushed_bubble_ratio(p, m, 1), 1 + theirs
         yield pipeline.bubble_fraction(p, m, 1), theirs / (1 + theirs)
-        yield step.bubble_fraction(step.flushed_bubble_ratio(p, m, 1)), theirs / (1 + theirs)
+        yield (
+            formulas.bubble_fraction(formulas.flushed_bubble_ratio(p, m, 1)),
+            theirs / (1 + theirs),
+        )
 
 
 @check("bubble_ratio", "flushed_bubble_ratio", by="simulator", source=PLAYED)
@@ -88,25 +91,23 @@ def microbatches_in_flight() -> Pairs:
         p, m, v = (
             layout[name] for name in ("pipeline_parallel", "num_microbatches", "virtual_stages")
         )
-        group = layout.get(
-            "microbatch_group_size", pipeline_traffic.pytorch_microbatch_group_size(p, m)
-        )
+        group = layout.get("microbatch_group_size", formulas.pytorch_microbatch_group_size(p, m))
         held = played(TIMES[1], pipeline_sends="asynchronous", **layout).microbatches_in_flight
-        law = activations.one_forward_one_backward_microbatches_in_flight(p, m, v, group)
+        law = formulas.one_forward_one_backward_microbatches_in_flight(p, m, v, group)
         yield law, max(held)
     for p, m in itertools.product((1, *STAGES), MICROBATCHES):
         layout = {"pipeline_parallel": p, "num_microbatches": m}
         yield (
-            activations.gpipe_microbatches_in_flight(m),
+            formulas.gpipe_microbatches_in_flight(m),
             max(played(pipeline_schedule="gpipe", **layout).microbatches_in_flight),
         )
         yield (
-            activations.one_forward_one_backward_microbatches_in_flight(p, m, 1, p),
+            formulas.one_forward_one_backward_microbatches_in_flight(p, m, 1, p),
             max(played(**layout).microbatches_in_flight),
         )
         for schedule in ("zb_h1", "zb_v"):
             yield (
-                activations.zero_bubble_microbatches_in_flight(p, m),
+                formulas.zero_bubble_microbatches_in_flight(p, m),
                 max(played(pipeline_schedule=schedule, **layout).microbatches_in_flight),
             )
 
@@ -121,11 +122,11 @@ def zb_h1_bubbles() -> Pairs:
             pipeline_parallel=p,
             num_microbatches=m,
         ).bubble_ratio
-        yield 1 + step.zb_h1_bubble_ratio(p, m, 1 + again / 3), 1 + theirs
+        yield 1 + formulas.zb_h1_bubble_ratio(p, m, 1 + again / 3), 1 + theirs
 
 
 def zb_v(again: float, microbatches: tuple[int, ...]) -> Pairs:
-    laws = {True: step.flushed_folded_idle_passes, False: step.bypassed_folded_idle_passes}
+    laws = {True: formulas.flushed_folded_idle_passes, False: formulas.bypassed_folded_idle_passes}
     for p, m, flush in itertools.product((1, *STAGES), microbatches, (True, False)):
         theirs = played(
             (1.0, 1.0, 1.0, again),
@@ -136,7 +137,7 @@ def zb_v(again: float, microbatches: tuple[int, ...]) -> Pairs:
             pipeline_sends="asynchronous",
         ).bubble_ratio
         factor = 1 + again / 3
-        yield 1 + step.zb_v_bubble_ratio(laws[flush](p, m, factor), m, factor), 1 + theirs
+        yield 1 + formulas.zb_v_bubble_ratio(laws[flush](p, m, factor), m, factor), 1 + theirs
 
 
 @check(
@@ -211,7 +212,7 @@ def sends_waited_for() -> Pairs:
 @check("one_forward_one_backward_asynchronous_pipeline_sends", by="simulator", source=PLAYED)
 def interleaved_sends_waited_for() -> Pairs:
     """interleaved with asynchronous sends, groups of p micro-batches, or fewer than p in all"""
-    law = pipeline_traffic.one_forward_one_backward_asynchronous_pipeline_sends
+    law = formulas.one_forward_one_backward_asynchronous_pipeline_sends
     for layout in interleaved():
         p, m, v = (
             layout[name] for name in ("pipeline_parallel", "num_microbatches", "virtual_stages")
@@ -336,7 +337,7 @@ def steps_with_sends() -> Pairs:
     """GPipe and 1F1B, blocking, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 to 3 passes"""
     t = pipeline_traffic
     for p, m, send in itertools.product(STAGES, MICROBATCHES, (0.01, 0.3, 3.0)):
-        compute, bubble = 3.0 * m, 3.0 * m * step.flushed_bubble_ratio(p, m, 1)
+        compute, bubble = 3.0 * m, 3.0 * m * formulas.flushed_bubble_ratio(p, m, 1)
         for schedule, sends in (
             ("gpipe", t.gpipe_blocking_pipeline_sends(p, m)),
             ("1f1b", t.one_forward_one_backward_blocking_pipeline_sends(p, m, 1)),

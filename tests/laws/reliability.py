@@ -12,15 +12,8 @@ import mpmath
 import numpy as np
 
 from fleetcube.kernels import checkpoint, repair, statistics
-from fleetcube.kernels.quantities import (
-    checkpointing,
-    failures,
-    feasibility,
-    goodput,
-    recovery,
-    sites,
-)
 
+from .. import formulas
 from .check import Pairs, check
 
 TABLE = Path(__file__).parents[1] / "data" / "young_daly.csv"
@@ -44,7 +37,7 @@ def node_lives() -> Pairs:
     for count, mean in parts:
         first = np.minimum(first, rng.exponential(mean / count, len(first)))
     gpu, card, supply, cable, host, software, corruption = (mean for _, mean in parts)
-    ours = failures.node_mttf(8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption)
+    ours = formulas.node_mttf(8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption)
     yield ours, first.mean()
 
 
@@ -66,8 +59,8 @@ def interruptions() -> Pairs:
     for nodes in (1.0, 2.0, 64.0, 256.0):
         for shared in (0.0, 0.4, 1.0):
             for switches, switch_life in ((0.0, NEVER), (8.0, 500.0)):
-                rate = failures.component_node_failure_rate(nodes, life)
-                mtbf = failures.component_cluster_mtbf(
+                rate = formulas.component_node_failure_rate(nodes, life)
+                mtbf = formulas.component_cluster_mtbf(
                     rate, shared, 4.0, nodes, switches, switch_life, 0.0
                 )
                 hit = min(4, nodes)
@@ -81,8 +74,8 @@ def interruptions() -> Pairs:
                     count = rng.poisson(mean * span, repeats).sum()
                     hits += count
                     lost += count * node_events
-                yield failures.expected_failures(span, 1.0, mtbf), hits / repeats
-                yield failures.failed_nodes(span, 1.0, rate), lost / repeats
+                yield formulas.expected_failures(span, 1.0, mtbf), hits / repeats
+                yield formulas.failed_nodes(span, 1.0, rate), lost / repeats
 
 
 @check(
@@ -97,8 +90,8 @@ def projected_mtbf() -> Pairs:
     """16,384 and 131,072 GPUs: 1.8 h and 0.23 h"""
     days = 1000 / 6.5 / 128
     for gpus, hours in ((16384, 1.8), (131072, 0.23)):
-        yield failures.empirical_cluster_mtbf(24 * days, 1024, gpus, 1.0), hours
-        yield 1 / failures.empirical_node_failure_rate(24 * days, 1024, gpus, 1.0), hours
+        yield formulas.empirical_cluster_mtbf(24 * days, 1024, gpus, 1.0), hours
+        yield 1 / formulas.empirical_node_failure_rate(24 * days, 1024, gpus, 1.0), hours
 
 
 @check(
@@ -117,9 +110,9 @@ def failure_probabilities() -> Pairs:
                 # in u = (t / scale)^k, in which the density is e^-u
                 end = (time / scale) ** shape
                 theirs = float(mpmath.quad(lambda u: mpmath.exp(-u), [0, end]))
-                yield failures.weibull_failure_probability(time, 1.0, shape), theirs
+                yield formulas.weibull_failure_probability(time, 1.0, shape), theirs
                 if shape == 1:
-                    yield failures.exponential_failure_probability(time, 1.0), theirs
+                    yield formulas.exponential_failure_probability(time, 1.0), theirs
 
 
 # Nodes in repair
@@ -147,10 +140,10 @@ def poisson_tails() -> Pairs:
                     yield statistics.poisson_at_most(count, mean), float(most)
                     # near 0, as a difference: absolute
                     yield (
-                        1 + failures.hot_spare_availability(count, mean, 1.0),
+                        1 + formulas.hot_spare_availability(count, mean, 1.0),
                         float(1 + (most - one if count else 0)),
                     )
-                    yield 1 + failures.hot_spare_missing_nodes(count, 1.0, mean), float(1 + excess)
+                    yield 1 + formulas.hot_spare_missing_nodes(count, 1.0, mean), float(1 + excess)
 
 
 @check(
@@ -166,7 +159,7 @@ def erlang_recursion() -> Pairs:
             inverse = 1.0
             for n in range(1, spares + 2):
                 inverse = 1 + n / load * inverse if inverse < 1e200 else NEVER
-            law = failures.closed_idle_safe_whole_cluster_probability
+            law = formulas.closed_idle_safe_whole_cluster_probability
             yield law(float(spares), load, 1.0), 1 - 1 / inverse
 
 
@@ -216,8 +209,8 @@ def hours_at_risk() -> Pairs:
     """100 and 10 hours, none to 20 of them to be made ready, then none, half or all maintained"""
     for hours, ready, maintained in itertools.product((100, 10), (0, 20), (0, 1, 2)):
         calendar = [h >= ready and h % 2 >= maintained for h in range(hours)]
-        found = failures.time_at_risk(hours, ready, maintained / 2)
-        yield sites.one_site_working_time(found), float(sum(calendar))
+        found = formulas.time_at_risk(hours, ready, maintained / 2)
+        yield formulas.one_site_working_time(found), float(sum(calendar))
 
 
 @check(
@@ -236,13 +229,13 @@ def repair_queue() -> Pairs:
         life = nodes / busy
         for draw in REPAIRS:
             seed += 1
-            failing = failures.closed_whole_cluster_probability(spares, 1.0, busy, nodes)
-            safe = failures.closed_idle_safe_whole_cluster_probability(spares, 1.0, busy)
+            failing = formulas.closed_whole_cluster_probability(spares, 1.0, busy, nodes)
+            safe = formulas.closed_idle_safe_whole_cluster_probability(spares, 1.0, busy)
             yield failing, _played(nodes, spares, life, draw, True, seed)[0]
             whole, failed = _played(nodes, spares, life, draw, False, seed)
             yield safe, whole
-            yield failures.expected_failures(1.0, safe, life / nodes), failed
-            yield failures.failed_nodes(1.0, safe, nodes / life), failed
+            yield formulas.expected_failures(1.0, safe, life / nodes), failed
+            yield formulas.failed_nodes(1.0, safe, nodes / life), failed
 
 
 @check(
@@ -259,7 +252,7 @@ def binomial_repairs() -> Pairs:
             theirs = math.fsum(
                 math.comb(total, k) * away**k * (1 - away) ** (total - k) for k in range(spares + 1)
             )
-            yield failures.closed_whole_cluster_probability(spares, 1e-3, nodes, nodes), theirs
+            yield formulas.closed_whole_cluster_probability(spares, 1e-3, nodes, nodes), theirs
 
 
 def _chain(births: list[float], crews: float, repair: float) -> list[float]:
@@ -300,10 +293,10 @@ def crews_and_steady_failures() -> Pairs:
                 left = math.fsum(endless[:spares]) if busy < 1 else 0.0
                 place = (float(spares), float(crews))
                 yield 1 + repair.spare_left(*place, load), 1 + left
-                yield 1 + failures.crews_spare_left_probability(*place, 2.0, load / 2), 1 + left
+                yield 1 + formulas.crews_spare_left_probability(*place, 2.0, load / 2), 1 + left
                 whole = math.fsum(_chain([load] * (spares + 1), crews, 1.0)[:-1])
                 yield repair.whole_of_safe(*place, load), whole
-                law = failures.crews_whole_safe_pool_probability
+                law = formulas.crews_whole_safe_pool_probability
                 yield law(*place, 2.0, load / 2), whole
 
 
@@ -333,12 +326,12 @@ def crews_and_pools() -> Pairs:
         odds = repair.queue_odds(*place)
         yield 1 + odds / (1 + odds), 1 + math.fsum(shares[crews + 1 :])
         rate = (1e3 * ratio, nodes / 1e3, float(nodes))
-        law = failures.crews_whole_pool_probability
+        law = formulas.crews_whole_pool_probability
         yield 1 + law(float(spares), float(crews), *rate), 1 + whole
         if spares == 0:
-            found = failures.crews_nodes_in_repair(float(crews), *rate)
+            found = formulas.crews_nodes_in_repair(float(crews), *rate)
             yield 1 + found / nodes, 1 + missing / nodes
-        found = failures.crews_nodes_beyond_spares(float(spares), float(crews), *rate)
+        found = formulas.crews_nodes_beyond_spares(float(spares), float(crews), *rate)
         yield 1 + found / nodes, 1 + missing / nodes
 
 
@@ -360,9 +353,9 @@ def repair_crews() -> Pairs:
         (16, 0, 1, 0.5),
     ):
         for pool, law in (
-            ("closed", failures.crews_whole_pool_probability),
-            ("safe", failures.crews_whole_safe_pool_probability),
-            ("open", failures.crews_spare_left_probability),
+            ("closed", formulas.crews_whole_pool_probability),
+            ("safe", formulas.crews_whole_safe_pool_probability),
+            ("open", formulas.crews_spare_left_probability),
         ):
             seed += 1
             more = (float(nodes),) if pool == "closed" else ()
@@ -415,8 +408,8 @@ def replicas_that_run() -> Pairs:
             gpus = (away[:, None] * 8 + np.arange(8)).ravel()
             stopped += len(np.unique(gpus // tensor))
         replicas = 4096 / tensor
-        nodes = failures.unspared_missing_nodes(missing, 1.0)
-        ours = failures.shrinking_elastic_capacity(nodes, 8, tensor, 1, 1, replicas)
+        nodes = formulas.unspared_missing_nodes(missing, 1.0)
+        ours = formulas.shrinking_elastic_capacity(nodes, 8, tensor, 1, 1, replicas)
         yield 1 - ours, stopped / 4000 / replicas
 
 
@@ -454,8 +447,8 @@ def many_parts_with_weibull_lives() -> Pairs:
             gaps = np.diff(_failures(parts, shape, mtbf, 4e5 * mtbf, True, rng))
             kept = np.floor(np.maximum(gaps - recover, 0) / (interval + stall)) * interval
             share = kept.sum() / gaps.sum()
-            yield goodput.exact_goodput(interval, stall, recover, mtbf, 1.0), share
-            yield goodput.expected_slowdown(interval, stall, recover, mtbf, 0.5), 2 / share
+            yield formulas.exact_goodput(interval, stall, recover, mtbf, 1.0), share
+            yield formulas.expected_slowdown(interval, stall, recover, mtbf, 0.5), 2 / share
 
 
 @check(
@@ -481,7 +474,7 @@ def a_new_fleet() -> Pairs:
                 for run in runs
             )
             share = kept * interval / span / len(runs)
-            yield goodput.exact_goodput(interval, stall, recover, own, 1.0), share
+            yield formulas.exact_goodput(interval, stall, recover, own, 1.0), share
 
 
 def _rows() -> list[dict[str, float]]:
@@ -504,7 +497,7 @@ def reference_table() -> Pairs:
         mtbf, stall = row["mtbf"], row["write_time"]
         for name in ("young", "daly", "exact"):
             yield getattr(checkpointing, f"{name}_interval")(stall, mtbf), row[name]
-            slow = goodput.expected_slowdown(row[name], stall, row["recovery_time"], mtbf, 1.0)
+            slow = formulas.expected_slowdown(row[name], stall, row["recovery_time"], mtbf, 1.0)
             yield slow, row[f"slowdown_{name}"]
             slow = checkpoint.expected_slowdown(row[name], stall, row["recovery_time"], mtbf)
             yield slow, row[f"slowdown_{name}"]
@@ -573,22 +566,22 @@ def renewal_reward() -> Pairs:
     for mtbf, interval, stall, recover, flush, corrupt in HARD:
         found = _cycle(mtbf, interval, stall, recover, flush, corrupt)
         for uptime in (1.0, 0.05):
-            back = recovery.corruption_rollback_time(interval, stall, mtbf, corrupt)
+            back = formulas.corruption_rollback_time(interval, stall, mtbf, corrupt)
             if not corrupt:
-                back = back + recovery.no_rollback_time()
-            unsafe = recovery.async_unsafe_time(flush) + recovery.sync_unsafe_time()
-            restart = recovery.restart_time(recover, recovery.lost_work_time(back, unsafe))
-            whole = failures.rigid_cluster_uptime(uptime, failures.whole_latency_uptime_factor())
-            good = goodput.exact_goodput(interval, stall, restart, mtbf, whole)
-            lost = goodput.restart_overhead(restart, mtbf, whole)
-            recovering = goodput.exact_recovery_overhead(recover, mtbf, whole)
-            again = goodput.exact_rework_overhead(interval, stall, mtbf, lost, recovering)
-            stalled = goodput.exact_checkpoint_overhead(interval, stall, recovering, again)
+                back = back + formulas.no_rollback_time()
+            unsafe = formulas.async_unsafe_time(flush) + formulas.sync_unsafe_time()
+            restart = formulas.restart_time(recover, formulas.lost_work_time(back, unsafe))
+            whole = formulas.rigid_cluster_uptime(uptime, formulas.whole_latency_uptime_factor())
+            good = formulas.exact_goodput(interval, stall, restart, mtbf, whole)
+            lost = formulas.restart_overhead(restart, mtbf, whole)
+            recovering = formulas.exact_recovery_overhead(recover, mtbf, whole)
+            again = formulas.exact_rework_overhead(interval, stall, mtbf, lost, recovering)
+            stalled = formulas.exact_checkpoint_overhead(interval, stall, recovering, again)
             useful, stalls = found["kept"] * interval, found["kept"] * stall
             yield good, uptime * useful
             yield recovering, 1 - uptime + uptime * found["recovery"]
             yield stalled, uptime * stalls
-            written = checkpointing.checkpoints_written(1.0, good, interval)
+            written = formulas.checkpoints_written(1.0, good, interval)
             yield written, uptime * found["kept"]
             yield again, uptime * (1 - useful - stalls - found["recovery"])
 
@@ -616,23 +609,23 @@ def first_orders() -> Pairs:
         rework = 1 - share - recovering - stalled
     for up in (1.0, 0.5):
         down = 1 - up
-        waits = goodput.first_order_recovery_overhead(restart, mtbf, up)
-        again = goodput.first_order_rework_overhead(interval, 0.0, mtbf, up)
-        stalls = goodput.first_order_checkpoint_overhead(interval, stall, up)
+        waits = formulas.first_order_recovery_overhead(restart, mtbf, up)
+        again = formulas.first_order_rework_overhead(interval, 0.0, mtbf, up)
+        stalls = formulas.first_order_checkpoint_overhead(interval, stall, up)
         yield waits - down, float(up * recovering)
         yield again, float(up * rework)
         yield stalls, float(up * stalled)
         yield (
-            (1 - goodput.first_order_goodput(stalls, again, waits)) - down,
+            (1 - formulas.first_order_goodput(stalls, again, waits)) - down,
             float(up * (1 - share)),
         )
         yield (
-            goodput.first_order_waste(interval, stall, restart, mtbf, up) - down,
+            formulas.first_order_waste(interval, stall, restart, mtbf, up) - down,
             float(up * (1 - share)),
         )
         waste = checkpoint.first_order_waste(interval, stall, restart, mtbf)
         yield waste, float(1 - share)
-        yield up - goodput.ettr(interval, stall, restart, mtbf, up), float(up * (1 - share))
+        yield up - formulas.ettr(interval, stall, restart, mtbf, up), float(up * (1 - share))
 
 
 @check(
@@ -659,10 +652,10 @@ def provision() -> Pairs:
     ends = np.cumsum(rng.exponential(1.0, 400_000))
     away = np.arange(len(ends)) - np.searchsorted(ends, ends - 3.0)
     for spares in (0.0, 1.0, 3.0, 6.0):
-        at_hand = failures.hot_spare_availability(spares, 3.0, 1.0)
+        at_hand = formulas.hot_spare_availability(spares, 3.0, 1.0)
         waited = 300.0 * float(np.mean(away >= spares))
-        yield recovery.spared_wait_for_node(300.0, at_hand, 1e12), waited
-        yield recovery.unspared_wait_for_node(300.0, at_hand), waited
+        yield formulas.spared_wait_for_node(300.0, at_hand, 1e12), waited
+        yield formulas.unspared_wait_for_node(300.0, at_hand), waited
 
 
 @check(
@@ -685,9 +678,9 @@ def interrupted_waits() -> Pairs:
                 total += float(np.minimum(needed, until)[left].sum())
                 left &= until < needed
             even = between * np.log1p(total / count / between)  # as long, were it always the same
-            yield recovery.spared_wait_for_node(wait, at_hand, between), even
+            yield formulas.spared_wait_for_node(wait, at_hand, between), even
     for at_hand in (0.0, 0.4, 1.0):
-        ours = recovery.spared_wait_for_node(300.0, at_hand, np.inf)
+        ours = formulas.spared_wait_for_node(300.0, at_hand, np.inf)
         yield ours, 300.0 * (1 - at_hand)
 
 
@@ -705,20 +698,20 @@ def interrupted_waits() -> Pairs:
 )
 def a_day_without_failures() -> Pairs:
     """70 billion parameters on 8 and 128 nodes that write 2 GB/s each, up to 100 GB/s"""
-    size = checkpointing.checkpoint_size(70e9, 14)
+    size = formulas.checkpoint_size(70e9, 14)
     yield size, math.fsum([2 * 70e9, 4 * 70e9, 4 * 70e9, 4 * 70e9])
     for nodes in (8, 128):
-        rate = checkpointing.per_node_write_bandwidth(nodes, 2e9, 100e9)
-        stall = checkpointing.checkpoint_write_time(size, rate)
+        rate = formulas.per_node_write_bandwidth(nodes, 2e9, 100e9)
+        stall = formulas.checkpoint_write_time(size, rate)
         yield stall, max(980e9 / nodes / 2e9, 980e9 / 100e9)
         clock, written = 0.0, 0
         while clock < 100_000 * (600 + float(stall)) - 1e-3:
             clock += 600 + max(980e9 / nodes / 2e9, 9.8)
             written += 1
-        yield checkpointing.checkpoints_written(clock, 600 / (600 + stall), 600.0), written
-        yield checkpointing.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
-        yield checkpointing.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
-    yield checkpointing.total_write_bandwidth(100e9), 100e9
+        yield formulas.checkpoints_written(clock, 600 / (600 + stall), 600.0), written
+        yield formulas.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
+        yield formulas.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
+    yield formulas.total_write_bandwidth(100e9), 100e9
 
 
 @check(
@@ -738,12 +731,12 @@ def shares_left_for_progress() -> Pairs:
         left["additive"] -= bubbles
         lost = (256 / 1024, rework / 1024, 256 / 1024)
         ours = {
-            "first_order": feasibility.first_order_goodput_reason(*lost),
-            "additive": feasibility.additive_goodput_reason(*lost, bubbles / 1024, 0.0, 1.0),
+            "first_order": formulas.first_order_goodput_reason(*lost),
+            "additive": formulas.additive_goodput_reason(*lost, bubbles / 1024, 0.0, 1.0),
         }
         for model, reason in ours.items():
             theirs = 0 if left[model] > 0 else 15
-            yield float(feasibility.sync_infeasible_reason(0.0, reason)), theirs
+            yield float(formulas.sync_infeasible_reason(0.0, reason)), theirs
             for replicas in (0, 1, 2):
-                some = feasibility.shrinking_progress_reason(reason, replicas / 2)
+                some = formulas.shrinking_progress_reason(reason, replicas / 2)
                 yield float(some), theirs if replicas else 15

@@ -5,8 +5,7 @@ from collections import deque
 
 import numpy as np
 
-from fleetcube.kernels.quantities import serving
-
+from .. import formulas
 from .check import Pairs, check
 from .models import MIXTRAL, computed
 
@@ -29,14 +28,14 @@ def requests() -> Pairs:
                 inside.popleft()
             counts.append(len(inside))
         there = float(np.mean(counts[1000:]))
-        ours = serving.concurrent_requests(10.0, latency)
+        ours = formulas.concurrent_requests(10.0, latency)
         yield ours, there
-        replicas = serving.serving_replicas(ours, batch, 0)
+        replicas = formulas.serving_replicas(ours, batch, 0)
         yield replicas, sum(1 / batch for _ in range(round(there)))
         gpus = 0
         while gpus / 8 * batch < there:
             gpus += 8
-        yield serving.serving_gpus(replicas, 8), gpus
+        yield formulas.serving_gpus(replicas, 8), gpus
 
 
 @check(
@@ -55,10 +54,10 @@ def price_of_answers() -> Pairs:
             for _ in range(output - 1):
                 clock, tokens, decoded = clock + step, tokens + batch, decoded + step
         latency = prefill + (output - 1) * step
-        ours = serving.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 0)
+        ours = formulas.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 0)
         yield ours, t * 2.0 * clock / 3600 * 1_000_000 / tokens
-        yield serving.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 1), math.inf
-        rate = serving.decode_tokens_per_second(batch, step)
+        yield formulas.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 1), math.inf
+        rate = formulas.decode_tokens_per_second(batch, step)
         yield rate, tokens * (output - 1) / output / decoded
 
 
@@ -73,11 +72,11 @@ def price_of_answers() -> Pairs:
 )
 def tokens_of_one_gpu() -> Pairs:
     """one GPU and one sequence; two GPUs hold half of the weights each"""
-    weights = serving.divided_serving_weights_memory(8.03e9 * 2, 1)
-    step = serving.decode_step_time(weights, 2 * 8.03e9, 0.0, 1, 3.35e12, 989e12, 989e12)
-    yield serving.decode_tokens_per_second(1, step), 208.6
+    weights = formulas.divided_serving_weights_memory(8.03e9 * 2, 1)
+    step = formulas.decode_step_time(weights, 2 * 8.03e9, 0.0, 1, 3.35e12, 989e12, 989e12)
+    yield formulas.decode_tokens_per_second(1, step), 208.6
     held = [2 * 8.03e9 / 100 for _ in range(100)]
-    yield serving.divided_serving_weights_memory(8.03e9 * 2, 2), sum(held[::2])
+    yield formulas.divided_serving_weights_memory(8.03e9 * 2, 2), sum(held[::2])
 
 
 @check(
@@ -91,12 +90,12 @@ def caches() -> Pairs:
     """8B and 70B caches on 1 to 8 GPUs of 80 GB; no room at all"""
     for t, weights, token in ((1, 16e9, 131072), (8, 141e9, 327680), (1, 141e9, 327680)):
         one = sum(token for _ in range(1024 + 256))
-        yield serving.request_kv_cache(1024 + 256, token), one
+        yield formulas.request_kv_cache(1024 + 256, token), one
         left, batch = t * (80e9 - 2e9) - weights, 0
         while left >= one:
             left, batch = left - one, batch + 1
-        yield serving.largest_serving_batch(80e9, 2e9, weights / t, one, t), batch
-        yield serving.kv_cache_memory(batch, one), sum(one for _ in range(batch))
+        yield formulas.largest_serving_batch(80e9, 2e9, weights / t, one, t), batch
+        yield formulas.kv_cache_memory(batch, one), sum(one for _ in range(batch))
 
 
 @check(
@@ -120,4 +119,4 @@ def visited_experts() -> Pairs:
         for t in (1, 4):
             point = {**MIXTRAL, "serving_batch_size": batch, "tensor_parallel": t}
             yield computed(point, "decode_weights_bytes")[0], 2 * read / t
-    yield serving.expert_unvisited_weights_memory(32, 8, 8, one, 1, 2, 1), 0
+    yield formulas.expert_unvisited_weights_memory(32, 8, 8, one, 1, 2, 1), 0

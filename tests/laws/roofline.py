@@ -3,8 +3,8 @@
 import math
 
 from fleetcube.kernels import roofline
-from fleetcube.kernels.quantities import scale_out
 
+from .. import formulas
 from .check import Pairs, check
 from .collectives import ring
 
@@ -54,5 +54,5 @@ def iron_law() -> Pairs:
         sent = ring(ranks, 14e9, 0.0, 1.0)
         clock = ring(ranks, 14e9, 5e-6, 50e9)  # bytes and latency
         clock += 6e17 / ranks / (989e12 * 40 / 100)
-        ours = scale_out.iron_law_time(sent, 50e9, 6e17, ranks, 989e12, 0.4, ranks, 5e-6)
+        ours = formulas.iron_law_time(sent, 50e9, 6e17, ranks, 989e12, 0.4, ranks, 5e-6)
         yield ours, clock

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from fleetcube.kernels import scaling
-from fleetcube.kernels.quantities import scale_out
 
+from .. import formulas
 from .check import Pairs, check
 from .collectives import ring
 
@@ -147,7 +147,7 @@ def sync_wall_gpus() -> Pairs:
             step = COMPUTE * 1024 / n + at[0] + SERIAL + sent
             return step * slowdown(STALL, RECOVERY, at[1] * 1024 / n)
 
-        law = scale_out.sync_wall_gpus(
+        law = formulas.sync_wall_gpus(
             1024,
             t,
             p,
@@ -175,7 +175,7 @@ def sent_by_a_rank(ranks: int, message: float) -> float:
 def bytes_sent() -> Pairs:
     """1 to 31 ranks"""
     for ranks in (1, 2, 8, 31):
-        yield scale_out.gradient_bytes_sent(14e9, ranks), sent_by_a_rank(ranks, 14e9)
+        yield formulas.gradient_bytes_sent(14e9, ranks), sent_by_a_rank(ranks, 14e9)
 
 
 @check(
@@ -186,7 +186,7 @@ def bytes_sent() -> Pairs:
 )
 def communication_over_computing() -> Pairs:
     """one printed ratio, 0.112"""
-    yield scale_out.rho(0.5604, 5.0), 0.112
+    yield formulas.rho(0.5604, 5.0), 0.112
 
 
 @check(
@@ -198,8 +198,8 @@ def communication_over_computing() -> Pairs:
 )
 def compound_loss() -> Pairs:
     """194,951.7 TFLOP/s as printed, losses counted beside the step and in it"""
-    yield scale_out.node_effective_flops(1024, 989e12, 0.5, 0.5, 0.77), 194951.7e12
-    yield scale_out.step_effective_flops(1024, 989e12, 0.25, 0.77), 194951.7e12
+    yield formulas.node_effective_flops(1024, 989e12, 0.5, 0.5, 0.77), 194951.7e12
+    yield formulas.step_effective_flops(1024, 989e12, 0.25, 0.77), 194951.7e12
 
 
 @check("network_intensity", by="derivation", source="operations and bytes of all GPUs, added up")
@@ -208,11 +208,11 @@ def operations_per_byte() -> Pairs:
     for ranks in (1, 2, 8, 31):
         sent = sum(sent_by_a_rank(ranks, 14e9) for _ in range(ranks))
         theirs = 6e18 / sent if sent else math.inf
-        yield scale_out.network_intensity(6e18, ranks, sent / ranks), theirs
+        yield formulas.network_intensity(6e18, ranks, sent / ranks), theirs
 
 
 @check("utilization_reading", by="table", source="the guide's thresholds: 70 % and 85 %")
 def reading() -> Pairs:
     """five utilisations, at both thresholds and beside them, and an undefined one"""
     for share, code in ((0.2, 0), (0.7, 1), (0.8, 1), (0.85, 1), (0.86, 2), (math.nan, math.nan)):
-        yield scale_out.utilization_reading(share), code
+        yield formulas.utilization_reading(share), code

@@ -2,8 +2,7 @@
 
 import math
 
-from fleetcube.kernels.quantities import context_traffic, serving
-
+from .. import formulas
 from .check import Pairs, check
 
 
@@ -27,8 +26,8 @@ def heads_on_ranks() -> Pairs:
     for ranks in (1, 2, 4, 8, 16, 64):
         for heads in (1, 2, 4, 8, 64):
             held = max(len(own) for own in _copies(ranks, heads))
-            yield heads / serving.shared_kv_head_ranks(ranks, heads), held
-            message = context_traffic.context_message(1024, heads, 128, ranks, 2)
+            yield heads / formulas.shared_kv_head_ranks(ranks, heads), held
+            message = formulas.context_message(1024, heads, 128, ranks, 2)
             yield message, 1024 * held * 128 * 2 * 2
 
 
@@ -44,7 +43,7 @@ def heads_on_ranks() -> Pairs:
 def admitted_requests() -> Pairs:
     """DeepSeek-V3 on 8 H200 in FP8, latent caches whole on each GPU and by request; 4,096 tokens"""
     cache, layers, attention, weights = 4096 * 70_272, 61, 187e6, 671e9
-    copied = serving.copied_attention_serving_weights_memory(weights, layers, attention, 1, 8)
+    copied = formulas.copied_attention_serving_weights_memory(weights, layers, attention, 1, 8)
     yield copied, sum([layers * attention, (weights - layers * attention) / 8])
     for apart, held in ((False, weights / 8), (True, copied)):
         used, admitted = [held] * 8, 0
@@ -55,11 +54,11 @@ def admitted_requests() -> Pairs:
             for k in targets:
                 used[k] += cache
             admitted += 1
-        ranks = serving.data_kv_cache_ranks(8) if apart else serving.latent_kv_head_ranks()
-        most = serving.largest_serving_batch(141e9, 0.0, held, cache, ranks)
+        ranks = formulas.data_kv_cache_ranks(8) if apart else formulas.latent_kv_head_ranks()
+        most = formulas.largest_serving_batch(141e9, 0.0, held, cache, ranks)
         yield most - most % (8 if apart else 1), admitted
-        yield serving.serving_memory_reason(most, most), 0
-        yield serving.serving_memory_reason(most + 1, most), 1
+        yield formulas.serving_memory_reason(most, most), 0
+        yield formulas.serving_memory_reason(most + 1, most), 1
 
 
 @check(
@@ -104,23 +103,23 @@ def replayed_answers() -> Pairs:
                 read = 2 * parameters / ranks + seen * each * share
                 work = 2 * parameters / peak + 2 * 2 * layers * heads * size * seen / slow
                 clock += max(read / bandwidth, work / ranks)
-            context = serving.full_decode_context(prompt, output)
-            span = serving.full_prompt_attention_span(prompt)
+            context = formulas.full_decode_context(prompt, output)
+            span = formulas.full_prompt_attention_span(prompt)
             if windowed:
-                context = serving.windowed_decode_context(prompt, output, window, *width)
-                span = serving.windowed_prompt_attention_span(prompt, window, *width)
-            read = serving.decode_bytes(2 * parameters / ranks, 1, context, each, min(ranks, kv))
-            some = serving.decode_attention_flops(layers, heads, size, 1, context)
-            done = serving.decode_flops(parameters, 1, some)
-            step = serving.decode_step_time(read, done, some, ranks, bandwidth, peak, slow)
-            some = serving.prefill_attention_flops(layers, heads, size, 1, prompt, span)
-            done = serving.prefill_flops(parameters, 1, prompt, some)
+                context = formulas.windowed_decode_context(prompt, output, window, *width)
+                span = formulas.windowed_prompt_attention_span(prompt, window, *width)
+            read = formulas.decode_bytes(2 * parameters / ranks, 1, context, each, min(ranks, kv))
+            some = formulas.decode_attention_flops(layers, heads, size, 1, context)
+            done = formulas.decode_flops(parameters, 1, some)
+            step = formulas.decode_step_time(read, done, some, ranks, bandwidth, peak, slow)
+            some = formulas.prefill_attention_flops(layers, heads, size, 1, prompt, span)
+            done = formulas.prefill_flops(parameters, 1, prompt, some)
             yield done, products + attention
             weights = 2 * parameters / ranks
-            prefill = serving.prefill_time(weights, done, some, ranks, bandwidth, peak, slow)
-            start = serving.time_to_first_token(prefill)
+            prefill = formulas.prefill_time(weights, done, some, ranks, bandwidth, peak, slow)
+            start = formulas.time_to_first_token(prefill)
             yield start, first
-            yield serving.request_latency(start, output, step), clock
+            yield formulas.request_latency(start, output, step), clock
 
 
 @check(
@@ -132,9 +131,9 @@ def replayed_answers() -> Pairs:
 )
 def published_windows() -> Pairs:
     """Mistral 7B at 32,768 tokens, gpt-oss-120b and 20b at 131,072"""
-    yield serving.windowed_cached_tokens(32_512, 256, 4096, 32, 32, 32), 32_768 / 8
+    yield formulas.windowed_cached_tokens(32_512, 256, 4096, 32, 32, 32), 32_768 / 8
     for layers in (36, 24):
-        kept = serving.windowed_cached_tokens(130_816, 256, 128, layers / 2, layers, layers)
+        kept = formulas.windowed_cached_tokens(130_816, 256, 128, layers / 2, layers, layers)
         yield kept, 131_072 / 2
 
 
@@ -150,11 +149,11 @@ def published_windows() -> Pairs:
 )
 def published_caches() -> Pairs:
     """OPT-13B, Llama-3.1-405B, Qwen-2.5-72B, DeepSeek-V3"""
-    opt = serving.kv_cache_bytes_per_token(40, serving.kv_elements_per_layer(40, 128), 2)
+    opt = formulas.kv_cache_bytes_per_token(40, formulas.kv_elements_per_layer(40, 128), 2)
     yield opt, 800 * 1024
-    yield serving.request_kv_cache(serving.full_cached_tokens(2000, 48), opt), 1.6e9
+    yield formulas.request_kv_cache(formulas.full_cached_tokens(2000, 48), opt), 1.6e9
     for layers, elements, printed in ((126, 2048, 516.096e3), (80, 2048, 327.68e3)):
-        ours = serving.kv_elements_per_layer(8, 128)
+        ours = formulas.kv_elements_per_layer(8, 128)
         yield ours, elements
-        yield serving.kv_cache_bytes_per_token(layers, ours, 2), printed
-    yield serving.kv_cache_bytes_per_token(61, 576, 2), 70.272e3
+        yield formulas.kv_cache_bytes_per_token(layers, ours, 2), printed
+    yield formulas.kv_cache_bytes_per_token(61, 576, 2), 70.272e3

@@ -6,8 +6,8 @@ from typing import Any
 
 from fleetcube import simulate_schedule
 from fleetcube.kernels import stages as laws
-from fleetcube.kernels.quantities import activations, overlapped_pipeline, stages, step
 
+from .. import formulas
 from .check import Pairs, check
 from .models import MIXTRAL, computed
 from .pipeline import PLAYED, played
@@ -38,9 +38,9 @@ def layers_on_stages() -> Pairs:
     assert split(126, 16) == [7, *[8] * 14, 7]  # Grattafiori et al. 2024, section 3.3.2
     for layers, p in SIZES:
         each = split(layers, p)
-        first = stages.first_stage_layers(layers, p, 0, 0)
-        last = stages.last_stage_layers(layers, p, first, 0)
-        middle = stages.middle_stage_layers(layers, p, first, last)
+        first = formulas.first_stage_layers(layers, p, 0, 0)
+        last = formulas.last_stage_layers(layers, p, first, 0)
+        middle = formulas.middle_stage_layers(layers, p, first, last)
         yield first, each[0]
         yield last, each[-1]
         yield middle, max(each[1:-1], default=0)
@@ -50,12 +50,12 @@ def layers_on_stages() -> Pairs:
             yield laws.layers_before_stage(*size), sum(each[: stage - 1])
     # megatron/core/transformer/transformer_block.py: (l + 1 + 1) / p, one layer less on the ends
     for layers, p in ((30, 4), (62, 16), (14, 8)):
-        first = stages.first_stage_layers(layers, p, 1, 1)
+        first = formulas.first_stage_layers(layers, p, 1, 1)
         yield first, (layers + 2) // p - 1
-        yield stages.last_stage_layers(layers, p, first, 1), (layers + 2) // p - 1
+        yield formulas.last_stage_layers(layers, p, first, 1), (layers + 2) // p - 1
     # 61 layers, 1 stated on the first of 16 stages: the rest is shared out evenly
-    last = stages.last_stage_layers(61, 16, 1, 0)
-    yield (last, stages.middle_stage_layers(61, 16, 1, last)), (4, 4)
+    last = formulas.last_stage_layers(61, 16, 1, 0)
+    yield (last, formulas.middle_stage_layers(61, 16, 1, last)), (4, 4)
 
 
 TABLE = 32000 * 4096
@@ -185,16 +185,16 @@ def memory_of_stages() -> Pairs:
         yield computed(point, "memory_per_gpu")[0], max(needed)
         fullest = int(computed(point, "fullest_stage")[0])
         yield needed[fullest - 1], max(needed)
-    alone = activations.one_forward_one_backward_microbatches_in_flight
-    pairs = overlapped_pipeline.combined_microbatches_in_flight
+    alone = formulas.one_forward_one_backward_microbatches_in_flight
+    pairs = formulas.combined_microbatches_in_flight
     for p, m, v in ((4, 8, 1), (4, 2, 1), (4, 8, 2), (8, 16, 3), (2, 8, -2), (8, 16, -3)):
         layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": abs(v)}
         layout["pipeline_schedule"] = "1f1b" if v > 0 else "combined_1f1b"
         seen = played(**layout).microbatches_in_flight
         first = alone(p, m, v, p) if v > 0 else pairs(p, m, -v, p)
-        depth = activations.one_forward_one_backward_schedule_depth(p, v, p)
-        depth = depth if v > 0 else overlapped_pipeline.combined_schedule_depth(p, -v, p)
-        slope = activations.one_forward_one_backward_schedule_slope(abs(v))
+        depth = formulas.one_forward_one_backward_schedule_depth(p, v, p)
+        depth = depth if v > 0 else formulas.combined_schedule_depth(p, -v, p)
+        slope = formulas.one_forward_one_backward_schedule_slope(abs(v))
         for stage in range(1, p + 1):
             ours = laws.microbatches_of_stage(first, depth, slope, stage)
             yield ours, seen[stage - 1]
@@ -231,8 +231,8 @@ def uneven_stages() -> Pairs:
             )
             mean = sum(each) / p * 3 * m
             excess = max(each) * 3 * m - mean
-            ratio = step.flushed_bubble_ratio(p, m, 1)
-            ours = step.paced_bubble_time(ratio, mean, 0.0, 0.0, excess, m)
+            ratio = formulas.flushed_bubble_ratio(p, m, 1)
+            ours = formulas.paced_bubble_time(ratio, mean, 0.0, 0.0, excess, m)
             yield mean + ours, times.step_time
 
 
@@ -255,11 +255,14 @@ def uneven_chunks() -> Pairs:
             mean = sum(of_stages) / p
             excess = max(of_stages) - mean
             ratio = (
-                step.zb_h1_bubble_ratio(p, m, 1.0)
+                formulas.zb_h1_bubble_ratio(p, m, 1.0)
                 if schedule == "zb_h1"
-                else step.flushed_bubble_ratio(p, m, v)
+                else formulas.flushed_bubble_ratio(p, m, v)
             )
-            yield mean + step.paced_bubble_time(ratio, mean, 0.0, 0.0, excess, m), times.step_time
+            yield (
+                mean + formulas.paced_bubble_time(ratio, mean, 0.0, 0.0, excess, m),
+                times.step_time,
+            )
 
 
 @check(

@@ -5,8 +5,8 @@ from typing import Any
 
 import fleetcube
 from fleetcube import simulate_schedule
-from fleetcube.kernels.quantities import data_traffic, scale_out, tensor_traffic
 
+from .. import formulas
 from .check import Pairs, check
 from .collectives import ring
 from .traffic import _go_round
@@ -87,7 +87,7 @@ def what_more_gpus_leave() -> Pairs:
             half = played({**layout, **more, "num_microbatches": m // 2}, send) + 0.25
             alone = played({**layout, **more}, 0.0)
             busiest = 2 * v if p > 2 else 2 * v - 1 if p > 1 else 0  # sends: ends send one way
-            ours = scale_out.fixed_step_time(
+            ours = formulas.fixed_step_time(
                 alone - m,
                 0.0,
                 0.25,
@@ -114,9 +114,9 @@ def exchanges() -> Pairs:
     for ranks in (2, 5, 16):
         share = (ranks - 1) / ranks  # of a message that a port sees
         both = ring(ranks, 16e9, 0.0, 1.0)
-        yield share * data_traffic.reduced_exchanged_message(16e9), both
+        yield share * formulas.reduced_exchanged_message(16e9), both
         there, back = _go_round(ranks, 16e9, 0.0, 1.0), _go_round(ranks, 8e9, 0.0, 1.0)
-        yield share * data_traffic.sharded_exchanged_message(16e9, 8e9), there + back
+        yield share * formulas.sharded_exchanged_message(16e9, 8e9), there + back
 
 
 @check(
@@ -164,8 +164,8 @@ def blocks() -> Pairs:
     """32 and 61 layers on 1 to 8 stages, 0 to all of them dense"""
     for layers, stages in ((32, 1), (32, 4), (32, 8)):
         wrapped = [layer for layer in range(layers) if layer * stages // layers == 0]
-        yield data_traffic.fsdp_units(layers, stages), len(wrapped)
+        yield formulas.fsdp_units(layers, stages), len(wrapped)
     for layers, dense in ((32, 0), (61, 3), (32, 32)):
         kinds = ["mlp"] * dense + ["experts"] * (layers - dense)
-        ours = tensor_traffic.expert_ffn_regathers_per_layer(dense, layers)
+        ours = formulas.expert_ffn_regathers_per_layer(dense, layers)
         yield ours * layers, kinds.count("mlp")

@@ -3,8 +3,7 @@
 import math
 from fractions import Fraction
 
-from fleetcube.kernels.quantities import cost, offload, power, whole_run
-
+from .. import formulas
 from .check import Pairs, check
 
 
@@ -35,18 +34,18 @@ def ledger() -> Pairs:
     step = sum(parts.values())
     goodput, availability = 1000 * step / up, up / wall
     rate = goodput / step
-    steps = whole_run.attempted_steps(1000, goodput, availability)
+    steps = formulas.attempted_steps(1000, goodput, availability)
     yield steps, wall / step
-    yield whole_run.job_time(steps, step), wall
-    yield whole_run.useful_compute_share(parts["ideal"], rate), spent["ideal"] / up
-    slow = whole_run.compute_inefficiency_overhead(3.0, 0.3, 0.2, parts["ideal"], rate)
+    yield formulas.job_time(steps, step), wall
+    yield formulas.useful_compute_share(parts["ideal"], rate), spent["ideal"] / up
+    slow = formulas.compute_inefficiency_overhead(3.0, 0.3, 0.2, parts["ideal"], rate)
     yield slow, spent["slow"] / up
     lost = [spent[name] / up for name in ("checkpoint", "rework", "recovery")]
-    reliability = whole_run.reliability_overhead(*lost)
+    reliability = formulas.reliability_overhead(*lost)
     yield reliability, 1 - goodput
-    ratio = whole_run.reliability_to_communication_ratio(
-        whole_run.reliability_to_useful_ratio(reliability, goodput),
-        whole_run.step_to_communication_ratio(step, parts["traffic"]),
+    ratio = formulas.reliability_to_communication_ratio(
+        formulas.reliability_to_useful_ratio(reliability, goodput),
+        formulas.step_to_communication_ratio(step, parts["traffic"]),
     )
     yield ratio, (up - 1000 * step) / spent["traffic"]
 
@@ -58,8 +57,8 @@ def largest_loss() -> Pairs:
     cases += [[0.1, 0.3, 0.3, 0.0, 0.3, 0.2, 0.1], [0.0] * 7]
     for losses in cases:
         theirs = sorted(range(7), key=lambda k, losses=losses: (-losses[k], k))[0]
-        yield whole_run.dominant_overhead(*losses), theirs
-    yield whole_run.dominant_overhead(0.1, math.nan, 0.0, 0.0, 0.0, 0.0, 0.0), math.nan
+        yield formulas.dominant_overhead(*losses), theirs
+    yield formulas.dominant_overhead(0.1, math.nan, 0.0, 0.0, 0.0, 0.0, 0.0), math.nan
 
 
 @check(
@@ -72,13 +71,13 @@ def largest_loss() -> Pairs:
 )
 def power_of_a_cluster() -> Pairs:
     """four printed numbers, and nodes added up one by one"""
-    node = power.node_power(8, 700, 0)
-    yield power.it_power(1250, node), 7e6
-    yield power.racks(7e6, 70e3), 100
-    saved = power.facility_power(10e6, 1.58) - power.facility_power(10e6, 1.06)
+    node = formulas.node_power(8, 700, 0)
+    yield formulas.it_power(1250, node), 7e6
+    yield formulas.racks(7e6, 70e3), 100
+    saved = formulas.facility_power(10e6, 1.58) - formulas.facility_power(10e6, 1.06)
     yield saved, 5.2e6
-    yield power.node_power(8, 700, 4600), sum(700 for _ in range(8)) + 4600
-    yield power.it_power(3, 10200), 10200 + 10200 + 10200
+    yield formulas.node_power(8, 700, 4600), sum(700 for _ in range(8)) + 4600
+    yield formulas.it_power(3, 10200), 10200 + 10200 + 10200
 
 
 @check("nodes_per_rack", "racks", by="simulator", source="nodes put into racks until one is full")
@@ -89,18 +88,18 @@ def nodes_in_racks() -> Pairs:
             fed = 0
             while (fed + 1) * node <= rack:
                 fed += 1
-            yield power.nodes_per_rack(rack, node), fed
+            yield formulas.nodes_per_rack(rack, node), fed
             left, filled = 50 * node, 0
             while left > 0:
                 left, filled = left - rack, filled + 1
-            yield power.racks(50 * node, rack), filled
+            yield formulas.racks(50 * node, rack), filled
 
 
 @check("cooling_class", by="table", source="Fleet Foundations table 12: air up to 30 kW a rack")
 def cooling() -> Pairs:
     """15, 30, 30.001 and 120 kW, and an undefined one"""
     for rack, code in ((15e3, 0), (30e3, 0), (30.001e3, 1), (120e3, 1), (math.nan, math.nan)):
-        yield power.cooling_class(rack), code
+        yield formulas.cooling_class(rack), code
 
 
 @check("reserved_allocated_gpus", by="derivation", source="every GPU counted by its place")
@@ -111,7 +110,7 @@ def reserved() -> Pairs:
         ("backup", b, t, p, c) for b in range(2) for t in range(2) for p in range(2) for c in (0, 1)
     }
     places |= {("spare", node, gpu) for node in range(3) for gpu in range(8)}
-    yield power.reserved_allocated_gpus(64, 2, 2, 2, 2, 3, 8), len(places)
+    yield formulas.reserved_allocated_gpus(64, 2, 2, 2, 2, 3, 8), len(places)
 
 
 @check(
@@ -125,10 +124,10 @@ def reserved() -> Pairs:
 def bloom() -> Pairs:
     """hours, energy and carbon dioxide as printed"""
     seconds = 1_082_990 / 384 * 3600
-    used = power.energy(384 * 400, seconds)
-    yield cost.gpu_hours(384, seconds), 1_082_990
+    used = formulas.energy(384 * 400, seconds)
+    yield formulas.gpu_hours(384, seconds), 1_082_990
     yield used / 3.6e6, 433_196
-    yield power.carbon_emissions(used, 57e-3 / 3.6e6), 24_690
+    yield formulas.carbon_emissions(used, 57e-3 / 3.6e6), 24_690
 
 
 @check(
@@ -141,10 +140,13 @@ def bloom() -> Pairs:
 )
 def deepseek() -> Pairs:
     """hours of a trillion tokens (3.7 days on 2,048 GPUs: 180,000), price of hours and of tokens"""
-    yield cost.gpu_hours(2048, 3.7 * 86400), 180e3
-    yield cost.rented_gpu_cost(2.788e6, 2.0), 5.576e6
-    yield cost.rented_gpu_cost(2.664e6, 2.0), 5.328e6
-    yield cost.cost_per_million_tokens(cost.rented_gpu_cost(2.664e6, 2.0), 14.8e12), 180e3 * 2 / 1e6
+    yield formulas.gpu_hours(2048, 3.7 * 86400), 180e3
+    yield formulas.rented_gpu_cost(2.788e6, 2.0), 5.576e6
+    yield formulas.rented_gpu_cost(2.664e6, 2.0), 5.328e6
+    yield (
+        formulas.cost_per_million_tokens(formulas.rented_gpu_cost(2.664e6, 2.0), 14.8e12),
+        180e3 * 2 / 1e6,
+    )
 
 
 @check(
@@ -162,6 +164,6 @@ def offloaded() -> Pairs:
             drive += Fraction(1000 * state, 8_000)  # read
             drive += Fraction(1000 * state, 8_000)  # written
             link += Fraction(1000 * weight, 64_000)
-        yield offload.cpu_offload_time(50_000, gradient, weight, 64e3), float(link)
-        ours = offload.nvme_offload_time(50_000, gradient, weight, 64e3, state, 8e3)
+        yield formulas.cpu_offload_time(50_000, gradient, weight, 64e3), float(link)
+        ours = formulas.nvme_offload_time(50_000, gradient, weight, 64e3, state, 8e3)
         yield ours, float(link + drive)

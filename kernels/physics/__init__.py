@@ -1,0 +1,39 @@
+"""The physics, in rooms by topic: each needs only those above it in this list.
+
+A quantity is a function: its name is what it computes, its parameters are the inputs and quantities
+that it needs. Where an option chooses between formulas, these are alternatives of one quantity
+(`@alternative`). To add a quantity, write one function in a module of its topic.
+"""
+
+TOPICS: dict[str, tuple[str, ...]] = {  # their modules
+    "model": ("layer_kinds", "shape"),
+    "precision": ("formats",),
+    "layout": ("layout",),
+    "network": ("network_tiers", "reasons"),
+    "failures": ("failures", "outages"),
+    "learning": ("loss",),
+    "context": ("context_links", "context_ring", "context_ways", "reasons"),
+    "checkpoints": ("checkpointing", "recovery", "tiers"),
+    "experts": ("expert_links", "expert_traffic", "feed_forward", "reasons"),
+    "compute": ("ends", "layer_time", "states", "work"),
+    "tensor": ("tensor_all_reduce", "tensor_halves", "tensor_links", "tensor_traffic"),
+    "pipeline": ("pipeline_links", "pipeline_traffic", "reasons", "schedules", "stage_layers"),
+    "serving": ("serving",),
+    "data": (
+        "data_links",
+        "gradient_all_reduce",
+        "gradient_halves",
+        "gradients",
+        "reasons",
+        "replicas",
+    ),
+    "memory": ("activations", "fullest_stage", "gpu_memory", "working_memory"),
+    "torus": ("reasons", "torus_traffic"),
+    "step": ("exposed", "link_sharing", "slow_nodes", "stage_imbalance", "step"),
+    "sites": ("sites",),
+    "run": ("goodput", "reasons", "scale_out", "training_stages", "whole_run"),
+    "cost": ("owning", "power", "prices"),
+    "feasibility": ("verdict",),
+}
+
+MODULES = tuple(f"{topic}.{module}" for topic, modules in TOPICS.items() for module in modules)

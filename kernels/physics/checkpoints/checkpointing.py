@@ -1,0 +1,247 @@
+"""What is saved, how long a write stalls the job, and how often to save."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...checkpoint import daly_interval as daly
+from ...checkpoint import exact_interval as exact
+from ...checkpoint import young_interval as young
+
+
+def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
+    """Bytes of one checkpoint.
+
+    N x bytes per parameter
+
+    Returns: [B] size of one checkpoint
+    Source: Fleet Foundations table 7 (14 B: BF16 weights, FP32 master, momentum, variance)
+    Example:
+        >>> checkpoint_size(70e9, 14) / 1e9
+        980.0
+    """
+    return parameters * checkpoint_bytes_per_parameter
+
+
+@alternative("write_bandwidth", storage_scaling="total")
+def total_write_bandwidth(checkpoint_write_bandwidth):
+    """Rate at which a checkpoint is written.
+
+    that of the whole storage system
+
+    Returns: [B/s] write bandwidth of the job
+    Source: Fleet Foundations table 7
+    """
+    return 1.0 * checkpoint_write_bandwidth
+
+
+@alternative("write_bandwidth", storage_scaling="per_node")
+def per_node_write_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_write_bandwidth):
+    """min(nodes x bandwidth of a node, bandwidth of the whole system)
+
+    Source: by definition; the narrower of two stages in series
+    """
+    return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_write_bandwidth)
+
+
+@alternative("read_bandwidth", storage_scaling="total")
+def total_read_bandwidth(checkpoint_read_bandwidth):
+    """Rate at which a checkpoint is read.
+
+    that of the whole storage system
+
+    Returns: [B/s] read bandwidth of the job
+    Source: Fleet Foundations table 7, for reading
+    """
+    return 1.0 * checkpoint_read_bandwidth
+
+
+@alternative("read_bandwidth", storage_scaling="per_node")
+def per_node_read_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_read_bandwidth):
+    """min(nodes x bandwidth of a node, bandwidth of the whole system)
+
+    Source: by definition; the narrower of two stages in series
+    """
+    return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_read_bandwidth)
+
+
+def checkpoint_write_time(checkpoint_size, write_bandwidth):
+    """Time to write one checkpoint.
+
+    size / bandwidth
+
+    Returns: [s] write time
+    Source: Fleet Foundations table 7
+    Example:
+        >>> checkpoint_write_time(980e9, 100e9)
+        9.8
+    """
+    return checkpoint_size / write_bandwidth
+
+
+def snapshot_time(checkpoint_size, n_gpus, snapshot_bandwidth):
+    """Time in which every GPU copies its part of a checkpoint to the memory of its host.
+
+    size / n / (bandwidth of one GPU)
+
+    Returns: [s] snapshot time
+    Source: two-phase checkpoints (Mohan et al. 2021, CheckFreq, FAST; Jiang et al. 2024,
+        MegaScale, arXiv:2402.15627)
+    Example:
+        >>> round(snapshot_time(1024e9, 1024, 25e9), 6)
+        0.04
+    """
+    return checkpoint_size / n_gpus / snapshot_bandwidth
+
+
+def peer_copy_time(checkpoint_size, n_gpus, rail_bandwidth):
+    """Time in which every GPU's part of a checkpoint crosses the fabric to or from a peer's memory.
+
+    size / n / (bandwidth of one rail)
+
+    Returns: [s] copy time
+    Source: Wang et al. 2023, Gemini, SOSP
+    """
+    return checkpoint_size / n_gpus / rail_bandwidth
+
+
+@alternative("checkpoint_stall_time", checkpoint_mode="sync")
+def sync_checkpoint_stall_time(checkpoint_write_time):
+    """Time for which one checkpoint stops training.
+
+    the whole write
+
+    Returns: [s] stall of one checkpoint
+    Source: Young 1974, CACM 17(9)
+    """
+    return 1.0 * checkpoint_write_time
+
+
+@alternative("checkpoint_stall_time", checkpoint_mode=("async", "in_memory"))
+def async_checkpoint_stall_time(snapshot_time):
+    """the snapshot; what follows runs behind training and bounds the interval, not the stall
+
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    return 1.0 * snapshot_time
+
+
+@alternative("checkpoint_flush_time", checkpoint_mode=("sync", "async"))
+def storage_checkpoint_flush_time(checkpoint_write_time):
+    """Time from a snapshot until it is safe.
+
+    the write to storage
+
+    Returns: [s] flush time
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    return 1.0 * checkpoint_write_time
+
+
+@alternative("checkpoint_flush_time", checkpoint_mode="in_memory")
+def in_memory_checkpoint_flush_time(peer_copy_time):
+    """the copy to a peer's memory
+
+    Source: Wang et al. 2023, Gemini, SOSP
+    """
+    return 1.0 * peer_copy_time
+
+
+@alternative("minimum_checkpoint_interval", checkpoint_mode="sync")
+def sync_minimum_checkpoint_interval():
+    """Shortest time between checkpoints.
+
+    0
+
+    Returns: [s] shortest interval
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("minimum_checkpoint_interval", checkpoint_mode=("async", "in_memory", "tiered"))
+def async_minimum_checkpoint_interval(checkpoint_flush_time):
+    """the flush of the one before
+
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    return 1.0 * checkpoint_flush_time
+
+
+@alternative("young_interval", checkpoint_mode=("sync", "async", "in_memory"))
+@same_as(young)
+def young_interval(checkpoint_stall_time, cluster_mtbf):
+    """First-order optimal time between checkpoints.
+
+    sqrt(2 d M)
+
+    Returns: [s] interval
+    Range: d well below M: goodput is 0.0001 of itself below the exact interval's at d = M / 200,
+        0.02 at M / 3, 0.29 at 2 M
+    Source: Young 1974, CACM 17(9)
+    """
+
+
+@alternative("daly_interval", checkpoint_mode=("sync", "async", "in_memory"))
+@same_as(daly)
+def daly_interval(checkpoint_stall_time, cluster_mtbf):
+    """Higher-order optimal time between checkpoints.
+
+    sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
+
+    Returns: [s] interval
+    Range: all d: goodput is at most 0.002 of itself below the exact interval's, at d = 2 M, where
+        the interval jumps by an eighth
+    Source: Daly 2006, FGCS 22(3), eq. 37
+    """
+
+
+@alternative("exact_interval", checkpoint_mode=("sync", "async", "in_memory"))
+@same_as(exact)
+def exact_interval(checkpoint_stall_time, cluster_mtbf):
+    """Time between checkpoints that minimises the expected wall time exactly.
+
+    M [1 + W0(-exp(-d/M - 1))]
+
+    Returns: [s] interval
+    Range: failures at random, checkpoints that can all be read; recovery and flush change nothing
+    Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
+    """
+
+
+@alternative("checkpoint_interval", checkpoint_policy="young")
+def young_checkpoint_interval(young_interval, minimum_checkpoint_interval):
+    """Young's, or the shortest possible where that is longer
+
+    Source: Young 1974, CACM 17(9)
+    """
+    return np.maximum(young_interval, minimum_checkpoint_interval)
+
+
+@alternative("checkpoint_interval", checkpoint_policy="daly")
+def daly_checkpoint_interval(daly_interval, minimum_checkpoint_interval):
+    """Daly's, or the shortest possible where that is longer
+
+    Source: Daly 2006, FGCS 22(3), eq. 37
+    """
+    return np.maximum(daly_interval, minimum_checkpoint_interval)
+
+
+@alternative("checkpoint_interval", checkpoint_policy="exact")
+def exact_checkpoint_interval(exact_interval, minimum_checkpoint_interval):
+    """Time between checkpoints that the run uses.
+
+    the exact optimum, or the shortest possible where that is longer
+
+    Returns: [s] interval in use
+    Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
+    """
+    return np.maximum(exact_interval, minimum_checkpoint_interval)
+
+
+@alternative("checkpoint_interval", checkpoint_policy="fixed")
+def fixed_policy_checkpoint_interval(fixed_checkpoint_interval):
+    """as given
+
+    Source: stated by the scenario
+    """
+    return 1.0 * fixed_checkpoint_interval

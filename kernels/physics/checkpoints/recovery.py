@@ -1,0 +1,353 @@
+"""What a failure costs besides the rework since the last checkpoint."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...checkpoint import rollback_time as rolled_back
+from ...ops import where
+
+
+@alternative("node_provision_time", node_pool="open")
+def open_node_provision_time(provision_time):
+    """Time that it takes to get a healthy node from outside.
+
+    as given
+
+    Returns: [s] wait for a node
+    Source: stated by the scenario
+    """
+    return 1.0 * provision_time
+
+
+@alternative("node_provision_time", node_pool=("closed", "closed_idle_safe"))
+def closed_node_provision_time():
+    """0: none comes from there; cluster_uptime counts the wait for a repair
+
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("wait_for_node", sparing="none")
+def unspared_wait_for_node(node_provision_time, spare_availability):
+    """Time that the job waits for a healthy node after a failure, on average.
+
+    provision time x (1 - P(a hot spare is at hand))
+
+    Returns: [s] wait for a node
+    Range: exact without spares, whose chance is 0 here unless it is given
+    Source: by definition; the law of total expectation, a spare being there at once
+    """
+    return node_provision_time * (1 - spare_availability)
+
+
+@alternative("wait_for_node", sparing="hot")
+def spared_wait_for_node(node_provision_time, spare_availability, cluster_mtbf):
+    """Time that the job waits for a healthy node after a failure: the even one that costs as much.
+
+    -M ln(1 - p (1 - e^(-w / M))), p = 1 - P(a hot spare is at hand), w the provision time: p w
+    where waits are short. A recovery that is interrupted begins again, and whether a spare is at
+    hand is drawn again
+
+    Range: exact where whether a spare is at hand does not depend on the failure before: without
+        spares, with one for each failure, and nearly so between (goodput within 0.009 over the 376
+        such scenarios of docs/simulated.md)
+    Source: by definition; the mean time of recoveries that begin again, Daly 2006, FGCS 22(3), eq.
+        13, is M (1 / E[e^(-R / M)] - 1) where R is drawn anew
+    """
+    short = 1 - spare_availability
+    slow = node_provision_time / cluster_mtbf
+    between = where(slow > 0, cluster_mtbf, 1.0)  # where nothing fails, waits have no effect
+    wait = -between * np.log1p(short * np.expm1(-slow))
+    return where((slow > 0) & (short < 1), wait, node_provision_time * short)
+
+
+@alternative("effective_provision_time", elastic="off")
+def rigid_effective_provision_time(wait_for_node):
+    """Time that the job waits for a healthy node after a failure, on average.
+
+    as it is without elasticity
+
+    Returns: [s] wait for a node
+    Source: by definition
+    """
+    return 1.0 * wait_for_node
+
+
+@alternative("effective_provision_time", elastic="shrink")
+def elastic_effective_provision_time():
+    """0: the job continues with fewer replicas"""
+    return 0.0
+
+
+@alternative("checkpoint_restore_time", checkpoint_mode=("sync", "async"))
+def storage_checkpoint_restore_time(checkpoint_size, read_bandwidth):
+    """Time to load a checkpoint after a failure.
+
+    size / read bandwidth
+
+    Returns: [s] restore time
+    Source: Fleet Foundations table 7, for reading
+    """
+    return checkpoint_size / read_bandwidth
+
+
+@alternative("checkpoint_restore_time", checkpoint_mode="in_memory")
+def in_memory_checkpoint_restore_time(peer_copy_time):
+    """the copy from a peer's memory
+
+    Source: Wang et al. 2023, Gemini, SOSP
+    """
+    return 1.0 * peer_copy_time
+
+
+@alternative("recovery_time", recovery_model="one")
+def recovery_time(
+    detection_time, drain_time, effective_provision_time, checkpoint_restore_time, reinit_time
+):
+    """Time from a failure until training goes on.
+
+    detection + drain + wait for a node + restore + start
+
+    Returns: [s] recovery time, without the rework
+    Range: a failure during recovery, which then starts again, is counted by goodput, not here
+    Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
+    """
+    waits = detection_time + drain_time + effective_provision_time
+    return waits + checkpoint_restore_time + reinit_time
+
+
+def in_process_recovery_time(detection_time, in_process_restart_time, checkpoint_restore_time):
+    """Time from a failure until training goes on, of an in-process restart.
+
+    detection + restart + restore
+
+    Returns: [s] recovery time, without the rework
+    Source: by definition
+    """
+    return detection_time + in_process_restart_time + checkpoint_restore_time
+
+
+def in_job_recovery_time(detection_time, drain_time, checkpoint_restore_time, reinit_time):
+    """Time from a failure until training goes on, of an in-job restart.
+
+    detection + drain + restore + start
+
+    Returns: [s] recovery time, without the rework
+    Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
+    """
+    return detection_time + drain_time + checkpoint_restore_time + reinit_time
+
+
+def node_swap_recovery_time(in_job_recovery_time, effective_provision_time):
+    """Time from a failure until training goes on, of a node swap.
+
+    an in-job restart + wait for a node
+
+    Returns: [s] recovery time, without the rework
+    Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
+    """
+    return in_job_recovery_time + effective_provision_time
+
+
+def requeue_recovery_time(detection_time, requeue_time, checkpoint_restore_time, reinit_time):
+    """Time from a failure until training goes on, of a job that goes back to the queue.
+
+    detection + queue + restore + start
+
+    Returns: [s] recovery time, without the rework
+    Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
+    """
+    return detection_time + requeue_time + checkpoint_restore_time + reinit_time
+
+
+@alternative("recovery_time", recovery_model="kinds")
+def kinds_recovery_time(
+    in_process_share,
+    in_process_recovery_time,
+    in_job_share,
+    in_job_recovery_time,
+    node_swap_share,
+    node_swap_recovery_time,
+    requeue_share,
+    requeue_recovery_time,
+    cluster_mtbf,
+):
+    """Time from a failure until training goes on: the one time that costs as much as all kinds.
+
+    -M log sum(p_i e^(-R_i / M)), which the exact goodput has for E[e^(-R/M)]; the mean where
+    failures are rare
+
+    Returns: [s] recovery time, without the rework; at most the mean of the kinds
+    Range: a failure during recovery is of a kind of its own. The mean is not enough where times are
+        long beside M: 0.9 of 0.1 M and 0.1 of 2 M keep 0.83 of the time, and their mean 0.75
+    Source: Daly 2006, FGCS 22(3), eq. 13, and the renewal of exponential lifetimes (Barlow &
+        Proschan 1975, ch. 3)
+    """
+    fails = cluster_mtbf < np.inf
+    mean = where(fails, cluster_mtbf, 1.0)
+    # beyond the shortest that happens, so that nothing leaves floating point
+    restart = where(in_process_share > 0, in_process_recovery_time, np.inf)
+    restart = np.minimum(restart, where(in_job_share > 0, in_job_recovery_time, np.inf))
+    swap = where(node_swap_share > 0, node_swap_recovery_time, np.inf)
+    swap = np.minimum(swap, where(requeue_share > 0, requeue_recovery_time, np.inf))
+    least = np.minimum(restart, swap)
+    one, two = in_process_recovery_time - least, in_job_recovery_time - least
+    three, four = node_swap_recovery_time - least, requeue_recovery_time - least
+    lost = in_process_share * np.expm1(np.minimum(-one / mean, 700.0))
+    lost = lost + in_job_share * np.expm1(np.minimum(-two / mean, 700.0))
+    lost = lost + node_swap_share * np.expm1(np.minimum(-three / mean, 700.0))
+    lost = lost + requeue_share * np.expm1(np.minimum(-four / mean, 700.0))
+    rare = in_process_share * one + in_job_share * two + node_swap_share * three
+    exact = -mean * np.log1p(np.maximum(lost, -1 + 1.2e-16))
+    beyond = where(fails, exact, rare + requeue_share * four)
+    return least + beyond
+
+
+def recovering_share(
+    in_process_share,
+    in_process_recovery_time,
+    in_job_share,
+    in_job_recovery_time,
+    node_swap_share,
+    node_swap_recovery_time,
+    requeue_share,
+    requeue_recovery_time,
+    cluster_mtbf,
+):
+    """Share of the time between failures in which the job recovers, of one kind or another.
+
+    sum of p_i (1 - e^(-R_i / M)): of p_i failures M (1 - e^(-R_i / M)) recovers, until it is over
+    or the next one strikes
+
+    Returns: [1] share
+    Range: recovery_model = kinds
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart
+    """
+    restart = -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
+    restart = restart - in_job_share * np.expm1(-in_job_recovery_time / cluster_mtbf)
+    swap = -node_swap_share * np.expm1(-node_swap_recovery_time / cluster_mtbf)
+    return restart + swap - requeue_share * np.expm1(-requeue_recovery_time / cluster_mtbf)
+
+
+@alternative("rollback_time", checkpoint_corruption=False)
+def no_rollback_time():
+    """Work lost at a failure because the latest checkpoints cannot be read.
+
+    0
+
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("rollback_time", checkpoint_corruption=True)
+@same_as(rolled_back)
+def corruption_rollback_time(
+    checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
+):
+    """M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
+    q / (1 - q) (tau + d) where failures are rare
+
+    Range: a checkpoint that was read once stays readable, and all are kept; the intervals of the
+        policies are those without corruption
+    Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
+    """
+
+
+@alternative("unsafe_time", checkpoint_mode="sync")
+def sync_unsafe_time():
+    """Work lost at a failure because the latest snapshot was not yet safe, on average.
+
+    0: training waits for the write
+
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("unsafe_time", checkpoint_mode=("async", "in_memory"))
+def async_unsafe_time(checkpoint_flush_time):
+    """F: a failure during the flush, a share F/tau of them, falls back by one interval tau
+
+    Range: flushes follow each other, which takes intervals of at least F; below,
+        interval_below_flush_time. A corruption that is found late leaves the snapshot under
+        way readable, and costs no flush
+    Source: by definition; the last safe snapshot has a mean age of tau/2 + F
+    """
+    return 1.0 * checkpoint_flush_time
+
+
+def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, cluster_mtbf):
+    """Work lost because silent corruption is found late: the recovery that costs as much.
+
+    M log(1 + D n / MTTF): all work from a corruption until it is found, D later, and the part of
+    the interval before it; D x the share of corruptions among failures where both are rare
+
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Range: any distribution of the delay, of which D is the mean; failures in it cost nothing more.
+        Checkpoints are kept that long. M counts corruptions, each one by one. A closed pool's
+        waits within D are no part of it: latency_uptime_factor
+    Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): the delays stop the
+        clock of Daly 2006, FGCS 22(3), eq. 13
+    """
+    fails = cluster_mtbf < np.inf
+    mean = where(fails, cluster_mtbf, 1.0)
+    delay = corruption_latency * (n_gpus / silent_corruption_mttf)
+    return where(fails, mean * np.log1p(delay), 0.0)
+
+
+@alternative("counted_recovery_time", corruption_detection="at_once")
+def whole_counted_recovery_time(recovery_time):
+    """Recovery time of which a share of the wall time is made.
+
+    as it is
+
+    Returns: [s] recovery time
+    Source: by definition
+    """
+    return 1.0 * recovery_time
+
+
+@alternative("counted_recovery_time", corruption_detection="late")
+def late_counted_recovery_time(recovery_time, late_corruption_time, cluster_mtbf):
+    """-M log(1 - e^(-U_c / M) (1 - e^(-R / M))): nothing recovers while a corruption is not found
+
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    fails = cluster_mtbf < np.inf
+    mean = where(fails, cluster_mtbf, 1.0)
+    share = np.exp(-late_corruption_time / mean) * np.expm1(-recovery_time / mean)
+    # at most all but 2^-53 of the time
+    return where(fails, -mean * np.log1p(np.maximum(share, -1 + 1.2e-16)), recovery_time)
+
+
+@alternative("lost_work_time", corruption_detection="at_once")
+def lost_work_time(rollback_time, unsafe_time):
+    """Work lost at a failure beyond what was done since the last checkpoint.
+
+    rollback + work that was not yet safe
+
+    Returns: [s] work to be done again
+    Source: by definition
+    """
+    return rollback_time + unsafe_time
+
+
+@alternative("lost_work_time", corruption_detection="late")
+def late_lost_work_time(rollback_time, unsafe_time, late_corruption_time):
+    """rollback + work that was not yet safe + work since a corruption that was found late"""
+    return rollback_time + unsafe_time + late_corruption_time
+
+
+def restart_time(recovery_time, lost_work_time):
+    """Time that a failure costs besides the rework since the last checkpoint.
+
+    recovery + work lost beyond it
+
+    Returns: [s] restart time
+    Source: by definition
+    """
+    return recovery_time + lost_work_time

@@ -1,0 +1,501 @@
+"""Checkpoints on several tiers: peers' memory, drives of nodes, shared storage."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...checkpoint import daly_interval as daly
+from ...checkpoint import exact_interval as exact
+from ...checkpoint import young_interval as young
+from ...checkpoint_tiers import (
+    dearer_recovery,
+    equivalent_lost_work,
+    interruption_delay,
+    pooled_interval,
+    recoveries,
+)
+from ...ops import where
+
+
+def memory_tier_share(memory_tier_survival):
+    """Share of failures after which the job goes on from the memory tier.
+
+    as stated: the lowest tier serves all that it survives
+
+    Returns: [1] share of failures
+    Source: stated by the scenario
+    """
+    return 1.0 * memory_tier_survival
+
+
+def drive_tier_share(memory_tier_survival, drive_tier_survival):
+    """Share of failures that fall back from memory to local drives.
+
+    survived by drives, and not by memory; 0 without drives
+
+    Returns: [1] share of failures
+    Range: drives survive what memory does, or nothing (no such tier): else tiers_out_of_order
+    Source: Moody et al. 2010, SC10
+    """
+    return np.maximum(0.0, drive_tier_survival - memory_tier_survival)
+
+
+def storage_tier_share(memory_tier_share, drive_tier_share):
+    """Share of failures that fall back to remote storage, which survives all.
+
+    1 - those that memory and drives serve
+
+    Returns: [1] share of failures
+    Source: Moody et al. 2010, SC10
+    """
+    return 1 - memory_tier_share - drive_tier_share
+
+
+@alternative("memory_tier_copy_time", memory_tier="host")
+def host_memory_tier_copy_time():
+    """0: the snapshot is what it holds
+
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("memory_tier_copy_time", memory_tier="peer")
+def peer_memory_tier_copy_time(peer_copy_time, rail_busy_share):
+    """Time from a snapshot in the host's memory until the memory tier holds it.
+
+    copy to a peer / (1 - share of the time in which training's traffic holds the rail)
+
+    Returns: [s] copy time
+    Range: copies are sent while the rail idles, and delay no traffic
+    Source: Wang et al. 2023, Gemini, SOSP (checkpoint traffic in idle spans)
+    """
+    return peer_copy_time / (1 - rail_busy_share)
+
+
+@alternative("memory_tier_restore_time", memory_tier="host")
+def host_memory_tier_restore_time(snapshot_time):
+    """the copy from the host
+
+    Source: by definition
+    """
+    return 1.0 * snapshot_time
+
+
+@alternative("memory_tier_restore_time", memory_tier="peer")
+def peer_memory_tier_restore_time(peer_copy_time):
+    """Time to load a checkpoint of the memory tier after a failure.
+
+    the copy from a peer's memory
+
+    Returns: [s] restore time
+    Source: Wang et al. 2023, Gemini, SOSP
+    """
+    return 1.0 * peer_copy_time
+
+
+def drive_copy_time(checkpoint_size, n_gpus, nvme_bandwidth):
+    """Time in which every GPU's part of a checkpoint is written to, or read from, local drives.
+
+    size / n / (bandwidth of one GPU's drives)
+
+    Returns: [s] copy time
+    Source: Moody et al. 2010, SC10
+    """
+    return checkpoint_size / n_gpus / nvme_bandwidth
+
+
+def memory_tier_stall_time(
+    memory_tier_share, memory_tier_copy_time, snapshot_time, tier_stall_share
+):
+    """Time for which one checkpoint to the memory tier stops training.
+
+    snapshot + share waited for x copy; 0 where the tier serves nothing, and is not written
+
+    Returns: [s] stall of one checkpoint
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    stall = snapshot_time + tier_stall_share * memory_tier_copy_time
+    return where(memory_tier_share > 0, stall, 0.0)
+
+
+def drive_tier_stall_time(
+    drive_tier_share, memory_tier_share, drive_copy_time, snapshot_time, tier_stall_share
+):
+    """Time for which one checkpoint to local drives stops training, beyond those of tiers below.
+
+    share waited for x copy + (1 - share) x snapshot, where no tier below has taken one; 0 where
+    the tier serves nothing, and is not written
+
+    Returns: [s] stall of one checkpoint
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    snapshot = where(memory_tier_share > 0, 0.0, snapshot_time)
+    stall = tier_stall_share * drive_copy_time + (1 - tier_stall_share) * snapshot
+    return where(drive_tier_share > 0, stall, 0.0)
+
+
+def storage_tier_stall_time(
+    storage_tier_share, checkpoint_write_time, snapshot_time, tier_stall_share
+):
+    """Time for which one checkpoint to storage stops training, beyond those of tiers below.
+
+    share waited for x write + (1 - share) x snapshot, where no tier below has taken one; 0 where
+    the tier serves nothing, and is not written
+
+    Returns: [s] stall of one checkpoint
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    snapshot = where(storage_tier_share < 1, 0.0, snapshot_time)
+    stall = tier_stall_share * checkpoint_write_time + (1 - tier_stall_share) * snapshot
+    return where(storage_tier_share > 0, stall, 0.0)
+
+
+def memory_tier_flush_time(memory_tier_share, memory_tier_copy_time, tier_stall_share):
+    """Time from the end of a stall until the memory tier's checkpoint is safe.
+
+    (1 - share waited for) x copy; 0 where the tier serves nothing
+
+    Returns: [s] flush time
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    return where(memory_tier_share > 0, (1 - tier_stall_share) * memory_tier_copy_time, 0.0)
+
+
+def drive_tier_flush_time(drive_tier_share, drive_copy_time, tier_stall_share):
+    """Time from the end of a stall until the checkpoint on local drives is safe.
+
+    (1 - share waited for) x copy; 0 where the tier serves nothing
+
+    Returns: [s] flush time
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    return where(drive_tier_share > 0, (1 - tier_stall_share) * drive_copy_time, 0.0)
+
+
+def storage_tier_flush_time(storage_tier_share, checkpoint_write_time, tier_stall_share):
+    """Time from the end of a stall until the checkpoint on storage is safe.
+
+    (1 - share waited for) x write; 0 where the tier serves nothing
+
+    Returns: [s] flush time
+    Source: Mohan et al. 2021, CheckFreq, FAST
+    """
+    return where(storage_tier_share > 0, (1 - tier_stall_share) * checkpoint_write_time, 0.0)
+
+
+def drive_copy_every(
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    cluster_mtbf,
+):
+    """Checkpoints from one that goes to local drives, too, to the next such.
+
+    tau_2 / tau_1 to the nearest whole number, at least 1: the intervals sqrt(2 d_l / lambda_l), no
+    shorter than the flush; tiers whose intervals do not grow are written together
+
+    Returns: [1] number of checkpoints
+    Range: best to first order
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    first, second, _ = _intervals(
+        (memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time),
+        (memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time),
+        (memory_tier_share, drive_tier_share, storage_tier_share),
+        cluster_mtbf,
+    )
+    return _multiple(first, second)
+
+
+def storage_copy_every(
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    cluster_mtbf,
+):
+    """Copies to local drives from one that goes to storage, too, to the next such.
+
+    tau_3 / tau_2 to the nearest whole number, at least 1: the intervals sqrt(2 d_l / lambda_l), no
+    shorter than the flush; tiers whose intervals do not grow are written together
+
+    Returns: [1] number of copies
+    Range: best to first order; without a tier of drives, copies to drives are counted, not made
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    _, second, third = _intervals(
+        (memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time),
+        (memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time),
+        (memory_tier_share, drive_tier_share, storage_tier_share),
+        cluster_mtbf,
+    )
+    return _multiple(second, third)
+
+
+def drive_tier_interval(checkpoint_interval, drive_copy_every):
+    """Time between checkpoints that go to local drives.
+
+    interval x checkpoints from one to the next
+
+    Returns: [s] interval
+    Source: by definition
+    """
+    return checkpoint_interval * drive_copy_every
+
+
+def storage_tier_interval(drive_tier_interval, storage_copy_every):
+    """Time between checkpoints that go to remote storage.
+
+    interval of drives x copies from one to the next
+
+    Returns: [s] interval
+    Source: by definition
+    """
+    return drive_tier_interval * storage_copy_every
+
+
+@alternative("checkpoint_stall_time", checkpoint_mode="tiered")
+def tiered_checkpoint_stall_time(
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """d_1 + (d_2 + d_3 / k_3) / k_2, the mean of those to memory alone and those to more tiers
+
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    above = drive_tier_stall_time + storage_tier_stall_time / storage_copy_every
+    return memory_tier_stall_time + above / drive_copy_every
+
+
+@alternative("checkpoint_flush_time", checkpoint_mode="tiered")
+def tiered_checkpoint_flush_time(
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier which bounds the interval
+
+    Source: Mohan et al. 2021, CheckFreq, FAST (one checkpoint in flight), of each tier
+    """
+    above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_copy_every)
+    return np.maximum(memory_tier_flush_time, above / drive_copy_every)
+
+
+def tiered_mtbf(
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    drive_copy_every,
+    storage_copy_every,
+    cluster_mtbf,
+):
+    """Time between failures with which one tier has the rework of several.
+
+    M / (p_1 + k_2 (p_2 + k_3 p_3)): each failure counted by the checkpoints that it goes back
+
+    Returns: [s] mean time
+    Range: to first order: the interval made with it is the best one of that pattern while losses
+        are well below 1
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    above = drive_tier_share + storage_copy_every * storage_tier_share
+    return cluster_mtbf / (memory_tier_share + drive_copy_every * above)
+
+
+@alternative("young_interval", checkpoint_mode="tiered")
+@same_as(young)
+def tiered_young_interval(checkpoint_stall_time, tiered_mtbf):
+    """sqrt(2 d M), of the mean stall and the time between failures that several tiers amount to"""
+
+
+@alternative("daly_interval", checkpoint_mode="tiered")
+@same_as(daly)
+def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
+    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, of the mean stall
+    and the time between failures that several tiers amount to
+    """
+
+
+@alternative("exact_interval", checkpoint_mode="tiered")
+@same_as(exact)
+def tiered_exact_interval(checkpoint_stall_time, tiered_mtbf):
+    """Time between checkpoints that minimises the expected wall time.
+
+    M [1 + W0(-exp(-d/M - 1))], of the mean stall and the time between failures that several tiers
+    amount to
+    """
+
+
+@alternative("checkpoint_restore_time", checkpoint_mode="tiered")
+def tiered_checkpoint_restore_time(
+    memory_tier_share,
+    storage_tier_share,
+    memory_tier_restore_time,
+    drive_copy_time,
+    checkpoint_size,
+    read_bandwidth,
+    detection_time,
+    drain_time,
+    effective_provision_time,
+    reinit_time,
+    cluster_mtbf,
+):
+    """that with which one recovery time costs as much as those of the tiers: memory's, and what
+    dearer_recovery adds for failures that fall back to drives, and from there to storage; the mean
+    where failures are rare
+
+    Range: a failure in a recovery starts it again, from the higher tier of the two
+    Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
+    """
+    rest = detection_time + drain_time + effective_provision_time + reinit_time
+    low, middle = memory_tier_restore_time, drive_copy_time
+    high = checkpoint_size / read_bandwidth
+    fallen = dearer_recovery(1 - memory_tier_share, rest + low, middle - low, cluster_mtbf)
+    lowest = dearer_recovery(storage_tier_share, rest + middle, high - middle, cluster_mtbf)
+    return low + fallen + lowest
+
+
+def tiered_delay(
+    checkpoint_interval,
+    drive_copy_every,
+    storage_copy_every,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    memory_tier_restore_time,
+    drive_copy_time,
+    checkpoint_size,
+    read_bandwidth,
+    checkpoint_restore_time,
+    recovery_time,
+    cluster_mtbf,
+):
+    """Wall time lost to failures over the time that takes without, waits for repairs left out.
+
+    x_l = k_l (x_(l-1) + delay_(l-1)) + d_l + its own delay, delay_l = interruption_delay of x_l by
+    failures that tiers from l on serve. A stall is interrupted, and begun again, by failures that
+    lower tiers serve
+
+    Returns: [1] time lost over time of work and checkpoints
+    Range: exact where training waits for copies; work not yet flushed counts as recovery, and
+        kinds of recoveries as the one that costs as much; with unreadable checkpoints, those of
+        the lowest tier are counted
+    Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
+    """
+    stored = checkpoint_size / read_bandwidth
+    rest = recovery_time - checkpoint_restore_time
+    restart1 = np.maximum(rest + memory_tier_restore_time, 0.0) + memory_tier_flush_time
+    restart2 = np.maximum(rest + drive_copy_time, 0.0) + drive_tier_flush_time
+    restart3 = np.maximum(rest + stored, 0.0) + storage_tier_flush_time
+    rate = 1 / cluster_mtbf
+    rate1, rate2, rate3 = (
+        rate * memory_tier_share,
+        rate * drive_tier_share,
+        rate * storage_tier_share,
+    )
+    above = rate2 + rate3
+    useful = where(checkpoint_interval < np.inf, checkpoint_interval, 0.0)
+    lower = recoveries(rate1, restart1, above, rate)
+    first = useful + memory_tier_stall_time
+    lost = drive_copy_every * interruption_delay(first, rate, above, lower)
+    lost = lost + interruption_delay(drive_tier_stall_time, rate, above, lower)
+    second = drive_copy_every * first + drive_tier_stall_time
+    middle = recoveries(rate2, restart2, rate3, rate)
+    lost = lost + interruption_delay(second + lost, above, rate3, middle)
+    highest = recoveries(rate3, restart3, 0.0, rate)
+    # work without checkpoints is the limit of short intervals: recoveries alone
+    free = (1 + lower) * (1 + middle) * (1 + highest) - 1
+    lower = recoveries(rate1, restart1, rate3, rate) + middle
+    lost = storage_copy_every * lost
+    lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
+    third = storage_copy_every * second + storage_tier_stall_time
+    lost = lost + interruption_delay(third + lost, rate3, 0.0, highest)
+    return where(third > 0, lost / where(third > 0, third, 1.0), free)
+
+
+@alternative("unsafe_time", checkpoint_mode="tiered")
+@same_as(equivalent_lost_work)
+def tiered_unsafe_time(
+    tiered_delay, checkpoint_interval, checkpoint_stall_time, recovery_time, cluster_mtbf
+):
+    """what a failure loses beyond the last checkpoint of memory, because it falls back to a tier
+    with an older one or comes during a flush: the recovery that costs as much
+
+    Range: as tiered_delay; where failures are rare, the mean of what each goes back beyond half an
+        interval, and of flushes
+    Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
+    """
+
+
+@alternative("memory_tier_bytes", memory_tier="host")
+def host_memory_tier_bytes(checkpoint_size, nodes):
+    """2 x size / nodes: one that is safe, and one on its way
+
+    Source: Wang et al. 2023, Gemini, SOSP
+    """
+    return 2 * checkpoint_size / nodes
+
+
+@alternative("memory_tier_bytes", memory_tier="peer")
+def peer_memory_tier_bytes(checkpoint_size, nodes):
+    """Bytes that the memory tier takes of each node's host memory.
+
+    4 x size / nodes: its own and a peer's, of each one that is safe and one on its way
+
+    Returns: [B] memory of one node
+    Source: Wang et al. 2023, Gemini, SOSP (two replicas)
+    """
+    return 4 * checkpoint_size / nodes
+
+
+def drive_tier_bytes(checkpoint_size, nodes):
+    """Bytes that the tier of local drives takes of each node's drives.
+
+    2 x size / nodes: one that is safe, and one on its way
+
+    Returns: [B] drives of one node
+    Source: Moody et al. 2010, SC10
+    """
+    return 2 * checkpoint_size / nodes
+
+
+def _intervals(stalls, flushes, shares, mtbf):
+    """Best intervals of three tiers, none shorter than that below (pooled adjacent violators)."""
+    (d1, d2, d3), (f1, f2, f3) = stalls, flushes
+    p1, p2, p3 = shares[0] / mtbf, shares[1] / mtbf, shares[2] / mtbf
+    two, three = np.maximum(f1, f2), np.maximum(f1, np.maximum(f2, f3))
+    all_of_them = pooled_interval(d1 + d2 + d3, p1 + p2 + p3, three)
+    lower = pooled_interval(d1 + d2, p1 + p2, two)
+    first = np.minimum(pooled_interval(d1, p1, f1), np.minimum(lower, all_of_them))
+    upper = pooled_interval(d2 + d3, p2 + p3, np.maximum(f2, f3))
+    second = np.maximum(first, np.minimum(pooled_interval(d2, p2, f2), upper))
+    return first, second, np.maximum(second, pooled_interval(d3, p3, f3))
+
+
+def _multiple(shorter, longer):
+    """A ratio of intervals to the nearest whole number, at least 1; 1 where one is endless or 0."""
+    both = (shorter > 0) & (longer < np.inf)
+    ratio = where(both, longer, 1.0) / where(both, shorter, 1.0)
+    return np.maximum(1.0, np.floor(ratio + 0.5))

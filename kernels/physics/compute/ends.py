@@ -1,0 +1,146 @@
+"""Embedding and logits, at the two ends of the model."""
+
+from ...alternatives import alternative
+from ...layer import gemm_time
+
+
+@alternative("embedding_share", compute_model="mfu")
+def mfu_embedding_share():
+    """Share of computing that looks tokens up: it takes no operations.
+
+    0
+
+    Returns: [1] share of compute time
+    Source: Narayanan et al. 2021 (SC21), appendix (the input embedding is not counted)
+    """
+    return 0.0
+
+
+@alternative("embedding_share", compute_model="roofline")
+def roofline_embedding_share(
+    microbatch_tokens,
+    hidden_size,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+    layers,
+    layer_time,
+    logits_time,
+    prediction_time,
+):
+    """Share of computing that looks tokens up: rows are read, written and their gradients added.
+
+    4 T h e / BW / (l x layer + embedding and logits + multi-token prediction)
+
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    moved = 4 * microbatch_tokens * hidden_size * bytes_per_element
+    return moved / reached_hbm_bandwidth / (layers * layer_time + logits_time + prediction_time)
+
+
+@alternative("logits_share", compute_model="mfu")
+def mfu_logits_share(
+    logits_flops_per_token,
+    prediction_flops_per_token,
+    kernel_flops_per_token,
+    recompute_flops_factor,
+):
+    """Share of computing that the last stage does alone: logits, loss, multi-token prediction.
+
+    (6 V h + prediction) / (operations of a token x those done over those done once)
+
+    Returns: [1] share of compute time
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
+    """
+    own = logits_flops_per_token + prediction_flops_per_token
+    return own / (kernel_flops_per_token * recompute_flops_factor)
+
+
+@alternative("logits_share", compute_model="roofline")
+def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embedding_share):
+    """(embedding, logits, prediction) / (l x layer + the same) - that of the embedding
+
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V), on a roofline
+    """
+    own = logits_time + prediction_time
+    return own / (layers * layer_time + own) - embedding_share
+
+
+@alternative("prediction_flops_per_token", multi_token_prediction=False)
+def no_prediction_flops_per_token():
+    """Operations of one token in modules of multi-token prediction: there are none.
+
+    0
+
+    Returns: [FLOP] operations of one token
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("prediction_flops_per_token", multi_token_prediction=True)
+def some_prediction_flops_per_token(
+    prediction_layers,
+    layer_matrix_flops_per_token,
+    attention_flops_per_token,
+    layers,
+    hidden_size,
+    logits_flops_per_token,
+):
+    """Operations of one token in modules of multi-token prediction, forward and backward.
+
+    D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection of 2 h to h, the logits
+
+    Range: a layer like the mean of the model's
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
+    """
+    layer = (layer_matrix_flops_per_token + attention_flops_per_token) / layers
+    projection = 12 * hidden_size * hidden_size
+    return prediction_layers * (layer + projection + logits_flops_per_token)
+
+
+@alternative("prediction_time", multi_token_prediction=False)
+def no_prediction_time():
+    """Time of multi-token prediction for one micro-batch: there is none.
+
+    0
+
+    Returns: [s] time for one micro-batch
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("prediction_time", multi_token_prediction=True)
+def some_prediction_time(
+    prediction_layers,
+    layer_time,
+    logits_time,
+    microbatch_tokens,
+    hidden_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """Time of multi-token prediction for one micro-batch, forward and backward.
+
+    D (layer + 3 GEMM(T, h / t, 2 h) + embedding and logits)
+
+    Range: traffic of the module's layer is not counted
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
+    """
+    projection = gemm_time(
+        microbatch_tokens,
+        hidden_size / tensor_parallel,
+        2 * hidden_size,
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    return prediction_layers * (layer_time + 3 * projection + logits_time)

@@ -1,0 +1,284 @@
+"""Time of one layer by its matrix products, its attention and its memory traffic."""
+
+from ...alternatives import alternative
+from ...layer import gemm_time
+
+
+def attention_projection_time(
+    microbatch_tokens,
+    hidden_size,
+    attention_parameters_per_layer,
+    attention_heads,
+    head_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """Time of a layer's products with the weights of queries, keys, values and output.
+
+    GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h
+    - W_o
+
+    Returns: [s] time of one forward pass
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    output = attention_heads * head_size / tensor_parallel
+    inputs = attention_parameters_per_layer / hidden_size / tensor_parallel - output
+    on_gpu = (
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    entering = gemm_time(microbatch_tokens, inputs, hidden_size, *on_gpu)
+    leaving = gemm_time(microbatch_tokens, hidden_size, output, *on_gpu)
+    return entering + leaving
+
+
+def attention_score_flops(
+    microbatch_tokens, kernel_attention_span, attention_heads, head_size, tensor_parallel
+):
+    """Operations of a layer's two attention products as the kernel does them, the mean over layers.
+
+    4 T x keys x a (h / a) / t
+
+    Returns: [FLOP] operations of one forward pass
+    Source: Narayanan et al. 2021 (SC21), appendix (4 B s^2 h)
+    """
+    width = attention_heads * head_size / tensor_parallel
+    return 4 * microbatch_tokens * kernel_attention_span * width
+
+
+@alternative("attention_core_time", attention_kernel="standard")
+def standard_attention_core_time(
+    attention_score_flops,
+    attention_peak_flops,
+    attention_efficiency,
+    microbatch_tokens,
+    sequence_length,
+    attention_heads,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
+    """Time of a layer's attention products and softmax: scores go through memory.
+
+    4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
+
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
+    """
+    scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
+    compute = attention_score_flops / (attention_efficiency * attention_peak_flops)
+    return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
+
+
+@alternative("attention_core_time", attention_kernel="flash")
+def flash_attention_core_time(attention_score_flops, attention_peak_flops, attention_efficiency):
+    """Time of a layer's attention products and softmax in one kernel that skips masked blocks.
+
+    4 T x keys x a d / (t share P): a causal mask leaves half of the scores, windows fewer
+
+    Returns: [s] time of one forward pass
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
+    """
+    return attention_score_flops / (attention_efficiency * attention_peak_flops)
+
+
+@alternative("attention_backward_ratio", attention_kernel="standard")
+def standard_attention_backward_ratio():
+    """Time of attention backward over forward: four products for two.
+
+    2
+
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return 2.0
+
+
+@alternative("attention_backward_ratio", attention_kernel="flash")
+def flash_attention_backward_ratio():
+    """Time of attention backward over forward: five products for two, scores computed again.
+
+    2.5
+
+    Returns: [1] backward over forward
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
+    """
+    return 2.5
+
+
+@alternative("elementwise_time", linear_attention="none")
+def elementwise_time(
+    microbatch_tokens,
+    hidden_size,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
+    """Time of a layer's norms, residuals and activation functions: bound by memory.
+
+    T e (10 h / t_s + (2 or 3) f / t) / BW: two norms (read, write), two residuals (two reads, a
+    write), the activation function (f or 2 f read, f written)
+
+    Returns: [s] time of one forward pass
+    Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
+    """
+    residual = 10 * hidden_size / residual_ranks
+    activation = ffn_matrices * active_ffn_width / tensor_parallel
+    moved = microbatch_tokens * bytes_per_element * (residual + activation)
+    return moved / reached_hbm_bandwidth
+
+
+@alternative("layer_matrix_time", linear_attention="none")
+def layer_matrix_time(attention_projection_time, ffn_time, elementwise_time):
+    """Time of a layer's forward pass without the attention products.
+
+    projections + feed-forward + norms, residuals and activations
+
+    Returns: [s] time of one forward pass
+    Source: by definition
+    """
+    return attention_projection_time + ffn_time + elementwise_time
+
+
+def layer_recompute_time(
+    matrix_recompute_passes, layer_matrix_time, attention_recompute_passes, attention_core_time
+):
+    """Time of what a layer's backward pass computes again, but for what its kernels repeat.
+
+    passes x matrices + passes x attention
+
+    Returns: [s] time for one micro-batch
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Chen et al. 2016,
+        arXiv:1604.06174, section 3
+    """
+    matrices = matrix_recompute_passes * layer_matrix_time
+    return matrices + attention_recompute_passes * attention_core_time
+
+
+@alternative("layer_time", token_permutation=False)
+def plain_layer_time(
+    layer_matrix_time,
+    attention_core_time,
+    attention_backward_ratio,
+    layer_recompute_time,
+    layer_overhead_time,
+):
+    """Time of a layer for one micro-batch, forward, backward and what is computed again.
+
+    3 x matrices + (1 + r) x attention + recompute + overhead: backward takes two products for one
+
+    Returns: [s] time for one micro-batch
+    Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
+        (start-up time)
+    """
+    attention = (1 + attention_backward_ratio) * attention_core_time
+    computing = 3 * layer_matrix_time + attention + layer_recompute_time
+    return computing + layer_overhead_time
+
+
+@alternative("layer_time", token_permutation=True)
+def sorting_layer_time(
+    layer_matrix_time,
+    attention_core_time,
+    attention_backward_ratio,
+    layer_recompute_time,
+    layer_overhead_time,
+    token_permutation_time,
+    matrix_recompute_passes,
+):
+    """3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
+    backward pass moves what a forward pass does
+
+    Source: Narayanan et al. 2021 (SC21), appendix; SimuMax,
+        simumax/core/transformer/moe_module.py (backward moves as many bytes)
+    """
+    attention = (1 + attention_backward_ratio) * attention_core_time
+    computing = 3 * layer_matrix_time + attention + layer_recompute_time
+    sorting = (2 + matrix_recompute_passes) * token_permutation_time
+    return computing + layer_overhead_time + sorting
+
+
+def logits_time(
+    microbatch_tokens,
+    hidden_size,
+    vocab_size,
+    tensor_parallel,
+    bytes_per_element,
+    logits_peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """Time of embedding, logits and loss for one micro-batch, forward and backward.
+
+    3 GEMM(T, V / t, h) + T (4 h e + 12 V / t) / BW: rows of the embedding are read, written and
+    their gradients added; FP32 logits are written, read by the loss and their gradient written
+
+    Returns: [s] time for one micro-batch
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V operations); Shoeybi et al. 2019,
+        section 3 (embeddings sharded along the vocabulary)
+    """
+    shard = vocab_size / tensor_parallel
+    product = gemm_time(
+        microbatch_tokens,
+        shard,
+        hidden_size,
+        bytes_per_element,
+        bytes_per_element,
+        logits_peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    moved = microbatch_tokens * (4 * hidden_size * bytes_per_element + 12 * shard)
+    return 3 * product + moved / reached_hbm_bandwidth
+
+
+@alternative("attention_time", compute_model="mfu")
+def mfu_attention_time(
+    attention_flops_per_token,
+    attention_recompute_passes,
+    attention_backward_ratio,
+    tokens_per_step,
+    n_gpus,
+    attention_peak_flops,
+    flops_efficiency,
+):
+    """Part of the compute time of one step that attention's two products take.
+
+    operations done / (n P_attention x efficiency)
+
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), section 5.1; Dao 2023 (FlashAttention-2),
+        arXiv:2307.08691, section 4.1
+    """
+    passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
+    done = attention_flops_per_token * passes * tokens_per_step
+    return done / (n_gpus * attention_peak_flops * flops_efficiency)
+
+
+@alternative("attention_time", compute_model="roofline")
+def roofline_attention_time(
+    num_microbatches,
+    layers,
+    pipeline_parallel,
+    attention_core_time,
+    attention_backward_ratio,
+    attention_recompute_passes,
+):
+    """m l / p x (1 + r + passes repeated) x attention
+
+    Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
+    """
+    passes = 1 + attention_backward_ratio + attention_recompute_passes
+    return num_microbatches * layers / pipeline_parallel * passes * attention_core_time

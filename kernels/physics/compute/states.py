@@ -1,0 +1,206 @@
+"""Work of layers that keep a state instead of attention."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ..model.layer_kinds import KINDS
+from .layer_time import attention_projection_time, elementwise_time
+
+
+@alternative("linear_state_flops_per_token", linear_attention="none")
+def no_linear_state_flops_per_token():
+    """Operations of one token around a layer's state, forward: there is none.
+
+    0
+
+    Returns: [FLOP] operations of one token
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_state_flops_per_token", linear_attention="mamba2")
+def mamba2_state_flops_per_token(
+    linear_inner_width, linear_key_width, linear_state_size, linear_chunk_size
+):
+    """Operations of one token around a layer's state, forward, in chunks of Q tokens.
+
+    2 Q (G N + H P / 2) + 4 N H P: C by B in a chunk, whole; that by the inputs, masked; the state
+    that a chunk leaves, and what earlier ones left for its outputs
+
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6 (block decomposition; the mask
+        leaves half of the diagonal blocks)
+    """
+    inside = linear_chunk_size * (2 * linear_key_width + linear_inner_width)
+    return inside + 4 * linear_state_size * linear_inner_width
+
+
+@alternative("linear_state_flops_per_token", linear_attention=("gated_deltanet", "kimi_delta"))
+def delta_state_flops_per_token(
+    linear_heads, linear_head_size, linear_state_size, linear_chunk_size
+):
+    """Operations of one token around a layer's state, forward, in chunks of C tokens.
+
+    H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by
+    values, queries by keys, those by values; what the state holds of keys and of queries, and its
+    update
+
+    Range: blocks under a mask are multiplied whole, as kernels for short chunks do
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.3; Yang et al. 2024
+        (DeltaNet), arXiv:2406.06484, section 3.2 (WY representation in chunks)
+    """
+    products = 6 * linear_state_size + 4 * linear_head_size + linear_chunk_size / 3
+    state = 6 * linear_state_size * linear_head_size
+    return linear_heads * (linear_chunk_size * products + state)
+
+
+@alternative("linear_state_flops_per_token", linear_attention="lightning")
+def lightning_state_flops_per_token(
+    linear_heads, linear_head_size, linear_state_size, linear_chunk_size
+):
+    """Operations of one token around a layer's state, forward, in blocks of B tokens.
+
+    H (2 B (N + P) + 4 N P): queries by keys in a block and those by values; the state's share of
+    the output, and its update
+
+    Range: blocks under a mask are multiplied whole
+    Source: Qin et al. 2024 (Lightning Attention-2), arXiv:2401.04658, algorithm 1; MiniMax 2025
+        (MiniMax-01), arXiv:2501.08313, section 2.2.1
+    """
+    inside = 2 * linear_chunk_size * (linear_state_size + linear_head_size)
+    return linear_heads * (inside + 4 * linear_state_size * linear_head_size)
+
+
+@alternative("layer_matrix_flops_per_token", linear_attention=KINDS)
+def mixed_layer_matrix_flops_per_token(
+    active_matrix_parameters, linear_layers, linear_state_flops_per_token
+):
+    """Operations of one token in the layers' matrices and states, forward and backward.
+
+    6 N_matrices + 3 l_s x those around a state: backward takes two products for one
+
+    Range: with a precision of 8 bits and less, states are counted at the rate of the matrices
+        (compute_model = mfu); they are some 1 to 4 % of the operations
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 6
+    """
+    return 6 * active_matrix_parameters + 3 * linear_layers * linear_state_flops_per_token
+
+
+def linear_projection_time(
+    microbatch_tokens,
+    hidden_size,
+    linear_parameters_per_layer,
+    linear_inner_width,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """Time of the products with the weights of a mixer with a state.
+
+    GEMM(T, W / t, h) + GEMM(T, h, H P / t); W = weights / h - H P
+
+    Returns: [s] time of one forward pass
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (tensor parallelism)
+    """
+    return attention_projection_time(
+        microbatch_tokens,
+        hidden_size,
+        linear_parameters_per_layer,
+        linear_inner_width,  # of one head
+        1.0,
+        tensor_parallel,
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+
+
+def linear_state_time(
+    microbatch_tokens,
+    linear_state_flops_per_token,
+    attention_peak_flops,
+    attention_efficiency,
+    linear_inner_width,
+    linear_key_width,
+    linear_convolution_width,
+    linear_state_size,
+    linear_chunk_size,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
+    """Time around a layer's state: convolution, chunks and gated norm; operations or memory.
+
+    T / t x max(operations / (share P), (e (7 H P + 2 G N + 2 channels) + 16 N H P / Q) / BW):
+    inputs and keys are read and outputs written, gate, outputs and norm pass once more, states of
+    each chunk are written, passed on and read in FP32
+
+    Returns: [s] time of one forward pass
+    Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6
+        (steps of the algorithm)
+    """
+    flops = linear_state_flops_per_token / (attention_efficiency * attention_peak_flops)
+    width = 7 * linear_inner_width + 2 * linear_key_width + 2 * linear_convolution_width
+    states = 16 * linear_state_size * linear_inner_width / linear_chunk_size
+    moved = (bytes_per_element * width + states) / reached_hbm_bandwidth
+    return microbatch_tokens / tensor_parallel * np.maximum(flops, moved)
+
+
+@alternative("layer_matrix_time", linear_attention=KINDS)
+def mixed_layer_matrix_time(
+    attention_layers,
+    attention_projection_time,
+    linear_layers,
+    linear_projection_time,
+    linear_state_time,
+    layers,
+    ffn_time,
+    elementwise_time,
+):
+    """Time of a layer's forward pass without the attention products, the mean over layers.
+
+    (l_a x projections + l_s x (projections + state)) / l + feed-forward + norms, residuals and
+    activations
+
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (layers of three kinds)
+    """
+    attending = attention_layers * attention_projection_time
+    keeping = linear_layers * (linear_projection_time + linear_state_time)
+    return (attending + keeping) / layers + ffn_time + elementwise_time
+
+
+@alternative("elementwise_time", linear_attention=KINDS)
+def mixed_elementwise_time(
+    microbatch_tokens,
+    hidden_size,
+    mixer_and_ffn_blocks,
+    layers,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
+    """Time of a layer's norms, residuals and activation functions, the mean over layers.
+
+    T e (5 h blocks / (l t_s) + (2 or 3) f / t) / BW: a norm and a residual for each block
+    """
+    return elementwise_time(
+        microbatch_tokens,
+        hidden_size * mixer_and_ffn_blocks / (2 * layers),
+        residual_ranks,
+        ffn_matrices,
+        active_ffn_width,
+        tensor_parallel,
+        bytes_per_element,
+        reached_hbm_bandwidth,
+    )

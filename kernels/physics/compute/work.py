@@ -1,0 +1,456 @@
+"""Operations of a step, and how fast one GPU does them."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...roofline import roofline_flops
+
+
+@alternative("kernel_peak_flops", precision=("bf16", "fp16"))
+def plain_kernel_peak_flops(peak_flops):
+    """Dense peak of one GPU over all operations of a step.
+
+    that of the layers
+
+    Returns: [FLOP/s] peak
+    Source: stated by the scenario
+    """
+    return 1.0 * peak_flops
+
+
+@alternative("kernel_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
+def quantised_kernel_peak_flops(
+    layer_matrix_flops_per_token,
+    matrix_recompute_passes,
+    attention_flops_per_token,
+    attention_recompute_passes,
+    attention_backward_ratio,
+    logits_flops_per_token,
+    peak_flops,
+    attention_peak_flops,
+    logits_peak_flops,
+):
+    """Dense peak of one GPU over all operations of a step, each kind at its own.
+
+    (M + A + L) / (M / P + A / P_attention + L / P_logits), what is computed again counted
+
+    Source: Amdahl 1967, AFIPS 30 (each part at its own rate); DeepSeek-AI 2024, arXiv:2412.19437,
+        section 3.3.1 (which part is in few bits)
+    """
+    passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
+    matrices = layer_matrix_flops_per_token * (1 + matrix_recompute_passes / 3)
+    attention = attention_flops_per_token * passes
+    least = matrices / peak_flops + attention / attention_peak_flops
+    least = least + logits_flops_per_token / logits_peak_flops
+    return (matrices + attention + logits_flops_per_token) / least
+
+
+@alternative("layer_matrix_flops_per_token", linear_attention="none")
+def layer_matrix_flops_per_token(active_matrix_parameters):
+    """Operations of one token in the layers' matrices, forward and backward, nothing repeated.
+
+    6 N_matrices: a multiply-add for each weight, forward and twice backward
+
+    Returns: [FLOP] operations of one token
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    return 6 * active_matrix_parameters
+
+
+def logits_flops_per_token(vocab_size, hidden_size):
+    """Operations of one token in the product that yields the logits, forward and backward.
+
+    6 V h
+
+    Returns: [FLOP] operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
+    """
+    return 6 * vocab_size * hidden_size
+
+
+@alternative("attention_span", sliding_window=False)
+def full_attention_span(sequence_length):
+    """Keys in front of each query, the mask not counted.
+
+    s
+
+    Returns: [1] keys of one query
+    Source: Narayanan et al. 2021 (SC21), appendix (every query with every key)
+    """
+    return 1.0 * sequence_length
+
+
+@alternative("attention_span", sliding_window=True)
+def windowed_attention_span(
+    sequence_length, attention_window, windowed_layers, attention_layers, layers
+):
+    """Keys in front of each query, the mask not counted: in some layers those of a window.
+
+    l_a / l s - l_w / l (s - min(w, s)), the mean over layers; l_a of them attend at all
+
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    width = np.minimum(attention_window, sequence_length)
+    attending = np.minimum(attention_layers / layers, 1.0)
+    share = np.minimum(windowed_layers / layers, attending)
+    return attending * sequence_length - share * (sequence_length - width)
+
+
+@alternative("causal_attention_span", sliding_window=False)
+def full_causal_attention_span(sequence_length):
+    """Keys that each query sees under a causal mask, the mean over a sequence.
+
+    s / 2
+
+    Returns: [1] keys of one query
+    Range: half a key short of (s + 1) / 2, which counts the query's own in full
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
+    """
+    return sequence_length / 2
+
+
+@alternative("causal_attention_span", sliding_window=True)
+def windowed_causal_attention_span(
+    sequence_length, attention_window, windowed_layers, attention_layers, layers
+):
+    """Keys that each query sees under a causal mask, in some layers only those of a window.
+
+    l_a / l s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w no longer than s; the mean over sequence
+    and layers, of which l_a attend: the first w queries of a sequence have fewer keys than the
+    window
+
+    Range: short of the exact w - w (w - 1) / (2 s) by w / (2 s), at most half a key
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2; mean over the triangle and
+        the band under the mask
+    """
+    width = np.minimum(attention_window, sequence_length)
+    attending = np.minimum(attention_layers / layers, 1.0)
+    share = np.minimum(windowed_layers / layers, attending)
+    seen = width * (1 - width / (2 * sequence_length))
+    return attending * (sequence_length / 2) - share * (sequence_length / 2 - seen)
+
+
+def windowed_layers(attention_layers):
+    """Layers whose attention sees a window alone: all that attend, unless the model alternates.
+
+    l_w = l_a
+
+    Returns: [1] layers
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    return 1.0 * attention_layers
+
+
+@alternative("kernel_attention_span", attention_kernel="standard")
+def standard_kernel_attention_span(sequence_length):
+    """Keys that the kernel multiplies each query with: all, masked afterwards, window or not.
+
+    s
+
+    Range: in every layer, also in those that keep a state: a bound from above with `linear_layers`
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
+    """
+    return 1.0 * sequence_length
+
+
+@alternative("kernel_attention_span", attention_kernel="flash")
+def flash_kernel_attention_span(causal_attention_span):
+    """Keys that the kernel multiplies each query with: masked blocks are skipped.
+
+    those that a causal mask and windows leave
+
+    Returns: [1] keys of one query
+    Range: for sequences and windows of many blocks; blocks on the mask's edge are done whole
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
+    """
+    return 1.0 * causal_attention_span
+
+
+def attention_flops_per_token(layers, kernel_attention_span, attention_heads, head_size):
+    """Operations of one token in attention's products as the kernel does them, nothing repeated.
+
+    12 l x keys x a (h / a): two products forward, four backward
+
+    Returns: [FLOP] operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix (12 B s^2 h in a layer); Dao 2023
+        (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of them under a causal mask)
+    """
+    return 12 * layers * kernel_attention_span * attention_heads * head_size
+
+
+def kernel_flops_per_token(
+    layer_matrix_flops_per_token,
+    attention_flops_per_token,
+    logits_flops_per_token,
+    prediction_flops_per_token,
+):
+    """Operations that kernels do for one token, forward and backward, nothing computed twice.
+
+    matrices + attention + logits + multi-token prediction
+
+    Returns: [FLOP] operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    once = layer_matrix_flops_per_token + attention_flops_per_token + logits_flops_per_token
+    return once + prediction_flops_per_token
+
+
+def kernel_flops_per_step(kernel_flops_per_token, tokens_per_step):
+    """Operations that kernels do in one step, forward and backward, nothing computed twice.
+
+    operations of a token x B s
+
+    Returns: [FLOP] operations of one step
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return kernel_flops_per_token * tokens_per_step
+
+
+@alternative("model_flops_per_token", flops_counting="parameters")
+def parameters_model_flops_per_token(active_parameters):
+    """Operations that one token needs, as reports count them: six for each parameter.
+
+    6 N_active
+
+    Range: counts look-ups and leaves attention out; exceeds what kernels do where 6 x parameters
+        in no product are more than attention's operations
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    return 6 * active_parameters
+
+
+@alternative("model_flops_per_token", flops_counting="transformer")
+def transformer_model_flops_per_token(
+    layer_matrix_flops_per_token,
+    logits_flops_per_token,
+    layers,
+    attention_span,
+    attention_heads,
+    head_size,
+):
+    """Operations that one token needs, as reports count them: matrices and the whole of attention.
+
+    6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h) + V / (12 l h)) for a GPT;
+    windows shorten s
+
+    Range: counts twice the attention that a kernel does which skips what a causal mask hides
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Narayanan et al. 2021
+        (SC21), appendix; Korthikanti et al. 2022, arXiv:2205.05198, eq. 7
+    """
+    scores = 12 * layers * attention_span * attention_heads * head_size
+    return layer_matrix_flops_per_token + scores + logits_flops_per_token
+
+
+@alternative("model_flops_per_token", flops_counting="transformer_causal")
+def causal_model_flops_per_token(
+    layer_matrix_flops_per_token,
+    logits_flops_per_token,
+    layers,
+    causal_attention_span,
+    attention_heads,
+    head_size,
+):
+    """Operations that one token needs, as reports count them: nothing that a causal mask hides.
+
+    6 N_matrices + 6 l s a (h / a) + 6 V h; windows shorten s
+
+    Returns: [FLOP] model operations of one token
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
+    """
+    scores = 12 * layers * causal_attention_span * attention_heads * head_size
+    return layer_matrix_flops_per_token + scores + logits_flops_per_token
+
+
+def model_flops_per_step(model_flops_per_token, tokens_per_step):
+    """Operations that one step needs, as reports count them (flops_counting).
+
+    operations of a token x B s
+
+    Returns: [FLOP] model operations of one step
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
+    Example:
+        >>> model_flops_per_step(6e12, 6.67e6) / 1e18
+        40.02
+    """
+    return model_flops_per_token * tokens_per_step
+
+
+@alternative("matrix_recompute_passes", recompute=("none", "selective", "core_attention"))
+def no_matrix_recompute_passes():
+    """Forward passes of a layer's matrices that its backward pass repeats.
+
+    0
+
+    Returns: [1] passes
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 0.0
+
+
+@alternative("matrix_recompute_passes", recompute="full")
+def full_matrix_recompute_passes():
+    """1
+
+    Source: Chen et al. 2016, arXiv:1604.06174, section 3
+    """
+    return 1.0
+
+
+@alternative("score_recompute_passes", attention_kernel="standard")
+def standard_score_recompute_passes():
+    """Forward passes of attention repeated where its scores are not kept.
+
+    1
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 1.0
+
+
+@alternative("score_recompute_passes", attention_kernel="flash")
+def flash_score_recompute_passes():
+    """Forward passes of attention repeated where its scores are not kept: they never are.
+
+    0: the backward kernel computes them again in any case, which attention_backward_ratio counts
+
+    Returns: [1] passes
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
+    """
+    return 0.0
+
+
+@alternative("attention_recompute_passes", recompute="none")
+def no_attention_recompute_passes():
+    """Forward passes of attention that a layer's backward pass repeats.
+
+    0
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 0.0
+
+
+@alternative("attention_recompute_passes", recompute="selective")
+def selective_attention_recompute_passes(score_recompute_passes):
+    """Forward passes of attention that a layer's backward pass repeats: where it has scores.
+
+    1 where scores would be kept; 0 under flash attention, which keeps none
+
+    Returns: [1] passes
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 (FlashAttention),
+        arXiv:2205.14135, section 3.1
+    """
+    return 1.0 * score_recompute_passes
+
+
+@alternative("attention_recompute_passes", recompute=("core_attention", "full"))
+def whole_attention_recompute_passes():
+    """Forward passes of attention that a layer's backward pass repeats: the forward kernel.
+
+    1
+
+    Source: Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)
+    """
+    return 1.0
+
+
+def recompute_flops_factor(
+    layer_matrix_flops_per_token,
+    matrix_recompute_passes,
+    attention_flops_per_token,
+    attention_recompute_passes,
+    attention_backward_ratio,
+    kernel_flops_per_token,
+):
+    """Operations done over those done once: what backward passes compute again counts.
+
+    1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
+    kernel's backward pass computes scores again (r = 2.5), whatever is kept
+
+    Returns: [1] operations over operations
+    Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
+        arXiv:2205.05198, section 5; Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
+    """
+    attention = attention_recompute_passes + attention_backward_ratio - 2
+    again = matrix_recompute_passes * layer_matrix_flops_per_token
+    again = again + attention * attention_flops_per_token
+    return 1 + again / (3 * kernel_flops_per_token)
+
+
+def ideal_compute_time(model_flops_per_step, n_gpus, peak_flops):
+    """Time of one step if every GPU did the counted operations at its peak.
+
+    F / (n P)
+
+    Returns: [s] ideal time of one step
+    Range: longer than the least time of a step where the convention counts more operations than
+        kernels do
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B (the 100 % of MFU)
+    """
+    return model_flops_per_step / (n_gpus * peak_flops)
+
+
+@alternative("compute_time", compute_model="mfu")
+def mfu_compute_time(
+    kernel_flops_per_step, recompute_flops_factor, n_gpus, kernel_peak_flops, flops_efficiency
+):
+    """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
+
+    operations done / (n P x efficiency), P that of the kernels
+
+    Returns: [s] compute time of one step
+    Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P / (n X), written per step)
+    """
+    done = kernel_flops_per_step * recompute_flops_factor
+    return done / (n_gpus * kernel_peak_flops * flops_efficiency)
+
+
+@alternative("compute_time", compute_model="roofline")
+def roofline_compute_time(
+    num_microbatches, layers, pipeline_parallel, layer_time, logits_time, prediction_time
+):
+    """m (l x layer + embedding and logits + multi-token prediction) / p: the mean over stages
+
+    Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
+    """
+    whole = layers * layer_time + logits_time + prediction_time
+    return num_microbatches * whole / pipeline_parallel
+
+
+def arithmetic_intensity(microbatch_tokens, bytes_per_element):
+    """Operations per byte of weights read, for the tokens that one pass sees.
+
+    2 T / e: each weight is read once and used in one multiply-add per token
+
+    Returns: [FLOP/B] intensity; one token in BF16 (decoding) gives 1
+    Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
+    Example:
+        >>> arithmetic_intensity(1, 2)
+        1.0
+    """
+    return 2 * microbatch_tokens / bytes_per_element
+
+
+def ridge_point(peak_flops, hbm_bandwidth):
+    """Arithmetic intensity at which a GPU turns from memory-bound to compute-bound.
+
+    P / BW
+
+    Returns: [FLOP/B] intensity at the ridge
+    Source: Williams et al. 2009, CACM 52(4); Fleet Foundations eq. 4
+    Example:
+        >>> round(ridge_point(989e12, 3.35e12), 1)
+        295.2
+    """
+    return peak_flops / hbm_bandwidth
+
+
+@same_as(roofline_flops)
+def attainable_flops(arithmetic_intensity, peak_flops, hbm_bandwidth):
+    """Rate that the roofline of one GPU allows.
+
+    min(P, I BW)
+
+    Returns: [FLOP/s] attainable rate
+    Source: Williams et al. 2009, CACM 52(4); Fleet Foundations eq. 3
+    """

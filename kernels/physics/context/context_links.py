@@ -1,0 +1,125 @@
+"""Links and tiers of the network that context-parallel groups use."""
+
+import numpy as np
+
+from ...alternatives import alternative, family, same_as
+from ...ops import where
+from ...topology import busy_time, crossed_tier, crossing_bandwidth, rail_under_switches
+from ..network.network_tiers import IN_DOMAINS
+from .context_ring import node_context_ranks_per_node
+
+
+@alternative("context_rail_bandwidth", network_tiers=False)
+def switched_context_rail_bandwidth(
+    tensor_parallel, context_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+):
+    """Bandwidth between nodes that one GPU has for context-parallel traffic, per direction.
+
+    that without oversubscription where a group (t c GPUs) is under one leaf switch
+
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(
+        tensor_parallel * context_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+    )
+
+
+@alternative("context_fabric_time", context_parallel_type="p2p")
+def context_fabric_time(
+    context_parallel_time,
+    context_send_time,
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    context_rail_bandwidth,
+):
+    """Time of one step in which a GPU's rail carries context-parallel traffic.
+
+    exchanges x M / B_e where the ring leaves the node: the GPU whose next rank is elsewhere
+
+    Returns: [s] time of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    across = where(context_ranks_per_node < context_parallel, context_message, 0.0)
+    return busy_time(context_parallel_time, context_send_time, across, context_rail_bandwidth)
+
+
+@alternative("context_node_time", context_parallel_type="p2p")
+def context_node_time(
+    context_parallel_time,
+    context_send_time,
+    context_message,
+    context_ranks_per_node,
+    intra_node_bandwidth,
+):
+    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
+
+    exchanges x M / B_i: the GPU whose next rank is on its node
+
+    Returns: [s] time of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    inside = where(context_ranks_per_node > 1, context_message, 0.0)
+    return busy_time(context_parallel_time, context_send_time, inside, intra_node_bandwidth)
+
+
+@alternative("context_rail_bandwidth", network_tiers=True)
+def tiered_context_rail_bandwidth(
+    context_parallel,
+    tensor_parallel,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """that of the slowest send to the next rank: out of a leaf switch, or of a pod
+
+    Range: as in topology.crossing_bandwidth
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    """
+    return _sending(
+        context_parallel,
+        tensor_parallel,
+        leaf_gpus,
+        gpus_per_pod,
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+def _sending(
+    ranks, stride, leaf_gpus, gpus_per_pod, leaf_bandwidth, fabric_bandwidth, pod_bandwidth
+):
+    """Bandwidth of sends to the next rank, by the slowest tier that any of them leaves."""
+    return np.minimum(
+        crossing_bandwidth(ranks, stride, leaf_gpus, leaf_bandwidth, fabric_bandwidth),
+        crossing_bandwidth(ranks, stride, gpus_per_pod, leaf_bandwidth, pod_bandwidth),
+    )
+
+
+family(
+    __name__,
+    {**IN_DOMAINS, "node_context_ranks_per_node": "domain_context_ranks_per_node"},
+    node_context_ranks_per_node,
+    scale_up_domain=True,
+)
+
+
+@same_as(crossed_tier)
+def context_parallel_tier(
+    context_parallel, tensor_parallel, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus
+):
+    """Highest tier that context-parallel traffic crosses.
+
+    the smallest tier that holds all groups of t c GPUs
+
+    Returns: [flag] tier
+    Flags: 0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """

@@ -1,0 +1,102 @@
+"""Traffic of context parallelism: keys and values passed around a ring."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...collectives import point_to_point_time
+from ...inputs import SWITCHED
+from ...ops import where
+from ...topology import group_ranks_per_node
+
+
+@alternative("context_message", linear_attention="none")
+def context_message(microbatch_tokens, kv_heads, head_size, tensor_parallel, bytes_per_element):
+    """Bytes of one rank's keys and values of one layer and micro-batch.
+
+    2 (s / c) b (h / a) max(a_kv / t, 1) e: beyond the heads, tensor ranks hold copies
+
+    Returns: [B] message
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    width = np.maximum(kv_heads / tensor_parallel, 1.0) * head_size
+    return 2 * microbatch_tokens * width * bytes_per_element
+
+
+@alternative("context_ranks_per_node", scale_up_domain=False)
+@same_as(group_ranks_per_node)
+def node_context_ranks_per_node(gpus_per_node, tensor_parallel, context_parallel):
+    """Ranks of one context-parallel group on each node.
+
+    clip(gpus per node / t, 1, c)
+
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, then context)
+    """
+
+
+@alternative("context_send_time", all_reduce=SWITCHED)
+def context_send_time(
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
+
+    a + M / B
+
+    Returns: [s] time of one exchange
+    Source: Hockney 1994; Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
+    return point_to_point_time(context_message, latency, bandwidth)
+
+
+@alternative("context_exchanges_per_layer", recompute=("none", "selective"))
+def kept_context_exchanges_per_layer(context_parallel):
+    """Exchanges of each layer and micro-batch: once round forward, twice as much backward.
+
+    3 (c - 1)
+
+    Returns: [1] exchanges
+    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
+        than a window need no keys and values of each other
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (backward also passes the
+        gradients of keys and values)
+    """
+    return 3 * (context_parallel - 1)
+
+
+@alternative("context_exchanges_per_layer", recompute=("core_attention", "full"))
+def repeated_context_exchanges_per_layer(context_parallel):
+    """Exchanges of each layer and micro-batch: twice round forward, twice as much backward.
+
+    4 (c - 1)
+
+    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
+        than a window need no keys and values of each other
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
+    """
+    return 4 * (context_parallel - 1)
+
+
+@alternative("context_parallel_time", context_parallel_type="p2p")
+def context_parallel_time(
+    context_exchanges_per_layer, layers, pipeline_parallel, num_microbatches, context_send_time
+):
+    """Time of one step's context-parallel traffic on each stage.
+
+    exchanges per layer x l / p x m x t
+
+    Returns: [s] context-parallel traffic of one step
+    Range: keys and values go all the way round, also where a window needs those of near ranks
+        only: a bound from above for windows shorter than (1 - 2 / c) s
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * context_send_time

@@ -1,0 +1,491 @@
+"""Context parallelism by collectives: heads shared out, keys and values gathered."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...collectives import point_to_point_time, two_level_all_to_all_time
+from ...inputs import SWITCHED
+from ...ops import where
+from ...reasons import REASONS as REASONS
+from ...reasons import is_whole
+from ...topology import flat_bandwidth, flat_latency
+from ..model.layer_kinds import KINDS
+from .context_ring import context_message
+
+
+def linear_state_message(micro_batch_size, linear_inner_width, linear_state_size, tensor_parallel):
+    """Bytes of a layer's state that a context-parallel rank hands on.
+
+    4 b N H P / t, in FP32
+
+    Returns: [B] message
+    Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 8.2 (states are passed from rank to rank)
+    """
+    return 4 * micro_batch_size * linear_state_size * linear_inner_width / tensor_parallel
+
+
+@alternative("context_message", linear_attention=KINDS)
+def mixed_context_message(
+    attention_layers,
+    linear_layers,
+    layers,
+    linear_state_message,
+    microbatch_tokens,
+    kv_heads,
+    head_size,
+    tensor_parallel,
+    bytes_per_element,
+):
+    """Bytes that one rank hands on for one layer and micro-batch, the mean over layers.
+
+    l_a / l x keys and values + l_s / l x a state
+
+    Range: states go once round backward, not twice as keys, values and their gradients do, and
+        layers that hold a feed-forward block alone exchange nothing: a bound from above
+    Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Liu et al. 2023 (ring
+        attention), arXiv:2310.01889, section 3
+    """
+    shape = (microbatch_tokens, kv_heads, head_size, tensor_parallel, bytes_per_element)
+    keys_and_values = attention_layers * context_message(*shape)
+    return (keys_and_values + linear_layers * linear_state_message) / layers
+
+
+TO_HEADS = ("a2a", "a2a+p2p")  # attention's heads are shared out while it works
+
+
+@alternative("head_sharing_ranks", context_parallel_type=("p2p", "all_gather"))
+def no_head_sharing_ranks():
+    """Ranks that share out the heads of attention, each with the tokens of all: none do.
+
+    1
+
+    Returns: [1] ranks
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 1.0
+
+
+@alternative("head_sharing_ranks", context_parallel_type="a2a")
+def all_head_sharing_ranks(context_parallel):
+    """Ranks that share out the heads of attention, each with the tokens of all: the whole group.
+
+    c
+
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1
+    """
+    return 1.0 * context_parallel
+
+
+@alternative("head_sharing_ranks", context_parallel_type="a2a+p2p")
+def near_head_sharing_ranks(context_ranks_per_node):
+    """Ranks that share out the heads of attention, each with the tokens of all: those of a node.
+
+    ranks on a node
+
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3 (all-to-alls inside a node)
+    """
+    return 1.0 * context_ranks_per_node
+
+
+@alternative("context_passes", recompute=("none", "selective"))
+def kept_context_passes():
+    """Passes of each layer and micro-batch through attention: forward and backward.
+
+    2
+
+    Returns: [1] passes
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    return 2.0
+
+
+@alternative("context_passes", recompute=("core_attention", "full"))
+def repeated_context_passes():
+    """Passes of each layer and micro-batch through attention: forward twice, and backward.
+
+    3
+
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2, with forward
+        repeated
+    """
+    return 3.0
+
+
+@alternative("head_message", linear_attention="none")
+def attention_head_message(
+    microbatch_tokens,
+    attention_heads,
+    kv_heads,
+    head_size,
+    tensor_parallel,
+    head_sharing_ranks,
+    bytes_per_element,
+):
+    """Bytes of one rank that change places when heads are shared out, in one pass through a layer.
+
+    T (h / a) (2 a / t + 2 max(a_kv / t, u)) e: queries and outputs; keys and values, of which each
+    rank needs a head of its own
+
+    Returns: [B] message
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2 (four tensors);
+        Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.1 (heads of keys and values)
+    """
+    heads = attention_heads + np.maximum(kv_heads, head_sharing_ranks * tensor_parallel)
+    return 2 * microbatch_tokens * head_size * heads / tensor_parallel * bytes_per_element
+
+
+@alternative("head_message", linear_attention=KINDS)
+def mixed_head_message(
+    attention_layers,
+    linear_layers,
+    layers,
+    microbatch_tokens,
+    attention_heads,
+    kv_heads,
+    head_size,
+    tensor_parallel,
+    head_sharing_ranks,
+    bytes_per_element,
+    linear_parameters_per_layer,
+    hidden_size,
+):
+    """Bytes of one rank that change places when heads are shared out, the mean over layers.
+
+    l_a / l x queries, keys, values and outputs + l_s / l x T W e / t, W = weights / h: all that a
+    mixer with a state projects, and what it puts out
+
+    Range: where groups of keys are fewer than ranks, each has copies, which come on top
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Megatron-LM,
+        megatron/core/ssm/mamba_context_parallel.py
+    """
+    attention = attention_head_message(
+        microbatch_tokens,
+        attention_heads,
+        kv_heads,
+        head_size,
+        tensor_parallel,
+        head_sharing_ranks,
+        bytes_per_element,
+    )
+    width = linear_parameters_per_layer / hidden_size / tensor_parallel
+    states = microbatch_tokens * width * bytes_per_element
+    return (attention_layers * attention + linear_layers * states) / layers
+
+
+@alternative("head_exchange_time", all_reduce=SWITCHED)
+def head_exchange_time(
+    head_message,
+    head_sharing_ranks,
+    context_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    context_rail_bandwidth,
+):
+    """Time in which ranks share out heads, and tokens again, in one pass through a layer.
+
+    4 (u - 1) a + max(M (k - 1) / (u B_i), M (u - k) / (u B_e)): four all-to-alls
+
+    Returns: [s] time of one pass
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Thakur et al.
+        2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    latency = flat_latency(head_sharing_ranks, near, intra_node_latency, inter_node_latency)
+    bandwidths = (intra_node_bandwidth, context_rail_bandwidth)
+    one = two_level_all_to_all_time(head_message, head_sharing_ranks, near, latency, *bandwidths)
+    return one + 3 * (head_sharing_ranks - 1) * latency
+
+
+@alternative("context_collective_time", context_parallel_type="p2p")
+def no_context_collective_time():
+    """Time of one step's context-parallel collectives, which nothing can hide: there are none.
+
+    0
+
+    Returns: [s] traffic of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 0.0
+
+
+@alternative("context_gather_step_time", all_reduce=SWITCHED)
+def switched_context_gather_step_time(
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    context_rail_bandwidth,
+):
+    """Time of one of the c - 1 steps in which keys and values of a layer are gathered.
+
+    a + M / B, B over all rails of a node
+
+    Returns: [s] time of one step
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
+        values all-gathered, then attention)
+    """
+    ranks = (context_parallel, context_ranks_per_node)
+    latency = flat_latency(*ranks, intra_node_latency, inter_node_latency)
+    bandwidth = flat_bandwidth(*ranks, intra_node_bandwidth, context_rail_bandwidth)
+    return point_to_point_time(context_message, latency, bandwidth)
+
+
+@alternative("context_collective_time", context_parallel_type="all_gather")
+def gathered_context_collective_time(
+    context_exchanges_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_gather_step_time,
+):
+    """Time of one step's context-parallel collectives, which nothing can hide.
+
+    (3 or 4) l / p x m x (c - 1) t: keys and values gathered forward and backward, their gradients
+    reduced and scattered
+
+    Range: keys and values of the whole sequence are gathered, also where a window needs those of
+        near ranks only, as in Transformer Engine
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
+        values all-gathered, then attention)
+    """
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * context_gather_step_time
+
+
+@alternative("context_collective_time", context_parallel_type=TO_HEADS)
+def head_context_collective_time(
+    context_passes, layers, pipeline_parallel, num_microbatches, head_exchange_time
+):
+    """Time of one step's context-parallel collectives, which nothing can hide.
+
+    (2 or 3) l / p x m x t: all-to-alls before attention and after it
+
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    per_microbatch = context_passes * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * head_exchange_time
+
+
+@alternative("context_parallel_time", context_parallel_type="all_gather")
+def gathered_context_parallel_time(context_collective_time):
+    """that of its collectives
+
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
+    """
+    return 1.0 * context_collective_time
+
+
+def head_ring_message(
+    microbatch_tokens, kv_heads, head_size, tensor_parallel, head_sharing_ranks, bytes_per_element
+):
+    """Bytes of one rank's keys and values once heads are shared out: more tokens, fewer heads.
+
+    2 T (h / a) max(a_kv / t, u) e
+
+    Returns: [B] message
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    heads = np.maximum(kv_heads / tensor_parallel, head_sharing_ranks)
+    return 2 * microbatch_tokens * head_size * heads * bytes_per_element
+
+
+def head_ring_exchanges(context_passes, context_parallel, head_sharing_ranks):
+    """Exchanges of each layer and micro-batch on the ring across ranks that share out heads.
+
+    (3 or 4) (c / u - 1)
+
+    Returns: [1] exchanges
+    Range: in models with states, which are handed on in their layers, counted for every layer: a
+        bound from above
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Liu et al. 2023 (ring
+        attention), arXiv:2310.01889, section 3
+    """
+    return (context_passes + 1) * (context_parallel / head_sharing_ranks - 1)
+
+
+@alternative("head_ring_send_time", all_reduce=SWITCHED)
+def switched_head_ring_send_time(
+    head_ring_message,
+    context_parallel,
+    context_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """Time to pass keys and values on, on the ring across ranks that share out heads.
+
+    a + M / B
+
+    Returns: [s] time of one exchange
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
+    return point_to_point_time(head_ring_message, latency, bandwidth)
+
+
+@alternative("context_parallel_time", context_parallel_type=TO_HEADS)
+def head_context_parallel_time(
+    context_collective_time,
+    head_ring_exchanges,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    head_ring_send_time,
+):
+    """all-to-alls + ring exchanges x l / p x m x t
+
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    per_microbatch = head_ring_exchanges * layers / pipeline_parallel
+    return context_collective_time + per_microbatch * num_microbatches * head_ring_send_time
+
+
+@alternative("context_fabric_time", context_parallel_type="all_gather")
+def gathered_context_fabric_time(
+    context_exchanges_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    context_rail_bandwidth,
+):
+    """exchanges x l / p x m x M / (k B_e) where the group leaves the node
+
+    Source: NCCL 2.30, rings over several cards of a node
+    """
+    across = where(context_ranks_per_node < context_parallel, context_message, 0.0)
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    moved = per_microbatch * num_microbatches * across / context_ranks_per_node
+    return moved / context_rail_bandwidth
+
+
+@alternative("context_node_time", context_parallel_type="all_gather")
+def gathered_context_node_time(
+    context_exchanges_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_message,
+    context_ranks_per_node,
+    intra_node_bandwidth,
+):
+    """exchanges x l / p x m x M / B_i
+
+    Source: NCCL 2.30, rings over several cards of a node
+    """
+    inside = where(context_ranks_per_node > 1, context_message, 0.0)
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * inside / intra_node_bandwidth
+
+
+@alternative("context_fabric_time", context_parallel_type=TO_HEADS)
+def head_context_fabric_time(
+    context_passes,
+    head_message,
+    head_sharing_ranks,
+    head_ring_exchanges,
+    head_ring_message,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_parallel,
+    context_ranks_per_node,
+    context_rail_bandwidth,
+):
+    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it
+    leaves the node
+
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
+        (USP), arXiv:2405.07719, section 3.3
+    """
+    far = np.maximum(head_sharing_ranks - context_ranks_per_node, 0.0)
+    heads = context_passes * head_message * (far / head_sharing_ranks)
+    leaves = context_ranks_per_node < context_parallel
+    ring = where(leaves, head_ring_exchanges * head_ring_message, 0.0)
+    moved = layers / pipeline_parallel * num_microbatches * (heads + ring)
+    return moved / context_rail_bandwidth
+
+
+@alternative("context_node_time", context_parallel_type=TO_HEADS)
+def head_context_node_time(
+    context_passes,
+    head_message,
+    head_sharing_ranks,
+    head_ring_exchanges,
+    head_ring_message,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    context_ranks_per_node,
+    intra_node_bandwidth,
+):
+    """l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of
+    its ranks share a node
+
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
+        (USP), arXiv:2405.07719, section 3.3
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    heads = context_passes * head_message * (near - 1) / head_sharing_ranks
+    shared = context_ranks_per_node > head_sharing_ranks
+    ring = where(shared, head_ring_exchanges * head_ring_message, 0.0)
+    moved = layers / pipeline_parallel * num_microbatches * (heads + ring)
+    return moved / intra_node_bandwidth
+
+
+@alternative("head_reason", context_parallel_type=("p2p", "all_gather"))
+def no_head_reason():
+    """Why context ranks cannot share out the heads of attention; 0 where they can.
+
+    0: they do not
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 0.0
+
+
+@alternative("head_reason", context_parallel_type=TO_HEADS)
+def shared_head_reason(attention_heads, tensor_parallel, context_parallel, head_sharing_ranks):
+    """a / (t u) and c / u whole
+
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1 (no more ranks
+        than heads); Megatron-LM, megatron/core/transformer/transformer_config.py (cp_comm_type)
+    """
+    divides = is_whole(attention_heads / (tensor_parallel * head_sharing_ranks))
+    divides = divides & is_whole(context_parallel / head_sharing_ranks)
+    return where(divides, 0.0, 27.0)
+
+
+@alternative("sequence_parts", context_balance="zigzag")
+def paired_sequence_parts(context_parallel):
+    """Parts that a sequence is cut into: an early and a late one for each rank that shares it.
+
+    2 c; one for a rank alone
+
+    Returns: [1] parts
+    Source: Megatron-LM, megatron/core/utils.py (get_batch_on_this_cp_rank: 2 x context-parallel
+        size chunks)
+    """
+    return where(context_parallel > 1, 2.0 * context_parallel, 1.0)
+
+
+@alternative("sequence_parts", context_balance="contiguous")
+def single_sequence_parts(context_parallel):
+    """Parts that a sequence is cut into: one for each rank that shares it.
+
+    c
+
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 1.0 * context_parallel

@@ -1,0 +1,48 @@
+"""Why kinds of layers cannot be cut so."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from ...reasons import REASONS as REASONS
+from ...reasons import is_whole
+from ..model.layer_kinds import KINDS
+
+
+@alternative("layer_kinds_reason", linear_attention="none")
+def plain_layer_kinds_reason(linear_layers):
+    """Why layers of several kinds cannot be laid out; 0 where they can.
+
+    they are of one kind: none keeps a state
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return where(linear_layers > 0, 26.0, 0.0)
+
+
+@alternative("layer_kinds_reason", linear_attention=KINDS)
+def mixed_layer_kinds_reason(
+    attention_layers,
+    attending_layers,
+    linear_layers,
+    ffn_layers,
+    layers,
+    linear_heads,
+    tensor_parallel,
+    head_sharing_ranks,
+):
+    """whole layers, no more mixers than layers, no more feed-forward blocks, none below 0;
+    attention counted in those that attend alone; H / (t u) whole
+
+    Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
+        megatron/core/models/hybrid/hybrid_layer_allocation.py (one symbol for each layer)
+    """
+    adds_up = (attention_layers >= 0) & (attention_layers + linear_layers <= layers)
+    adds_up = adds_up & (ffn_layers <= layers) & (attending_layers == attention_layers)
+    adds_up = adds_up & is_whole(linear_layers) & is_whole(attention_layers) & is_whole(ffn_layers)
+    reason = where(is_whole(linear_heads / (tensor_parallel * head_sharing_ranks)), 0.0, 27.0)
+    reason = where(is_whole(linear_heads / tensor_parallel), reason, 7.0)
+    known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
+    return where(known == known, where(adds_up, reason, 26.0), np.nan)

@@ -1,0 +1,160 @@
+"""Power and energy of the cluster, and carbon."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+
+
+def node_power(gpus_per_node, gpu_tdp, node_overhead_power):
+    """Power of one node, where the scenario does not state it.
+
+    g x TDP + overhead; a label that states the whole sets the overhead, which is the rest of it
+
+    Returns: [W] power of one node
+    Source: Fleet Foundations, power and sustainability numbers (rule of thumb: GPUs x TDP)
+    """
+    return gpus_per_node * gpu_tdp + node_overhead_power
+
+
+@alternative("allocated_gpus", reserves=False)
+def job_allocated_gpus(n_gpus):
+    """GPUs that are powered and paid for: those of the job.
+
+    n
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * n_gpus
+
+
+@alternative("allocated_gpus", reserves=True)
+def reserved_allocated_gpus(
+    n_gpus,
+    backup_workers,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+    spare_nodes,
+    gpus_per_node,
+):
+    """GPUs that are powered and paid for: those of the job, of backup replicas and of hot spares.
+
+    n + backups t p c + spare nodes g
+
+    Source: by definition; backups: Chen et al. 2016, arXiv:1604.00981
+    """
+    replica = tensor_parallel * pipeline_parallel * context_parallel
+    return n_gpus + backup_workers * replica + spare_nodes * gpus_per_node
+
+
+def allocated_nodes(allocated_gpus, gpus_per_node):
+    """Nodes that are powered and paid for.
+
+    n / g
+
+    Returns: [1] nodes, not rounded
+    Source: by definition
+    """
+    return allocated_gpus / gpus_per_node
+
+
+def it_power(allocated_nodes, node_power):
+    """Power of all nodes.
+
+    nodes x power of a node
+
+    Returns: [W] power of the equipment
+    Source: Fleet Foundations, power and sustainability numbers (10,000 x 700 W = 7 MW)
+    Example:
+        >>> it_power(1250, 8 * 700) / 1e6
+        7.0
+    """
+    return allocated_nodes * node_power
+
+
+def facility_power(it_power, pue):
+    """Power of the data centre, cooling and losses counted.
+
+    IT power x PUE
+
+    Returns: [W] power of the facility
+    Source: Avelar et al. 2012 (PUE); Fleet Foundations, the energy hierarchy at scale
+    Example:
+        >>> round((facility_power(10e6, 1.58) - facility_power(10e6, 1.06)) / 1e6, 1)
+        5.2
+    """
+    return it_power * pue
+
+
+def nodes_per_rack(rack_power, node_power):
+    """Whole nodes that the power of one rack feeds.
+
+    floor(rack / node)
+
+    Returns: [1] nodes; 0 where one node needs more than the rack has
+    Source: Fleet Foundations, power density wall
+    """
+    return np.floor(rack_power / node_power)
+
+
+def racks(it_power, rack_power):
+    """Racks that the power of the equipment fills, at least; whole nodes may leave some unused.
+
+    ceil(IT power / rack)
+
+    Returns: [1] racks
+    Source: Fleet Foundations, power density wall
+    Example:
+        >>> float(racks(7e6, 70e3))
+        100.0
+    """
+    return np.ceil(it_power / rack_power)
+
+
+def cooling_class(rack_power):
+    """How a rack of that power must be cooled: air takes away up to 30 kW.
+
+    air for 30 kW or less, else liquid
+
+    Returns: [flag] cooling
+    Flags: 0 air, 1 liquid
+    Source: Fleet Foundations table 12
+    """
+    cooling = where(rack_power > 30e3, 1.0, 0.0)
+    return where(rack_power == rack_power, cooling, np.nan)
+
+
+def energy(facility_power, job_time):
+    """Electricity of the run, at rated power throughout.
+
+    facility power x wall time
+
+    Returns: [J] energy
+    Source: Luccioni et al. 2022, arXiv:2211.02001 (GPU hours x TDP)
+    """
+    return facility_power * job_time
+
+
+def carbon_emissions(energy, grid_carbon_intensity):
+    """Carbon dioxide of the run's electricity.
+
+    energy x intensity of the grid
+
+    Returns: [kg] carbon dioxide
+    Source: Luccioni et al. 2022, arXiv:2211.02001
+    """
+    return energy * grid_carbon_intensity
+
+
+def energy_per_token(energy, training_tokens):
+    """Electricity of the run for each token that it trains on.
+
+    energy / D
+
+    Returns: [J] energy of one token
+    Range: of the tokens stated; `tokens_to_target` has those that a large batch adds
+    Source: by definition
+    """
+    return energy / training_tokens

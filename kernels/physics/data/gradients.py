@@ -1,0 +1,542 @@
+"""Traffic of data parallelism: gradients and sharded weights."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...collectives import ring_tree_crossover_bytes
+from ...ops import where
+from ...stages import most_stage_parameters
+from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
+
+
+def expert_gradient_ranks(gradient_ranks, tensor_parallel, expert_tensor_parallel, expert_parallel):
+    """Ranks that hold the same routed experts and add up their gradients.
+
+    max(1, d c t / (t_e e))
+
+    Returns: [1] ranks
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
+    """
+    folded = tensor_parallel / expert_tensor_parallel
+    return np.maximum(gradient_ranks * folded / expert_parallel, 1.0)
+
+
+@alternative("expert_gradient_stride", rank_order="tp-cp-ep-dp-pp")
+def inner_expert_gradient_stride(expert_tensor_parallel, expert_parallel):
+    """GPUs between ranks that hold the same routed experts.
+
+    t_e e
+
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
+    """
+    return expert_tensor_parallel * expert_parallel
+
+
+@alternative("expert_gradient_stride", rank_order="tp-cp-ep-pp-dp")
+def outer_expert_gradient_stride(expert_tensor_parallel, expert_parallel, pipeline_parallel):
+    """t_e e p
+
+    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
+    """
+    return expert_tensor_parallel * expert_parallel * pipeline_parallel
+
+
+@alternative("expert_gradient_ranks_per_node", scale_up_domain=False)
+def node_expert_gradient_ranks_per_node(
+    gpus_per_node, expert_gradient_stride, expert_gradient_ranks, expert_context_ranks_per_node
+):
+    """Ranks on each node that hold the same routed experts.
+
+    clip(gpus per node / stride, 1, ranks), and no fewer than those that share a sequence
+
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
+    """
+    spread = group_ranks_per_node(gpus_per_node, expert_gradient_stride, expert_gradient_ranks)
+    return np.minimum(np.maximum(spread, expert_context_ranks_per_node), expert_gradient_ranks)
+
+
+@same_as(flat_bandwidth)
+def expert_gradient_bandwidth(
+    expert_gradient_ranks, expert_gradient_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
+):
+    """Bandwidth of one rank of a group that adds up the gradients of routed experts.
+
+    intra-node in one node, else min(intra-node, ranks on the node x rail)
+
+    Returns: [B/s] bandwidth per rank
+    Source: NCCL 2.30, channels over several NICs
+    """
+
+
+@alternative("routed_reduction_share", mixture_of_experts=False)
+def no_routed_reduction_share():
+    """Routed experts' parameters of one rank, by what adding up gradients moves: none.
+
+    0
+
+    Returns: [1] share of a stage's routed parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("routed_reduction_share", mixture_of_experts=True)
+def ring_routed_reduction_share(
+    expert_parallel, expert_tensor_parallel, tensor_parallel, gradient_ranks
+):
+    """Share of routed experts' parameters by which adding up their gradients counts on one rank.
+
+    (n - f) / (n - 1) / f, f = e t_e / t: a ring of n / f ranks beside a ring of all n = d c
+
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    several = gradient_ranks > 1
+    folded = expert_parallel * (expert_tensor_parallel / tensor_parallel)
+    others = np.maximum(gradient_ranks - folded, 0.0)
+    share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
+    return share / folded
+
+
+def mean_reduced_expert_parameters(
+    routed_parameters,
+    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
+    pipeline_parallel,
+    gradient_ranks,
+    parameter_copies,
+):
+    """Routed experts' parameters of a rank of the mean stage, by what their reduction moves.
+
+    N_routed / (e t_e p) x (n - e t_e / t) / (n - 1): a ring of n t / (e t_e) ranks beside a ring of
+    all n = d c; of both stages in dualpipe
+
+    Returns: [1] parameters
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    several = gradient_ranks > 1
+    folded = expert_parallel * (expert_tensor_parallel / tensor_parallel)
+    others = np.maximum(gradient_ranks - folded, 0.0)
+    share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
+    own = routed_parameters / (expert_parallel * expert_tensor_parallel * pipeline_parallel)
+    return parameter_copies * own * share
+
+
+@alternative("reduced_expert_parameters", stage_split="alike")
+def even_reduced_expert_parameters(mean_reduced_expert_parameters):
+    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+
+    those of the mean stage
+
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    return 1.0 * mean_reduced_expert_parameters
+
+
+@alternative("reduced_expert_parameters", stage_split="whole_layers")
+def staged_reduced_expert_parameters(
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    routed_layer_parameters,
+    routed_reduction_share,
+    tensor_parallel,
+    parameter_copies,
+):
+    """N_routed of the stage that holds most x share / t"""
+    largest = most_stage_parameters(
+        pipeline_parallel,
+        held_layers,
+        first_stage_held_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        0.0,
+        0.0,
+        routed_layer_parameters * routed_reduction_share,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    )
+    return parameter_copies * largest / tensor_parallel
+
+
+@alternative("gradient_ranks", hybrid_sharding=False)
+def all_gradient_ranks(site_gradient_ranks):
+    """Ranks that add up their gradients in one group, and share out what is sharded.
+
+    all of a site
+
+    Returns: [1] ranks
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
+    """
+    return 1.0 * site_gradient_ranks
+
+
+@alternative("gradient_ranks", hybrid_sharding=True)
+def shard_gradient_ranks(data_parallel_shard, context_parallel, parameter_copies):
+    """d_s c: the replicas of a sharding group, and the ranks that share each sequence;
+    twice as many in dualpipe
+
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.1.1 (HSDP);
+        Megatron-LM, megatron/core/parallel_state.py (num_distributed_optimizer_instances)
+    """
+    return data_parallel_shard * context_parallel * parameter_copies
+
+
+@alternative("data_parallel_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
+@same_as(group_ranks_per_node)
+def inner_data_parallel_ranks_per_node(scale_up_gpus, tensor_parallel, gradient_ranks):
+    """Ranks of one data-parallel group on each node.
+
+    clip(gpus per node / t, 1, group size)
+
+    Returns: [1] ranks on one node, or in one scale-up domain
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+
+
+@alternative("data_parallel_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
+def outer_data_parallel_ranks_per_node(
+    scale_up_gpus, tensor_parallel, context_parallel, pipeline_parallel, gradient_ranks
+):
+    """clip(gpus per node / t, 1, c) x clip(gpus per node / (t c p), 1, n / c): pipeline stages lie
+    between replicas
+
+    Range: strides that divide the node; else the mean over nodes. In dualpipe a bound from below:
+        both stages that hold the same weights may be on one node
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    near = group_ranks_per_node(scale_up_gpus, tensor_parallel, context_parallel)
+    stride = tensor_parallel * context_parallel * pipeline_parallel
+    return near * group_ranks_per_node(scale_up_gpus, stride, gradient_ranks / context_parallel)
+
+
+@alternative("data_spread", rank_order="tp-cp-ep-dp-pp")
+def inner_data_spread(tensor_parallel):
+    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
+
+    t
+
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return 1.0 * tensor_parallel
+
+
+@alternative("data_spread", rank_order="tp-cp-ep-pp-dp")
+def outer_data_spread(tensor_parallel, context_parallel, pipeline_parallel, gradient_ranks):
+    """t p; t where the group is within one replica
+
+    Range: dualpipe: a bound from above, up to twice as far
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return tensor_parallel * where(gradient_ranks > context_parallel, pipeline_parallel, 1.0)
+
+
+@same_as(flat_latency)
+def data_parallel_latency(
+    gradient_ranks, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency
+):
+    """Latency of one hop of a data-parallel group in a flat algorithm.
+
+    intra-node in one node, else inter-node
+
+    Returns: [s] latency of one hop
+    Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
+    """
+
+
+@alternative("mean_reduced_parameters", mixture_of_experts=False)
+def dense_mean_reduced_parameters(local_parameters, parameter_copies):
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
+
+    N / (t p), of both stages in dualpipe
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return parameter_copies * local_parameters
+
+
+@alternative("mean_reduced_parameters", mixture_of_experts=True)
+def expert_mean_reduced_parameters(
+    parameters,
+    routed_parameters,
+    tensor_parallel,
+    pipeline_parallel,
+    mean_reduced_expert_parameters,
+    parameter_copies,
+):
+    """(N - N_routed) / (t p) + routed experts by what their smaller groups move
+
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
+    """
+    dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
+    return parameter_copies * dense + mean_reduced_expert_parameters
+
+
+@alternative("reduced_parameters", stage_split="alike")
+def even_reduced_parameters(mean_reduced_parameters):
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
+
+    those of the mean stage
+
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return 1.0 * mean_reduced_parameters
+
+
+@alternative("reduced_parameters", stage_split="whole_layers")
+def staged_reduced_parameters(
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    routed_reduction_share,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    tensor_parallel,
+    parameter_copies,
+):
+    """max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by
+    what smaller groups of routed experts move
+
+    Range: a bound from above for the time that a step waits: the last stage's traffic may end
+        behind the first stage's last pass
+    Source: Narayanan et al. 2021 (SC21), section 3.3; Rajbhandari et al. 2022 (DeepSpeed-MoE),
+        arXiv:2201.05596, section 5.1
+    """
+    largest = most_stage_parameters(
+        pipeline_parallel,
+        held_layers,
+        first_stage_held_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters + routed_layer_parameters * routed_reduction_share,
+        embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
+        end_table_parameters,
+    )
+    return parameter_copies * largest / tensor_parallel
+
+
+def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_compression):
+    """Bytes of the gradients that one rank sends into its data-parallel group.
+
+    N / (t p) x bytes / compression
+
+    Returns: [B] message
+    Source: Narayanan et al. 2021 (SC21), section 3.3; Lin et al. 2018, arXiv:1712.01887 (sparse
+        gradients)
+    Example:
+        >>> gradient_message(1e12 / (8 * 16), 2, 1) / 1e9
+        15.625
+    """
+    return reduced_parameters * gradient_bytes_per_element / gradient_compression
+
+
+def weight_message(reduced_parameters, weight_bytes_on_wire):
+    """Bytes of the weights that one rank's data-parallel group gathers.
+
+    N / (t p) x bytes
+
+    Returns: [B] message
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7
+    """
+    return reduced_parameters * weight_bytes_on_wire
+
+
+@alternative("exchanged_message", zero_stage=0)
+def reduced_exchanged_message(gradient_message):
+    """2 M: gradients there and back"""
+    return 2 * gradient_message
+
+
+@alternative("exchanged_message", zero_stage=(1, 2, 3))
+def sharded_exchanged_message(gradient_message, weight_message):
+    """Bytes that go through a data-parallel group once a step, each half of an all-reduce counted.
+
+    gradients there, weights back
+
+    Returns: [B] bytes
+    Range: ZeRO-1, or one micro-batch; ZeRO-2 and 3 exchange at every one: a lower bound
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
+    """
+    return gradient_message + weight_message
+
+
+@alternative("data_parallel_bytes", zero_stage=(0, 1))
+def whole_step_data_parallel_bytes(exchanged_message):
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    2 M, or gradients there and weights back
+
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return 1.0 * exchanged_message
+
+
+@alternative("data_parallel_bytes", zero_stage=2)
+def sharded_gradient_data_parallel_bytes(gradient_reductions, gradient_message, weight_message):
+    """m M_gradients + M_weights, m reductions"""
+    return gradient_reductions * gradient_message + weight_message
+
+
+@alternative("data_parallel_bytes", zero_stage=3)
+def sharded_weight_data_parallel_bytes(
+    gradient_reductions, gathers_per_reduction, gradient_message, weight_message
+):
+    """m (M_gradients + g M_weights), m reductions with g gathers to each: 2, unless weights stay"""
+    return gradient_reductions * (gradient_message + gathers_per_reduction * weight_message)
+
+
+def fsdp_units(layers, pipeline_parallel):
+    """Units whose weights ZeRO-3 gathers at a time, on one stage: layers, unless stated.
+
+    l / p
+
+    Returns: [1] units
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1 (units; one for each
+        transformer block in section 5)
+    """
+    return layers / pipeline_parallel
+
+
+@alternative("gradient_buckets", zero_stage=(0, 1, 2))
+def whole_gradient_buckets(gradient_message, bucket_bytes):
+    """Pieces in which gradients are sent, and sharded weights gathered.
+
+    max(1, ceil(M / bucket))
+
+    Returns: [1] buckets
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
+    Example:
+        >>> float(whole_gradient_buckets(7e8, 25e6)), float(whole_gradient_buckets(7e8, np.inf))
+        (28.0, 1.0)
+    """
+    return np.maximum(1.0, np.ceil(gradient_message / bucket_bytes))
+
+
+@alternative("gradient_buckets", zero_stage=3)
+def unit_gradient_buckets(gradient_message, bucket_bytes, fsdp_units):
+    """Pieces in which gradients are sent, and sharded weights gathered: each unit in its own.
+
+    U max(1, ceil(M / (U bucket)))
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1
+    """
+    unit = gradient_message / fsdp_units
+    return fsdp_units * np.maximum(1.0, np.ceil(unit / bucket_bytes))
+
+
+def bucket_message(gradient_message, gradient_buckets):
+    """Bytes of one bucket of gradients.
+
+    M / buckets
+
+    Returns: [B] message
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
+    """
+    return gradient_message / gradient_buckets
+
+
+def gathered_message(weight_message, gradient_buckets):
+    """Bytes of the weights gathered at a time.
+
+    M / buckets
+
+    Returns: [B] message
+    Source: Megatron-LM, --overlap-param-gather (weights in the buckets of their gradients)
+    """
+    return weight_message / gradient_buckets
+
+
+@same_as(ring_tree_crossover_bytes)
+def ring_tree_crossover(gradient_ranks, data_parallel_latency, data_parallel_bandwidth):
+    """Gradient message below which two binary trees beat the ring.
+
+    n (n - 1 - ceil(log2 n)) a B
+
+    Returns: [B] size at which both take the same time
+    Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
+    """
+
+
+@alternative("data_parallel_time", zero_stage=0)
+def replicated_data_parallel_time(
+    gradient_buckets, data_parallel_all_reduce_time, replica_reduce_time
+):
+    """Time of one step's gradient traffic: all-reduces.
+
+    buckets x t, once per step whatever the number of micro-batches, + that between sharding groups
+    """
+    return gradient_buckets * data_parallel_all_reduce_time + replica_reduce_time
+
+
+@alternative("data_parallel_time", zero_stage=1)
+def sharded_optimizer_data_parallel_time(
+    gradient_reduce_scatter_time, replica_reduce_time, weight_all_gather_time
+):
+    """Time of one step's traffic around a sharded update: gradients before it, weights after it.
+
+    reduce-scatter + that between sharding groups + all-gather, each with the bytes of what it moves
+
+    Returns: [s] data-parallel traffic of one step
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
+    """
+    return gradient_reduce_scatter_time + replica_reduce_time + weight_all_gather_time
+
+
+@alternative("data_parallel_time", zero_stage=2)
+def sharded_gradient_data_parallel_time(
+    gradient_reductions, gradient_reduce_scatter_time, replica_reduce_time, weight_all_gather_time
+):
+    """Time of one step's traffic when gradients are sharded as they appear.
+
+    reductions x reduce-scatter + that between sharding groups + all-gather
+    """
+    reduced = gradient_reductions * gradient_reduce_scatter_time + replica_reduce_time
+    return reduced + weight_all_gather_time
+
+
+@alternative("data_parallel_time", zero_stage=3)
+def sharded_weight_data_parallel_time(
+    gradient_reductions,
+    gathers_per_reduction,
+    gradient_reduce_scatter_time,
+    replica_reduce_time,
+    weight_all_gather_time,
+):
+    """Time of one step's traffic when weights are gathered where they are used.
+
+    reductions x (reduce-scatter + gathers to each x all-gather) + that between sharding groups; m
+    reductions and 2 gathers, unless stated
+
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
+    """
+    once = gradient_reduce_scatter_time + gathers_per_reduction * weight_all_gather_time
+    return gradient_reductions * once + replica_reduce_time

@@ -1,0 +1,285 @@
+"""Sharding groups: what is reduced between the groups that hold the same shard."""
+
+from ...alternatives import alternative, family, same_as
+from ...stages import most_stage_parameters
+from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
+from ..tensor import tensor_all_reduce as activations
+
+
+@alternative("gradient_reductions", gradient_sync=("microbatch", "two_hop"))
+def microbatch_gradient_reductions(num_microbatches):
+    """Times a step that ZeRO-2 and 3 reduce the gradients within a group.
+
+    m
+
+    Returns: [1] reductions of one step
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
+    """
+    return 1.0 * num_microbatches
+
+
+@alternative("gradient_reductions", gradient_sync="step")
+def step_gradient_reductions():
+    """1: they are added up unsharded until the last micro-batch
+
+    Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
+        arXiv:2304.11277, section 3.3.4 (accumulation without communication)
+    """
+    return 1.0
+
+
+@alternative("gathers_per_reduction", reshard_after_forward=True)
+def repeated_gathers_per_reduction(num_microbatches, gradient_reductions):
+    """Times that ZeRO-3 gathers the weights for each reduction of the gradients.
+
+    2 m / s: for both passes of every micro-batch
+
+    Returns: [1] gathers over reductions
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
+    """
+    return 2 * num_microbatches / gradient_reductions
+
+
+@alternative("gathers_per_reduction", reshard_after_forward=False)
+def single_gathers_per_reduction():
+    """1: they stay until gradients are reduced
+
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    return 1.0
+
+
+@alternative("replica_reductions", zero_stage=(0, 1))
+def single_replica_reductions():
+    """Times a step that sharding groups reduce their gradients with each other.
+
+    1
+
+    Returns: [1] reductions of one step
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
+    """
+    return 1.0
+
+
+@alternative("replica_reductions", zero_stage=(2, 3))
+def sharded_replica_reductions(shard_reductions):
+    """as gradient_sync says
+
+    Source: Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4
+    """
+    return 1.0 * shard_reductions
+
+
+@alternative("shard_reductions", gradient_sync="microbatch")
+def microbatch_shard_reductions(num_microbatches):
+    """Times a step that sharding groups reduce shards of gradients with each other.
+
+    m
+
+    Returns: [1] reductions of one step
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding)
+    """
+    return 1.0 * num_microbatches
+
+
+@alternative("shard_reductions", gradient_sync=("two_hop", "step"))
+def step_shard_reductions():
+    """1: at the boundary of gradient accumulation
+
+    Source: Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4 (2-hop gradient
+        synchronization); PyTorch fully_shard (set_requires_all_reduce)
+    """
+    return 1.0
+
+
+def shard_replicas(site_gradient_ranks, gradient_ranks):
+    """Sharding groups of one site that hold the same weights.
+
+    d / d_s
+
+    Returns: [1] groups
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (W / F)
+    """
+    return site_gradient_ranks / gradient_ranks
+
+
+@alternative("replica_parameters", stage_split="alike")
+def even_replica_parameters(
+    parameters, tensor_parallel, pipeline_parallel, gradient_ranks, parameter_copies
+):
+    """Parameters of a shard whose gradients a rank reduces with other sharding groups.
+
+    N / (t p n), of both stages in dualpipe; routed experts too: as many of them in a smaller group
+
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
+    """
+    return parameter_copies * parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+
+
+@alternative("replica_parameters", stage_split="whole_layers")
+def staged_replica_parameters(
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    tensor_parallel,
+    gradient_ranks,
+    parameter_copies,
+):
+    """(N_stage + N_routed) / (t n), of the largest stage
+
+    Range: a bound from above for the time that a step waits, as `reduced_parameters`
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2; Narayanan et al. 2021
+        (SC21), section 3.3
+    """
+    largest = most_stage_parameters(
+        pipeline_parallel,
+        held_layers,
+        first_stage_held_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters + routed_layer_parameters,
+        embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
+        end_table_parameters,
+    )
+    return parameter_copies * largest / (tensor_parallel * gradient_ranks)
+
+
+def replica_message(
+    replica_parameters, gradient_bytes_per_element, gradient_compression, gradient_buckets
+):
+    """Bytes of one bucket of a shard of gradients that a rank reduces with other sharding groups.
+
+    N_shard x bytes / compression / buckets
+
+    Returns: [B] message
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
+    """
+    return replica_parameters * gradient_bytes_per_element / gradient_compression / gradient_buckets
+
+
+@alternative("replica_stride", rank_order="tp-cp-ep-dp-pp")
+def inner_replica_stride(tensor_parallel, context_parallel, data_parallel_shard):
+    """GPUs between ranks that hold the same shard: sharding groups lie inside their replicas.
+
+    t c d_s
+
+    Returns: [1] GPUs
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate
+        outside dp_shard)
+    """
+    return tensor_parallel * context_parallel * data_parallel_shard
+
+
+@alternative("replica_stride", rank_order="tp-cp-ep-pp-dp")
+def outer_replica_stride(tensor_parallel, context_parallel, data_parallel_shard, pipeline_parallel):
+    """t c p d_s
+
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return tensor_parallel * context_parallel * data_parallel_shard * pipeline_parallel
+
+
+@same_as(group_ranks_per_node)
+def replica_ranks_per_node(scale_up_gpus, replica_stride, shard_replicas):
+    """Ranks of a node that hold the same shard.
+
+    clip(gpus per node / stride, 1, replicas)
+
+    Returns: [1] ranks on one node, or in one scale-up domain
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate
+        outside dp_shard)
+    """
+
+
+@same_as(flat_latency)
+def replica_latency(shard_replicas, replica_ranks_per_node, intra_node_latency, inter_node_latency):
+    """Latency of one hop between sharding groups in a flat algorithm.
+
+    intra-node in one node, else inter-node
+
+    Returns: [s] latency of one hop
+    Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
+    """
+
+
+@same_as(flat_bandwidth)
+def replica_bandwidth(
+    shard_replicas, replica_ranks_per_node, intra_node_bandwidth, replica_rail_bandwidth
+):
+    """Bandwidth of one rank between sharding groups in a flat algorithm.
+
+    intra-node in one node, else min(intra-node, ranks on the node x rail)
+
+    Returns: [B/s] bandwidth per rank
+    Source: NCCL 2.30, channels over several NICs
+    """
+
+
+family(
+    __name__,
+    {
+        "tensor_parallel_all_reduce_time": "replica_all_reduce_time",
+        "tensor_parallel_in_node_time": "replica_in_node_time",
+        "tensor_parallel_between_nodes_time": "replica_between_nodes_time",
+        "in a tensor-parallel group": "between sharding groups",
+        "activation_message": "replica_message",
+        "tensor_parallel": "shard_replicas",
+        "tensor_parallel_ranks_per_node": "replica_ranks_per_node",
+        "tensor_parallel_latency": "replica_latency",
+        "tensor_parallel_bandwidth": "replica_bandwidth",
+        "tensor_rail_bandwidth": "replica_rail_bandwidth",
+    },
+    activations.ring_tensor_parallel_all_reduce_time,
+    activations.tree_tensor_parallel_all_reduce_time,
+    activations.double_binary_tree_tensor_parallel_all_reduce_time,
+    activations.hierarchical_tensor_parallel_all_reduce_time,
+    activations.recursive_halving_doubling_tensor_parallel_all_reduce_time,
+    activations.fitted_tensor_parallel_all_reduce_time,
+    activations.in_network_tensor_parallel_all_reduce_time,
+    activations.ring_tensor_parallel_in_node_time,
+    activations.nvls_tensor_parallel_in_node_time,
+    activations.ring_tensor_parallel_between_nodes_time,
+    activations.switch_tensor_parallel_between_nodes_time,
+    activations.auto_tensor_parallel_all_reduce_time,
+)
+
+
+@alternative("replica_reduce_time", hybrid_sharding=False)
+def no_replica_reduce_time():
+    """Time of one step's all-reduces between sharding groups: there is one group.
+
+    0
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("replica_reduce_time", hybrid_sharding=True)
+def hybrid_replica_reduce_time(replica_reductions, gradient_buckets, replica_all_reduce_time):
+    """Time of one step's all-reduces between sharding groups.
+
+    reductions x buckets x t
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
+    """
+    return replica_reductions * gradient_buckets * replica_all_reduce_time

@@ -1,0 +1,302 @@
+"""Traffic of expert parallelism: tokens sent to their experts and back."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...collectives import two_level_all_to_all_time
+from ...inputs import SWITCHED
+from ...ops import where
+from ...topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
+
+
+@alternative("expert_message", linear_attention="none")
+def expert_message(activation_message, residual_ranks, routed_visits_per_token, expert_bytes_share):
+    """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
+
+    (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
+    quantised; k those of the busiest rank
+
+    Returns: [B] message
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return activation_message / residual_ranks * routed_visits_per_token * expert_bytes_share
+
+
+@alternative("expert_ranks_per_node", scale_up_domain=False)
+@same_as(group_ranks_per_node)
+def node_expert_ranks_per_node(gpus_per_node, expert_stride, expert_parallel):
+    """Ranks of one expert-parallel group on each node.
+
+    clip(gpus per node / stride, 1, e)
+
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
+    """
+
+
+@alternative("expert_all_to_all_time", all_reduce=SWITCHED)
+def switched_expert_all_to_all_time(switched_all_to_all_time):
+    """Time of one all-to-all in an expert-parallel group.
+
+    that through switches
+
+    Returns: [s] time of one all-to-all
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return 1.0 * switched_all_to_all_time
+
+
+@alternative("switched_all_to_all_time", expert_dispatch="per_expert")
+def per_expert_all_to_all_time(
+    expert_message,
+    expert_parallel,
+    expert_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    expert_rail_bandwidth,
+):
+    """Time of one all-to-all in an expert-parallel group.
+
+    (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): a copy for each expert visited
+
+    Returns: [s] time of one all-to-all
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return two_level_all_to_all_time(
+        expert_message,
+        expert_parallel,
+        expert_ranks_per_node,
+        flat_latency(
+            expert_parallel, expert_ranks_per_node, intra_node_latency, inter_node_latency
+        ),
+        intra_node_bandwidth,
+        expert_rail_bandwidth,
+    )
+
+
+@alternative("switched_all_to_all_time", expert_dispatch="per_node")
+def per_node_all_to_all_time(
+    expert_fabric_bytes,
+    expert_node_bytes,
+    expert_nodes,
+    expert_ranks_per_node,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    expert_rail_bandwidth,
+):
+    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for
+    each node visited, to the GPU of the same place there, which spreads it; the other way round for
+    what comes back
+
+    Range: messages of many pieces, which are spread as others arrive; a bound from below for few
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)
+    """
+    hops = (expert_nodes - 1) * inter_node_latency
+    hops = hops + (expert_ranks_per_node - 1) * intra_node_latency
+    inside = expert_node_bytes / intra_node_bandwidth
+    return hops + np.maximum(inside, expert_fabric_bytes / expert_rail_bandwidth)
+
+
+@alternative("expert_fabric_bytes", expert_dispatch="per_expert")
+def per_expert_fabric_bytes(expert_message, expert_ranks_per_node, expert_parallel):
+    """Bytes that one rank sends to experts on other nodes, for one layer and micro-batch.
+
+    M (1 - g / n)
+
+    Returns: [B] bytes
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return expert_message * (1 - expert_ranks_per_node / expert_parallel)
+
+
+@alternative("expert_fabric_bytes", expert_dispatch="per_node")
+def per_node_fabric_bytes(
+    expert_message, experts_per_token, node_visits_per_token, expert_ranks_per_node, expert_parallel
+):
+    """M / k x nodes visited x (1 - g / n)
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2
+    """
+    copies = node_visits_per_token / experts_per_token
+    return expert_message * copies * (1 - expert_ranks_per_node / expert_parallel)
+
+
+@alternative("expert_node_bytes", expert_dispatch="per_expert")
+def per_expert_node_bytes(expert_message, expert_ranks_per_node, expert_parallel):
+    """Bytes that one rank sends inside its node for experts, for one layer and micro-batch.
+
+    M (g - 1) / n
+
+    Returns: [B] bytes
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return expert_message * (expert_ranks_per_node - 1) / expert_parallel
+
+
+@alternative("expert_node_bytes", expert_dispatch="per_node")
+def per_node_node_bytes(
+    expert_message, experts_per_token, rank_visits_per_token, expert_ranks_per_node
+):
+    """M / k x ranks visited x (1 - 1 / g): what has come from other nodes is spread, too
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (forwarded in the node to the GPUs
+        that hold the experts)
+    """
+    copies = rank_visits_per_token / experts_per_token
+    return expert_message * copies * (1 - 1 / expert_ranks_per_node)
+
+
+def expert_nodes(expert_parallel, expert_ranks_per_node):
+    """Nodes that one expert-parallel group lies on.
+
+    n / g
+
+    Returns: [1] nodes
+    Source: by definition
+    """
+    return expert_parallel / expert_ranks_per_node
+
+
+def open_nodes(expert_nodes, routing_nodes):
+    """Nodes whose experts one token can visit: no more than it may, nor than there are.
+
+    min(N, limit)
+
+    Returns: [1] nodes
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2 (node-limited routing)
+    """
+    return np.minimum(expert_nodes, routing_nodes)
+
+
+def node_visits_per_token(experts_per_token, experts, expert_nodes, routing_nodes):
+    """Nodes among which the experts of a token are spread, expected, its own counted.
+
+    min(those that k of E experts on N nodes are found on, limit): a limit keeps the nodes of the
+    best experts
+
+    Returns: [1] nodes
+    Range: experts chosen evenly; up to 4 % above the mean where the limit is near what would be
+        visited without it
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
+    """
+    return np.minimum(distinct_groups(experts_per_token, experts, expert_nodes), routing_nodes)
+
+
+def rank_visits_per_token(
+    experts_per_token, experts, open_nodes, expert_nodes, expert_ranks_per_node
+):
+    """Ranks among which the experts of a token are spread, expected, its own counted.
+
+    those that k of the E M / N experts on M nodes are found on, chosen evenly
+
+    Returns: [1] ranks
+    Range: up to 2 % below the mean where a limit keeps the nodes of the best experts
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
+    """
+    ranks = open_nodes * expert_ranks_per_node
+    return distinct_groups(experts_per_token, experts * open_nodes / expert_nodes, ranks)
+
+
+@alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_context_ranks_per_node(
+    expert_tensor_parallel, tensor_parallel, context_ranks_per_node
+):
+    """Ranks on each node that share a sequence, and hold the same routed experts.
+
+    those of a sequence; 1 where experts are folded over them
+
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
+    """
+    return where(expert_tensor_parallel == tensor_parallel, context_ranks_per_node, 1.0)
+
+
+@alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_context_ranks_per_node():
+    """1: experts are folded over them
+
+    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
+    """
+    return 1.0
+
+
+def expert_gather_time(
+    expert_message,
+    expert_tensor_parallel,
+    scale_up_gpus,
+    intra_node_latency,
+    inter_node_latency,
+    intra_node_bandwidth,
+    expert_rail_bandwidth,
+):
+    """Time to gather the tokens of routed experts over the GPUs that share them, or to add up.
+
+    a ring: (t_e - 1) (a + M / B), each GPU with the M bytes that came to it
+
+    Returns: [s] time of one all-gather
+    Range: with expert_dispatch = per_node a bound from above: as if each expert that a token visits
+        got a copy of its own
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (gathered over the expert
+        tensor-parallel group after the all-to-all); Patarasuk & Yuan 2009, JPDC 69(2)
+    """
+    here = group_ranks_per_node(scale_up_gpus, 1.0, expert_tensor_parallel)
+    latency = flat_latency(expert_tensor_parallel, here, intra_node_latency, inter_node_latency)
+    bandwidth = flat_bandwidth(
+        expert_tensor_parallel, here, intra_node_bandwidth, expert_rail_bandwidth
+    )
+    return (expert_tensor_parallel - 1) * (latency + expert_message / bandwidth)
+
+
+@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
+def kept_expert_all_to_alls_per_layer():
+    """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
+
+    4
+
+    Returns: [1] all-to-alls
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return 4.0
+
+
+@alternative("expert_all_to_alls_per_layer", recompute="full")
+def repeated_expert_all_to_alls_per_layer():
+    """All-to-alls of each expert layer and micro-batch: there and back, forward twice, backward.
+
+    6
+
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1, with forward repeated
+    """
+    return 6.0
+
+
+@alternative("expert_parallel_time", mixture_of_experts=False)
+def no_expert_parallel_time():
+    """Time of one step's expert-parallel traffic: a dense model has none.
+
+    0
+
+    Returns: [s] expert-parallel traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("expert_parallel_time", mixture_of_experts=True)
+def routed_expert_parallel_time(
+    expert_all_to_alls_per_layer,
+    expert_layers,
+    pipeline_parallel,
+    num_microbatches,
+    expert_all_to_all_time,
+):
+    """Time of one step's expert-parallel traffic on each stage.
+
+    all-to-alls per layer x l_e / p x m x t
+
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    per_microbatch = expert_all_to_alls_per_layer * expert_layers / pipeline_parallel
+    return per_microbatch * num_microbatches * expert_all_to_all_time

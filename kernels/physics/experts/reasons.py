@@ -1,0 +1,88 @@
+"""Why experts cannot be laid out so."""
+
+from ...alternatives import alternative
+from ...inputs import SWITCHED
+from ...ops import where
+from ...reasons import REASONS as REASONS
+from ...reasons import is_whole
+
+
+@alternative("dispatch_reason", all_reduce=SWITCHED)
+def switched_dispatch_reason(expert_dispatch_reason):
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    that of the way in which switches carry them
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 1.0 * expert_dispatch_reason
+
+
+@alternative("dispatch_reason", all_reduce="torus")
+def torus_dispatch_reason():
+    """0: a torus has no nodes to visit once, a copy for each expert goes along its links
+
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
+    """
+    return 0.0
+
+
+@alternative("expert_dispatch_reason", expert_dispatch="per_expert")
+def per_expert_dispatch_reason():
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    0: a copy for each expert goes anywhere
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return 0.0
+
+
+@alternative("expert_dispatch_reason", expert_dispatch="per_node")
+def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_nodes):
+    """nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
+
+    Source: DeepEP, deep_ep/buffer.py (ranks in whole nodes); DeepSeek-AI 2024, arXiv:2412.19437,
+        section 2.1.2 (k experts on at most M nodes)
+    """
+    holds = experts * open_nodes >= experts_per_token * expert_nodes
+    whole = is_whole(expert_nodes) & is_whole(open_nodes)
+    return where(whole, where(holds, 0.0, 20.0), 21.0)
+
+
+@alternative("expert_fold_reason", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks):
+    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+
+    t_e = t, or tensor ranks hold tokens of their own: sequence parallelism
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/training/arguments.py (experts with tensor parallelism need
+        sequence parallelism)
+    """
+    apart = (expert_tensor_parallel != tensor_parallel) & (residual_ranks < tensor_parallel)
+    return where(apart, 19.0, 0.0)
+
+
+@alternative("expert_fold_reason", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_fold_reason(
+    expert_tensor_parallel,
+    tensor_parallel,
+    residual_ranks,
+    context_parallel,
+    expert_parallel,
+    pipeline_parallel,
+):
+    """as where stages lie outside; with several stages t_e e = t c: as many replicas of experts
+
+    Source: Megatron-LM, megatron/core/parallel_state.py (initialize_model_parallel: unless stages
+        are outermost, replicas of experts and of attention are as many)
+    """
+    folded = expert_tensor_parallel * expert_parallel != tensor_parallel * context_parallel
+    reason = outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks)
+    return where((pipeline_parallel > 1) & folded, 19.0, reason)

@@ -1,0 +1,523 @@
+"""How often the job is interrupted, and how long the cluster is whole."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...ops import where
+from ...reliability import bathtub_factor, interruptions_per_failure, mean_time, power_law_mtbf
+from ...repair import missing_of_pool, settled_time, spare_left, whole_of_pool, whole_of_safe
+from ...statistics import erlang_carried, poisson_at_most, poisson_below, poisson_excess
+
+
+def switches(n_gpus, gpus_per_switch):
+    """Leaf switches that the job hangs on.
+
+    n / (GPUs behind one switch)
+
+    Returns: [1] leaf switches
+    Range: jobs that fill their switches; a smaller one hangs on a whole switch, and fails more
+        often than counted
+    Source: by definition
+    """
+    return n_gpus / gpus_per_switch
+
+
+@alternative("node_mttf", fleet_aging="off")
+def node_mttf(
+    gpus_per_node,
+    gpu_mttf,
+    nics_per_node,
+    nic_mttf,
+    series_psus_per_node,
+    psu_mttf,
+    cables_per_node,
+    cable_mttf,
+    host_mttf,
+    software_mttf,
+    silent_corruption_mttf,
+):
+    """Mean time to failure of one node: any of its parts stops it.
+
+    1 / sum(n_i / MTTF_i); silent corruptions are counted for each GPU
+
+    Returns: [s] mean time to failure of one node; infinite where no part fails
+    Source: series system of exponential parts (Barlow & Proschan 1975, ch. 3)
+    Example:
+        >>> never = float("inf")
+        >>> hours = node_mttf(8, 5e4, 8, 1.5e5, 2, 1e5, 0, never, never, never, never)
+        >>> round(float(hours), 1)
+        4285.7
+    """
+    rate = gpus_per_node / gpu_mttf + nics_per_node / nic_mttf + series_psus_per_node / psu_mttf
+    rate = rate + cables_per_node / cable_mttf + 1 / host_mttf
+    return mean_time(rate + 1 / software_mttf + gpus_per_node / silent_corruption_mttf)
+
+
+@alternative("node_mttf", fleet_aging="on")
+def aging_node_mttf(
+    gpus_per_node,
+    gpu_mttf,
+    nics_per_node,
+    nic_mttf,
+    series_psus_per_node,
+    psu_mttf,
+    cables_per_node,
+    cable_mttf,
+    host_mttf,
+    software_mttf,
+    silent_corruption_mttf,
+    aging_factor,
+):
+    """1 / (a sum(n_i / MTTF_i) + software + silent corruptions): its parts have an age
+
+    Range: all parts are of one age, and those repaired are as old as the rest (minimal repair);
+        switches do not age
+    """
+    rate = gpus_per_node / gpu_mttf + nics_per_node / nic_mttf + series_psus_per_node / psu_mttf
+    rate = aging_factor * (rate + cables_per_node / cable_mttf + 1 / host_mttf)
+    return mean_time(rate + 1 / software_mttf + gpus_per_node / silent_corruption_mttf)
+
+
+@same_as(bathtub_factor)
+def aging_factor(
+    fleet_age, aging_window, burn_in_excess, burn_in_time, wear_out_age, wear_out_shape
+):
+    """How often hardware fails for its age, over hardware past burn-in and before wear-out.
+
+    1 + b T (e^(-a/T) - e^(-(a + w)/T)) / w + ((a + w)^k - a^k) / (k w L^(k-1)): the mean over
+    ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1)
+
+    Returns: [1] failures over those of grown hardware
+    Range: the window is of wall time, and goodput is that of the mean rate: where rates fall from 3
+        to 1.1 within it, it is 0.0001 too low at losses of 0.08, 0.001 at 0.18 and 0.003 at 0.28
+    Source: Weibull 1951, J. Appl. Mech. 18, and Barlow & Proschan 1975, ch. 3 (bathtub)
+    """
+
+
+@alternative("node_failure_rate", mtbf_model="components")
+def component_node_failure_rate(nodes, node_mttf):
+    """Nodes that the job loses per unit of time.
+
+    nodes / MTTF_node
+
+    Returns: [1/s] node failures per second
+    Source: superposition of independent renewals (Barlow & Proschan 1975, ch. 3)
+    """
+    return nodes / node_mttf
+
+
+@alternative("node_failure_rate", mtbf_model="empirical")
+def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent):
+    """(n / n_ref)^e / M_ref: one node for each interruption
+
+    Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680)
+    """
+    return 1 / power_law_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent)
+
+
+@alternative("node_repair_rate", recovery_model="one")
+def one_node_repair_rate(node_failure_rate):
+    """Nodes that leave the job for repair per unit of time.
+
+    all that fail
+
+    Returns: [1/s] nodes per second
+    Source: by definition
+    """
+    return 1.0 * node_failure_rate
+
+
+@alternative("node_repair_rate", recovery_model="kinds")
+def kinds_node_repair_rate(node_failure_rate, node_swap_share, requeue_share):
+    """those that fail x (swaps + requeues): restarts keep their nodes
+
+    Source: thinning of a Poisson process (Feller 1968, An Introduction to Probability Theory)
+    """
+    return node_failure_rate * (node_swap_share + requeue_share)
+
+
+@alternative("cluster_mtbf", mtbf_model="components")
+def component_cluster_mtbf(
+    node_failure_rate,
+    correlated_failure_fraction,
+    failure_domain_nodes,
+    nodes,
+    switches,
+    switch_mttf,
+    outage_rate,
+):
+    """Mean time between failures of the whole cluster.
+
+    M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch + outages)
+
+    A share f of the node failures comes k nodes at a time, or all nodes of a job that has fewer,
+    which is one interruption.
+
+    Returns: [s] mean time between failures of the cluster; infinite where nothing fails
+    Range: a fleet past its first failures (goodput says by how much a new one differs)
+    Source: Fleet Foundations eq. 1; beta-factor of common-cause failures (Fleming 1975)
+    Example:
+        >>> never = float("inf")
+        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0, 4, 128, 32, never, 0)), 1)
+        33.5
+    """
+    hit = np.minimum(failure_domain_nodes, np.maximum(nodes, 1.0))
+    together = interruptions_per_failure(correlated_failure_fraction, hit)
+    rate = node_failure_rate * together + switches / switch_mttf
+    return mean_time(rate + outage_rate)
+
+
+@alternative("cluster_mtbf", mtbf_model="empirical")
+@same_as(power_law_mtbf)
+def empirical_cluster_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent):
+    """M = M_ref (n_ref / n)^e
+
+    Returns: [s] mean time between failures of the cluster
+    Range: sizes near those measured; failures as in goodput
+    Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
+        measured at 1,024 GPUs, where 1/n from the rate per node says 28.8 h)
+    """
+
+
+@alternative("spare_availability", sparing="none")
+def no_spare_availability():
+    """Probability that a failed node finds a hot spare.
+
+    0
+
+    Returns: [1] probability
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("spare_availability", sparing="hot")
+def sparing_spare_availability(spare_left_probability):
+    """that one is left"""
+    return 1.0 * spare_left_probability
+
+
+@alternative("spare_left_probability", repair_shop="unlimited")
+def hot_spare_availability(spare_nodes, repair_time, node_repair_rate):
+    """Probability that a failed node finds a hot spare.
+
+    P(nodes in repair < spares): nodes in repair are Poisson, with the repair time times the
+    failure rate as their mean, whatever the distribution of repair times
+
+    Returns: [1] probability
+    Range: nodes fail one by one, and in groups of 4 (correlated_failure_fraction) a spare for each
+        is short by up to 0.22 more often; the spares themselves do not fail while they are idle.
+        With node_pool = closed nothing is computed from it: whole_cluster_probability says how long
+        the job waits
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
+    """
+    return poisson_below(spare_nodes, repair_time * node_repair_rate)
+
+
+@alternative("spare_left_probability", repair_shop="crews")
+def crews_spare_left_probability(spare_nodes, repair_crews, repair_time, node_repair_rate):
+    """P(nodes in repair < spares), of the queue M/M/c with so many crews
+
+    Returns: [1] probability; 0 where crews cannot keep up
+    Range: repair times are exponential; constant ones leave a spare more often, by up to 0.1. Nodes
+        fail one by one; the spares themselves do not fail while they are idle
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
+    """
+    return spare_left(spare_nodes, repair_crews, repair_time * node_repair_rate)
+
+
+@alternative("whole_cluster_probability", node_pool="open")
+def open_whole_cluster_probability():
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    1: nodes come from outside, and provision_time is the wait for one
+
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("whole_cluster_probability", node_pool="closed")
+def pool_whole_cluster_probability(whole_pool_probability):
+    """that of a pool whose idle nodes fail"""
+    return 1.0 * whole_pool_probability
+
+
+@alternative("whole_pool_probability", repair_shop="unlimited")
+def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate, nodes):
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    P(N <= S), N nodes in repair, nearly Poisson of mean (n + S) r / (1 + r), r = repair time over a
+    node's lifetime, n at least 1: spares, and nodes that wait for others, fail as those at work do
+
+    Returns: [1] share of the wall time
+    Range: any repair and life times; nodes in repair are binomial, and the share is within 0.19 r
+        of theirs. Nodes fail one by one: in groups of k (correlated_failure_fraction) the share is
+        larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair.
+        All of spare_nodes count, whatever `sparing` says
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    pool = np.maximum(nodes, 1.0) + spare_nodes
+    return poisson_at_most(spare_nodes, pool * ratio / (1 + ratio))
+
+
+@alternative("whole_pool_probability", repair_shop="crews")
+def crews_whole_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
+    """P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many
+    crews
+
+    Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
+        spares). Within 0.18 r, r = repair time over a node's lifetime, up to 1; beyond it is no
+        number to plan with, and below 1e-11 its derivatives have no digits. Nodes fail one by one
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    return whole_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
+
+
+@alternative("whole_cluster_probability", node_pool="closed_idle_safe")
+def safe_pool_whole_cluster_probability(whole_safe_pool_probability):
+    """that of a pool whose idle nodes do not fail"""
+    return 1.0 * whole_safe_pool_probability
+
+
+@alternative("whole_safe_pool_probability", repair_shop="unlimited")
+def closed_idle_safe_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate):
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate of the job's nodes: spares,
+    and nodes that wait for others, do not fail
+
+    Returns: [1] share of the wall time
+    Range: any repair and life times; nodes fail one by one
+    Source: Erlang 1917, Elektroteknikeren 13, and Sevastyanov 1957, Theory Probab. Appl. 2(1) (any
+        distribution of repair times): S + 1 losses in repair stop the arrivals
+    """
+    return erlang_carried(spare_nodes + 1, repair_time * node_repair_rate)
+
+
+@alternative("whole_safe_pool_probability", repair_shop="crews")
+def crews_whole_safe_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate):
+    """1 - P(S + 1 nodes in repair), of the queue M/M/c/S+1 with so many crews
+
+    Range: repair times are exponential; constant ones give up to 0.07 more; nodes fail one by one
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
+    """
+    return whole_of_safe(spare_nodes, repair_crews, repair_time * node_repair_rate)
+
+
+@alternative("cluster_uptime", elastic="off")
+def rigid_cluster_uptime(whole_cluster_probability, latency_uptime_factor):
+    """Share of the time in which the job does not wait for a node in repair.
+
+    that in which the cluster is whole, x that in which corruption hides that it is not
+
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return whole_cluster_probability * latency_uptime_factor
+
+
+@alternative("cluster_uptime", elastic="shrink")
+def elastic_cluster_uptime():
+    """1: the job continues with fewer replicas, which elastic_capacity counts"""
+    return 1.0
+
+
+@alternative("latency_uptime_factor", corruption_detection="at_once")
+def whole_latency_uptime_factor():
+    """Time in which the job does not wait for a repair, over that in which its cluster is whole.
+
+    1
+
+    Returns: [1] factor
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("latency_uptime_factor", corruption_detection="late")
+def late_latency_uptime_factor(
+    corruption_latency, silent_corruption_mttf, n_gpus, hidden_wait_time
+):
+    """(1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not
+    whole for H, and the job runs on in vain
+
+    Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): a time W with W n /
+        MTTF corruptions takes T, in which the cluster is whole for u T = W + (D - H) W n / MTTF
+    """
+    rate = n_gpus / silent_corruption_mttf
+    whole = corruption_latency - hidden_wait_time
+    return (1 + corruption_latency * rate) / (1 + whole * rate)
+
+
+@alternative("hidden_wait_time", node_pool="open")
+def open_hidden_wait_time():
+    """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
+
+    0: nodes come from outside
+
+    Returns: [s] time
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("hidden_wait_time", node_pool="closed")
+def pool_hidden_wait_time(
+    whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate, nodes
+):
+    """(1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it
+    has forgotten that
+
+    Range: latencies and repairs that take equally long, corruptions few among the failures: goodput
+        is within 0.004 for 95 of 100 scenarios (docs/simulated.md), 0.009 for all. With
+        repair_crews K is that of a shop with a place for each node, which forgets sooner: 0.04
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    load = (np.maximum(nodes, 1.0) + spare_nodes) * ratio / (1 + ratio)
+    return (1 - whole_cluster_probability) * settled_time(
+        corruption_latency, spare_nodes, repair_time, load
+    )
+
+
+@alternative("hidden_wait_time", node_pool="closed_idle_safe")
+def safe_pool_hidden_wait_time(
+    whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate
+):
+    """(1 - u) K, less the longer wait after it: nodes fail within the latency, and not in a wait
+
+    Returns: [s] time, that of a pool which is whole for u of the time in the latency, too
+    Range: as with node_pool = closed
+    Source: Erlang 1917, Elektroteknikeren 13; Palm's theorem (Feeney & Sherbrooke 1966, Management
+        Science 12(5)): the nodes in repair go over from the first's to the second's, as a mixture
+    """
+    load = repair_time * node_repair_rate
+    return (1 - whole_cluster_probability) * settled_time(
+        corruption_latency, spare_nodes, repair_time, load
+    )
+
+
+@alternative("missing_nodes", sparing="none")
+def all_missing_nodes(nodes_in_repair):
+    """Nodes that the job lacks while others are repaired, on average.
+
+    all in repair
+
+    Returns: [1] nodes in repair
+    Source: by definition
+    """
+    return 1.0 * nodes_in_repair
+
+
+@alternative("missing_nodes", sparing="hot")
+def spared_missing_nodes(nodes_beyond_spares):
+    """those in repair beyond the spares
+
+    Returns: [1] nodes in repair beyond the spares
+    """
+    return 1.0 * nodes_beyond_spares
+
+
+@alternative("nodes_in_repair", repair_shop="unlimited")
+def unspared_missing_nodes(repair_time, node_repair_rate):
+    """Nodes that the job lacks while others are repaired, on average.
+
+    repair time x node failures per unit of time
+
+    Returns: [1] nodes in repair
+    Range: repair much shorter than a node's lifetime L: n / (1 + L / repair time) at most
+    Source: Little's law (Little 1961, Operations Research 9(3))
+    """
+    return repair_time * node_repair_rate
+
+
+@alternative("nodes_in_repair", repair_shop="crews")
+def crews_nodes_in_repair(repair_crews, repair_time, node_repair_rate, nodes):
+    """E[N], N nodes in repair: births and deaths of n nodes, n at least 1, and so many crews
+
+    Range: repair times are exponential; within 0.17 r n, r = repair time over a node's lifetime
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    return missing_of_pool(0.0, repair_crews, np.maximum(nodes, 1.0), ratio)
+
+
+@alternative("nodes_beyond_spares", repair_shop="unlimited")
+def hot_spare_missing_nodes(spare_nodes, repair_time, node_repair_rate):
+    """Nodes that the job lacks while others are repaired, on average.
+
+    E[max(0, nodes in repair - spares)], nodes in repair being Poisson
+
+    Returns: [1] nodes in repair beyond the spares
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
+    """
+    return poisson_excess(spare_nodes, repair_time * node_repair_rate)
+
+
+@alternative("nodes_beyond_spares", repair_shop="crews")
+def crews_nodes_beyond_spares(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
+    """E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and so many crews
+
+    Range: repair times are exponential, and spares fail as nodes at work do; within 0.17 r n
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    return missing_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
+
+
+@alternative("elastic_capacity", elastic="off")
+def rigid_elastic_capacity():
+    """Share of the replicas that run, on average.
+
+    1: the job waits until it is whole again
+
+    Returns: [1] running replicas over all
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("elastic_capacity", elastic="shrink")
+def shrinking_elastic_capacity(
+    missing_nodes,
+    gpus_per_node,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+    data_parallel,
+):
+    """1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops a replica or more
+
+    Range: few missing nodes: two of one replica are counted as two replicas, a bound from below
+    """
+    replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
+    lost = missing_nodes * np.maximum(gpus_per_node / replica_gpus, 1.0)
+    return 1 - np.minimum(lost / data_parallel, 1.0)
+
+
+@alternative("steady_availability", multi_site=False)
+def one_site_availability(maintenance_fraction, elastic_capacity):
+    """Share of the cluster's time that is there for the job once it has begun.
+
+    (1 - maintenance) x running replicas
+
+    Returns: [1] share of the wall time, weighted with the replicas that run
+    Source: by definition
+    """
+    return (1 - maintenance_fraction) * elastic_capacity
+
+
+def node_swap_share(in_process_share, in_job_share, requeue_share):
+    """Share of the failures that end with a node swap: a spare, or a node that is waited for.
+
+    1 - in-process restarts - in-job restarts - requeues
+
+    Returns: [1] share; NaN where the others are more than 1
+    Source: by definition
+    """
+    others = in_process_share + in_job_share + requeue_share
+    return where(others <= 1 + 1e-9, np.maximum(1 - others, 0.0), np.nan)

@@ -1,0 +1,212 @@
+"""The verdict: whether a point can be run, and else the reason that comes first."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from ...reasons import REASONS as REASONS
+from ...reasons import is_whole
+
+
+def layout_reason(
+    n_gpus,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+    stage_chunks,
+    global_batch_size,
+    micro_batch_size,
+    attention_heads,
+    sequence_length,
+    sequence_parts,
+    stage_reason,
+    schedule_reason,
+):
+    """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
+
+    Formulas stay defined at such points (a continuous relaxation); this flag marks them.
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3)
+    """
+    group = tensor_parallel * pipeline_parallel * context_parallel
+    replicas = n_gpus / group
+    slices = replicas * micro_batch_size
+    reason = where(is_whole(sequence_length / sequence_parts), schedule_reason, 8.0)
+    reason = where(is_whole(attention_heads / tensor_parallel), reason, 7.0)
+    reason = where(stage_reason == 0, reason, stage_reason)
+    reason = where(is_whole(global_batch_size / slices), reason, 5.0)
+    reason = where(global_batch_size < slices, 4.0, reason)
+    reason = where(is_whole(replicas), reason, 3.0)
+    reason = where(group > n_gpus, 2.0, reason)
+    counts = is_whole(n_gpus) & is_whole(tensor_parallel) & is_whole(pipeline_parallel)
+    counts = counts & is_whole(context_parallel) & is_whole(stage_chunks)
+    counts = counts & is_whole(global_batch_size) & is_whole(micro_batch_size)
+    reason = where(counts, reason, 1.0)
+    known = n_gpus + group + stage_chunks + global_batch_size + stage_reason + attention_heads
+    known = known + micro_batch_size + sequence_length
+    return where(known == known, reason, np.nan)
+
+
+@alternative("expert_layout_reason", mixture_of_experts=False)
+def dense_expert_layout_reason(layout_reason, expert_parallel):
+    """Why a layout cannot be laid out: a dense model has no experts to share.
+
+    the layout's reason; expert parallelism above 1 has nothing to share; undefined inputs give NaN
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
+    """
+    alone = where(expert_parallel > 1, 9.0, 0.0)
+    alone = where(expert_parallel == expert_parallel, alone, np.nan)
+    return where(layout_reason == 0, alone, layout_reason)
+
+
+@alternative("expert_layout_reason", mixture_of_experts=True)
+def routed_expert_layout_reason(
+    layout_reason,
+    experts,
+    experts_per_token,
+    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
+    gradient_ranks,
+    expert_layers,
+    parameter_copies,
+    dispatch_reason,
+    expert_fold_reason,
+):
+    """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
+
+    the layout's reason; E / e and d c t / (t_e e) whole; no more dense layers than layers, and no
+    more experts of a token than experts; the reason of experts folded over other ranks; of dispatch
+    """
+    ranks = gradient_ranks / parameter_copies  # a mirrored stage sees other micro-batches
+    ranks = ranks * (tensor_parallel / expert_tensor_parallel)
+    divides = is_whole(experts / expert_parallel) & is_whole(ranks / expert_parallel)
+    divides = divides & is_whole(expert_parallel) & is_whole(expert_tensor_parallel)
+    divides = divides & (expert_layers >= 0) & (experts_per_token <= experts)
+    divides = divides & is_whole(experts) & is_whole(experts_per_token)
+    placed = where(expert_fold_reason == 0, dispatch_reason, expert_fold_reason)
+    known = experts + experts_per_token + expert_parallel + expert_layers
+    shared = where(known == known, where(divides, placed, 9.0), np.nan)
+    return where(layout_reason == 0, shared, layout_reason)
+
+
+def arrangement_reason(
+    expert_layout_reason,
+    head_reason,
+    layer_kinds_reason,
+    domain_reason,
+    tier_reason,
+    site_reason,
+    sharding_reason,
+    torus_reason,
+    training_stages_reason,
+):
+    """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
+
+    those of the layout, of heads shared out, of kinds of layers, of sites, of domains, of tiers, of
+    sharding groups, of a torus, of the stages of training
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    inside = where(torus_reason == 0, training_stages_reason, torus_reason)
+    inside = where(sharding_reason == 0, inside, sharding_reason)
+    inside = where(tier_reason == 0, inside, tier_reason)
+    inside = where(domain_reason == 0, inside, domain_reason)
+    inside = where(site_reason == 0, inside, site_reason)
+    inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)
+    inside = where(head_reason == 0, inside, head_reason)
+    return where(expert_layout_reason == 0, inside, expert_layout_reason)
+
+
+def capacity_reason(arrangement_reason, memory_per_gpu, memory_error_factor, hbm_capacity):
+    """Why a layout cannot be run, memory counted: refused where the model's error cannot save it.
+
+    the layout's reason; memory needed / error factor <= capacity; NaN where either is undefined
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: within the error factor of the capacity either may be true: `near_memory_limit`
+    Source: by definition
+    """
+    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
+    known = memory_per_gpu + hbm_capacity
+    full = where(known == known, full, np.nan)
+    return where(arrangement_reason == 0, full, arrangement_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode="sync")
+def sync_infeasible_reason(capacity_reason, progress_reason):
+    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+
+    the reason of layout and memory; it makes progress
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return where(capacity_reason == 0, progress_reason, capacity_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode=("async", "in_memory"))
+def flushed_infeasible_reason(
+    capacity_reason, progress_reason, checkpoint_interval, checkpoint_flush_time
+):
+    """the reason of layout and memory; checkpoints follow each other no faster than they are
+    flushed; it makes progress
+
+    Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
+    """
+    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
+    known = checkpoint_interval + checkpoint_flush_time
+    early = where(known == known, early, np.nan)
+    return where(capacity_reason == 0, early, capacity_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode="tiered")
+def tiered_infeasible_reason(
+    capacity_reason,
+    progress_reason,
+    checkpoint_interval,
+    checkpoint_flush_time,
+    memory_tier_survival,
+    drive_tier_survival,
+    memory_tier_bytes,
+    drive_tier_bytes,
+    checkpoint_memory_capacity,
+    checkpoint_drive_capacity,
+):
+    """the reason of layout and memory; drives survive what memory does; tiers hold what is written;
+    no tier's checkpoints follow each other faster than they are flushed; it makes progress
+
+    Source: Moody et al. 2010, SC10; Mohan et al. 2021 (CheckFreq), FAST, section 4
+    """
+    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
+    small = (memory_tier_survival > 0) & (memory_tier_bytes > checkpoint_memory_capacity)
+    driven = drive_tier_survival > memory_tier_survival
+    small = small | (driven & (drive_tier_bytes > checkpoint_drive_capacity))
+    early = where(small, 32.0, early)
+    beaten = (drive_tier_survival > 0) & (drive_tier_survival < memory_tier_survival)
+    early = where(beaten, 33.0, early)
+    known = checkpoint_interval + checkpoint_flush_time + memory_tier_bytes
+    early = where(known == known, early, np.nan)
+    return where(capacity_reason == 0, early, capacity_reason)
+
+
+def feasible(infeasible_reason):
+    """Whether a job can be run as it stands.
+
+    reason = 0
+
+    Returns: [flag] verdict
+    Flags: 0 no, 1 yes
+    Source: by definition
+    """
+    known = infeasible_reason == infeasible_reason
+    return where(known, where(infeasible_reason == 0, 1.0, 0.0), np.nan)

@@ -1,0 +1,212 @@
+"""How the job is cut: replicas, micro-batches, nodes."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+
+
+@alternative("local_parameters", mixture_of_experts=False)
+def dense_local_parameters(parameters, tensor_parallel, pipeline_parallel):
+    """Parameters that one GPU computes with: its shard of the model, the stages alike.
+
+    N / (t p)
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    Example:
+        >>> dense_local_parameters(1e12, 8, 16)
+        7812500000.0
+    """
+    return parameters / (tensor_parallel * pipeline_parallel)
+
+
+@alternative("local_parameters", mixture_of_experts=True)
+def expert_local_parameters(
+    parameters,
+    routed_parameters,
+    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
+    pipeline_parallel,
+):
+    """Parameters that one GPU computes with: routed experts are also shared over their group.
+
+    (N - N_routed (1 - t / (t_e e))) / (t p)
+
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    here = tensor_parallel / expert_tensor_parallel / expert_parallel
+    elsewhere = routed_parameters * (1 - here)
+    return (parameters - elsewhere) / (tensor_parallel * pipeline_parallel)
+
+
+def tokens_per_step(global_batch_size, sequence_length):
+    """Tokens that one optimizer step consumes.
+
+    B s
+
+    Returns: [1] tokens of one step
+    Source: by definition of the global batch (Narayanan et al. 2021, section 5.1)
+    Example:
+        >>> tokens_per_step(512, 8192)
+        4194304
+    """
+    return global_batch_size * sequence_length
+
+
+def microbatch_tokens(micro_batch_size, sequence_length, context_parallel):
+    """Tokens of one micro-batch that one GPU works on.
+
+    b s / c
+
+    Returns: [1] tokens
+    Source: by definition
+    """
+    return micro_batch_size * sequence_length / context_parallel
+
+
+@alternative("residual_ranks", sequence_parallel=False)
+def whole_residual_ranks():
+    """Ranks that share norms and residuals: every tensor rank does them all.
+
+    1
+
+    Returns: [1] ranks
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 1.0
+
+
+@alternative("residual_ranks", sequence_parallel=True)
+def sharded_residual_ranks(tensor_parallel):
+    """Ranks that share norms and residuals: the tensor ranks, along the sequence.
+
+    t
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return 1.0 * tensor_parallel
+
+
+def activation_message(microbatch_tokens, hidden_size, bytes_per_element):
+    """Bytes of one layer's activation of one micro-batch: what tensor-parallel ranks reduce.
+
+    (s / c) b h e
+
+    Returns: [B] message
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return microbatch_tokens * hidden_size * bytes_per_element
+
+
+def expert_tensor_parallel(tensor_parallel):
+    """GPUs that share each routed expert: as many as share a layer, unless stated.
+
+    t
+
+    Returns: [1] GPUs
+    Source: Megatron-LM, --expert-tensor-parallel-size (megatron/core/parallel_state.py)
+    """
+    return 1.0 * tensor_parallel
+
+
+@alternative("expert_stride", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_stride(expert_tensor_parallel, tensor_parallel, context_parallel):
+    """GPUs between neighbours of an expert-parallel group.
+
+    t c; t_e where the GPUs of an expert are not those of a layer: experts are then folded over
+    tensor, context and data ranks
+
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks; the
+        generator of experts' ranks)
+    """
+    apart = expert_tensor_parallel != tensor_parallel
+    return where(apart, expert_tensor_parallel, tensor_parallel * context_parallel)
+
+
+@alternative("expert_stride", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_stride(expert_tensor_parallel):
+    """t_e: experts are folded over tensor and context ranks
+
+    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
+    """
+    return 1.0 * expert_tensor_parallel
+
+
+@alternative("site_gradient_ranks", multi_site=False)
+def one_site_gradient_ranks(data_parallel, context_parallel, parameter_copies):
+    """Ranks of one site that hold the same weights and add up their gradients.
+
+    d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
+
+    Returns: [1] ranks
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
+    """
+    return data_parallel * context_parallel * parameter_copies
+
+
+PLAIN = ("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "zb_v", "dualpipev")
+
+
+@alternative("parameter_copies", pipeline_schedule=PLAIN)
+def single_parameter_copies():
+    """Stages of one pipeline whose weights each GPU holds.
+
+    1
+
+    Returns: [1] copies
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0
+
+
+@alternative("parameter_copies", pipeline_schedule="dualpipe")
+def mirrored_parameter_copies():
+    """Stages of one pipeline whose weights each GPU holds: its own, and one of the other way.
+
+    2: stage s also holds stage p - 1 - s, and both add up the gradients of both
+
+    Range: ZeRO-0 and 1; with 2 and 3 gradient traffic is a bound from above, twice as long: of each
+        micro-batch as if both stages exchanged
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 and table 2 (parameters: 2 times)
+    """
+    return 2.0
+
+
+def data_parallel(n_gpus, tensor_parallel, pipeline_parallel, context_parallel):
+    """Replicas of the model; undefined where the cluster holds less than one.
+
+    d = n / (t p c), for d >= 1
+
+    Returns: [1] data-parallel size; NaN where one replica takes more than the cluster
+    Source: Narayanan et al. 2021 (SC21), section 3.1
+    Example:
+        >>> float(data_parallel(99968, 8, 16, 1))
+        781.0
+    """
+    replicas = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel)
+    return where(replicas >= 1, replicas, np.nan)
+
+
+def num_microbatches(global_batch_size, data_parallel, micro_batch_size):
+    """Micro-batches that each replica runs through its pipeline in one step.
+
+    m = B / (d b)
+
+    Returns: [1] micro-batches of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.1
+    """
+    return global_batch_size / (data_parallel * micro_batch_size)
+
+
+def nodes(n_gpus, gpus_per_node):
+    """Nodes of the job.
+
+    n / g
+
+    Returns: [1] nodes
+    Source: by definition
+    """
+    return n_gpus / gpus_per_node

@@ -1,0 +1,430 @@
+"""Memory of activations that wait for the backward pass."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...ops import where
+from ...stages import kept_microbatches, microbatches_of_stage, stage_of_one_way
+from ..model.layer_kinds import KINDS
+from ..pipeline.schedules import LEVEL
+from .working_memory import ffn_gradients_memory
+
+
+@alternative("ffn_input_width", mixture_of_experts=False)
+def dense_ffn_input_width(hidden_size):
+    """Width of the inputs of feed-forward blocks that each token has in a layer.
+
+    h
+
+    Returns: [1] width
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return 1.0 * hidden_size
+
+
+@alternative("ffn_input_width", mixture_of_experts=True)
+def expert_ffn_input_width(hidden_size, routed_visits_per_token, expert_layers, layers):
+    """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
+
+    h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
+
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
+        for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return hidden_size * (1 + routed_visits_per_token * expert_layers / layers)
+
+
+@alternative("dropout_mask_bytes", gated_ffn=False)
+def masked_dropout_mask_bytes():
+    """Bytes of one element's dropout mask: a GPT is trained with dropout.
+
+    1
+
+    Returns: [B] mask of one element
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (masks of one byte)
+    """
+    return 1.0
+
+
+@alternative("dropout_mask_bytes", gated_ffn=True)
+def no_dropout_mask_bytes():
+    """Bytes of one element's dropout mask: models with gates are pre-trained without dropout.
+
+    0
+
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, section 5
+    """
+    return 0.0
+
+
+@alternative("residual_activations_per_token", linear_attention="none")
+def residual_activations_per_token(
+    hidden_size, ffn_input_width, bytes_per_element, dropout_mask_bytes, residual_ranks
+):
+    """Bytes of a layer's activations that only sequence parallelism shares, of one token.
+
+    ((3 e + 2 m) h + e w) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms, of attention
+    and of feed-forward blocks, and two dropout masks of m bytes an element
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
+    """
+    masked = (3 * bytes_per_element + 2 * dropout_mask_bytes) * hidden_size
+    return (masked + bytes_per_element * ffn_input_width) / residual_ranks
+
+
+@alternative("matrix_activations_per_token", linear_attention="none")
+def matrix_activations_per_token(
+    attention_heads,
+    kv_heads,
+    head_size,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+):
+    """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
+
+    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (2 or 3) f / t): queries, keys, values and the input
+    of the output projection; in and out of the activation function; 24 h / t for a GPT in BF16;
+    beyond the heads of keys and values, ranks hold copies
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
+    """
+    kv_here = np.maximum(kv_heads / tensor_parallel, 1.0)
+    attention = head_size * (2 * attention_heads / tensor_parallel + 2 * kv_here)
+    width = attention + ffn_matrices * active_ffn_width / tensor_parallel
+    return bytes_per_element * width
+
+
+@alternative("score_activations_per_token", attention_kernel="standard")
+def standard_score_activations_per_token(
+    attention_heads, sequence_length, tensor_parallel, bytes_per_element, dropout_mask_bytes
+):
+    """Bytes of a layer's attention scores, of one token.
+
+    (e + m (e + 1)) a s / t: output of softmax and, with dropout, a mask of m = 1 byte and what it
+    leaves; 5 a s / t for a GPT in BF16
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
+    """
+    scores = attention_heads * sequence_length / tensor_parallel
+    return (bytes_per_element + dropout_mask_bytes * (bytes_per_element + 1)) * scores
+
+
+@alternative("score_activations_per_token", attention_kernel="flash")
+def flash_score_activations_per_token():
+    """Bytes of a layer's attention scores, of one token: they never reach memory.
+
+    0
+
+    Returns: [B] activations of one token in one layer
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
+    """
+    return 0.0
+
+
+@alternative("activation_memory_per_layer", recompute="none")
+def kept_activation_memory_per_layer(
+    microbatch_tokens,
+    residual_activations_per_token,
+    matrix_activations_per_token,
+    score_activations_per_token,
+):
+    """Memory of one layer's activations of one micro-batch.
+
+    T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
+    """
+    kept = residual_activations_per_token + matrix_activations_per_token
+    return microbatch_tokens * (kept + score_activations_per_token)
+
+
+@alternative("activation_memory_per_layer", recompute=("selective", "core_attention"))
+def selective_activation_memory_per_layer(
+    microbatch_tokens, residual_activations_per_token, matrix_activations_per_token
+):
+    """Memory of one layer's activations of one micro-batch; scores are computed again.
+
+    T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
+
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 6 and table 2
+    """
+    return microbatch_tokens * (residual_activations_per_token + matrix_activations_per_token)
+
+
+@alternative("layer_input_bytes", distribute_saved_activations=False)
+def whole_layer_input_bytes(activation_message, residual_ranks):
+    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+
+    T h e; shared by tensor ranks with sequence parallelism
+
+    Returns: [B] input of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h) and section 4.2.2
+    """
+    return activation_message / residual_ranks
+
+
+@alternative("layer_input_bytes", distribute_saved_activations=True)
+def distributed_layer_input_bytes(activation_message, tensor_parallel):
+    """T h e / t: each tensor rank keeps its part of what all of them hold
+
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return activation_message / tensor_parallel
+
+
+@alternative("activation_memory_per_layer", recompute="full")
+def full_activation_memory_per_layer(layer_input_bytes):
+    """Memory of one layer's activations of one micro-batch: its input alone.
+
+    2 T h; shared by tensor ranks with sequence parallelism
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
+    """
+    return 1.0 * layer_input_bytes
+
+
+@alternative("schedule_slope", pipeline_schedule=LEVEL)
+def level_schedule_slope():
+    """0: every stage holds as many
+
+    Range: zb_h1: a bound from above for later stages
+    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
+        arXiv:2401.10241, section 2.2
+    """
+    return 0.0
+
+
+@alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
+def one_forward_one_backward_schedule_slope(virtual_stages):
+    """Micro-batches that each stage may hold less than the one before it.
+
+    1; 2 / v with v > 1 chunks on a stage
+
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Megatron-LM,
+        megatron/core/pipeline_parallel/schedules.py (warm-up)
+    """
+    return where(virtual_stages > 1, 2 / virtual_stages, 1.0)
+
+
+@same_as(microbatches_of_stage)
+def stage_microbatches_in_flight(
+    microbatches_in_flight, schedule_depth, schedule_slope, pipeline_stage
+):
+    """Micro-batches whose activations a stage holds at once, in those of a whole stage.
+
+    min(those of the first stage, depth - slope (s - 1))
+
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    """
+
+
+@alternative("logits_memory", stage_split="alike")
+def even_logits_memory(
+    microbatch_tokens, vocab_size, tensor_parallel, pipeline_parallel, logits_at_first
+):
+    """Memory of one micro-batch's logits on the GPU that also holds the first stage.
+
+    4 T V / t in one stage, or where the last piece is there, too; 0 else: the last stage has them,
+    and fewer micro-batches
+
+    Returns: [B] logits
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
+    """
+    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
+    return where(pipeline_parallel > 1, logits_at_first * logits, logits)
+
+
+@alternative("logits_memory", stage_split="whole_layers")
+def staged_logits_memory(
+    microbatch_tokens,
+    vocab_size,
+    tensor_parallel,
+    pipeline_parallel,
+    pipeline_stage,
+    logits_at_first,
+    logits_at_last,
+):
+    """Memory of one micro-batch's logits on a stage.
+
+    4 T V / t on the stage of the model's last piece; 0 elsewhere
+    """
+    last = where(pipeline_stage < pipeline_parallel, 0.0, logits_at_last)
+    there = where(pipeline_stage > 1, last, logits_at_first)
+    share = where(pipeline_parallel > 1, there, 1.0)
+    return share * 4 * microbatch_tokens * vocab_size / tensor_parallel
+
+
+@alternative("activation_memory", stage_split="alike")
+def even_activation_memory(
+    layers, pipeline_parallel, microbatches_in_flight, activation_memory_per_layer, logits_memory
+):
+    """Memory of the activations of the first stage, which holds most.
+
+    l / p x micro-batches in flight x activations of a layer + logits
+
+    Returns: [B] activations
+    Range: l / p layers on every stage; where the first holds one fewer, at most one chunk's less
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
+    """
+    kept_layers = layers / pipeline_parallel * microbatches_in_flight
+    return kept_layers * activation_memory_per_layer + logits_memory
+
+
+@alternative("activation_memory", stage_split="whole_layers")
+def staged_activation_memory(
+    stage_layers,
+    stage_microbatches_in_flight,
+    schedule_depth,
+    schedule_slope,
+    pipeline_stage,
+    pipeline_parallel,
+    parameter_copies,
+    first_stage_kept_ratio,
+    middle_stage_kept_ratio,
+    last_stage_kept_ratio,
+    activation_memory_per_layer,
+    logits_memory,
+):
+    """Memory of a stage's activations.
+
+    layers of the stage x micro-batches in flight x what its pieces keep more than pieces alike x
+    activations of a layer + logits
+
+    Range: a pipeline_layout of unequal pieces: exact on the ends in interleaved passes of groups
+        of as many micro-batches as stages; else the fullest stage from above
+    """
+    stage = stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies)
+    later = where(stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
+    ratio = where(stage > 1, later, first_stage_kept_ratio)
+    may_fly = schedule_depth - schedule_slope * (pipeline_stage - 1)
+    kept_layers = stage_layers * kept_microbatches(stage_microbatches_in_flight, may_fly, ratio)
+    return kept_layers * activation_memory_per_layer + logits_memory
+
+
+def middle_stage_kept_ratio():
+    """Activations that a stage between the ends keeps over those of pieces that are alike.
+
+    1; a pipeline_layout whose pieces differ sets it
+
+    Returns: [1] ratio
+    Range: as `first_stage_kept_ratio`; dualpipe: stages between the ends alike
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0
+
+
+def last_stage_kept_ratio():
+    """Activations that the last stage keeps over those of pieces that are alike.
+
+    1; a pipeline_layout whose pieces differ sets it
+
+    Returns: [1] ratio
+    Range: as `first_stage_kept_ratio`
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0
+
+
+@alternative("residual_activations_per_token", linear_attention=KINDS)
+def mixed_residual_activations_per_token(
+    hidden_size,
+    ffn_input_width,
+    bytes_per_element,
+    dropout_mask_bytes,
+    residual_ranks,
+    mixer_and_ffn_blocks,
+    layers,
+    expert_input_width,
+):
+    """Bytes of a layer's activations that only sequence parallelism shares, the mean over layers.
+
+    ((2 e + m) h blocks / l + e (w - h) w_e / h) / t_s: inputs of a norm and of what follows for
+    each block, and copies of tokens for experts
+    """
+    block = (2 * bytes_per_element + dropout_mask_bytes) * hidden_size
+    copies = bytes_per_element * (ffn_input_width / hidden_size - 1) * expert_input_width
+    return (block * mixer_and_ffn_blocks / layers + copies) / residual_ranks
+
+
+def linear_activations_per_token(
+    linear_parameters_per_layer, hidden_size, linear_inner_width, tensor_parallel, bytes_per_element
+):
+    """Bytes of the activations of a mixer with a state, of one token: shared by tensor ranks.
+
+    e (W + H P) / t, W = weights / h - H P: what goes into the convolution and its gate, the output
+    of the state and the input of the output projection; states are computed again backward
+
+    Returns: [B] activations of one token in one layer
+    Range: of a fused kernel, as that of Mamba-2; without one, outputs of the convolution come on
+        top
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6, and its kernel in
+        mamba_ssm/ops/triton/ssd_combined.py (MambaSplitConv1dScanCombinedFn: what forward saves)
+    """
+    projected = linear_parameters_per_layer / hidden_size - linear_inner_width
+    return bytes_per_element * (projected + 2 * linear_inner_width) / tensor_parallel
+
+
+@alternative("matrix_activations_per_token", linear_attention=KINDS)
+def mixed_matrix_activations_per_token(
+    attention_layers,
+    linear_layers,
+    layers,
+    linear_activations_per_token,
+    attention_heads,
+    kv_heads,
+    head_size,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+):
+    """Bytes of a layer's activations around its matrices, the mean over layers.
+
+    l_a / l x those of attention + l_s / l x those of a state + e (2 or 3) f / t
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
+        (Mamba-2), arXiv:2405.21060, section 8.1
+    """
+    shared = (tensor_parallel, bytes_per_element)
+    attention = matrix_activations_per_token(
+        attention_heads, kv_heads, head_size, 0.0, 0.0, *shared
+    )
+    mixers = attention_layers * attention + linear_layers * linear_activations_per_token
+    ffn = bytes_per_element * ffn_matrices * active_ffn_width / tensor_parallel
+    return mixers / layers + ffn
+
+
+@alternative("ffn_gradients_memory", linear_attention=KINDS)
+def mixed_ffn_gradients_memory(
+    microbatch_tokens,
+    ffn_input_width,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+    ffn_layers,
+    layers,
+    linear_activations_per_token,
+):
+    """Memory of the gradients of the widest activations of a layer: feed-forward or a state's.
+
+    T max(e (w / t_s + (2 or 3) f l / (l_f t)), those of a state); f is the mean over layers
+    """
+    ffn = ffn_gradients_memory(
+        microbatch_tokens,
+        ffn_input_width,
+        residual_ranks,
+        ffn_matrices,
+        active_ffn_width * where(ffn_layers > 0, layers / ffn_layers, 0.0),
+        tensor_parallel,
+        bytes_per_element,
+    )
+    return np.maximum(ffn, microbatch_tokens * linear_activations_per_token)

@@ -1,0 +1,302 @@
+"""The pipeline stage that needs most memory."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...ops import where
+from ...stages import first_sparse_stage, layers_of_stage, stage_memory, stage_of_one_way
+from ...stages import stage_parameters as parameters_of_stage
+
+
+@same_as(layers_of_stage)
+def stage_layers(
+    pipeline_stage,
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+):
+    """Layers of a pipeline stage; stages between with one layer more come first.
+
+    l_first, l_middle or l_middle - 1, l_last
+
+    Returns: [1] layers; NaN beyond the last stage
+    Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
+    """
+
+
+def stage_shared_parameters(
+    pipeline_stage,
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    parameter_copies,
+):
+    """Parameters of a stage, its routed experts aside; an end holds a table of embeddings.
+
+    copies x (layers x common + dense layers x dense block + others x (shared experts and router) +
+    ends V h)
+
+    Returns: [1] parameters
+    Range: dualpipe: of stages between the ends, the larger of both ways counts twice
+    Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
+    """
+    once = parameters_of_stage(
+        stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies),
+        pipeline_parallel,
+        held_layers,
+        first_stage_held_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters,
+        embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
+        end_table_parameters,
+    )
+    return parameter_copies * once
+
+
+def stage_routed_parameters(
+    pipeline_stage,
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    routed_layer_parameters,
+    parameter_copies,
+):
+    """Parameters of a stage's routed experts, all of them.
+
+    copies x (layers - dense layers) E x parameters of an expert
+
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
+        section 4.2 (dense layers come first)
+    """
+    once = parameters_of_stage(
+        stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies),
+        pipeline_parallel,
+        held_layers,
+        first_stage_held_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        0.0,
+        0.0,
+        routed_layer_parameters,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    )
+    return parameter_copies * once
+
+
+def fullest_stage(
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    embedding_tables,
+    first_stage_tables,
+    last_stage_tables,
+    end_table_parameters,
+    tensor_parallel,
+    expert_tensor_parallel,
+    expert_parallel,
+    gradient_ranks,
+    held_state_bytes,
+    sharded_state_bytes,
+    microbatches_in_flight,
+    schedule_depth,
+    schedule_slope,
+    activation_memory_per_layer,
+    microbatch_tokens,
+    vocab_size,
+    logits_at_first,
+    logits_at_last,
+    parameter_copies,
+    first_stage_kept_ratio,
+    middle_stage_kept_ratio,
+    last_stage_kept_ratio,
+):
+    """Pipeline stage whose GPUs need most memory, counted from 1.
+
+    the first (embedding, most micro-batches in flight), the second (most layers), the first without
+    dense layers or the last (logits): no other can need more
+
+    Returns: [1] stage
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
+        last keeps)
+    """
+    split = (held_layers, first_stage_held_layers, middle_stage_layers, last_stage_held_layers)
+    held = parameter_copies * held_state_bytes / tensor_parallel
+    sharded = parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
+    states = (
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters,
+        routed_layer_parameters,
+        embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
+        end_table_parameters,
+        held + sharded,
+        held / expert_parallel * (tensor_parallel / expert_tensor_parallel) + sharded,
+        microbatches_in_flight,
+        schedule_depth,
+        schedule_slope,
+    )
+    ends = (logits_at_first * logits, where(pipeline_parallel > 1, logits_at_last, 1.0) * logits)
+    ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)
+    at_first, between, at_last = (
+        (*states, ratio, activation_memory_per_layer, *ends) for ratio in ratios
+    )
+    stages = pipeline_parallel
+    sparse = first_sparse_stage(
+        stages,
+        first_stage_held_layers,
+        middle_stage_layers,
+        leading_dense_layers / parameter_copies,
+    )
+    first = stage_memory(np.minimum(1.0, stages), stages, *split, *at_first)
+    second = stage_memory(np.minimum(2.0, stages), stages, *split, *between)
+    third = stage_memory(sparse, stages, *split, *between)
+    last = stage_memory(stages, stages, *split, *at_last)
+    last = where(parameter_copies > 1, first, last)  # both ways end there
+    fullest = where(second > first, np.minimum(2.0, stages), 1.0)
+    most = np.maximum(first, second)
+    fullest = where(third > most, sparse, fullest)
+    return where(last > np.maximum(most, third), stages, fullest)
+
+
+def pipeline_stage(fullest_stage):
+    """Pipeline stage whose memory is told, counted from 1: the fullest, unless it is given.
+
+    that which needs most
+
+    Returns: [1] stage
+    Source: by definition
+    """
+    return 1.0 * fullest_stage
+
+
+@alternative("held_state_bytes", zero_stage=0)
+def replicated_held_state_bytes(bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes):
+    """weight + gradients + optimizer states
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes
+
+
+@alternative("held_state_bytes", zero_stage=1)
+def gradients_held_state_bytes(bytes_per_element, gradient_storage_bytes):
+    """Bytes of a parameter's states that each data-parallel rank holds.
+
+    weight + gradients
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return bytes_per_element + gradient_storage_bytes
+
+
+@alternative("held_state_bytes", zero_stage=2)
+def weights_held_state_bytes(bytes_per_element, unsharded_gradient_bytes):
+    """weight + gradients until they are reduced
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return bytes_per_element + unsharded_gradient_bytes
+
+
+@alternative("held_state_bytes", zero_stage=3)
+def gathered_held_state_bytes(unsharded_gradient_bytes, gathered_weight_bytes):
+    """gradients until they are reduced + weights that stay gathered: none, unless stated
+
+    Range: weights that stay gathered without the share of them that is held besides; it is only
+        used to tell which stage is the fullest
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
+    """
+    return unsharded_gradient_bytes + gathered_weight_bytes
+
+
+@alternative("unsharded_gradient_bytes", gradient_sync=("microbatch", "two_hop"))
+def no_unsharded_gradient_bytes():
+    """Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded.
+
+    0
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return 0.0
+
+
+@alternative("unsharded_gradient_bytes", gradient_sync="step")
+def step_unsharded_gradient_bytes(gradient_storage_bytes):
+    """all that are kept
+
+    Source: PyTorch fully_shard (set_requires_gradient_sync)
+    """
+    return 1.0 * gradient_storage_bytes
+
+
+@alternative("gathered_weight_bytes", reshard_after_forward=True)
+def no_gathered_weight_bytes():
+    """Bytes of a weight that stays gathered between the passes.
+
+    0
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
+    """
+    return 0.0
+
+
+@alternative("gathered_weight_bytes", reshard_after_forward=False)
+def kept_gathered_weight_bytes(bytes_per_element):
+    """all
+
+    Source: PyTorch fully_shard (reshard_after_forward=False)
+    """
+    return 1.0 * bytes_per_element
+
+
+def sharded_state_bytes(
+    bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes, held_state_bytes
+):
+    """Bytes of a parameter's states that data-parallel ranks share out.
+
+    weight + gradients + optimizer states - what each rank holds
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes - held_state_bytes

@@ -1,0 +1,426 @@
+"""Memory of one GPU: weights, gradients, optimizer states, and the sum."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+
+
+@alternative("optimizer_time", compute_model="mfu")
+def covered_optimizer_time():
+    """Time of the optimizer's update beside compute time: none, the efficiency covers it.
+
+    0
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("optimizer_time", compute_model="roofline")
+def roofline_optimizer_time(
+    optimizer_parameters,
+    gradient_storage_bytes,
+    optimizer_state_bytes,
+    bytes_per_element,
+    reached_hbm_bandwidth,
+):
+    """Time of the optimizer's update beside compute time: bound by memory.
+
+    N_o (gradient + 2 x state + weight) / BW: gradients read, states read and written, weights
+    written
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
+        Adam)
+    """
+    states = 2 * optimizer_state_bytes
+    each = gradient_storage_bytes + states + bytes_per_element
+    return optimizer_parameters * each / reached_hbm_bandwidth
+
+
+@alternative("gradient_storage_bytes", gradient_storage="none")
+def no_gradient_storage_bytes():
+    """0: what a checkpoint holds, 14 bytes a parameter with weights and optimizer states
+
+    Source: Fleet Foundations table 7
+    """
+    return 0.0
+
+
+@alternative("gradient_storage_bytes", gradient_storage="bf16")
+def bf16_gradient_storage_bytes():
+    """Bytes of the gradients that are kept for each parameter.
+
+    2: 16 bytes a parameter with weights and optimizer states
+
+    Returns: [B] bytes of one parameter's gradients
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
+    """
+    return 2.0
+
+
+@alternative("gradient_storage_bytes", gradient_storage="fp32")
+def fp32_gradient_storage_bytes():
+    """4: 18 bytes a parameter with weights and optimizer states
+
+    Source: Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)
+    """
+    return 4.0
+
+
+@alternative("gradient_storage_bytes", gradient_storage="bf16_and_fp32")
+def double_gradient_storage_bytes():
+    """2, and 4 for an FP32 copy beside the optimizer states: 20 bytes a parameter in all
+
+    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients: 20 bytes,
+        4 + 16 / d where the optimizer is sharded)
+    """
+    return 2.0
+
+
+@alternative("optimizer_state_bytes", gradient_storage=("none", "bf16", "fp32"))
+def plain_optimizer_state_bytes(optimizer_bytes_per_parameter):
+    """Bytes of one parameter that only the optimizer's update uses.
+
+    master weight and moments
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes)
+    """
+    return 1.0 * optimizer_bytes_per_parameter
+
+
+@alternative("optimizer_state_bytes", gradient_storage="bf16_and_fp32")
+def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
+    """master weight and moments, and 4 for the gradient in FP32
+
+    Source: Megatron-LM, docs of the distributed optimizer (4 + 16 / d); Rajbhandari et al. 2021
+        (ZeRO-Infinity), arXiv:2104.07857 (16 bytes)
+    """
+    return optimizer_bytes_per_parameter + 4
+
+
+def state_bytes_per_parameter(bytes_per_element, gradient_storage_bytes, optimizer_state_bytes):
+    """Bytes of training state of one parameter, nothing shared out.
+
+    weight + gradients + optimizer states
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (16 bytes)
+    Example:
+        >>> state_bytes_per_parameter(2, 2, 12)
+        16
+    """
+    return bytes_per_element + gradient_storage_bytes + optimizer_state_bytes
+
+
+def min_gpus_for_state(parameters, state_bytes_per_parameter, hbm_capacity):
+    """GPUs whose memories together hold the training state and nothing else.
+
+    N x bytes / capacity
+
+    Returns: [1] GPUs
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 1
+    Example:
+        >>> min_gpus_for_state(1e12, 16, 80e9)
+        200.0
+    """
+    return parameters * state_bytes_per_parameter / hbm_capacity
+
+
+@alternative("held_parameters", stage_split="alike")
+def even_held_parameters(local_parameters, parameter_copies):
+    """Parameters of one GPU of a stage.
+
+    those of the mean stage, of both in dualpipe
+
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return parameter_copies * local_parameters
+
+
+@alternative("held_parameters", stage_split="whole_layers")
+def staged_held_parameters(
+    stage_shared_parameters,
+    stage_routed_parameters,
+    tensor_parallel,
+    expert_tensor_parallel,
+    expert_parallel,
+):
+    """Parameters of one GPU of a stage; routed experts are also shared over their group.
+
+    N_stage / t + N_routed / (t_e e)
+
+    Source: Narayanan et al. 2021 (SC21), section 3.3; Lepikhin et al. 2020 (GShard),
+        arXiv:2006.16668, section 3.1
+    """
+    own = stage_routed_parameters / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    return (stage_shared_parameters + own) / tensor_parallel
+
+
+@alternative("sharded_parameters", stage_split="alike")
+def even_sharded_parameters(
+    parameters, tensor_parallel, pipeline_parallel, gradient_ranks, parameter_copies
+):
+    """Parameters of one GPU of a stage where data ranks share them out.
+
+    N / (t p d c); routed experts too: their smaller group holds fewer copies
+
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    stage = parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+    return parameter_copies * stage
+
+
+@alternative("sharded_parameters", stage_split="whole_layers")
+def staged_sharded_parameters(
+    stage_shared_parameters, stage_routed_parameters, tensor_parallel, gradient_ranks
+):
+    """(N_stage + N_routed) / (t d c); routed experts too: their smaller group holds fewer copies"""
+    stage = stage_shared_parameters + stage_routed_parameters
+    return stage / (tensor_parallel * gradient_ranks)
+
+
+@alternative("optimizer_parameters", zero_stage=0)
+def replicated_optimizer_parameters(held_parameters):
+    """Parameters whose optimizer states one GPU holds: all that it computes with.
+
+    N_stage / t
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
+    """
+    return 1.0 * held_parameters
+
+
+@alternative("optimizer_parameters", zero_stage=(1, 2, 3))
+def sharded_optimizer_parameters(sharded_parameters):
+    """Parameters whose optimizer states one GPU holds: its share.
+
+    N_stage / (t d c)
+
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return 1.0 * sharded_parameters
+
+
+@alternative("weights_memory", zero_stage=(0, 1, 2))
+def replicated_weights_memory(held_parameters, bytes_per_element):
+    """Memory of one GPU's weights.
+
+    N_stage / t x bytes
+
+    Returns: [B] weights
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return held_parameters * bytes_per_element
+
+
+@alternative("weights_memory", zero_stage=3)
+def sharded_weights_memory(sharded_parameters, bytes_per_element):
+    """Memory of one GPU's weights, without those gathered for the layer at work.
+
+    N_stage / (t d c) x bytes
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
+    """
+    return sharded_parameters * bytes_per_element
+
+
+@alternative("gradients_memory", zero_stage=(0, 1))
+def replicated_gradients_memory(held_parameters, gradient_storage_bytes):
+    """Memory of one GPU's gradients.
+
+    N_stage / t x bytes
+
+    Returns: [B] gradients
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return held_parameters * gradient_storage_bytes
+
+
+@alternative("gradients_memory", zero_stage=(2, 3))
+def sharded_gradients_memory(accumulated_parameters, gradient_storage_bytes):
+    """those added up x bytes: N_stage / (t d c), unless gradients are reduced once a step
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return accumulated_parameters * gradient_storage_bytes
+
+
+@alternative("accumulated_parameters", gradient_sync=("microbatch", "two_hop"))
+def sharded_accumulated_parameters(sharded_parameters):
+    """Parameters whose gradients one GPU adds up over micro-batches under ZeRO-2 and 3.
+
+    its share
+
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return 1.0 * sharded_parameters
+
+
+@alternative("accumulated_parameters", gradient_sync="step")
+def held_accumulated_parameters(held_parameters):
+    """all that it computes with, until they are reduced
+
+    Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
+        arXiv:2304.11277, section 3.3.4 (accumulation without communication)
+    """
+    return 1.0 * held_parameters
+
+
+@alternative("kept_optimizer_bytes", offload="none")
+def held_kept_optimizer_bytes(optimizer_state_bytes):
+    """Bytes of one parameter that only the optimizer's update uses, as a GPU keeps them.
+
+    all
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return 1.0 * optimizer_state_bytes
+
+
+@alternative("kept_optimizer_bytes", offload=("cpu", "nvme"))
+def offloaded_kept_optimizer_bytes():
+    """Bytes of one parameter that only the optimizer's update uses: they live elsewhere.
+
+    0
+
+    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
+    """
+    return 0.0
+
+
+def optimizer_memory(optimizer_parameters, kept_optimizer_bytes):
+    """Memory of one GPU's optimizer states.
+
+    N_o x bytes
+
+    Returns: [B] optimizer states
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return optimizer_parameters * kept_optimizer_bytes
+
+
+@alternative("memory_per_gpu", multi_site=False)
+def one_site_memory_per_gpu(
+    weights_memory,
+    gradients_memory,
+    optimizer_memory,
+    activation_memory,
+    working_memory,
+    reserved_memory,
+):
+    """Memory that one GPU needs: of the fullest stage, or of the `pipeline_stage` given.
+
+    weights + gradients + optimizer states + activations + layer at work + reserved
+
+    Returns: [B] memory
+    Range: what a framework allocates; the context and buffers of the network are
+        `reserved_memory`. Published memories are within `memory_error_factor`
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
+    """
+    states = weights_memory + gradients_memory + optimizer_memory
+    return states + activation_memory + working_memory + reserved_memory
+
+
+def memory_per_gpu_low(memory_per_gpu, memory_error_factor):
+    """Lower end of the interval in which 90 of 100 measured memories are.
+
+    memory / f
+
+    Returns: [B] memory
+    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    """
+    return memory_per_gpu / memory_error_factor
+
+
+def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
+    """Upper end of the interval in which 90 of 100 measured memories are.
+
+    memory x f
+
+    Returns: [B] memory
+    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    """
+    return memory_per_gpu * memory_error_factor
+
+
+def memory_margin(memory_per_gpu, hbm_capacity):
+    """Share of a GPU's memory that is left; below 0 where more is needed than there is.
+
+    1 - memory needed / capacity
+
+    Returns: [1] share
+    Source: by definition
+    """
+    return 1 - memory_per_gpu / hbm_capacity
+
+
+def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
+    """Whether the model's own error decides whether a job fits into memory.
+
+    memory needed / f <= capacity < f x memory needed, either side of the limit
+
+    Returns: [flag] verdict
+    Flags: 0 no, 1 yes
+    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    """
+    least = memory_per_gpu / memory_error_factor
+    most = memory_per_gpu * memory_error_factor
+    near = where((least <= hbm_capacity) & (hbm_capacity < most), 1.0, 0.0)
+    known = memory_per_gpu + hbm_capacity
+    return where(known == known, near, np.nan)
+
+
+@alternative("offload_time", offload="none")
+def no_offload_time():
+    """Time of one step's traffic to the host: none.
+
+    0
+
+    Returns: [s] traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("offload_time", offload="cpu")
+def cpu_offload_time(
+    optimizer_parameters, gradient_bytes_per_element, bytes_per_element, offload_bandwidth
+):
+    """Time of one step's traffic to the host: gradients go, updated weights come back.
+
+    N_o (gradient + weight) / B
+
+    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
+    """
+    moved = optimizer_parameters * (gradient_bytes_per_element + bytes_per_element)
+    return moved / offload_bandwidth
+
+
+@alternative("offload_time", offload="nvme")
+def nvme_offload_time(
+    optimizer_parameters,
+    gradient_bytes_per_element,
+    bytes_per_element,
+    offload_bandwidth,
+    optimizer_state_bytes,
+    nvme_bandwidth,
+):
+    """Time of one step's traffic to host and drives: optimizer states are read and written.
+
+    N_o (gradient + weight) / B + 2 N_o state / B_nvme
+
+    Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
+    """
+    to_host = gradient_bytes_per_element + bytes_per_element
+    to_drives = 2 * optimizer_state_bytes
+    return optimizer_parameters * (to_host / offload_bandwidth + to_drives / nvme_bandwidth)

@@ -1,0 +1,256 @@
+"""Memory that a layer or the logits need while they are computed."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from ..context.context_ways import TO_HEADS
+
+
+@alternative("layer_parameters", mixture_of_experts=False)
+def dense_layer_parameters(
+    attention_parameters_per_layer, ffn_parameters_per_layer, tensor_parallel
+):
+    """Weights of one layer that one GPU computes with.
+
+    (attention + feed-forward) / t
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
+    """
+    return (attention_parameters_per_layer + ffn_parameters_per_layer) / tensor_parallel
+
+
+@alternative("layer_parameters", mixture_of_experts=True)
+def expert_layer_parameters(
+    attention_parameters_per_layer,
+    experts,
+    expert_parallel,
+    shared_experts,
+    expert_parameters,
+    expert_tensor_parallel,
+    tensor_parallel,
+):
+    """Weights of one layer of experts that one GPU computes with.
+
+    (attention + (E / e x t / t_e + E_shared) x parameters of an expert) / t
+
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    here = experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
+    return (attention_parameters_per_layer + here * expert_parameters) / tensor_parallel
+
+
+@alternative("gradient_buffer_parameters", mixture_of_experts=False)
+def dense_gradient_buffer_parameters(layer_parameters):
+    """Weights of the matrices of a layer that differ in shape: all of them.
+
+    (attention + feed-forward) / t
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
+    """
+    return 1.0 * layer_parameters
+
+
+@alternative("gradient_buffer_parameters", mixture_of_experts=True)
+def expert_gradient_buffer_parameters(
+    attention_parameters_per_layer,
+    shared_experts,
+    expert_parameters,
+    expert_tensor_parallel,
+    tensor_parallel,
+):
+    """Weights of the matrices of a layer that differ in shape: one routed expert stands for all.
+
+    (attention + (t / t_e + E_shared) x parameters of an expert) / t
+
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3 (experts of one shape)
+    """
+    matrices = tensor_parallel / expert_tensor_parallel + shared_experts
+    different = attention_parameters_per_layer + matrices * expert_parameters
+    return different / tensor_parallel
+
+
+@alternative("gradient_buffer_memory", gradient_storage=("none", "bf16", "bf16_and_fp32"))
+def no_gradient_buffer_memory():
+    """Memory of new gradients beside those kept for the step: they are written where they stay.
+
+    0
+
+    Returns: [B] buffers
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
+    """
+    return 0.0
+
+
+@alternative("gradient_buffer_memory", gradient_storage="fp32")
+def fp32_gradient_buffer_memory(gradient_buffer_parameters, bytes_per_element):
+    """Memory of new gradients beside those kept for the step: buffers in the format of weights.
+
+    e for each parameter: sums are kept in FP32, the backward pass hands on a gradient in the
+    format of the weight, in one buffer for each shape of a matrix
+
+    Source: Megatron-LM, fused accumulation of gradients (the buffers are Transformer Engine's
+        dummy gradients, one for each shape and format)
+    """
+    return gradient_buffer_parameters * bytes_per_element
+
+
+@alternative("layer_state_memory", zero_stage=(0, 1))
+def held_layer_state_memory(gradient_buffer_memory):
+    """Memory that the weights of the layer at work take beside the states that are held.
+
+    buffers of new gradients
+
+    Returns: [B] weights and gradients
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return 1.0 * gradient_buffer_memory
+
+
+@alternative("layer_state_memory", zero_stage=2)
+def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
+    """e for each parameter of the layer: whole gradients until they are reduced
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return layer_parameters * bytes_per_element
+
+
+@alternative("layer_state_memory", zero_stage=3)
+def sharded_layer_state_memory(gathered_parameters, layer_parameters, bytes_per_element):
+    """e for each gathered weight and for each parameter of the layer: whole gradients until they
+    are reduced
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
+    """
+    return (gathered_parameters + layer_parameters) * bytes_per_element
+
+
+@alternative("gathered_parameters", reshard_after_forward=True)
+def layer_gathered_parameters(layer_parameters):
+    """Weights that ZeRO-3 holds gathered, at most: those of the layer at work.
+
+    those of a layer
+
+    Returns: [1] parameters
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
+    """
+    return 1.0 * layer_parameters
+
+
+@alternative("gathered_parameters", reshard_after_forward=False)
+def stage_gathered_parameters(held_parameters):
+    """Weights that ZeRO-3 holds gathered, at most: those of the stage, until its backward pass.
+
+    all that the GPU computes with, beside its share
+
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    return 1.0 * held_parameters
+
+
+@alternative("ffn_gradients_memory", linear_attention="none")
+def ffn_gradients_memory(
+    microbatch_tokens,
+    ffn_input_width,
+    residual_ranks,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+    bytes_per_element,
+):
+    """Memory of the gradients of a feed-forward block's activations: the widest of a layer.
+
+    T e (w / t_s + (2 or 3) f / t): those of the block's input, of what goes into the activation
+    function and of what comes out
+
+    Returns: [B] gradients of activations
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (as large as the activations)
+    """
+    inside = ffn_matrices * active_ffn_width / tensor_parallel
+    width = ffn_input_width / residual_ranks + inside
+    return microbatch_tokens * bytes_per_element * width
+
+
+@alternative("layer_activation_memory", recompute="none")
+def kept_layer_activation_memory(ffn_gradients_memory):
+    """gradients of its widest activations
+
+    Source: Chen et al. 2016, arXiv:1604.06174, section 3
+    """
+    return 1.0 * ffn_gradients_memory
+
+
+@alternative("layer_activation_memory", recompute=("selective", "core_attention"))
+def selective_layer_activation_memory(
+    ffn_gradients_memory, microbatch_tokens, score_activations_per_token
+):
+    """Memory that the layer at work needs beside kept activations.
+
+    the larger of gradients of its widest activations and scores computed again
+
+    Returns: [B] activations and their gradients
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return np.maximum(ffn_gradients_memory, microbatch_tokens * score_activations_per_token)
+
+
+@alternative("layer_activation_memory", recompute="full")
+def full_layer_activation_memory(
+    ffn_gradients_memory,
+    microbatch_tokens,
+    residual_activations_per_token,
+    matrix_activations_per_token,
+    score_activations_per_token,
+):
+    """all that is computed again, and gradients of its widest activations
+
+    Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
+    """
+    once = residual_activations_per_token + matrix_activations_per_token
+    again = microbatch_tokens * (once + score_activations_per_token)
+    return again + ffn_gradients_memory
+
+
+@alternative("working_memory", context_parallel_type="p2p")
+def working_memory(layer_state_memory, layer_activation_memory):
+    """Memory that one layer needs only while its backward pass is at work.
+
+    weights and gradients + activations and their gradients
+
+    Returns: [B] memory
+    Range: one layer at a time; prefetched weights of a next layer come on top
+    Source: Chen et al. 2016, arXiv:1604.06174, section 3; Zhao et al. 2023 (PyTorch FSDP),
+        arXiv:2304.11277, section 3.2.1
+    """
+    return layer_state_memory + layer_activation_memory
+
+
+@alternative("working_memory", context_parallel_type="all_gather")
+def gathered_working_memory(
+    layer_state_memory, layer_activation_memory, context_message, context_parallel
+):
+    """weights and gradients + activations and their gradients + 2 c M: keys and values of the whole
+    sequence, and their gradients before they are scattered
+
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
+    """
+    whole = where(context_parallel > 1, 2 * context_parallel * context_message, 0.0)
+    return working_memory(layer_state_memory, layer_activation_memory) + whole
+
+
+@alternative("working_memory", context_parallel_type=TO_HEADS)
+def head_working_memory(
+    layer_state_memory, layer_activation_memory, head_message, head_sharing_ranks
+):
+    """weights and gradients + activations and their gradients + M: what has arrived beside what was
+    sent
+
+    Range: where ranks are more than heads of keys and values, the copies that are kept until the
+        backward pass come on top
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    arrived = where(head_sharing_ranks > 1, head_message, 0.0)
+    return working_memory(layer_state_memory, layer_activation_memory) + arrived

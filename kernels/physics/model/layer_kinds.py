@@ -1,0 +1,307 @@
+"""Layers of several kinds: attention, linear attention and feed-forward blocks."""
+
+from ...alternatives import alternative
+
+KINDS = ("mamba2", "gated_deltanet", "lightning", "kimi_delta")
+
+
+def attention_layers(layers, linear_layers):
+    """Layers that attend to keys and values: those without a state, unless some have no mixer.
+
+    l - l_s
+
+    Returns: [1] layers
+    Source: by definition (Waleffe et al. 2024, arXiv:2406.07887: hybrids of Mamba-2 and attention)
+    """
+    return layers - linear_layers
+
+
+def ffn_layers(layers):
+    """Layers with a feed-forward block: all, unless a layer holds a single block.
+
+    l
+
+    Returns: [1] layers
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1
+    """
+    return 1.0 * layers
+
+
+def mixer_and_ffn_blocks(attention_layers, linear_layers, ffn_layers):
+    """Blocks of the model, each with a norm and a residual: mixers and feed-forward blocks.
+
+    l_a + l_s + l_f: two in each layer of a usual transformer
+
+    Returns: [1] blocks
+    Source: by definition (NVIDIA 2025, Nemotron-H, arXiv:2504.03624: one block in each layer)
+    """
+    return attention_layers + linear_layers + ffn_layers
+
+
+@alternative("expert_layers", linear_attention=KINDS)
+def mixed_expert_layers(ffn_layers, dense_layers):
+    """l_f - dense layers
+
+    Source: by definition (DeepSeek-AI 2024, arXiv:2412.19437, section 4.2)
+    """
+    return ffn_layers - dense_layers
+
+
+def linear_inner_width(linear_heads, linear_head_size):
+    """Width of what a layer with a state puts out, all heads together.
+
+    H P
+
+    Returns: [1] width
+    Source: by definition (Dao & Gu 2024, arXiv:2405.21060, section 7.2)
+    """
+    return linear_heads * linear_head_size
+
+
+def linear_key_width(linear_key_heads, linear_state_size):
+    """Width of the keys of a layer with a state, all heads together; of its queries, too.
+
+    G N
+
+    Returns: [1] width
+    Source: by definition (Dao & Gu 2024, arXiv:2405.21060, section 7.2: groups of heads share them)
+    """
+    return linear_key_heads * linear_state_size
+
+
+@alternative("linear_parameters_per_layer", linear_attention="none")
+def no_linear_parameters_per_layer():
+    """Weights of the matrices of a mixer with a state: there is none.
+
+    0
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_parameters_per_layer", linear_attention="mamba2")
+def mamba2_parameters_per_layer(hidden_size, linear_inner_width, linear_key_width, linear_heads):
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N + H): gate, input and output; B and C; step sizes
+
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1 (parallel projections)
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + linear_heads)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="gated_deltanet")
+def gated_deltanet_parameters_per_layer(
+    hidden_size, linear_inner_width, linear_key_width, linear_heads
+):
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N + 2 H): values, gate and output; queries and keys; strength and decay
+
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + 2 * linear_heads)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="lightning")
+def lightning_parameters_per_layer(hidden_size, linear_inner_width, linear_key_width):
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N): values, gate and output; queries and keys
+
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="kimi_delta")
+def kimi_delta_parameters_per_layer(
+    hidden_size,
+    linear_inner_width,
+    linear_key_width,
+    linear_heads,
+    linear_head_size,
+    linear_state_size,
+):
+    """Weights of the matrices of a mixer with a state.
+
+    h (2 H P + 2 G N + H + 2 P) + P H (N + P): values and output; queries and keys; strength; decay
+    of each channel and gate, both of rank P
+
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
+    """
+    width = 2 * linear_inner_width + 2 * linear_key_width + linear_heads + 2 * linear_head_size
+    low_rank = linear_inner_width * (linear_state_size + linear_head_size)
+    return hidden_size * width + low_rank
+
+
+@alternative("linear_convolution_width", linear_attention=("none", "lightning"))
+def no_linear_convolution_width():
+    """Channels of a mixer's short convolution: it has none.
+
+    0
+
+    Returns: [1] channels
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return 0.0
+
+
+@alternative(
+    "linear_convolution_width", linear_attention=("mamba2", "gated_deltanet", "kimi_delta")
+)
+def short_linear_convolution_width(linear_inner_width, linear_key_width):
+    """Channels of a mixer's short convolution: values, queries and keys.
+
+    H P + 2 G N
+
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1; Yang et al. 2024 (Gated
+        DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    return linear_inner_width + 2 * linear_key_width
+
+
+@alternative("linear_vector_parameters", linear_attention="none")
+def no_linear_vector_parameters():
+    """Parameters of a mixer with a state that are in no matrix: there is none.
+
+    0
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_vector_parameters", linear_attention="mamba2")
+def mamba2_vector_parameters(
+    linear_convolution_width, linear_convolution_size, linear_heads, linear_inner_width
+):
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size of each head;
+    norm
+
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1
+    """
+    convolution = linear_convolution_width * (linear_convolution_size + 1)
+    return convolution + 3 * linear_heads + linear_inner_width
+
+
+@alternative("linear_vector_parameters", linear_attention="gated_deltanet")
+def gated_deltanet_vector_parameters(
+    linear_convolution_width, linear_convolution_size, linear_heads, linear_head_size
+):
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels k + 2 H + P: convolution; decay and step size of each head; norm of a head
+
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    convolution = linear_convolution_width * linear_convolution_size
+    return convolution + 2 * linear_heads + linear_head_size
+
+
+@alternative("linear_vector_parameters", linear_attention="lightning")
+def lightning_vector_parameters(linear_inner_width):
+    """Parameters of a mixer with a state that are in no matrix: a norm.
+
+    H P
+
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return 1.0 * linear_inner_width
+
+
+@alternative("linear_vector_parameters", linear_attention="kimi_delta")
+def kimi_delta_vector_parameters(
+    linear_convolution_width,
+    linear_convolution_size,
+    linear_heads,
+    linear_head_size,
+    linear_state_size,
+):
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels k + H (N + 1) + P: convolution; decay of each head and channel; norm of a head
+
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
+    """
+    convolution = linear_convolution_width * linear_convolution_size
+    return convolution + linear_heads * (linear_state_size + 1) + linear_head_size
+
+
+def mixed_unmultiplied_parameters(
+    mixer_and_ffn_blocks,
+    hidden_size,
+    linear_layers,
+    linear_vector_parameters,
+    embedding_tables,
+    vocab_size,
+):
+    """Parameters in no matrix product of a model with layers of several kinds.
+
+    (blocks + 1 + (tables - 1) V) h + l_s x those of a mixer with a state: no biases, no positions
+
+    Returns: [1] parameters
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (RMSNorm, no biases, no
+        position embeddings)
+    """
+    rows = mixer_and_ffn_blocks + 1 + (embedding_tables - 1) * vocab_size
+    return rows * hidden_size + linear_layers * linear_vector_parameters
+
+
+@alternative("looked_up_parameters", linear_attention=KINDS)
+def mixed_looked_up_parameters(mixed_unmultiplied_parameters):
+    """Active parameters that no product reads: look-ups, convolutions, norms.
+
+    N_unmultiplied
+    """
+    return 1.0 * mixed_unmultiplied_parameters
+
+
+@alternative("parameters", linear_attention=KINDS)
+def mixed_parameters(
+    attention_layers,
+    attention_parameters_per_layer,
+    linear_layers,
+    linear_parameters_per_layer,
+    ffn_parameters,
+    latent_parameters,
+    vocab_size,
+    hidden_size,
+    mixed_unmultiplied_parameters,
+):
+    """l_a x attention + l_s x mixer with a state + feed-forward + V h + those in no product
+
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1
+    """
+    attention = attention_layers * attention_parameters_per_layer
+    mixers = attention + linear_layers * linear_parameters_per_layer
+    matrices = mixers + (ffn_parameters + latent_parameters)
+    return matrices + vocab_size * hidden_size + mixed_unmultiplied_parameters
+
+
+@alternative("attending_layers", sliding_window=True)
+def some_attending_layers(attention_layers):
+    """Layers whose queries see keys, by what is counted of attention: those that attend.
+
+    l_a
+
+    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3
+    """
+    return 1.0 * attention_layers
+
+
+@alternative("attending_layers", sliding_window=False)
+def all_attending_layers(layers):
+    """Layers whose queries see keys, by what is counted of attention: all.
+
+    l
+
+    Returns: [1] layers
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return 1.0 * layers

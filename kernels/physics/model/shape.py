@@ -1,0 +1,390 @@
+"""Sizes and parameter counts of the model."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from .layer_kinds import KINDS
+
+
+def attention_heads(hidden_size):
+    """Attention heads, where the scenario does not state them: heads of 128.
+
+    a = h / 128
+
+    Returns: [1] heads
+    Source: Brown et al. 2020, arXiv:2005.14165, table 2.1 (d_head = 128 for 13B and 175B)
+    Example:
+        >>> attention_heads(12288)
+        96.0
+    """
+    return hidden_size / 128
+
+
+def head_size(hidden_size, attention_heads):
+    """Width of one attention head.
+
+    h / a
+
+    Returns: [1] width
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
+    """
+    return hidden_size / attention_heads
+
+
+def kv_heads(attention_heads):
+    """Heads of keys and values: as many as of queries unless the model groups them.
+
+    a_kv = a
+
+    Returns: [1] key-value heads
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2 (multi-head attention)
+    """
+    return 1.0 * attention_heads
+
+
+@alternative("ffn_hidden_size", gated_ffn=False)
+def plain_ffn_hidden_size(hidden_size):
+    """Width of the feed-forward layers.
+
+    f = 4 h
+
+    Returns: [1] width
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
+    """
+    return 4 * hidden_size
+
+
+@alternative("ffn_hidden_size", gated_ffn=True)
+def gated_ffn_hidden_size(hidden_size):
+    """Width of the feed-forward layers: three matrices with the parameters of two.
+
+    f = 8 h / 3
+
+    Source: Shazeer 2020, arXiv:2002.05202, section 3.1 (width reduced by 2/3)
+    """
+    return 8 * hidden_size / 3
+
+
+@alternative("ffn_matrices", gated_ffn=False)
+def plain_ffn_matrices():
+    """Matrices of one feed-forward block: up and down.
+
+    2
+
+    Returns: [1] matrices
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
+    """
+    return 2.0
+
+
+@alternative("ffn_matrices", gated_ffn=True)
+def gated_ffn_matrices():
+    """Matrices of one feed-forward block: gate, up and down.
+
+    3
+
+    Source: Shazeer 2020, arXiv:2002.05202, section 2
+    """
+    return 3.0
+
+
+def expert_ffn_hidden_size(ffn_hidden_size):
+    """Width of one expert: that of a dense block unless the model states it.
+
+    f_e = f
+
+    Returns: [1] width
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1 (each expert is a feed-forward layer)
+    """
+    return 1.0 * ffn_hidden_size
+
+
+def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_size):
+    """Weights of one layer's queries, keys, values and output projection.
+
+    h (2 a + 2 a_kv) (h / a)
+
+    Returns: [1] parameters
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; Narayanan et al. 2021 (SC21), eq. 2
+        (4 h^2 where every head has its own keys and values)
+    Example:
+        >>> attention_parameters_per_layer(8192, 64, 8, 128)
+        150994944
+    """
+    return hidden_size * head_size * (2 * attention_heads + 2 * kv_heads)
+
+
+def ffn_parameters_per_layer(hidden_size, ffn_hidden_size, ffn_matrices):
+    """Weights of one dense feed-forward block.
+
+    2 h f, 3 h f with a gate
+
+    Returns: [1] parameters
+    Source: Shazeer 2020, arXiv:2002.05202, section 2
+    """
+    return ffn_matrices * hidden_size * ffn_hidden_size
+
+
+@alternative("expert_parameters", linear_attention="none")
+def expert_parameters(hidden_size, expert_ffn_hidden_size, ffn_matrices):
+    """Weights of one expert.
+
+    2 h f_e, 3 h f_e with a gate
+
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    return ffn_matrices * hidden_size * expert_ffn_hidden_size
+
+
+@alternative("expert_layers", linear_attention="none")
+def expert_layers(layers, dense_layers):
+    """Layers whose feed-forward block is a mixture of experts.
+
+    l - dense layers
+
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (all but the first three layers)
+    """
+    return layers - dense_layers
+
+
+def routed_parameters(expert_layers, experts, expert_parameters):
+    """Weights of all routed experts of the model: what expert parallelism shares out.
+
+    l_e E x parameters of an expert
+
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    return expert_layers * experts * expert_parameters
+
+
+@alternative("ffn_parameters", mixture_of_experts=False)
+def dense_ffn_parameters(layers, ffn_parameters_per_layer):
+    """Feed-forward weights of the model.
+
+    l x parameters of a block
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 (8 l h^2)
+    """
+    return layers * ffn_parameters_per_layer
+
+
+@alternative("ffn_parameters", mixture_of_experts=True)
+def expert_ffn_parameters(
+    dense_layers,
+    ffn_parameters_per_layer,
+    routed_parameters,
+    expert_layers,
+    shared_experts,
+    expert_parameters,
+    hidden_size,
+    experts,
+):
+    """Feed-forward weights of the model: dense layers, routed and shared experts, routers.
+
+    dense x block + l_e ((E + E_shared) x expert + h E)
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    beside = shared_experts * expert_parameters + hidden_size * experts
+    return dense_layers * ffn_parameters_per_layer + routed_parameters + expert_layers * beside
+
+
+@alternative("embedding_tables", gated_ffn=False)
+def tied_embedding_tables():
+    """Tables of embeddings: one that also yields the logits, where the model does not state it.
+
+    1
+
+    Returns: [1] tables
+    Source: Press & Wolf 2017, arXiv:1608.05859, section 2; Narayanan et al. 2021 (SC21), eq. 2
+    """
+    return 1.0
+
+
+@alternative("embedding_tables", gated_ffn=True)
+def untied_embedding_tables():
+    """Tables of embeddings: one for tokens, one for logits, where the model does not state it.
+
+    2
+
+    Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    """
+    return 2.0
+
+
+@alternative("unmultiplied_parameters", gated_ffn=False)
+def gpt_unmultiplied_parameters(
+    layers,
+    hidden_size,
+    ffn_hidden_size,
+    attention_heads,
+    kv_heads,
+    head_size,
+    embedding_tables,
+    vocab_size,
+    sequence_length,
+):
+    """Parameters in no matrix product: biases, norms, what is looked up.
+
+    13 l h (where f = 4 h) + (tables - 1) V h + s h: biases and norms of the layers, an embedding
+    that does not yield logits, learned positions
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    biases = head_size * (attention_heads + 2 * kv_heads) + ffn_hidden_size + 2 * hidden_size
+    norms = 4 * hidden_size
+    looked_up = ((embedding_tables - 1) * vocab_size + sequence_length) * hidden_size
+    return layers * (biases + norms) + looked_up
+
+
+@alternative("unmultiplied_parameters", gated_ffn=True)
+def llama_unmultiplied_parameters(layers, hidden_size, embedding_tables, vocab_size):
+    """Parameters in no matrix product: norms, what is looked up.
+
+    (2 l + 1) h + (tables - 1) V h: no biases, no positions
+
+    Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    """
+    return (2 * layers + 1 + (embedding_tables - 1) * vocab_size) * hidden_size
+
+
+@alternative("parameters", linear_attention="none")
+def parameters(
+    layers,
+    hidden_size,
+    attention_parameters_per_layer,
+    ffn_parameters,
+    vocab_size,
+    unmultiplied_parameters,
+):
+    """Parameters of the model, where the scenario does not state them.
+
+    l x attention + feed-forward + V h + those in no product; 12 l h^2 (1 + 13 / (12 h) + (V + s) /
+    (12 l h)) for a GPT
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2; Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    """
+    matrices = layers * attention_parameters_per_layer + ffn_parameters
+    return matrices + vocab_size * hidden_size + unmultiplied_parameters
+
+
+@alternative("active_parameters", mixture_of_experts=False)
+def dense_active_parameters(parameters):
+    """Parameters that each token uses: all of them.
+
+    N_active = N
+
+    Returns: [1] active parameters
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    return 1.0 * parameters
+
+
+def skipped_parameters(expert_layers, experts, experts_per_token, expert_parameters):
+    """Weights of the experts that a token does not visit.
+
+    l_e (E - k) x parameters of an expert
+
+    Returns: [1] parameters
+    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
+    """
+    return expert_layers * (experts - experts_per_token) * expert_parameters
+
+
+@alternative("active_parameters", mixture_of_experts=True)
+def expert_active_parameters(parameters, skipped_parameters):
+    """Parameters that each token uses: all but the experts that it does not visit.
+
+    N - N_skipped
+
+    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
+    """
+    return parameters - skipped_parameters
+
+
+@alternative("looked_up_parameters", linear_attention="none")
+def looked_up_parameters(unmultiplied_parameters):
+    """Active parameters that no product reads: look-ups, biases, norms.
+
+    N_unmultiplied; 0 for a model whose published active parameters leave the embedding out
+
+    Returns: [1] parameters
+    Source: stated by the scenario
+    """
+    return 1.0 * unmultiplied_parameters
+
+
+def active_matrix_parameters(active_parameters, looked_up_parameters, vocab_size, hidden_size):
+    """Weights of the layers' matrices that each token is multiplied with.
+
+    N_active - those in no product - V h of the logits; not below 0
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 and appendix (12 l h^2 for a GPT)
+    """
+    multiplied = active_parameters - looked_up_parameters
+    return np.maximum(multiplied - vocab_size * hidden_size, 0.0)
+
+
+def expert_input_width(hidden_size):
+    """Width of the tokens that routed experts work on: the residual stream's, unless stated.
+
+    h
+
+    Returns: [1] width
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    return 1.0 * hidden_size
+
+
+@alternative("expert_parameters", linear_attention=KINDS)
+def latent_expert_parameters(expert_input_width, expert_ffn_hidden_size, ffn_matrices):
+    """Weights of one routed expert.
+
+    2 w f_e, 3 w f_e with a gate
+
+    Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)
+    """
+    return expert_parameters(expert_input_width, expert_ffn_hidden_size, ffn_matrices)
+
+
+@alternative("latent_parameters", mixture_of_experts=False)
+def no_latent_parameters():
+    """Weights around routed experts of another width than the model's: there are none.
+
+    0
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("latent_parameters", mixture_of_experts=True)
+def expert_latent_parameters(
+    expert_layers,
+    shared_experts,
+    ffn_matrices,
+    expert_ffn_hidden_size,
+    hidden_size,
+    expert_input_width,
+):
+    """Weights around routed experts of another width than the model's.
+
+    l_e (E_shared (2 or 3) f_e (h - w) + 2 h w where w < h): shared experts work on whole tokens;
+    every layer makes tokens narrower for the routed ones, and their results as wide again
+
+    Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)
+    """
+    wider = shared_experts * ffn_matrices * expert_ffn_hidden_size
+    wider = wider * (hidden_size - expert_input_width)
+    narrower = expert_input_width < hidden_size
+    both_ways = where(narrower, 2 * hidden_size * expert_input_width, 0.0)
+    return expert_layers * (wider + both_ways)

@@ -1,0 +1,196 @@
+"""Tiers of the network: node or domain, leaf switch, pod, and above."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...inputs import SWITCHED
+from ...ops import where
+
+
+def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):
+    """Bandwidth per direction that one GPU can count on for traffic that leaves its leaf switch.
+
+    efficiency x B / oversubscription
+
+    Returns: [B/s] bandwidth of one rail under load
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    """
+    return network_efficiency * inter_node_bandwidth / oversubscription
+
+
+# What a tier's number means in the flags below
+TIERS = "0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods"
+
+
+@alternative("leaf_gpus", rail_optimized=False)
+def shared_leaf_gpus(gpus_per_switch):
+    """GPUs that reach each other through one leaf switch.
+
+    those behind it
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * gpus_per_switch
+
+
+@alternative("leaf_gpus", rail_optimized=True)
+def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
+    """GPUs that reach each other through one leaf switch, each along its rail.
+
+    GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and what
+    is meant for another rail changes rails inside the node
+
+    Range: libraries that change rails inside the node (NCCL's PXN); without it all-to-alls leave
+        the leaf
+    Source: Wang et al. 2024 (rail-only), arXiv:2307.12169, section 2; Qian et al. 2024 (Alibaba
+        HPN), SIGCOMM, section 4
+    """
+    return gpus_per_switch * gpus_per_node
+
+
+def leaf_bandwidth(rail_bandwidth, oversubscription):
+    """Bandwidth per direction of one GPU's rail below its leaf switch.
+
+    that out of the leaf x oversubscription
+
+    Returns: [B/s] bandwidth of one rail
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    """
+    return rail_bandwidth * oversubscription
+
+
+def pod_bandwidth(rail_bandwidth, pod_oversubscription):
+    """Bandwidth per direction that one GPU has out of its pod where all send.
+
+    that out of the leaf / oversubscription of pods
+
+    Returns: [B/s] bandwidth of one rail
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.1 (1:7 between pods)
+    """
+    return rail_bandwidth / pod_oversubscription
+
+
+IN_DOMAINS = {  # words of formulas of ranks on a node, where domains of several nodes are meant
+    "gpus_per_node": "scale_up_gpus",
+    "gpus per node": "gpus in use per domain",
+    "on each node": "in each scale-up domain",
+    "on one node": "in one domain",
+}
+
+
+@alternative("scale_up_gpus", scale_up_domain=False)
+def node_scale_up_gpus(gpus_per_node):
+    """GPUs that reach each other without the network between nodes.
+
+    those of a node
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * gpus_per_node
+
+
+@alternative("scale_up_gpus", scale_up_domain=True)
+def domain_scale_up_gpus(seated_domain_gpus):
+    """those of a scale-up domain that the job uses"""
+    return 1.0 * seated_domain_gpus
+
+
+@alternative("seated_domain_gpus", all_reduce=SWITCHED)
+def switched_seated_domain_gpus(
+    gpus_per_domain, tensor_parallel, context_parallel, expert_parallel, expert_stride
+):
+    """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
+
+    floor(D / g) g for groups of g = max(t c, e x stride) GPUs up to D; g / ceil(g / D) of larger
+    ones
+
+    Returns: [1] GPUs
+    Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the
+        rest of a domain to others (`idle_domain_gpus`); one that fills domains to the last GPU
+        lets some groups straddle two of them
+    Source: by definition; as Slurm's topology/block seats segments, and Megatron-Bridge's recipes
+        use 64 of a rack's 72 GPUs for 64 expert ranks
+    """
+    group = np.maximum(tensor_parallel * context_parallel, expert_parallel * expert_stride)
+    whole = np.floor(gpus_per_domain / group) * group
+    return where(group > gpus_per_domain, group / np.ceil(group / gpus_per_domain), whole)
+
+
+@alternative("seated_domain_gpus", all_reduce="torus")
+def torus_seated_domain_gpus(gpus_per_domain):
+    """GPUs of one scale-up domain that a job uses: a torus is used whole.
+
+    D
+
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)
+    """
+    return 1.0 * gpus_per_domain
+
+
+@alternative("idle_domain_gpus", scale_up_domain=False)
+def no_idle_domain_gpus():
+    """GPUs of a job's scale-up domains that it leaves idle: a node is all there is.
+
+    0
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("idle_domain_gpus", scale_up_domain=True)
+def idle_domain_gpus(n_gpus, gpus_per_domain, scale_up_gpus):
+    """GPUs of a job's scale-up domains that it leaves idle, where groups do not divide a domain.
+
+    domains in use x GPUs left in each: ceil(n / used) (D - used)
+
+    Range: neither power nor price counts them
+    """
+    return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)
+
+
+def scale_up_bandwidth(intra_node_bandwidth):
+    """Bandwidth per direction of one GPU inside its node, or scale-up domain.
+
+    that of the node
+
+    Returns: [B/s] bandwidth of one GPU
+    Source: by definition
+    """
+    return 1.0 * intra_node_bandwidth
+
+
+def job_gpus(n_gpus):
+    """GPUs of the job on all sites.
+
+    n
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * n_gpus
+
+
+def site_gpus(n_gpus, sites):
+    """GPUs of the job on one site.
+
+    n / S
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return n_gpus / sites
+
+
+def pod_gpus(gpus_per_pod, site_gpus):
+    """GPUs of the job in one pod.
+
+    min(P, n / S)
+
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return np.minimum(gpus_per_pod, site_gpus)

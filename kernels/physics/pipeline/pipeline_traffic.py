@@ -1,0 +1,353 @@
+"""Traffic of pipeline parallelism: activations sent between stages."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...collectives import all_gather_time, point_to_point_time
+from ...inputs import SWITCHED
+from ...ops import where
+from ...topology import group_ranks_per_node
+
+
+@alternative("stage_chunks", pipeline_schedule=("gpipe", "zb_h1", "dualpipe"))
+def single_stage_chunks():
+    """1: these schedules are not interleaved; in dualpipe one of each way
+
+    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241;
+        DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1
+    """
+    return 1.0
+
+
+@alternative("stage_chunks", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
+def interleaved_stage_chunks(virtual_stages):
+    """Pieces of the model on each pipeline stage.
+
+    v
+
+    Returns: [1] pieces
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0 * virtual_stages
+
+
+@alternative("stage_chunks", pipeline_schedule=("zb_v", "dualpipev"))
+def folded_stage_chunks():
+    """Pieces of the model on each pipeline stage: the pipeline runs down and back up.
+
+    2
+
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; dualpipe/dualpipev.py of
+        github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024, arXiv:2412.19437)
+    """
+    return 2.0
+
+
+@alternative("microbatch_group_size", pipeline_scheduler="megatron")
+def megatron_microbatch_group_size(pipeline_parallel):
+    """Micro-batches that an interleaved schedule runs through one chunk after the other.
+
+    p
+
+    Returns: [1] micro-batches
+    Source: Megatron-LM, megatron/core/model_parallel_config.py
+        (microbatch_group_size_per_vp_stage); Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0 * pipeline_parallel
+
+
+@alternative("microbatch_group_size", pipeline_scheduler="pytorch")
+def pytorch_microbatch_group_size(pipeline_parallel, num_microbatches):
+    """m / max(1, floor(m / p))
+
+    Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
+    """
+    return num_microbatches / np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
+
+
+@alternative("pipeline_message", scatter_gather=False)
+def whole_pipeline_message(activation_message, residual_ranks):
+    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
+
+    (s / c) b h e, shared over tensor ranks with sequence parallelism
+
+    Returns: [B] message
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, arXiv:2205.05198,
+        section 4.2.2
+    """
+    return activation_message / residual_ranks
+
+
+@alternative("pipeline_message", scatter_gather=True)
+def scattered_pipeline_message(activation_message, tensor_parallel):
+    """(s / c) b h e / t: each tensor rank sends its part of what all of them hold
+
+    Source: Narayanan et al. 2021 (SC21), section 4.1
+    """
+    return activation_message / tensor_parallel
+
+
+@alternative("pipeline_gather_time", scatter_gather=False)
+def no_pipeline_gather_time():
+    """Time to put a received activation together again: it arrives as it is used.
+
+    0
+
+    Returns: [s] time of one receipt
+    Source: Narayanan et al. 2021 (SC21), section 4.1
+    """
+    return 0.0
+
+
+@alternative("pipeline_gather_time", scatter_gather=True)
+def scattered_pipeline_gather_time(
+    activation_message,
+    residual_ranks,
+    tensor_parallel,
+    tensor_parallel_latency,
+    tensor_parallel_bandwidth,
+):
+    """Time to put a received activation together again from its parts on the tensor ranks.
+
+    all-gather of the message over t; none with sequence parallelism, where parts are used as such
+    """
+    ranks = tensor_parallel / residual_ranks
+    return all_gather_time(
+        activation_message, ranks, tensor_parallel_latency, tensor_parallel_bandwidth
+    )
+
+
+@alternative("pipeline_stride", rank_order="tp-cp-ep-dp-pp")
+def outer_pipeline_stride(tensor_parallel, site_gradient_ranks, parameter_copies):
+    """GPUs between neighbouring stages of a pipeline: stages are the outermost groups.
+
+    t c d, those of one site
+
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return tensor_parallel * site_gradient_ranks / parameter_copies
+
+
+@alternative("pipeline_stride", rank_order="tp-cp-ep-pp-dp")
+def inner_pipeline_stride(tensor_parallel, context_parallel):
+    """GPUs between neighbouring stages of a pipeline: only replicas lie outside them.
+
+    t c
+
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return tensor_parallel * context_parallel
+
+
+@alternative("pipeline_span", rank_order="tp-cp-ep-dp-pp")
+def outer_pipeline_span(n_gpus):
+    """GPUs that one pipeline is spread over: stages are the outermost groups.
+
+    the whole job's
+
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return 1.0 * n_gpus
+
+
+@alternative("pipeline_span", rank_order="tp-cp-ep-pp-dp")
+def inner_pipeline_span(pipeline_stride, pipeline_parallel):
+    """GPUs that one pipeline is spread over: only replicas lie outside it.
+
+    t c p
+
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return pipeline_stride * pipeline_parallel
+
+
+@alternative("pipeline_ranks_per_node", scale_up_domain=False)
+@same_as(group_ranks_per_node)
+def node_pipeline_ranks_per_node(gpus_per_node, pipeline_stride, pipeline_parallel):
+    """Stages of one pipeline on each node.
+
+    clip(gpus per node / stride, 1, p)
+
+    Returns: [1] stages on one node
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+
+
+@alternative("pipeline_send_time", all_reduce=SWITCHED)
+def pipeline_send_time(
+    pipeline_message,
+    pipeline_parallel,
+    pipeline_ranks_per_node,
+    intra_node_latency,
+    intra_node_bandwidth,
+    inter_node_latency,
+    pipeline_rail_bandwidth,
+):
+    """Time to send one activation or gradient to the next stage; each rank has its own rail.
+
+    a + M / B
+
+    Returns: [s] time of one send
+    Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    inside = pipeline_ranks_per_node >= pipeline_parallel
+    latency = where(inside, intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, intra_node_bandwidth, pipeline_rail_bandwidth)
+    return point_to_point_time(pipeline_message, latency, bandwidth)
+
+
+def pipeline_parallel_time(
+    pipeline_parallel, stage_chunks, num_microbatches, pipeline_send_time, pipeline_gather_time
+):
+    """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
+
+    2 v m (a + M / B + gather), v pieces on each stage; (2 v - 1) m for two stages, whose ends
+    send one way; nothing for one stage
+
+    Returns: [s] pipeline traffic of one step
+    Range: of the busiest stage; zb_v and dualpipev on two stages: a bound from above, they send
+        2 m
+    Source: Narayanan et al. 2021 (SC21), sections 2.2, 3.2 and 4.1
+    """
+    inner = 2 * stage_chunks * num_microbatches
+    sends = where(pipeline_parallel > 2, inner, inner - num_microbatches)
+    sends = where(pipeline_parallel > 1, sends, 0.0)
+    return sends * (pipeline_send_time + pipeline_gather_time)
+
+
+@alternative("blocking_pipeline_sends", pipeline_schedule="gpipe")
+def gpipe_blocking_pipeline_sends(pipeline_parallel, num_microbatches):
+    """2 (m + p - 2)
+
+    Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
+    """
+    return where(pipeline_parallel > 1, 2 * (num_microbatches + pipeline_parallel - 2), 0.0)
+
+
+@alternative("blocking_pipeline_sends", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
+def one_forward_one_backward_blocking_pipeline_sends(
+    pipeline_parallel, num_microbatches, stage_chunks
+):
+    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+
+    2 (m + p - 2) - min(1, m - 1), and m + 1 for two stages, each of which sends one way; with v > 1
+    chunks, 2 (v m + i - 1), i = (v - 1) max(0, p - m) + p - 1
+
+    Returns: [1] sends
+    Range: exact for v = 1 and for m = 1; with v > 1 a bound from above: the bubble hides some
+    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (send_forward_recv_backward
+        waits for both); by playing the schedule out
+    """
+    ends = np.maximum(0.0, np.minimum(1.0, num_microbatches - 1))
+    alone = 2 * (num_microbatches + pipeline_parallel - 2) - ends
+    alone = where(pipeline_parallel > 2, alone, num_microbatches + 1)
+    missing = np.maximum(0.0, pipeline_parallel - num_microbatches)
+    waits = (stage_chunks - 1) * missing + pipeline_parallel - 2
+    sends = where(stage_chunks > 1, 2 * (stage_chunks * num_microbatches + waits), alone)
+    return where(pipeline_parallel > 1, sends, 0.0)
+
+
+@alternative(
+    "blocking_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v", "dualpipe", "dualpipev")
+)
+def zero_bubble_blocking_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
+    """2 v (m + p - 2), v pieces on each stage
+
+    Range: a bound from above: weight gradients hide some, and both ways of dualpipe each other's
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2; by playing the schedules out
+    """
+    sends = 2 * stage_chunks * (num_microbatches + pipeline_parallel - 2)
+    return where(pipeline_parallel > 1, sends, 0.0)
+
+
+@alternative("asynchronous_pipeline_sends", pipeline_schedule="gpipe")
+def gpipe_asynchronous_pipeline_sends(pipeline_parallel):
+    """2 (p - 1): of the first micro-batch on its way down, of the last on its way up
+
+    Range: sends shorter than a pass; the link is the limit beyond
+    Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
+    """
+    return 2.0 * (pipeline_parallel - 1)
+
+
+@alternative("asynchronous_pipeline_sends", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_asynchronous_pipeline_sends(
+    pipeline_parallel, num_microbatches, stage_chunks
+):
+    """Sends of one step that it waits for in turn, where stages compute while they send.
+
+    2 (p - 1) (q + 1) + 2 max(0, r - 1), m - 1 = q p + r: a stage's next pass needs what it has just
+    sent to come back; with v > 1 chunks 2 (v p - 1), of one micro-batch through all of them: the
+    others have a pass of slack
+
+    Returns: [1] sends
+    Range: sends shorter than a chunk's passes; with v > 1 exact for groups of p micro-batches, and
+        a bound from above for larger ones, whose chunks follow each other with more slack
+    Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedule out
+    """
+    depth = pipeline_parallel - 1
+    rounds = np.floor((num_microbatches - 1) / pipeline_parallel)
+    rest = num_microbatches - 2 - rounds * pipeline_parallel
+    alone = 2 * depth * (rounds + 1) + 2 * np.maximum(0.0, rest)
+    several = 2 * (stage_chunks * pipeline_parallel - 1)
+    sends = where(stage_chunks > 1, several, alone)
+    return where(pipeline_parallel > 1, sends, 0.0)
+
+
+@alternative("asynchronous_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v"))
+def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel, stage_chunks):
+    """(2 + 2 v) (p - 1), v pieces on each stage
+
+    Range: sends shorter than a weight gradient; a bound from above
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 2 and 6; by playing the
+        schedules out
+    """
+    return (2 + 2 * stage_chunks) * (pipeline_parallel - 1)
+
+
+@alternative("awaited_pipeline_sends", pipeline_sends="auto")
+def usual_awaited_pipeline_sends(
+    stage_chunks, blocking_pipeline_sends, asynchronous_pipeline_sends, parameter_copies
+):
+    """Sends between pipeline stages that a step waits for, one after the other.
+
+    blocking where stages hold one piece of the model, asynchronous where they hold several
+
+    Returns: [1] sends
+    Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without
+        interleaving)
+    """
+    return where(
+        stage_chunks * parameter_copies > 1, asynchronous_pipeline_sends, blocking_pipeline_sends
+    )
+
+
+@alternative("awaited_pipeline_sends", pipeline_sends="blocking")
+def blocked_awaited_pipeline_sends(blocking_pipeline_sends):
+    """those of stages that send and do nothing else
+
+    Source: stated by the scenario
+    """
+    return 1.0 * blocking_pipeline_sends
+
+
+@alternative("awaited_pipeline_sends", pipeline_sends="asynchronous")
+def overlapped_awaited_pipeline_sends(asynchronous_pipeline_sends):
+    """those of stages that compute while they send
+
+    Source: stated by the scenario
+    """
+    return 1.0 * asynchronous_pipeline_sends
+
+
+def awaited_pipeline_time(awaited_pipeline_sends, pipeline_send_time, pipeline_gather_time):
+    """Time of the sends between stages that a step waits for, one after the other.
+
+    sends waited for x (a + M / B + gather)
+
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedules out
+    """
+    return awaited_pipeline_sends * (pipeline_send_time + pipeline_gather_time)

@@ -1,0 +1,253 @@
+"""Layers and parameters of each pipeline stage."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+
+
+def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_split_layers):
+    """Layers of the first pipeline stage, where they are not stated: the most even split.
+
+    floor(u / p) - embedding, u = l + embedding + loss, and one more where all but one stage have it
+
+    Returns: [1] layers
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one
+        less on the first and on the last); Megatron-LM,
+        --account-for-embedding-in-pipeline-split
+    """
+    units = layers + embedding_split_layers + loss_split_layers
+    each = np.floor(units / pipeline_parallel)
+    more = where(units - pipeline_parallel * each > pipeline_parallel - 2, 1.0, 0.0)
+    return where(pipeline_parallel > 1, each + more - embedding_split_layers, layers)
+
+
+def last_stage_layers(layers, pipeline_parallel, first_stage_layers, loss_split_layers):
+    """Layers of the last pipeline stage, where they are not stated: it is the smallest.
+
+    floor((l - l_first + loss) / (p - 1)) - loss
+
+    Returns: [1] layers
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2; Megatron-LM,
+        --account-for-loss-in-pipeline-split
+    """
+    others = np.maximum(pipeline_parallel - 1, 1.0)
+    each = np.floor((layers - first_stage_layers + loss_split_layers) / others)
+    return where(pipeline_parallel > 1, each - loss_split_layers, layers)
+
+
+def middle_stage_layers(layers, pipeline_parallel, first_stage_layers, last_stage_layers):
+    """Layers of the second pipeline stage: no stage between the first and the last has more.
+
+    ceil((l - l_first - l_last) / (p - 2)); 0 where there is none
+
+    Returns: [1] layers
+    Range: stages with one layer more come first: a bound from above for memory, and for the time
+        that stages wait
+    Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
+    """
+    between = np.maximum(pipeline_parallel - 2, 1.0)
+    rest = layers - first_stage_layers - last_stage_layers
+    return where(pipeline_parallel > 2, np.ceil(rest / between), 0.0)
+
+
+def held_layers(layers, prediction_layers):
+    """Layers that a pipeline's stages hold, those of multi-token prediction too.
+
+    l + D
+
+    Returns: [1] layers
+    Source: by definition
+    """
+    return layers + prediction_layers
+
+
+def first_stage_held_layers(
+    first_stage_layers, last_stage_layers, prediction_layers, parameter_copies
+):
+    """Layers that GPUs of the first stage hold of each way through the pipeline, the mean of both.
+
+    l_first; in dualpipe, whose other way ends there, (l_first + l_last + D) / 2
+
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
+    """
+    other = last_stage_layers + prediction_layers
+    return first_stage_layers + (parameter_copies - 1) / 2 * (other - first_stage_layers)
+
+
+def last_stage_held_layers(
+    last_stage_layers, prediction_layers, first_stage_layers, parameter_copies
+):
+    """Layers that GPUs of the last stage hold of each way through the pipeline, the mean of both.
+
+    l_last + D, those of multi-token prediction too; in dualpipe (l_first + l_last + D) / 2
+
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
+    """
+    own = last_stage_layers + prediction_layers
+    return own + (parameter_copies - 1) / 2 * (first_stage_layers - own)
+
+
+@alternative("leading_dense_layers", mixture_of_experts=False)
+def no_leading_dense_layers():
+    """Dense layers in front of those with experts: a dense model makes no difference.
+
+    0
+
+    Returns: [1] layers
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("leading_dense_layers", mixture_of_experts=True)
+def some_leading_dense_layers(dense_layers, linear_layers):
+    """Dense layers in front of those with experts.
+
+    those of the model; none in front where layers of several kinds alternate
+
+    Range: with `linear_layers` every layer of a stage counts as the mean layer
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    """
+    return where(linear_layers > 0, 0.0, 1.0 * dense_layers)
+
+
+def end_table_parameters(vocab_size, hidden_size):
+    """Parameters of one table of embeddings, which an end of a pipeline holds.
+
+    V h
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    return vocab_size * hidden_size
+
+
+@alternative("dense_layer_parameters", mixture_of_experts=False)
+def no_dense_layer_parameters():
+    """Parameters of a dense layer beyond what all layers have alike: none, they are alike.
+
+    0
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("dense_layer_parameters", mixture_of_experts=True)
+def mixed_dense_layer_parameters(ffn_parameters_per_layer):
+    """Parameters of a dense layer beyond what all layers have alike: its feed-forward block.
+
+    2 h f, 3 h f with a gate
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
+    """
+    return 1.0 * ffn_parameters_per_layer
+
+
+@alternative("expert_layer_parameters", mixture_of_experts=False)
+def no_expert_layer_parameters():
+    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
+
+    0
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("expert_layer_parameters", mixture_of_experts=True)
+def mixed_expert_layer_parameters(
+    shared_experts,
+    expert_parameters,
+    hidden_size,
+    experts,
+    expert_layers,
+    layers,
+    leading_dense_layers,
+):
+    """(E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean
+    over layers behind the dense ones
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    each = shared_experts * expert_parameters + hidden_size * experts
+    return each * (expert_layers / np.maximum(layers - leading_dense_layers, 1.0))
+
+
+@alternative("routed_layer_parameters", mixture_of_experts=False)
+def no_routed_layer_parameters():
+    """Parameters of a layer's routed experts.
+
+    0
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("routed_layer_parameters", mixture_of_experts=True)
+def mixed_routed_layer_parameters(
+    experts, expert_parameters, expert_layers, layers, leading_dense_layers
+):
+    """Parameters of a layer's routed experts, the mean over layers behind the dense ones.
+
+    E x parameters of an expert x l_e / (l - dense layers): where not every layer has experts
+
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    behind = np.maximum(layers - leading_dense_layers, 1.0)
+    return experts * expert_parameters * (expert_layers / behind)
+
+
+def common_layer_parameters(
+    parameters,
+    embedding_tables,
+    end_table_parameters,
+    layers,
+    leading_dense_layers,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+):
+    """Parameters that each layer has, dense or of experts: what the others leave.
+
+    (N - tables V h - dense blocks - l_e (shared experts, router, routed experts)) / l; not below 0
+
+    Returns: [1] parameters
+    Range: learned positions and the last norm, a millionth of most models, count with the layers
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    experts = (layers - leading_dense_layers) * (expert_layer_parameters + routed_layer_parameters)
+    mixed = leading_dense_layers * dense_layer_parameters + experts
+    left = parameters - embedding_tables * end_table_parameters - mixed
+    return np.maximum(left, 0.0) / layers
+
+
+def first_stage_tables(logits_at_first, parameter_copies):
+    """Tables of embeddings that the first of several stages holds, of each stage that it holds.
+
+    1, and one more where it yields logits; tied tables, too, one for each
+
+    Returns: [1] tables
+    Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.3
+    """
+    return (1 + logits_at_first) / parameter_copies
+
+
+def last_stage_tables(logits_at_last, parameter_copies):
+    """Tables of embeddings that the last of several stages holds, of each stage that it holds.
+
+    1 where it yields logits, and that of the first stage where it holds that, too
+
+    Returns: [1] tables
+    Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.3
+    """
+    return (logits_at_last + parameter_copies - 1) / parameter_copies

@@ -1,0 +1,499 @@
+"""Goodput: the share of the time that makes progress, and what the rest is lost to."""
+
+from typing import Any
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...checkpoint import (
+    effective_training_time_ratio,
+    segment_efficiency,
+    segment_rework,
+    stall_share,
+    useful_share,
+)
+from ...checkpoint import expected_slowdown as slowdown
+from ...checkpoint import first_order_waste as waste
+from ...ops import where
+
+
+def checkpoints_written(working_time, goodput, checkpoint_interval):
+    """Checkpoints of a duration, each at the end of work that is kept.
+
+    T goodput / tau: an interval of useful work goes before each
+
+    Returns: [1] number of checkpoints
+    Range: those of work that is lost, written twice, are not counted
+    Source: by definition of the segment (Daly 2006, section 2)
+    """
+    return working_time * goodput / checkpoint_interval
+
+
+def drive_tier_overhead(
+    checkpoint_overhead,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """Share of the wall time that training waits for checkpoints to local drives.
+
+    checkpoint_overhead x (d_2 / k_2) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
+
+    Returns: [1] share of the wall time
+    Range: checkpoint_mode = tiered
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
+    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits, 1)
+
+
+def storage_tier_overhead(
+    checkpoint_overhead,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """Share of the wall time that training waits for checkpoints to remote storage.
+
+    checkpoint_overhead x d_3 / (k_2 k_3) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
+
+    Returns: [1] share of the wall time
+    Range: checkpoint_mode = tiered
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
+    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits, 2)
+
+
+def memory_tier_overhead(
+    checkpoint_overhead,
+    memory_tier_stall_time,
+    drive_tier_stall_time,
+    storage_tier_stall_time,
+    drive_copy_every,
+    storage_copy_every,
+):
+    """Share of the wall time that training waits for checkpoints to memory.
+
+    checkpoint_overhead x d_1 / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
+
+    Returns: [1] share of the wall time
+    Range: checkpoint_mode = tiered
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
+    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits, 0)
+
+
+def drive_tier_rework(
+    rework_overhead,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    checkpoint_interval,
+    drive_tier_interval,
+    storage_tier_interval,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+):
+    """Share of the wall time that computes again what failures served by local drives destroyed.
+
+    rework_overhead x p_2 (tau_2 / 2 + F_2) / sum of p_l (tau_l / 2 + F_l)
+
+    Returns: [1] share of the wall time
+    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    shares = memory_tier_share, drive_tier_share, storage_tier_share
+    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
+    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
+    return _part(rework_overhead, _losses(shares, intervals, flushes), 1)
+
+
+def storage_tier_rework(
+    rework_overhead,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    checkpoint_interval,
+    drive_tier_interval,
+    storage_tier_interval,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+):
+    """Share of the wall time that computes again what failures served by storage destroyed.
+
+    rework_overhead x p_3 (tau_3 / 2 + F_3) / sum of p_l (tau_l / 2 + F_l)
+
+    Returns: [1] share of the wall time
+    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    shares = memory_tier_share, drive_tier_share, storage_tier_share
+    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
+    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
+    return _part(rework_overhead, _losses(shares, intervals, flushes), 2)
+
+
+def memory_tier_rework(
+    rework_overhead,
+    memory_tier_share,
+    drive_tier_share,
+    storage_tier_share,
+    checkpoint_interval,
+    drive_tier_interval,
+    storage_tier_interval,
+    memory_tier_flush_time,
+    drive_tier_flush_time,
+    storage_tier_flush_time,
+):
+    """Share of the wall time that computes again what failures served by memory destroyed.
+
+    rework_overhead x p_1 (tau_1 / 2 + F_1) / sum of p_l (tau_l / 2 + F_l)
+
+    Returns: [1] share of the wall time
+    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
+    Source: Benoit et al. 2017, IEEE TC 66(7)
+    """
+    shares = memory_tier_share, drive_tier_share, storage_tier_share
+    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
+    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
+    return _part(rework_overhead, _losses(shares, intervals, flushes), 0)
+
+
+def _waits(memory, drive, storage, drive_every, storage_every):
+    """Stalls of each tier, for one checkpoint to memory."""
+    return memory, drive / drive_every, storage / drive_every / storage_every
+
+
+def _losses(shares, intervals, flushes):
+    """Work lost by the failures of each tier, over all failures, to first order."""
+    (p1, p2, p3), (t1, t2, t3), (f1, f2, f3) = shares, intervals, flushes
+    return _lost(p1, t1, f1), _lost(p2, t2, f2), _lost(p3, t3, f3)
+
+
+def _lost(share, interval, flush):
+    return share * (where(interval < np.inf, interval, 0.0) / 2 + flush)
+
+
+def _part(whole: Any, parts: Any, tier: int) -> Any:
+    """What a tier's part of a sum takes of a whole; 0 where there is none."""
+    memory, drive, storage = parts
+    total = memory + drive + storage
+    return where(total > 0, whole * parts[tier] / where(total > 0, total, 1.0), 0.0)
+
+
+def in_process_recovery_overhead(
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    in_process_share,
+    in_process_recovery_time,
+    cluster_mtbf,
+):
+    """Share of the wall time that goes into in-process restarts, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
+
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    own = in_process_share, in_process_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
+
+
+def in_job_recovery_overhead(
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    in_job_share,
+    in_job_recovery_time,
+    cluster_mtbf,
+):
+    """Share of the wall time that goes into in-job restarts, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
+
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    own = in_job_share, in_job_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
+
+
+def node_swap_recovery_overhead(
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    node_swap_share,
+    node_swap_recovery_time,
+    cluster_mtbf,
+):
+    """Share of the wall time that goes into node swaps, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
+
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    own = node_swap_share, node_swap_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
+
+
+def requeue_recovery_overhead(
+    recovery_overhead,
+    cluster_uptime,
+    recovering_share,
+    requeue_share,
+    requeue_recovery_time,
+    cluster_mtbf,
+):
+    """Share of the wall time that goes into requeues, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
+
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    own = requeue_share, requeue_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
+
+
+def _of_kind(share, time, of_all, recovering, mtbf):
+    """What a kind's recoveries take of all; 0 where nothing recovers."""
+    some = of_all > 0
+    return where(some, recovering * -share * np.expm1(-time / mtbf) / where(some, of_all, 1.0), 0.0)
+
+
+def restart_overhead(restart_time, cluster_mtbf, cluster_uptime):
+    """Share of the wall time between a failure and the end of what it costs beyond the rework.
+
+    1 - u + u (1 - exp(-R' / M)), R' = R + U: waits for repairs, which only stop the clock between
+    failures, recovery, and work lost beyond the last checkpoint
+
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    return (1 - cluster_uptime) - cluster_uptime * np.expm1(-restart_time / cluster_mtbf)
+
+
+@alternative("recovery_overhead", goodput_model="exact")
+def exact_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime):
+    """Share of the wall time that goes into recovering from failures, waits for repairs included.
+
+    1 - u + u (1 - exp(-R / M)): of a time M between failures, M (1 - exp(-R / M)) recovers
+
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    return (1 - cluster_uptime) - cluster_uptime * np.expm1(-counted_recovery_time / cluster_mtbf)
+
+
+@alternative("recovery_overhead", goodput_model="first_order")
+def first_order_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime):
+    """1 - u + u R / M
+
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    return (1 - cluster_uptime) + cluster_uptime * counted_recovery_time / cluster_mtbf
+
+
+@alternative("recovery_overhead", goodput_model="additive")
+def additive_recovery_overhead(recovery_budget, cluster_uptime):
+    """as budgeted, rework included, of the time in which the cluster is whole: 1 - u + u budget
+
+    Source: Fleet Foundations table 8
+    """
+    return (1 - cluster_uptime) + cluster_uptime * recovery_budget
+
+
+@alternative("rework_overhead", goodput_model="exact")
+def exact_rework_overhead(
+    checkpoint_interval, checkpoint_stall_time, cluster_mtbf, restart_overhead, recovery_overhead
+):
+    """Share of the wall time that computes again what failures destroyed.
+
+    u [e^(-R'/M) (1 - z / (e^z - 1)) + e^(-R/M) - e^(-R'/M)], z = (tau + d) / M
+
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    lost = segment_rework(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    return (1 - restart_overhead) * lost + (restart_overhead - recovery_overhead)
+
+
+@alternative("rework_overhead", goodput_model="first_order")
+def first_order_rework_overhead(checkpoint_interval, lost_work_time, cluster_mtbf, cluster_uptime):
+    """u (tau / 2 + U) / M; 0 without failures
+
+    Source: Young 1974, CACM 17(9)
+    """
+    fails = cluster_mtbf < np.inf
+    lost = where(fails, checkpoint_interval, 0.0) / 2 + lost_work_time
+    return where(fails, cluster_uptime * lost / where(fails, cluster_mtbf, 1.0), 0.0)
+
+
+@alternative("rework_overhead", goodput_model="additive")
+def additive_rework_overhead():
+    """0: the budget of recovery holds it
+
+    Source: Fleet Foundations table 8
+    """
+    return 0.0
+
+
+@alternative("checkpoint_overhead", goodput_model="exact")
+def exact_checkpoint_overhead(
+    checkpoint_interval, checkpoint_stall_time, recovery_overhead, rework_overhead
+):
+    """Share of the wall time that training waits for checkpoints.
+
+    u e^(-R'/M) z / (e^z - 1) d / (tau + d), z = (tau + d) / M, R' = R + U
+
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    kept = 1 - recovery_overhead - rework_overhead
+    return kept * stall_share(checkpoint_interval, checkpoint_stall_time)
+
+
+@alternative("checkpoint_overhead", goodput_model="first_order")
+def first_order_checkpoint_overhead(checkpoint_interval, checkpoint_stall_time, cluster_uptime):
+    """u d / tau; 0 for a free checkpoint
+
+    Source: Young 1974, CACM 17(9)
+    """
+    costs = checkpoint_stall_time > 0
+    stalled = checkpoint_stall_time / where(costs, checkpoint_interval, 1.0)
+    return where(costs, cluster_uptime * stalled, 0.0)
+
+
+@alternative("checkpoint_overhead", goodput_model="additive")
+def additive_checkpoint_overhead(checkpoint_budget, cluster_uptime):
+    """as budgeted, of the time in which the cluster is whole
+
+    Source: Fleet Foundations table 8
+    """
+    return cluster_uptime * checkpoint_budget
+
+
+@alternative("goodput", goodput_model="exact")
+def exact_goodput(
+    checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
+):
+    """Share of the wall time that makes progress.
+
+    u tau / (M e^(R'/M) (e^((tau + d)/M) - 1))
+
+    Returns: [1] useful time over wall time
+    Range: failures come at random, one independent of the other. Of many parts they do, whatever
+        the lifetimes (Drenick 1960): with Weibull lives of shape 0.7 goodput of 0.90 is 0.004
+        higher for one part, 0.001 for 8, 0.0003 from 32 on (0.76: 0.024, 0.007, 0.002). Not so a
+        fleet that is all new: in its first tenth of a mean life it fails 2.4 times as often, in
+        its first life 1.4 times; give the MTBF of its age
+    Source: Daly 2006, FGCS 22(3), eq. 13; Drenick 1960, J. SIAM 8(4)
+    """
+    kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    useful = useful_share(checkpoint_interval, checkpoint_stall_time)
+    return cluster_uptime * np.exp(-restart_time / cluster_mtbf) * kept * useful
+
+
+@alternative("goodput", goodput_model="first_order")
+def first_order_goodput(checkpoint_overhead, rework_overhead, recovery_overhead):
+    """Share of the wall time that makes progress; undefined where first-order losses reach 1.
+
+    1 - checkpoints - rework - recovery = u (1 - d / tau - (tau / 2 + U + R) / M)
+
+    Returns: [1] useful time over wall time; NaN where the first order says nothing is left
+    Range: stall, interval and recovery well below the time between failures: with losses of 0.1 it
+        is 0.004 too low, of 0.2 0.02, of 0.4 0.08 to 0.1; where first-order losses reach 1, NaN
+        though the exact model has a goodput. Failures as there
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    left = 1 - (checkpoint_overhead + rework_overhead + recovery_overhead)
+    return where(left > 1e-12, left, np.nan)
+
+
+@alternative("goodput", goodput_model="additive")
+def additive_goodput(
+    checkpoint_overhead,
+    rework_overhead,
+    recovery_overhead,
+    bubble_budget,
+    maintenance_budget,
+    cluster_uptime,
+):
+    """Share of the wall time that makes progress; undefined where budgets leave nothing.
+
+    1 - checkpoints - rework - recovery - u (bubbles + maintenance)
+
+    The bubble is counted again in step_time, and maintenance in availability where a
+    maintenance_fraction is given: set either budget to 0 to count it once.
+
+    Returns: [1] useful time over wall time; NaN where the budgets leave nothing
+    Source: Fleet Foundations table 8
+    Example:
+        >>> round(float(additive_goodput(0.03, 0.0, 0.10, 0.05, 0.05, 1.0)), 2)
+        0.77
+    """
+    lost = checkpoint_overhead + rework_overhead + recovery_overhead
+    left = 1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget))
+    return where(left > 1e-12, left, np.nan)  # beyond the rounding of budgets that add up to 1
+
+
+def ettr(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime):
+    """Effective training time ratio: expected share of the wall time that makes progress.
+
+    u (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
+
+    Returns: [1] useful time over wall time, queueing left out
+    Range: within 0.03 of the exact model up to losses of 0.5; 0 where restart time and half the
+        interval exceed the time between failures. Failures as in goodput
+    Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
+    """
+    return cluster_uptime * effective_training_time_ratio(
+        checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf
+    )
+
+
+def expected_slowdown(
+    checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
+):
+    """Expected wall time over useful time, checkpoints, rework and recovery counted.
+
+    M e^(R'/M) (e^((tau + d)/M) - 1) / (u tau): 1 / goodput
+
+    Returns: [1] wall time over useful time
+    Range: as goodput with goodput_model = exact, whatever the model
+    Source: Daly 2006, FGCS 22(3), eq. 13
+    """
+    whole = slowdown(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)
+    return whole / cluster_uptime
+
+
+def first_order_waste(
+    checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
+):
+    """Share of the wall time lost to checkpoints and failures, to first order.
+
+    1 - u + u [d / tau + tau / (2 M) + R' / M]
+
+    Returns: [1] share lost
+    Range: losses well below 1; above 1 the first order says that nothing is left
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    lost = waste(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)
+    return (1 - cluster_uptime) + cluster_uptime * lost

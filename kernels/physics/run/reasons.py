@@ -1,0 +1,113 @@
+"""Why a run makes no progress or has no whole stages."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from ...reasons import REASONS as REASONS
+from ...reasons import is_whole
+
+
+@alternative("training_stages_reason", training_stages="one")
+def one_training_stage_reason():
+    """Why stages of training do not fit into a run; 0 where they do.
+
+    0: there is one
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("training_stages_reason", training_stages="several")
+def several_training_stages_reason(
+    ramp_tokens,
+    ramp_start_batch_size,
+    long_context_tokens,
+    tokens_to_target,
+    global_batch_size,
+    micro_batch_size,
+    data_parallel,
+):
+    """tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with
+    no larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
+
+    Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
+        is a multiple of micro-batch x data-parallel size, and not above the batch)
+    """
+    slices = micro_batch_size * data_parallel
+    starts = where(is_whole(ramp_start_batch_size / slices), 0.0, 5.0)
+    starts = where(ramp_start_batch_size < slices, 4.0, starts)
+    starts = where(ramp_start_batch_size > global_batch_size, 29.0, starts)
+    starts = where(ramp_tokens > 0, starts, 0.0)
+    fits = ramp_tokens + long_context_tokens <= tokens_to_target
+    known = tokens_to_target + slices + global_batch_size
+    return where(known == known, where(fits, starts, 29.0), np.nan)
+
+
+@alternative("goodput_reason", goodput_model="exact")
+def exact_goodput_reason():
+    """Why a job makes no progress by its goodput; 0 where it makes some.
+
+    0: the exact model leaves a share, however small
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: where that share is below 1e-308 goodput is 0, and what is divided by it infinite
+    Source: Daly 2006, FGCS 22(3), eq. 13
+    """
+    return 0.0
+
+
+@alternative("goodput_reason", goodput_model="first_order")
+def first_order_goodput_reason(checkpoint_overhead, rework_overhead, recovery_overhead):
+    """checkpoints + rework + recovery < 1
+
+    Range: the exact model may have a goodput where the first order has none
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    return _progress_reason(1 - (checkpoint_overhead + rework_overhead + recovery_overhead))
+
+
+@alternative("goodput_reason", goodput_model="additive")
+def additive_goodput_reason(
+    checkpoint_overhead,
+    rework_overhead,
+    recovery_overhead,
+    bubble_budget,
+    maintenance_budget,
+    cluster_uptime,
+):
+    """checkpoints + rework + recovery + u (bubbles + maintenance) < 1
+
+    Source: Fleet Foundations table 8
+    """
+    lost = checkpoint_overhead + rework_overhead + recovery_overhead
+    return _progress_reason(1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget)))
+
+
+@alternative("progress_reason", elastic="off")
+def rigid_progress_reason(goodput_reason):
+    """Why a job makes no progress; 0 where it makes some.
+
+    that of its goodput
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 1.0 * goodput_reason
+
+
+@alternative("progress_reason", elastic="shrink")
+def shrinking_progress_reason(goodput_reason, elastic_capacity):
+    """that of its goodput; some replicas run"""
+    return where(goodput_reason == 0, _progress_reason(elastic_capacity), goodput_reason)
+
+
+def _progress_reason(share):
+    """Why a job makes no progress, by the share of the time that is left for it."""
+    left = share > 1e-12  # beyond the rounding of shares that add up to 1
+    return where(share == share, where(left, 0.0, 15.0), np.nan)

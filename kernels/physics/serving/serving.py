@@ -1,0 +1,622 @@
+"""Serving the trained model: caches, prefill, decoding."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from ..compute.work import windowed_attention_span, windowed_causal_attention_span
+from ..model.layer_kinds import KINDS
+
+
+def linear_state_bytes(
+    linear_layers,
+    linear_inner_width,
+    linear_state_size,
+    linear_convolution_width,
+    linear_convolution_size,
+    kv_bytes_per_element,
+):
+    """Bytes that layers with a state keep of a sequence, however long it is.
+
+    l_s (N H P + channels (k - 1)) x bytes
+
+    Returns: [B] states of one sequence
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 3.4.1 (a state for each head), and
+        the last inputs of the convolution
+    """
+    window = linear_convolution_width * (linear_convolution_size - 1)
+    state = linear_state_size * linear_inner_width + window
+    return linear_layers * state * kv_bytes_per_element
+
+
+@alternative("kv_cache_bytes_per_token", linear_attention=KINDS)
+def mixed_kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_bytes_per_element):
+    """l_a x elements x bytes
+
+    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3 (attention layers alone have one)
+    """
+    return attention_layers * kv_elements_per_layer * kv_bytes_per_element
+
+
+@alternative("request_kv_cache", linear_attention=KINDS)
+def mixed_request_kv_cache(
+    cached_tokens, layers, kv_elements_per_layer, kv_bytes_per_element, linear_state_bytes
+):
+    """Keys, values and states of one request at its end.
+
+    tokens kept, the mean over layers, x l x elements x bytes + states
+
+    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3; Kwon et al. 2023 (vLLM),
+        arXiv:2309.06180, section 3
+    """
+    return (
+        cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element + linear_state_bytes
+    )
+
+
+@alternative("decode_bytes", linear_attention=KINDS)
+def mixed_decode_bytes(
+    decode_weights_bytes,
+    serving_batch_size,
+    decode_context,
+    layers,
+    kv_elements_per_layer,
+    kv_bytes_per_element,
+    kv_cache_ranks,
+    linear_state_bytes,
+    tensor_parallel,
+):
+    """Bytes that the mean decode step moves on each GPU: weights, keys, values and states.
+
+    weights + b x (context, the mean over layers, x l x elements x bytes / cache ranks
+    + 2 x states / t): states are read and written
+
+    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 8.1 (heads over tensor ranks)
+    """
+    kept = decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_cache_ranks
+    states = 2 * linear_state_bytes / tensor_parallel
+    return decode_weights_bytes + serving_batch_size * (kept + states)
+
+
+def weights_bytes(parameters, bytes_per_element):
+    """Bytes of the model's weights.
+
+    N e
+
+    Returns: [B] weights of one replica
+    Source: by definition; Fleet Foundations, the single-accelerator roofline (16.1 GB for 8B)
+    Example:
+        >>> weights_bytes(8.03e9, 2) / 1e9
+        16.06
+    """
+    return parameters * bytes_per_element
+
+
+@alternative("serving_weights_memory", data_parallel_attention=False)
+def divided_serving_weights_memory(weights_bytes, tensor_parallel):
+    """Memory of one GPU's weights while it serves.
+
+    N e / t
+
+    Returns: [B] weights
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1
+    """
+    return weights_bytes / tensor_parallel
+
+
+@alternative("serving_weights_memory", data_parallel_attention=True)
+def copied_attention_serving_weights_memory(
+    weights_bytes,
+    attention_layers,
+    attention_parameters_per_layer,
+    bytes_per_element,
+    tensor_parallel,
+):
+    """Memory of one GPU's weights while it serves: all of attention, a part of the rest.
+
+    (N - l_a A) e / t + l_a A e
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
+        are shared out)
+    """
+    copied = attention_layers * attention_parameters_per_layer * bytes_per_element
+    return (weights_bytes - copied) / tensor_parallel + copied
+
+
+@alternative("unvisited_weights_memory", mixture_of_experts=False)
+def no_unvisited_weights_memory():
+    """Memory of one GPU's weights that a decode step does not read.
+
+    0: a dense model reads all weights, once for the whole batch
+
+    Returns: [B] weights
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    """
+    return 0.0
+
+
+@alternative("unvisited_weights_memory", mixture_of_experts=True)
+def expert_unvisited_weights_memory(
+    expert_layers,
+    experts,
+    experts_per_token,
+    expert_parameters,
+    serving_batch_size,
+    bytes_per_element,
+    tensor_parallel,
+):
+    """Memory of one GPU's weights that a decode step does not read: experts that nobody visits.
+
+    l_e E (1 - k/E)^b x parameters of an expert x e / t: tokens choose experts evenly and apart
+
+    Range: the mean over GPUs; where routing is uneven, the GPU whose experts are visited most
+        reads more
+    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
+        chance that none of b tokens visits one
+    """
+    some_left = experts_per_token < experts
+    share = where(some_left, experts_per_token / experts, 0.5)
+    idle = where(some_left, np.exp(serving_batch_size * np.log1p(-share)), 0.0)
+    unvisited = expert_layers * experts * idle * expert_parameters
+    return unvisited * bytes_per_element / tensor_parallel
+
+
+def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):
+    """Bytes of weights that one decode step reads on each GPU.
+
+    weights - those of experts that nobody visits
+
+    Returns: [B] weights read
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    """
+    return serving_weights_memory - unvisited_weights_memory
+
+
+def kv_elements_per_layer(kv_heads, head_size):
+    """Numbers that one layer keeps of each token: keys and values.
+
+    2 a_kv h / a; a model with latent attention states its own
+
+    Returns: [1] elements
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; latent attention: DeepSeek-AI 2024,
+        arXiv:2405.04434, section 2.1
+    Example:
+        >>> kv_elements_per_layer(8, 128)
+        2048
+    """
+    return 2 * kv_heads * head_size
+
+
+@alternative("kv_cache_bytes_per_token", linear_attention="none")
+def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element):
+    """Bytes of keys and values that each token of a sequence occupies.
+
+    l x elements x bytes
+
+    Returns: [B] cache of one token
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    Example:
+        >>> kv_cache_bytes_per_token(40, 2 * 5120, 2) / 1024
+        800.0
+    """
+    return layers * kv_elements_per_layer * kv_bytes_per_element
+
+
+@alternative("cached_tokens", sliding_window=False)
+def full_cached_tokens(prompt_tokens, output_tokens):
+    """Tokens of a request that a layer keeps at its end, the mean over layers.
+
+    prompt + output
+
+    Returns: [1] tokens
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    """
+    return prompt_tokens + output_tokens
+
+
+@alternative("cached_tokens", sliding_window=True)
+def windowed_cached_tokens(
+    prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
+):
+    """Tokens of a request that a layer keeps at its end, the mean over layers: no more than see it.
+
+    l_a / l n - l_w / l (n - min(w, n)), n = prompt + output; l_a layers attend at all
+
+    Range: what falls out of a window is overwritten at once; paged caches keep up to a block more
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)
+    """
+    tokens = prompt_tokens + output_tokens
+    return windowed_attention_span(
+        tokens, attention_window, windowed_layers, attention_layers, layers
+    )
+
+
+@alternative("request_kv_cache", linear_attention="none")
+def request_kv_cache(cached_tokens, kv_cache_bytes_per_token):
+    """Keys and values of one request at its end: the prompt and the answer.
+
+    tokens kept x bytes per token
+
+    Returns: [B] cache of one request
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    """
+    return cached_tokens * kv_cache_bytes_per_token
+
+
+def kv_cache_memory(serving_batch_size, request_kv_cache):
+    """Keys and values of a whole batch at its end: what a replica must have room for.
+
+    b x cache of one request
+
+    Returns: [B] cache of one replica
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    """
+    return serving_batch_size * request_kv_cache
+
+
+@alternative("kv_head_ranks", latent_attention=False)
+def shared_kv_head_ranks(tensor_parallel, kv_heads):
+    """Tensor ranks that share the keys and values of a token out.
+
+    min(t, a_kv): beyond its heads, a cache is copied
+
+    Returns: [1] ranks
+    Range: whole heads on each rank, heads / t or t / heads whole; else the rank with most of them
+        keeps up to two heads more
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
+        every chip)
+    Example:
+        >>> int(shared_kv_head_ranks(16, 8))
+        8
+    """
+    return np.minimum(tensor_parallel, kv_heads)
+
+
+@alternative("kv_head_ranks", latent_attention=True)
+def latent_kv_head_ranks():
+    """1: all heads read the one latent vector of a token, so every rank keeps it
+
+    Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1
+    """
+    return 1.0
+
+
+@alternative("kv_cache_ranks", data_parallel_attention=False)
+def tensor_kv_cache_ranks(kv_head_ranks):
+    """GPUs of a replica that share the cache of its batch out.
+
+    as many as share a token's keys and values
+
+    Returns: [1] GPUs
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.3
+    """
+    return 1.0 * kv_head_ranks
+
+
+@alternative("kv_cache_ranks", data_parallel_attention=True)
+def data_kv_cache_ranks(tensor_parallel):
+    """t: each keeps the caches of its own requests
+
+    Range: b / t whole; else the GPU with one request more needs its cache too
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel)
+    """
+    return 1.0 * tensor_parallel
+
+
+def largest_serving_batch(
+    hbm_capacity, reserved_memory, serving_weights_memory, request_kv_cache, kv_cache_ranks
+):
+    """Requests that a replica has room for beside the weights; 0 where those do not fit.
+
+    floor((capacity - reserved - weights of a GPU) x cache ranks / cache of one request)
+
+    Returns: [1] requests at once
+    Range: activations and buffers are `reserved_memory`; every request takes the room of its end
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 1 (weights, cache, the rest)
+    """
+    room = np.maximum(hbm_capacity - reserved_memory - serving_weights_memory, 0.0)
+    return np.floor(room * kv_cache_ranks / request_kv_cache)
+
+
+def serving_memory_reason(serving_batch_size, largest_serving_batch):
+    """Why a replica has no room for its batch; 0 where it has.
+
+    b <= largest batch; NaN where either is undefined
+
+    Returns: [flag] reason
+    Flags: 0 fits, 1 batch_too_large, 2 no_request_fits
+    Source: by definition
+    """
+    over = where(largest_serving_batch < 1, 2.0, 1.0)
+    known = serving_batch_size + largest_serving_batch
+    reason = where(serving_batch_size > largest_serving_batch, over, 0.0)
+    return where(known == known, reason, np.nan)
+
+
+@alternative("decode_context", sliding_window=False)
+def full_decode_context(prompt_tokens, output_tokens):
+    """Tokens whose keys and values the mean decode step reads of a sequence.
+
+    prompt + max(output - 2, 0) / 2: the prefill gives the first token, output - 1 steps the
+    others, and each step finds one token more
+
+    Returns: [1] tokens
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    Example:
+        >>> float(full_decode_context(100, 4))
+        101.0
+    """
+    return prompt_tokens + np.maximum(output_tokens - 2, 0.0) / 2
+
+
+@alternative("decode_context", sliding_window=True)
+def windowed_decode_context(
+    prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
+):
+    """Tokens whose keys and values the mean decode step reads, the mean over layers.
+
+    with n = max(output - 1, 1) steps: prompt + (n - 1) / 2, and in windowed layers the mean of
+    min(prompt + j, w - 1), j = 0 .. n - 1: (k (prompt + (k - 1) / 2) + (n - k) (w - 1)) / n over
+    the k = clip(w - 1 - prompt, 0, n) steps that see all; 0 in layers that do not attend
+
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    steps = np.maximum(output_tokens - 1, 1.0)
+    full = prompt_tokens + (steps - 1) / 2
+    width = np.minimum(attention_window - 1, prompt_tokens + steps)
+    growing = np.maximum(np.minimum(width - prompt_tokens, steps), 0.0)
+    seen = growing * (prompt_tokens + (growing - 1) / 2) + (steps - growing) * width
+    attending = np.minimum(attention_layers / layers, 1.0)
+    share = np.minimum(windowed_layers / layers, attending)
+    return attending * full - share * (full - seen / steps)
+
+
+@alternative("decode_bytes", linear_attention="none")
+def decode_bytes(
+    decode_weights_bytes,
+    serving_batch_size,
+    decode_context,
+    kv_cache_bytes_per_token,
+    kv_cache_ranks,
+):
+    """Bytes that the mean decode step reads on each GPU: weights, and the keys and values so far.
+
+    weights + b x context x bytes per token / cache ranks
+
+    Returns: [B] bytes of one step on one GPU
+    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3
+    """
+    kept = serving_batch_size * decode_context * kv_cache_bytes_per_token
+    return decode_weights_bytes + kept / kv_cache_ranks
+
+
+def decode_attention_flops(layers, attention_heads, head_size, serving_batch_size, decode_context):
+    """Operations of the mean decode step of a replica that attend to what came before.
+
+    4 b l a (h / a) context
+
+    Returns: [FLOP] operations
+    Range: least operations; attention to latent vectors as they are stored takes up to four times
+        as many
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
+        arXiv:2211.05102, section 2
+    """
+    return 4 * serving_batch_size * layers * attention_heads * head_size * decode_context
+
+
+def decode_flops(active_parameters, serving_batch_size, decode_attention_flops):
+    """Operations of the mean decode step of a replica: weights, and attention to what came before.
+
+    2 N_active b + attention
+
+    Returns: [FLOP] operations
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
+        arXiv:2211.05102, section 2
+    """
+    return 2 * active_parameters * serving_batch_size + decode_attention_flops
+
+
+def decode_step_time(
+    decode_bytes,
+    decode_flops,
+    decode_attention_flops,
+    tensor_parallel,
+    hbm_bandwidth,
+    peak_flops,
+    attention_peak_flops,
+):
+    """Time in which a replica adds one token to each sequence of its batch.
+
+    max(bytes of a GPU / BW, (operations / P + attention / P_attention) / t)
+
+    Returns: [s] least time of one decode step
+    Range: a lower bound: no traffic between GPUs; `serving_memory_reason` says whether the batch
+        has room
+    Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
+        (decoding); Pope et al. 2022, arXiv:2211.05102, section 2; attention keeps its own format:
+        DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
+    Example:
+        >>> round(1 / float(decode_step_time(16.06e9, 16.06e9, 0, 1, 3.35e12, 989e12, 989e12)), 1)
+        208.6
+    """
+    matrices = (decode_flops - decode_attention_flops) / peak_flops
+    attention = decode_attention_flops / attention_peak_flops
+    return np.maximum(decode_bytes / hbm_bandwidth, (matrices + attention) / tensor_parallel)
+
+
+def decode_tokens_per_second(serving_batch_size, decode_step_time):
+    """Tokens that a replica generates while it decodes, over all sequences of its batch.
+
+    b / step
+
+    Returns: [1/s] tokens per second of one replica
+    Source: Fleet Foundations, the single-accelerator roofline (208.6 for 8B on an H100)
+    """
+    return serving_batch_size / decode_step_time
+
+
+@alternative("prompt_attention_span", sliding_window=False)
+def full_prompt_attention_span(prompt_tokens):
+    """Keys that each query of a prompt sees, the mean over the prompt.
+
+    s / 2, with s = max(prompt, 1): something marks the beginning
+
+    Returns: [1] keys of one query
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
+    """
+    return np.maximum(prompt_tokens, 1.0) / 2
+
+
+@alternative("prompt_attention_span", sliding_window=True)
+def windowed_prompt_attention_span(
+    prompt_tokens, attention_window, windowed_layers, attention_layers, layers
+):
+    """Keys that each query of a prompt sees, the mean over the prompt and the layers.
+
+    as `causal_attention_span`, with s = max(prompt, 1)
+
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    positions = np.maximum(prompt_tokens, 1.0)
+    return windowed_causal_attention_span(
+        positions, attention_window, windowed_layers, attention_layers, layers
+    )
+
+
+def prefill_attention_flops(
+    layers, attention_heads, head_size, serving_batch_size, prompt_tokens, prompt_attention_span
+):
+    """Operations of attention that read the prompts of a batch.
+
+    4 b s l a (h / a) keys, with s = max(prompt, 1)
+
+    Returns: [FLOP] operations
+    Range: nothing of a prompt is cached from earlier requests
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
+        (FlashAttention-2), arXiv:2307.08691, section 4.1 (a causal mask halves attention)
+    """
+    queries = serving_batch_size * np.maximum(prompt_tokens, 1.0)
+    return 4 * queries * layers * attention_heads * head_size * prompt_attention_span
+
+
+def prefill_flops(active_parameters, serving_batch_size, prompt_tokens, prefill_attention_flops):
+    """Operations that read the prompts of a batch: weights, and causal attention.
+
+    2 N_active b max(prompt, 1) + attention
+
+    Returns: [FLOP] operations
+    Range: nothing of a prompt is cached from earlier requests
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
+    """
+    positions = serving_batch_size * np.maximum(prompt_tokens, 1.0)
+    return 2 * active_parameters * positions + prefill_attention_flops
+
+
+def prefill_time(
+    serving_weights_memory,
+    prefill_flops,
+    prefill_attention_flops,
+    tensor_parallel,
+    hbm_bandwidth,
+    peak_flops,
+    attention_peak_flops,
+):
+    """Time in which a replica reads the prompts of a batch.
+
+    max((operations / P + attention / P_attention) / t, weights of a GPU / BW)
+
+    Returns: [s] least time of one prefill
+    Range: a lower bound: no traffic between GPUs. Too long only for a few prompt tokens that do
+        not visit every expert
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
+        attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
+    """
+    matrices = (prefill_flops - prefill_attention_flops) / peak_flops
+    compute = (matrices + prefill_attention_flops / attention_peak_flops) / tensor_parallel
+    return np.maximum(compute, serving_weights_memory / hbm_bandwidth)
+
+
+def time_to_first_token(prefill_time):
+    """Time from a request to the first token of its answer, where nobody waits in line.
+
+    the prefill, whose last position gives the first token
+
+    Returns: [s] time to first token
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2 (prefill, then decoding)
+    """
+    return 1.0 * prefill_time
+
+
+def request_latency(time_to_first_token, output_tokens, decode_step_time):
+    """Time from a request to the end of its answer.
+
+    first token + (output tokens - 1) x decode step
+
+    Returns: [s] latency of one request
+    Range: exact where all steps are bound by memory, or all by operations; else a lower bound
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    Example:
+        >>> request_latency(0.5, 1, 0.1)
+        0.5
+    """
+    return time_to_first_token + (output_tokens - 1) * decode_step_time
+
+
+def concurrent_requests(request_rate, request_latency):
+    """Requests that are in service at a time, on average.
+
+    L = lambda W
+
+    Returns: [1] requests at once
+    Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
+    Example:
+        >>> concurrent_requests(100, 2.5)
+        250.0
+    """
+    return request_rate * request_latency
+
+
+def serving_replicas(concurrent_requests, serving_batch_size, serving_memory_reason):
+    """Replicas that the requests keep busy, if every batch is full.
+
+    L / b; infinite where a replica has no room for its batch
+
+    Returns: [1] replicas, not rounded
+    Range: `serving_memory_reason` = 0
+    Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
+    """
+    return where(serving_memory_reason > 0, np.inf, concurrent_requests / serving_batch_size)
+
+
+def serving_gpus(serving_replicas, tensor_parallel):
+    """GPUs of as many whole replicas as the requests need.
+
+    ceil(replicas) t
+
+    Returns: [1] GPUs
+    Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
+    """
+    return np.ceil(serving_replicas) * tensor_parallel
+
+
+def serving_cost_per_million_tokens(
+    tensor_parallel,
+    gpu_hour_price,
+    request_latency,
+    serving_batch_size,
+    output_tokens,
+    serving_memory_reason,
+):
+    """Price of a million generated tokens on rented GPUs that are never idle.
+
+    t x price x latency / (b x output) x 10^6: a batch holds its replica from prompt to answer;
+    infinite where a replica has no room for its batch
+
+    Returns: [USD] price of 10^6 output tokens
+    Range: `serving_memory_reason` = 0
+    Source: by definition
+    """
+    replica_hours = tensor_parallel * request_latency / 3600
+    price = replica_hours * gpu_hour_price / (serving_batch_size * output_tokens) * 1e6
+    return where(serving_memory_reason > 0, np.inf, price)

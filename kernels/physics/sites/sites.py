@@ -1,0 +1,379 @@
+"""Training at several sites: traffic between them and what their outages cost."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...collectives import ring_all_reduce_time
+from ...ops import where
+from ...reasons import REASONS as REASONS
+from ..failures.failures import one_site_availability
+from ..memory.gpu_memory import one_site_memory_per_gpu
+from ..step.step import one_site_communication_time, one_site_exposed_communication_time
+
+
+@alternative("site_gradient_ranks", multi_site=True)
+def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copies, sites):
+    """d c / S: each site shards optimizer states, gradients and weights among its own; twice as
+    many in dualpipe
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding:
+        shards in a group, copies between groups)
+    """
+    return data_parallel * context_parallel * parameter_copies / sites
+
+
+@alternative("site_message", site_sync="every_step")
+def gradient_site_message(parameters, gradient_bytes_per_element, gradient_compression):
+    """Bytes that one site has for the others at an exchange: the gradients of a whole model.
+
+    N x bytes / compression
+
+    Returns: [B] message of all GPUs of one site
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (data parallelism, H = 1)
+    """
+    return parameters * gradient_bytes_per_element / gradient_compression
+
+
+@alternative("site_message", site_sync="local_steps")
+def outer_site_message(parameters, outer_bytes_per_element):
+    """Bytes that one site has for the others: by what all weights moved since the last exchange.
+
+    N x bytes
+
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1; Douillard et al. 2025
+        (Streaming DiLoCo), arXiv:2501.18512 (4-bit outer gradients)
+    """
+    return parameters * outer_bytes_per_element
+
+
+def site_link_bandwidth(site_bandwidth, n_gpus, sites, rail_bandwidth):
+    """Bandwidth per direction with which a site reaches the others.
+
+    min(W, n / S x rail): no more than its GPUs can fill
+
+    Returns: [B/s] bandwidth of one site
+    Source: by definition: the narrower of two links in line
+    """
+    return np.minimum(site_bandwidth, n_gpus / sites * rail_bandwidth)
+
+
+def site_exchange_time(site_message, model_fragments, sites, site_latency, site_link_bandwidth):
+    """Time in which sites bring the whole model together once.
+
+    P x 2 (S - 1) (a + M / (P S W)): a ring of sites for each fragment, every GPU with its part;
+    nothing for one site
+
+    Returns: [s] time of one exchange of all fragments
+    Range: sites whose links carry nothing else; two of them could save one of the two latencies
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1; Douillard et al. 2025 (Streaming DiLoCo),
+        arXiv:2501.18512 (fragments)
+    """
+    fragment = site_message / model_fragments
+    return model_fragments * ring_all_reduce_time(
+        fragment, sites, site_latency, site_link_bandwidth
+    )
+
+
+@alternative("steps_per_site_exchange", site_sync="every_step")
+def one_steps_per_site_exchange():
+    """Steps for each exchange of the whole model between sites.
+
+    1
+
+    Returns: [1] steps
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("steps_per_site_exchange", site_sync="local_steps")
+def inner_steps_per_site_exchange(inner_steps):
+    """H
+
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1
+    """
+    return 1.0 * inner_steps
+
+
+@alternative("site_parallel_time", multi_site=False)
+def no_site_parallel_time():
+    """Traffic between sites, for each step: there is one.
+
+    0
+
+    Returns: [s] traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("site_parallel_time", multi_site=True)
+def several_site_parallel_time(site_exchange_time, steps_per_site_exchange):
+    """Traffic between sites, for each step.
+
+    time of one exchange / H
+
+    Returns: [s] traffic of one step, on average
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2
+    """
+    return site_exchange_time / steps_per_site_exchange
+
+
+@alternative("site_window", site_sync="every_step")
+def gradient_site_window(gradient_window):
+    """Time of a step behind which traffic between sites can hide.
+
+    that of gradients: backward passes
+
+    Returns: [s] window of one step
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
+    """
+    return 1.0 * gradient_window
+
+
+@alternative("site_window", site_sync="local_steps")
+def compute_site_window(compute_time):
+    """its compute: sites go on while the last exchange is under way
+
+    Range: updates that arrive late are merged late, up to H steps at an overlap of 1; what that
+        costs belongs into `tokens_factor`
+    Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512 (overlap); Kale et al. 2025
+        (eager updates), arXiv:2502.12996
+    """
+    return 1.0 * compute_time
+
+
+@alternative("exposed_site_parallel_time", multi_site=False)
+def no_exposed_site_parallel_time():
+    """Time that a step waits for traffic between sites: there is one.
+
+    0
+
+    Returns: [s] exposed traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("exposed_site_parallel_time", multi_site=True)
+def several_site_exposed_parallel_time(site_parallel_time, site_overlap, site_window):
+    """Time that a step waits for traffic between sites, on average.
+
+    max(0, traffic - overlap x window)
+
+    Range: links between sites are their own, and share nothing with links inside
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    return np.maximum(0.0, site_parallel_time - site_overlap * site_window)
+
+
+@alternative("communication_time", multi_site=True)
+def several_site_communication_time(
+    tensor_parallel_time,
+    context_parallel_time,
+    expert_parallel_time,
+    pipeline_parallel_time,
+    data_parallel_time,
+    offload_time,
+    site_parallel_time,
+):
+    """that inside a site + between sites"""
+    inside = one_site_communication_time(
+        tensor_parallel_time,
+        context_parallel_time,
+        expert_parallel_time,
+        pipeline_parallel_time,
+        data_parallel_time,
+        offload_time,
+    )
+    return inside + site_parallel_time
+
+
+@alternative("exposed_communication_time", multi_site=True)
+def several_site_exposed_communication_time(
+    exposed_layer_communication_time,
+    exposed_pipeline_parallel_time,
+    exposed_data_parallel_time,
+    offload_time,
+    contention_time,
+    exposed_site_parallel_time,
+):
+    """that inside a site + exposed between sites"""
+    inside = one_site_exposed_communication_time(
+        exposed_layer_communication_time,
+        exposed_pipeline_parallel_time,
+        exposed_data_parallel_time,
+        offload_time,
+        contention_time,
+    )
+    return inside + exposed_site_parallel_time
+
+
+@alternative("outer_state_memory", site_sync="every_step")
+def no_outer_state_memory():
+    """Memory of one GPU's part of the outer optimizer: there is none.
+
+    0
+
+    Returns: [B] memory
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("outer_state_memory", site_sync="local_steps")
+def local_outer_state_memory(optimizer_parameters, outer_state_bytes, sites):
+    """Memory of one GPU's part of the outer optimizer, sharded as the inner one.
+
+    N_o x bytes; nothing for one site, which agrees with itself
+
+    Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
+        stage is found without them
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
+        Nesterov momentum)
+    """
+    return where(sites > 1, optimizer_parameters * outer_state_bytes, 0.0)
+
+
+@alternative("memory_per_gpu", multi_site=True)
+def several_site_memory_per_gpu(
+    weights_memory,
+    gradients_memory,
+    optimizer_memory,
+    activation_memory,
+    working_memory,
+    reserved_memory,
+    outer_state_memory,
+):
+    """as on one site, and its part of the outer optimizer
+
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3; Douillard et al. 2023
+        (DiLoCo), arXiv:2311.08105, algorithm 1
+    """
+    inner = one_site_memory_per_gpu(
+        weights_memory,
+        gradients_memory,
+        optimizer_memory,
+        activation_memory,
+        working_memory,
+        reserved_memory,
+    )
+    return inner + outer_state_memory
+
+
+@alternative("site_tokens_factor", site_sync="every_step")
+def one_site_tokens_factor():
+    """Tokens of the run over those of one site, for the same loss: the same.
+
+    1
+
+    Returns: [1] tokens over tokens
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("site_tokens_factor", site_sync="local_steps")
+def local_site_tokens_factor(tokens_factor, sites):
+    """Tokens of the run over those of one site, for the same loss: as stated.
+
+    tokens factor; 1 for one site, where no step is local
+
+    Range: stated, not predicted: published runs have up to 8 sites and 1e10 parameters
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
+        arXiv:2503.09799 (losses with and without local steps)
+    """
+    return where(sites > 1, tokens_factor, 1.0)
+
+
+@alternative("training_steps", multi_site=True)
+def several_site_training_steps(tokens_to_target, tokens_per_step, site_tokens_factor):
+    """Optimizer steps of the run.
+
+    D x tokens factor / (B s)
+    """
+    return tokens_to_target * site_tokens_factor / tokens_per_step
+
+
+@alternative("running_sites", elastic="off")
+def rigid_running_sites(awaited_sites_uptime):
+    """Share of the sites that work for the job, on average: it waits until all are up.
+
+    as often as all are up
+
+    Returns: [1] share
+    Source: by definition
+    """
+    return 1.0 * awaited_sites_uptime
+
+
+@alternative("running_sites", elastic="shrink")
+def elastic_running_sites(site_uptime):
+    """Share of the sites that work for the job, on average: the others go on.
+
+    u
+    """
+    return 1.0 * site_uptime
+
+
+@alternative("steady_availability", multi_site=True)
+def several_site_availability(maintenance_fraction, elastic_capacity, running_sites):
+    """that of one site x running sites
+
+    Range: sites fail independently of nodes
+    """
+    return one_site_availability(maintenance_fraction, elastic_capacity) * running_sites
+
+
+@alternative("site_sync_reason", site_sync="every_step")
+def no_site_sync_reason():
+    """Why sites cannot exchange as stated; 0 where they can.
+
+    0
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("site_sync_reason", site_sync="local_steps")
+def local_site_sync_reason(inner_steps, model_fragments):
+    """H and P whole; P <= H: a step sends one fragment at most
+
+    Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512, algorithm 2
+    """
+    reason = where(model_fragments <= inner_steps, 0.0, 23.0)
+    whole = (np.floor(inner_steps) == inner_steps) & (np.floor(model_fragments) == model_fragments)
+    reason = where(whole, reason, 1.0)
+    known = inner_steps + model_fragments
+    return where(known == known, reason, np.nan)
+
+
+@alternative("site_reason", multi_site=False)
+def one_site_reason():
+    """Why a job cannot be spread over sites; 0 where it can.
+
+    0: it is on one
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("site_reason", multi_site=True)
+def several_site_reason(
+    n_gpus, tensor_parallel, pipeline_parallel, context_parallel, sites, site_sync_reason
+):
+    """sites whole, and replicas / sites whole: none is cut by a slow link
+
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (a replica on each site)
+    """
+    share = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel) / sites
+    reason = where(np.floor(share) == share, site_sync_reason, 22.0)
+    reason = where(np.floor(sites) == sites, reason, 1.0)
+    known = share + sites
+    return where(known == known, reason, np.nan)

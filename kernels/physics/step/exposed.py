@@ -1,0 +1,420 @@
+"""Communication that computation does not hide."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+from ..context.context_ways import TO_HEADS
+from .step import straggler_time
+
+
+def shared_expert_flops_share(
+    expert_layers,
+    shared_experts,
+    expert_parameters,
+    active_matrix_parameters,
+    matrix_recompute_passes,
+    layer_matrix_flops_per_token,
+    kernel_flops_per_token,
+    recompute_flops_factor,
+):
+    """Share of the operations of a step that shared experts do.
+
+    of the matrices, that of their weights: l_e E_shared x parameters of an expert / N_matrices,
+    x (1 + passes / 3) matrices / operations done
+
+    Returns: [1] share of operations
+    Range: of time, too, where all operations are as fast; less of it where attention stays in
+        sixteen bits
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (operations of a weight); DeepSeek-AI
+        2024, arXiv:2412.19437, section 2.1.2
+    """
+    weights = expert_layers * shared_experts * expert_parameters
+    some = active_matrix_parameters > 0
+    share = np.minimum(weights / where(some, active_matrix_parameters, 1.0), 1.0)
+    matrices = (1 + matrix_recompute_passes / 3) * layer_matrix_flops_per_token
+    done = kernel_flops_per_token * recompute_flops_factor
+    return where(some, share, 0.0) * matrices / done
+
+
+def exposed_tensor_parallel_time(
+    tensor_parallel_time, regather_time, hidden_regather_time, tensor_parallel_overlap, compute_time
+):
+    """Time that a step waits for tensor-parallel traffic.
+
+    max(0, traffic but for repeated gathers - overlap x (compute - what hides gathers))
+    + repeated gathers - their hidden part
+
+    Returns: [s] exposed traffic of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    window = tensor_parallel_overlap * np.maximum(0.0, compute_time - hidden_regather_time)
+    first = np.maximum(0.0, tensor_parallel_time - regather_time - window)
+    return first + (regather_time - hidden_regather_time)
+
+
+def exposed_pipeline_parallel_time(
+    awaited_pipeline_time,
+    pipeline_parallel_time,
+    compute_time,
+    straggler_time,
+    bubble_time,
+    exposed_layer_communication_time,
+    exposed_data_parallel_time,
+):
+    """Time of one step that waits for sends between stages, those in the bubble counted.
+
+    sends waited for, and no less than what all sends take beyond the rest of the step: compute +
+    straggler + bubble + exposed in layers + exposed data
+
+    Returns: [s] exposed pipeline traffic of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    others = compute_time + straggler_time + bubble_time + exposed_layer_communication_time
+    left = pipeline_parallel_time - (others + exposed_data_parallel_time)
+    return np.maximum(awaited_pipeline_time, left)
+
+
+@alternative("exposed_context_parallel_time", context_parallel_type="p2p")
+def exposed_context_parallel_time(
+    context_parallel_time, context_parallel_overlap, compute_time, exposed_tensor_parallel_time
+):
+    """Time that a step waits for context-parallel traffic.
+
+    max(0, traffic - overlap x (compute + waits for tensor-parallel traffic))
+
+    Returns: [s] exposed traffic of one step
+    Range: on links of its own; what the same link carries at a time is in contention_time
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
+    """
+    window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
+    return np.maximum(0.0, context_parallel_time - window)
+
+
+@alternative("exposed_expert_parallel_time", mixture_of_experts=False)
+def no_exposed_expert_parallel_time():
+    """Time that a step waits for expert-parallel traffic: a dense model has none.
+
+    0
+
+    Returns: [s] exposed traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("exposed_expert_parallel_time", mixture_of_experts=True)
+def routed_exposed_expert_parallel_time(
+    expert_parallel_time,
+    expert_overlap_share,
+    compute_time,
+    exposed_tensor_parallel_time,
+    exposed_context_parallel_time,
+    unpaired_expert_time,
+):
+    """Time that a step waits for expert-parallel traffic.
+
+    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)), and
+    that of passes beside which no other runs where passes overlap
+
+    Range: on links of its own; what the same link carries at a time is in contention_time
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
+    """
+    step = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    late = np.maximum(0.0, expert_parallel_time - expert_overlap_share * step)
+    return late + unpaired_expert_time
+
+
+@alternative("expert_overlap_share", shared_expert_overlap=False)
+def plain_expert_overlap_share(expert_parallel_overlap):
+    """Share of compute that hides expert-parallel traffic.
+
+    expert_parallel_overlap
+
+    Returns: [1] share of compute
+    Source: stated by the scenario
+    """
+    return 1.0 * expert_parallel_overlap
+
+
+@alternative("expert_overlap_share", shared_expert_overlap=True)
+def shared_expert_overlap_share(expert_parallel_overlap, shared_expert_flops_share):
+    """max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
+
+    Source: Megatron-LM, --moe-shared-expert-overlap,
+        megatron/core/transformer/moe/shared_experts.py
+    """
+    return np.maximum(expert_parallel_overlap, shared_expert_flops_share)
+
+
+def weight_gather_overlap(data_parallel_overlap):
+    """Share of its window that hides gathers of updated weights: that of gradients, unless stated.
+
+    data_parallel_overlap
+
+    Returns: [1] share of the first forward pass
+    Source: Megatron-LM, --overlap-param-gather (beside --overlap-grad-reduce)
+    """
+    return 1.0 * data_parallel_overlap
+
+
+@alternative("exposed_data_parallel_time", zero_stage=0)
+def replicated_exposed_data_parallel_time(
+    data_parallel_time, data_parallel_overlap, gradient_window
+):
+    """Time that a step waits for data-parallel traffic.
+
+    max(0, traffic - overlap x backward window)
+
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
+    """
+    return np.maximum(0.0, data_parallel_time - data_parallel_overlap * gradient_window)
+
+
+@alternative("exposed_data_parallel_time", zero_stage=(1, 2))
+def sharded_exposed_data_parallel_time(
+    data_parallel_time,
+    weight_all_gather_time,
+    data_parallel_overlap,
+    weight_gather_overlap,
+    gradient_window,
+    weight_window,
+):
+    """Time that a step waits for data-parallel traffic: gradients backward, weights forward.
+
+    max(0, reduce-scatters - overlap x backward window)
+    + max(0, all-gather - overlap of weights x forward window)
+
+    Returns: [s] exposed traffic of one step
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; Megatron-LM,
+        --overlap-grad-reduce and --overlap-param-gather
+    """
+    before = data_parallel_time - weight_all_gather_time - data_parallel_overlap * gradient_window
+    after = weight_all_gather_time - weight_gather_overlap * weight_window
+    return np.maximum(0.0, before) + np.maximum(0.0, after)
+
+
+@alternative("exposed_data_parallel_time", zero_stage=3)
+def unit_exposed_data_parallel_time(exposed_unit_time):
+    """Time that a step waits for data-parallel traffic, unit by unit, one gathered ahead.
+
+    that of its units
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
+    """
+    return 1.0 * exposed_unit_time
+
+
+@alternative("exposed_unit_time", reshard_after_forward=True)
+def regathered_exposed_unit_time(
+    num_microbatches,
+    gradient_reductions,
+    fsdp_units,
+    weight_all_gather_time,
+    gradient_reduce_scatter_time,
+    replica_reduce_time,
+    data_parallel_overlap,
+    fsdp_forward_window,
+    fsdp_backward_window,
+):
+    """Time that a step waits for traffic of its units: weights gathered for each pass.
+
+    s (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R) in s micro-batches
+    that reduce: gathers A and reductions R of each of U units beside its passes f and b. The first
+    gather and the last reduction have nothing beside them; backward, all passes but the first and
+    the last stand beside both a gather and a reduction. (m - s) (A + U [A - o f]+ + (U - 1)
+    [A - o b]+) in those that do not
+
+    Returns: [s] exposed traffic of one step
+    Range: units alike; those of a model with a large embedding wait longer for it. Reductions
+        within a sharding group and between them in line, on separate links a bound from above
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
+    """
+    passes = num_microbatches * fsdp_units
+    gather = weight_all_gather_time / fsdp_units
+    reduced = gradient_reduce_scatter_time + replica_reduce_time / gradient_reductions
+    scatter = reduced / fsdp_units
+    forward = data_parallel_overlap * fsdp_forward_window / passes
+    backward = data_parallel_overlap * fsdp_backward_window / passes
+    several = np.minimum(fsdp_units, 1.0)
+    ends = several * (gather + scatter)
+    early = fsdp_units * np.maximum(0.0, gather - forward)
+    beside = np.maximum(0.0, gather - backward)
+    edges = beside + np.maximum(0.0, scatter - backward)
+    late = np.maximum(0.0, np.minimum(fsdp_units - 1, 1.0)) * edges
+    both = np.maximum(0.0, fsdp_units - 2) * np.maximum(0.0, gather + scatter - backward)
+    silent = several * gather + early + np.maximum(0.0, fsdp_units - 1) * beside
+    others = (num_microbatches - gradient_reductions) * silent
+    return gradient_reductions * (ends + early + late + both) + others
+
+
+@alternative("exposed_unit_time", reshard_after_forward=False)
+def kept_exposed_unit_time(
+    num_microbatches,
+    gradient_reductions,
+    fsdp_units,
+    weight_all_gather_time,
+    gradient_reduce_scatter_time,
+    replica_reduce_time,
+    data_parallel_overlap,
+    fsdp_forward_window,
+    fsdp_backward_window,
+):
+    """Time that a step waits for traffic of its units: weights stay until gradients are reduced.
+
+    s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ + R): gathers A and reductions R of each of U
+    units beside its passes f and b, s times a step
+
+    Range: as where they are gathered again
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    passes = num_microbatches * fsdp_units
+    gather = weight_all_gather_time / fsdp_units
+    reduced = gradient_reduce_scatter_time + replica_reduce_time / gradient_reductions
+    scatter = reduced / fsdp_units
+    forward = data_parallel_overlap * fsdp_forward_window / passes
+    backward = data_parallel_overlap * fsdp_backward_window / passes
+    inner = np.maximum(0.0, gather - forward) + np.maximum(0.0, scatter - backward)
+    ends = np.minimum(fsdp_units, 1.0) * (gather + scatter)
+    return gradient_reductions * (ends + np.maximum(0.0, fsdp_units - 1) * inner)
+
+
+@alternative(
+    "unpaired_expert_time",
+    pipeline_schedule=("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
+)
+def no_unpaired_expert_time():
+    """Time that a step waits for expert traffic of passes beside which no other runs.
+
+    0: what hides traffic is in each pass
+
+    Returns: [s] exposed traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("unpaired_expert_time", pipeline_schedule="combined_1f1b")
+def combined_unpaired_expert_time(
+    expert_parallel_time,
+    expert_overlap_share,
+    compute_time,
+    exposed_tensor_parallel_time,
+    exposed_context_parallel_time,
+    expert_all_to_alls_per_layer,
+    recompute_flops_factor,
+    pipeline_parallel,
+    num_microbatches,
+    stage_chunks,
+    microbatch_group_size,
+):
+    """(g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of as many
+    slots, g = (v - 1) N + p have a forward pass alone and as many a backward pass; where a
+    backward pass takes longer than a pair, p - 1 pairs wait for one
+
+    Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
+    Range: what Megatron-Core runs: elsewhere the reason passes_do_not_overlap; with fewer than
+        2 p - 1 micro-batches a bound from above, by 2 % of a step at most; with
+        shared_expert_overlap, which Megatron-Core does not combine, a bound from above
+    Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py, by playing it out
+    """
+    window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    exposed = routed_exposed_expert_parallel_time(
+        expert_parallel_time,
+        expert_overlap_share,
+        compute_time,
+        exposed_tensor_parallel_time,
+        exposed_context_parallel_time,
+        0.0,
+    )
+    backward = expert_parallel_time * (1 - 2 / expert_all_to_alls_per_layer)
+    longer = np.maximum(0.0, backward - exposed - window / (3 * recompute_flops_factor))
+    alone = (stage_chunks - 1) * microbatch_group_size + pipeline_parallel
+    waits = alone * (expert_parallel_time - exposed) + (pipeline_parallel - 1) * longer
+    return waits / (stage_chunks * num_microbatches + pipeline_parallel - 1)
+
+
+@alternative("unpaired_expert_time", pipeline_schedule=("dualpipe", "dualpipev"))
+def dual_unpaired_expert_time(
+    expert_parallel_time,
+    expert_overlap_share,
+    compute_time,
+    exposed_tensor_parallel_time,
+    exposed_context_parallel_time,
+    expert_all_to_alls_per_layer,
+    recompute_flops_factor,
+    pipeline_parallel,
+    num_microbatches,
+    stage_chunks,
+    bubble_ratio,
+):
+    """(e + (3 q A_f + (2 q + 1) A_b - (q + 2) e + c + (2 q - 2) max(0, A_b - e - F)) / (v m)) /
+    (1 + bubble) - e, c = max(0, (q - 1) (B + A_b) - q (F + A_f)) - max(0, (q - 1) B - q F): traffic
+    A_f and A_b of forward and backward passes, e of it exposed in pairs; forward passes F, input
+    gradients B; q = v p / 2
+
+    Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
+    Range: as of dual_bubble_ratio; a bound from below, by 1 % of a step at most, where traffic is
+        as long as compute or longer; with shared_expert_overlap a bound from above: lone passes
+        hide traffic, too
+    Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
+        2024, arXiv:2412.19437), by playing them out
+    """
+    window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    exposed = routed_exposed_expert_parallel_time(
+        expert_parallel_time,
+        expert_overlap_share,
+        compute_time,
+        exposed_tensor_parallel_time,
+        exposed_context_parallel_time,
+        0.0,
+    )
+    there = 2 * expert_parallel_time / expert_all_to_alls_per_layer
+    back = expert_parallel_time - there
+    stages = np.maximum(stage_chunks * pipeline_parallel / 2, 1.0)
+    before = stages - 1
+    forward = window / (3 * recompute_flops_factor)
+    gradient = forward * (3 * recompute_flops_factor - 2)
+    crossing = np.maximum(0.0, before * (gradient + back) - stages * (forward + there))
+    crossing = crossing - np.maximum(0.0, before * gradient - stages * forward)
+    alone = 3 * stages * there + (2 * stages + 1) * back - (stages + 2) * exposed
+    longer = 2 * before * np.maximum(0.0, back - exposed - forward)
+    waits = exposed + (alone + crossing + longer) / (stage_chunks * num_microbatches)
+    return waits / (1 + bubble_ratio) - exposed
+
+
+@alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))
+def collective_exposed_context_parallel_time(
+    context_collective_time,
+    context_parallel_time,
+    context_parallel_overlap,
+    compute_time,
+    exposed_tensor_parallel_time,
+):
+    """collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)):
+    attention cannot begin before its collectives end, and a ring goes on behind it
+
+    Range: on links of its own; what the same link carries at a time is in contention_time
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
+        arXiv:2407.21783, section 3.3.2
+    """
+    window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
+    ring = context_parallel_time - context_collective_time
+    return context_collective_time + np.maximum(0.0, ring - window)
+
+
+@alternative("straggler_time", context_balance="contiguous")
+def unbalanced_straggler_time(
+    compute_time, slowest_rank_slowdown, attention_time, head_sharing_ranks, context_parallel
+):
+    """Time for which a step waits for its slowest rank: the one with a sequence's last tokens, too.
+
+    compute time x slowdown of the slowest rank + (1 - u / c) x attention: its queries see the
+    keys of all, (2 - 1 / c) times as many as the mean rank's on a ring
+
+    Range: of kernels that skip what a causal mask hides; a bound from above with windows
+    Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
+        causal mask waits for its last rank)
+    """
+    balanced = straggler_time(compute_time, slowest_rank_slowdown)
+    return balanced + (1 - head_sharing_ranks / context_parallel) * attention_time

@@ -1,0 +1,89 @@
+"""Groups whose traffic shares links: how long these are busy."""
+
+import numpy as np
+
+from ...alternatives import alternative, family
+from ..experts.expert_links import INSIDE_A_NODE
+
+
+def fabric_busy_time(
+    tensor_fabric_time,
+    context_fabric_time,
+    expert_fabric_time,
+    pipeline_fabric_time,
+    data_fabric_time,
+):
+    """Time of one step in which a GPU's rail is busy: no step is shorter.
+
+    tensor + context + expert + pipeline + data: bytes over bandwidth
+
+    Returns: [s] time of one step
+    Range: by bytes that every algorithm moves: a lower bound for flat rings and trees
+    Source: Hockney 1994, Parallel Computing 20(3): bytes over bandwidth; latency occupies no link
+    """
+    layers = tensor_fabric_time + context_fabric_time + expert_fabric_time
+    return layers + pipeline_fabric_time + data_fabric_time
+
+
+family(__name__, INSIDE_A_NODE, fabric_busy_time)
+
+
+@alternative("contention_time", link_sharing=False)
+def no_contention_time():
+    """Time that a step waits because hidden traffic shares links: not counted.
+
+    0
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("contention_time", link_sharing=True)
+def shared_contention_time(
+    compute_time,
+    regather_window,
+    tensor_parallel_overlap,
+    context_parallel_overlap,
+    expert_overlap_share,
+    data_parallel_overlap,
+    weight_gather_overlap,
+    gradient_window,
+    weight_window,
+    exposed_layer_communication_time,
+    exposed_data_parallel_time,
+    awaited_pipeline_time,
+    exposed_pipeline_parallel_time,
+    straggler_time,
+    bubble_time,
+    node_network_busy_time,
+    fabric_busy_time,
+    pipeline_node_time,
+    pipeline_fabric_time,
+):
+    """Time that a step waits because hidden traffic shares links.
+
+    max over both tiers of max(0, busy - window - waits): a link carries layers' and data's traffic
+    behind the largest window, at most compute, and while the step waits for any of it; and all
+    traffic, sends between stages included, in the whole step
+
+    Range: exact where all overlaps are 1, for two kinds of traffic on one link, and for any number
+        with one overlap; else a lower bound, as if a link could use every wait; an upper bound
+        where kinds hide behind different parts of compute
+    Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
+    """
+    waits = exposed_layer_communication_time + exposed_data_parallel_time
+    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
+    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * compute_time
+    share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
+    data = data_parallel_overlap * (gradient_window + weight_window)
+    data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
+    window = np.maximum(np.maximum(regather_window + tensor, layers), data)
+    node = node_network_busy_time - pipeline_node_time
+    fabric = fabric_busy_time - pipeline_fabric_time
+    late = np.maximum(node, fabric) - (np.minimum(compute_time, window) + waits)
+    late = late + (awaited_pipeline_time - exposed_pipeline_parallel_time)
+    step = compute_time + straggler_time + bubble_time + waits + exposed_pipeline_parallel_time
+    sends = np.maximum(node_network_busy_time, fabric_busy_time) - step
+    return np.maximum(0.0, np.maximum(late, sends))

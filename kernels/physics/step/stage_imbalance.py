@@ -1,0 +1,90 @@
+"""Time that stages wait for the one with most work."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...ops import where
+
+
+@alternative("stage_imbalance_time", stage_split="alike")
+def no_stage_imbalance_time():
+    """Time of one step by which the slowest stage works longer than the mean stage: all are alike.
+
+    0
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("stage_imbalance_time", stage_split="whole_layers")
+def slowest_stage_imbalance_time(
+    compute_time,
+    straggler_time,
+    exposed_layer_communication_time,
+    embedding_share,
+    logits_share,
+    layers,
+    pipeline_parallel,
+    first_stage_layers,
+    middle_stage_layers,
+    last_stage_layers,
+    logits_at_first,
+    logits_at_last,
+    parameter_copies,
+):
+    """Time of one step by which the slowest stage works longer than the mean stage.
+
+    max of first, middle and last, not below 0: layers (l_stage p / l - 1), layers = C (1 -
+    embedding - logits) + traffic of the mean stage, + what the stage has of embedding and logits,
+    less the mean. Logits at the first stage where a pipeline comes back to it; in dualpipe either
+    end has half of both ends' layers, of the embedding and of the logits
+
+    Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
+        mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
+    Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
+    """
+    computing = compute_time + straggler_time
+    embedding, logits = embedding_share * computing, logits_share * computing
+    in_layers = computing * (1 - embedding_share - logits_share) + exposed_layer_communication_time
+    share = pipeline_parallel / layers
+    at_end = pipeline_parallel / (logits_at_first + logits_at_last)
+    other_way = (parameter_copies - 1) / 2
+    less = other_way * (last_stage_layers - first_stage_layers)
+    looked_up = pipeline_parallel * (1 - other_way)
+    first = in_layers * ((first_stage_layers + less) * share - 1) + embedding * (looked_up - 1)
+    first = first + logits * (logits_at_first * at_end - 1)
+    middle = in_layers * (middle_stage_layers * share - 1) - embedding - logits
+    last = in_layers * ((last_stage_layers - less) * share - 1)
+    last = last + embedding * (pipeline_parallel * other_way - 1)
+    last = last + logits * (logits_at_last * at_end - 1)
+    more = np.maximum(np.maximum(first, middle), np.maximum(last, 0.0))
+    return where(pipeline_parallel > 1, more, 0.0)
+
+
+def slowest_stage_time(
+    compute_time, straggler_time, exposed_layer_communication_time, stage_imbalance_time
+):
+    """Time of one step in which the slowest stage computes and waits for its layers' traffic.
+
+    that of the mean stage + imbalance
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return compute_time + straggler_time + exposed_layer_communication_time + stage_imbalance_time
+
+
+def stage_imbalance(
+    stage_imbalance_time, compute_time, straggler_time, exposed_layer_communication_time
+):
+    """Work of the slowest stage beyond that of the mean stage, over the latter.
+
+    slowest / mean - 1
+
+    Returns: [1] share
+    Source: by definition
+    """
+    mean = compute_time + straggler_time + exposed_layer_communication_time
+    return stage_imbalance_time / mean

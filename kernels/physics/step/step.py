@@ -1,0 +1,425 @@
+"""The time of one step, from compute, bubble and exposed communication."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...statistics import expected_maximum, expected_maximum_gumbel
+
+
+@alternative("communication_time", multi_site=False)
+def one_site_communication_time(
+    tensor_parallel_time,
+    context_parallel_time,
+    expert_parallel_time,
+    pipeline_parallel_time,
+    data_parallel_time,
+    offload_time,
+):
+    """Communication of one step on one GPU, hidden or not.
+
+    tensor + context + expert + pipeline + data + offload
+
+    Returns: [s] communication of one step
+    Source: sum of the exclusive parts; Narayanan et al. 2021 (SC21), section 3
+    """
+    layers = tensor_parallel_time + context_parallel_time + expert_parallel_time
+    return layers + pipeline_parallel_time + data_parallel_time + offload_time
+
+
+def exposed_layer_communication_time(
+    exposed_tensor_parallel_time, exposed_context_parallel_time, exposed_expert_parallel_time
+):
+    """Communication inside the layers of one step that computing does not hide.
+
+    exposed tensor + exposed context + exposed expert
+
+    Returns: [s] exposed communication of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    return (
+        exposed_tensor_parallel_time + exposed_context_parallel_time + exposed_expert_parallel_time
+    )
+
+
+@alternative("exposed_communication_time", multi_site=False)
+def one_site_exposed_communication_time(
+    exposed_layer_communication_time,
+    exposed_pipeline_parallel_time,
+    exposed_data_parallel_time,
+    offload_time,
+    contention_time,
+):
+    """Communication of one step that computing does not hide.
+
+    exposed in layers + exposed pipeline + exposed data + offload + contention
+
+    Returns: [s] exposed communication of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    exposed = exposed_layer_communication_time + exposed_pipeline_parallel_time
+    return exposed + exposed_data_parallel_time + offload_time + contention_time
+
+
+@alternative("slowest_rank_deviation", jitter_model="none")
+def no_slowest_rank_deviation():
+    """How many standard deviations the slowest rank lies above the mean: no jitter is counted.
+
+    0
+
+    Returns: [1] deviations
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("slowest_rank_deviation", jitter_model="normal")
+@same_as(expected_maximum)
+def normal_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
+    """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
+
+    the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
+
+    Source: Blom 1958 (expected order statistics); Chen et al. 2016, arXiv:1604.00981 (backups)
+    """
+
+
+@alternative("slowest_rank_deviation", jitter_model="gumbel")
+@same_as(expected_maximum_gumbel)
+def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
+    """How many standard deviations the slowest awaited rank lies above the mean, long tails.
+
+    the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
+
+    Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
+    """
+
+
+@alternative("straggler_time", context_balance="zigzag")
+def straggler_time(compute_time, slowest_rank_slowdown):
+    """Time for which a step waits for its slowest rank.
+
+    compute time x slowdown of the slowest rank
+
+    Returns: [s] wait of one step
+    Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
+    """
+    return compute_time * slowest_rank_slowdown
+
+
+@alternative("bubble_time", stage_split="alike")
+def even_bubble_time(bubble_ratio, compute_time, straggler_time, exposed_layer_communication_time):
+    """Time of one step in which pipeline stages idle; their work includes layers' traffic.
+
+    bubble ratio x (compute + straggler + exposed traffic of layers)
+
+    Returns: [s] bubble of one step
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return bubble_ratio * (compute_time + straggler_time + exposed_layer_communication_time)
+
+
+@alternative("bubble_time", stage_split="whole_layers")
+def paced_bubble_time(
+    bubble_ratio,
+    compute_time,
+    straggler_time,
+    exposed_layer_communication_time,
+    stage_imbalance_time,
+    num_microbatches,
+):
+    """Time of one step in which pipeline stages idle, the mean over stages.
+
+    bubble ratio x (compute + straggler + exposed traffic of layers) + (1 - 1 / m) (slowest stage -
+    mean stage): filling and draining take a pass of every stage, what is between the slowest's pace
+
+    Range: exact for GPipe, and for 1F1B where the last stage is the slowest; where another is, a
+        bound from above, of (p - 1) forward passes at most. Between -16 % and +8 % of a step for
+        interleaved and ZB-H1 schedules whose stages differ by up to half
+    Source: Narayanan et al. 2021 (SC21), section 2.2; unequal stages by playing the schedules out
+    """
+    work = compute_time + straggler_time + exposed_layer_communication_time
+    paced = np.maximum(1 - 1 / num_microbatches, 0.0)
+    return bubble_ratio * work + paced * stage_imbalance_time
+
+
+@alternative("step_time", shifted_step_time=False)
+def step_time(
+    compute_time,
+    straggler_time,
+    bubble_time,
+    exposed_communication_time,
+    optimizer_time,
+    serial_time_per_step,
+    slow_node_stops,
+):
+    """Time of one optimizer step, with the step's share of stops for slow nodes.
+
+    (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops)
+
+    Returns: [s] time of one step
+    Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
+    """
+    working = compute_time + straggler_time + bubble_time + exposed_communication_time
+    return (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
+
+
+def step_time_ratio(step_time_error, error_factor):
+    """Time of a step over its prediction, somewhere in the interval of its error.
+
+    f^e
+
+    Returns: [1] step time over the predicted one
+    Source: by definition; interval: Vovk et al. 2005, Algorithmic Learning in a Random World,
+        section 2.2 (conformal prediction), of logarithms
+    """
+    return np.exp(step_time_error * np.log(error_factor))
+
+
+@alternative("step_time", shifted_step_time=True)
+def step_time_in_interval(
+    compute_time,
+    straggler_time,
+    bubble_time,
+    exposed_communication_time,
+    optimizer_time,
+    serial_time_per_step,
+    slow_node_stops,
+    step_time_ratio,
+):
+    """Time of one optimizer step, somewhere in the interval of its error.
+
+    (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops) x f^e
+
+    Range: the parts stay as predicted: an interval of the whole does not say which is wrong
+    """
+    working = compute_time + straggler_time + bubble_time + exposed_communication_time
+    step = (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
+    return step * step_time_ratio
+
+
+@alternative("step_time_low", shifted_step_time=False)
+def step_time_low(step_time, error_factor):
+    """Lower end of the interval in which 90 of 100 measured step times are.
+
+    t / f
+
+    Returns: [s] time of one step
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
+        prediction), of logarithms
+    """
+    return step_time / error_factor
+
+
+@alternative("step_time_low", shifted_step_time=True)
+def step_time_low_of_shifted(step_time, step_time_ratio, error_factor):
+    """t / (f^e f): the end of the prediction, wherever the step's time is"""
+    return step_time / step_time_ratio / error_factor
+
+
+@alternative("step_time_high", shifted_step_time=False)
+def step_time_high(step_time, error_factor):
+    """Upper end of the interval in which 90 of 100 measured step times are.
+
+    t f
+
+    Returns: [s] time of one step
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
+        prediction), of logarithms
+    """
+    return step_time * error_factor
+
+
+@alternative("step_time_high", shifted_step_time=True)
+def step_time_high_of_shifted(step_time, step_time_ratio, error_factor):
+    """t f / f^e: the end of the prediction, wherever the step's time is"""
+    return step_time / step_time_ratio * error_factor
+
+
+def tokens_per_second(tokens_per_step, step_time):
+    """Training throughput while the cluster is up.
+
+    B s / t
+
+    Returns: [1/s] tokens per second
+    Source: by definition
+    """
+    return tokens_per_step / step_time
+
+
+def mfu(ideal_compute_time, step_time):
+    """Model FLOPs utilisation, by the operations that flops_counting counts.
+
+    F / (n P t)
+
+    Returns: [1] share of peak that does model operations
+    Range: at most hfu with flops_counting = transformer_causal; the other conventions count
+        operations that kernels may not do (masked attention, look-ups), and may exceed it
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
+    """
+    return ideal_compute_time / step_time
+
+
+def hfu(kernel_flops_per_step, recompute_flops_factor, n_gpus, peak_flops, step_time):
+    """Hardware FLOPs utilisation: what kernels do, and do again, counts; nothing else does.
+
+    operations done / (n P t)
+
+    Returns: [1] share of peak that does operations; at most 1
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6.3
+    """
+    return kernel_flops_per_step * recompute_flops_factor / (n_gpus * peak_flops * step_time)
+
+
+def model_flops_per_gpu(model_flops_per_step, n_gpus, step_time):
+    """Rate of model operations that each GPU achieves, by the count of flops_counting.
+
+    F / (n t)
+
+    Returns: [FLOP/s] achieved rate of one GPU
+    Source: Narayanan et al. 2021 (SC21), table 1 (achieved teraFLOP/s per GPU)
+    """
+    return model_flops_per_step / (n_gpus * step_time)
+
+
+def scaling_efficiency(compute_time, step_time):
+    """Share of a step in which GPUs compute.
+
+    compute / step
+
+    Returns: [1] compute time over step time
+    Source: by definition; Fleet Foundations table 5 gives rules of thumb
+    """
+    return compute_time / step_time
+
+
+def communication_fraction(exposed_communication_time, step_time):
+    """Share of a step that waits for communication.
+
+    exposed communication / step
+
+    Returns: [1] share of the step
+    Source: by definition
+    """
+    return exposed_communication_time / step_time
+
+
+def raw_communication_fraction(communication_time, step_time):
+    """Communication of a step over its time, hidden parts counted: it can exceed 1.
+
+    communication / step
+
+    Returns: [1] communication over step time
+    Source: by definition
+    """
+    return communication_time / step_time
+
+
+@alternative("gradient_window", zero_stage=(0, 1))
+def last_backward_window(
+    compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches
+):
+    """Time behind which gradient traffic can hide: the last micro-batch's backward pass.
+
+    (compute + exposed in layers) / m x (1 - 1 / (3 f)): all but the forward pass, a third of the
+    operations done once; a pass lasts as long as it waits for its layers' traffic
+
+    Returns: [s] window
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
+    """
+    passes = (compute_time + exposed_layer_communication_time) / num_microbatches
+    return passes * (1 - 1 / (3 * recompute_flops_factor))
+
+
+@alternative("gradient_window", zero_stage=2)
+def every_backward_window(
+    compute_time,
+    exposed_layer_communication_time,
+    recompute_flops_factor,
+    gradient_reductions,
+    num_microbatches,
+):
+    """Time behind which gradient traffic can hide: backward passes after which it is reduced.
+
+    (compute + exposed in layers) x (1 - 1 / (3 f)) s / m: all but the forward pass, a third of the
+    operations done once, of s of m micro-batches
+
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
+    """
+    passes = compute_time + exposed_layer_communication_time
+    reduced = gradient_reductions / num_microbatches
+    return passes * (1 - 1 / (3 * recompute_flops_factor)) * reduced
+
+
+@alternative("gradient_window", zero_stage=3)
+def sharded_gradient_window(fsdp_forward_window, fsdp_backward_window):
+    """Time behind which gradient traffic can hide: that of weights gathered where they are used.
+
+    forward + backward window
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
+    """
+    return fsdp_forward_window + fsdp_backward_window
+
+
+@alternative("weight_window", zero_stage=(0, 3))
+def no_weight_window():
+    """Time behind which the weights of a sharded update can be gathered: there are none.
+
+    0; ZeRO-3 gathers them where they are used
+
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return 0.0
+
+
+@alternative("weight_window", zero_stage=(1, 2))
+def first_forward_window(
+    compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches
+):
+    """Time behind which the weights of a sharded update can be gathered: the next forward pass.
+
+    (compute + exposed in layers) / (3 f m): that of the first micro-batch
+
+    Returns: [s] window
+    Source: Megatron-LM, --overlap-param-gather
+    """
+    passes = compute_time + exposed_layer_communication_time
+    return passes / (3 * recompute_flops_factor * num_microbatches)
+
+
+@alternative("fsdp_forward_window", fsdp_prefetch=True)
+def prefetched_fsdp_forward_window(
+    compute_time, exposed_layer_communication_time, recompute_flops_factor
+):
+    """Time behind which ZeRO-3 can gather weights in forward passes.
+
+    (compute + exposed in layers) / (3 f)
+
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
+    """
+    return (compute_time + exposed_layer_communication_time) / (3 * recompute_flops_factor)
+
+
+@alternative("fsdp_forward_window", fsdp_prefetch=False)
+def no_fsdp_forward_window():
+    """Time behind which ZeRO-3 can gather weights in forward passes: gathered as they are needed.
+
+    0
+
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2
+    """
+    return 0.0
+
+
+def fsdp_backward_window(compute_time, exposed_layer_communication_time, recompute_flops_factor):
+    """Time behind which ZeRO-3 can gather weights and reduce gradients in backward passes.
+
+    (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of the model
+    operations
+
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (backward prefetching)
+    """
+    passes = compute_time + exposed_layer_communication_time
+    return passes * (1 - 1 / (3 * recompute_flops_factor))

@@ -1,0 +1,146 @@
+"""Links and tiers of the network that tensor-parallel groups use."""
+
+import numpy as np
+
+from ...alternatives import alternative, family, same_as
+from ...topology import (
+    busy_time,
+    crossed_tier,
+    group_ranks_per_node,
+    rail_under_switches,
+    tiered_bandwidth,
+)
+from ..network.network_tiers import IN_DOMAINS
+from ..network.network_tiers import TIERS as TIERS
+from .tensor_traffic import node_tensor_parallel_ranks_per_node
+
+
+@alternative("tensor_rail_bandwidth", network_tiers=False)
+@same_as(rail_under_switches)
+def switched_tensor_rail_bandwidth(
+    tensor_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+):
+    """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
+
+    that without oversubscription where a group (t GPUs) is under one leaf switch
+
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+
+
+def tensor_fabric_time(
+    tensor_parallel_time,
+    saved_input_gather_time,
+    tensor_parallel_exchange_time,
+    tensor_parallel_gather_time,
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    tensor_rail_bandwidth,
+):
+    """Time of one step in which a GPU's rail carries tensor-parallel traffic.
+
+    (2 exchanges + saved inputs gathered) x M (1 / g - 1 / n) / B_e, at most the traffic's time
+
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    moved = activation_message * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
+    exchanges = tensor_parallel_time - saved_input_gather_time
+    return busy_time(
+        exchanges, tensor_parallel_exchange_time, 2 * moved, tensor_rail_bandwidth
+    ) + busy_time(
+        saved_input_gather_time, tensor_parallel_gather_time, moved, tensor_rail_bandwidth
+    )
+
+
+def tensor_node_time(
+    tensor_parallel_time,
+    saved_input_gather_time,
+    tensor_parallel_exchange_time,
+    tensor_parallel_gather_time,
+    activation_message,
+    tensor_parallel_ranks_per_node,
+    intra_node_bandwidth,
+):
+    """Time of one step in which a GPU's link inside its node carries tensor-parallel traffic.
+
+    (2 exchanges + saved inputs gathered) x M (1 - 1 / g) / B_i, at most the traffic's time
+
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    moved = activation_message * (1 - 1 / tensor_parallel_ranks_per_node)
+    exchanges = tensor_parallel_time - saved_input_gather_time
+    return busy_time(
+        exchanges, tensor_parallel_exchange_time, 2 * moved, intra_node_bandwidth
+    ) + busy_time(saved_input_gather_time, tensor_parallel_gather_time, moved, intra_node_bandwidth)
+
+
+@alternative("tensor_rail_bandwidth", network_tiers=True)
+def tiered_tensor_rail_bandwidth(
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    rail_bandwidth,
+    pod_bandwidth,
+):
+    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
+
+    Range: as in topology.tiered_bandwidth
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
+    """
+    return _reducing(
+        tensor_parallel,
+        1.0,
+        tensor_parallel_ranks_per_node,
+        leaf_gpus,
+        gpus_per_pod,
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+def _reducing(
+    ranks,
+    stride,
+    ranks_per_node,
+    leaf_gpus,
+    gpus_per_pod,
+    leaf_bandwidth,
+    fabric_bandwidth,
+    pod_bandwidth,
+):
+    """Bandwidth of a collective that adds up or gathers tier by tier."""
+    below = np.maximum(group_ranks_per_node(leaf_gpus, stride, ranks), ranks_per_node)
+    in_pod = np.maximum(group_ranks_per_node(gpus_per_pod, stride, ranks), below)
+    return tiered_bandwidth(
+        ranks, ranks_per_node, below, in_pod, leaf_bandwidth, fabric_bandwidth, pod_bandwidth
+    )
+
+
+family(
+    __name__,
+    {**IN_DOMAINS, "node_tensor_parallel_ranks_per_node": "domain_tensor_parallel_ranks_per_node"},
+    node_tensor_parallel_ranks_per_node,
+    scale_up_domain=True,
+)
+
+
+def tensor_parallel_tier(tensor_parallel, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus):
+    """Highest tier that tensor-parallel traffic crosses.
+
+    the smallest tier that holds all groups of t GPUs
+
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    return crossed_tier(tensor_parallel, 1.0, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus)

@@ -1,0 +1,443 @@
+"""Traffic of tensor parallelism: how often, how much, behind what."""
+
+import numpy as np
+
+from ...alternatives import alternative, same_as
+from ...layer import gemm_time
+from ...ops import where
+from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
+from ..model.layer_kinds import KINDS
+
+
+@alternative("tensor_parallel_ranks_per_node", scale_up_domain=False)
+def node_tensor_parallel_ranks_per_node(gpus_per_node, tensor_parallel):
+    """Ranks of one tensor-parallel group on each node.
+
+    clip(gpus per node, 1, group size)
+
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return group_ranks_per_node(gpus_per_node, 1.0, tensor_parallel)
+
+
+@same_as(flat_bandwidth)
+def tensor_parallel_bandwidth(
+    tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, tensor_rail_bandwidth
+):
+    """Bandwidth of one rank of a tensor-parallel group in a flat algorithm.
+
+    intra-node in one node, else min(intra-node, ranks on the node x rail)
+
+    Returns: [B/s] bandwidth per rank
+    Source: NCCL 2.30, channels over several NICs
+    """
+
+
+@same_as(flat_latency)
+def tensor_parallel_latency(
+    tensor_parallel, tensor_parallel_ranks_per_node, intra_node_latency, inter_node_latency
+):
+    """Latency of one hop of a tensor-parallel group in a flat algorithm.
+
+    intra-node in one node, else inter-node
+
+    Returns: [s] latency of one hop
+    Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
+    """
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="none")
+def none_recompute_all_reduces_per_layer():
+    """All-reduces of each layer and micro-batch: two forward, two backward.
+
+    4
+    """
+    return 4.0
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute=("selective", "core_attention"))
+def selective_recompute_all_reduces_per_layer():
+    """All-reduces of each layer and micro-batch: two forward, two backward; attention needs none.
+
+    4
+
+    Returns: [1] all-reduces
+    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 4.0
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
+def full_recompute_all_reduces_per_layer():
+    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+
+    6
+    """
+    return 6.0
+
+
+@alternative("distributed_input_gathers", distribute_saved_activations=False)
+def no_distributed_input_gathers():
+    """All-gathers that bring a layer's saved input together: none, it is at hand.
+
+    0
+
+    Returns: [1] all-gathers
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("distributed_input_gathers", distribute_saved_activations=True)
+def split_distributed_input_gathers(tensor_parallel, residual_ranks):
+    """All-gathers that bring a layer's saved input together, kept in parts by tensor ranks.
+
+    1; none with sequence parallelism, where parts are used as such
+
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return where(tensor_parallel > residual_ranks, 1.0, 0.0)
+
+
+@alternative("saved_input_gather_time", recompute=("none", "selective", "core_attention"))
+def no_saved_input_gather_time():
+    """Time of one step to bring layers' saved inputs together: passes are not repeated.
+
+    0
+
+    Returns: [s] traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("saved_input_gather_time", recompute="full")
+def full_recompute_saved_input_gather_time(
+    distributed_input_gathers,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_gather_time,
+):
+    """Time of one step to bring layers' saved inputs together before passes are repeated.
+
+    gathers x l / p x m x t
+
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    passes = layers / pipeline_parallel * num_microbatches
+    return distributed_input_gathers * passes * tensor_parallel_gather_time
+
+
+@alternative("qkv_input_gradient_time", compute_model="mfu")
+def mfu_qkv_input_gradient_time(
+    microbatch_tokens,
+    attention_parameters_per_layer,
+    attention_heads,
+    head_size,
+    hidden_size,
+    tensor_parallel,
+    peak_flops,
+    flops_efficiency,
+):
+    """Time of the product that gives the gradient of attention's input, of one micro-batch.
+
+    2 T (attention weights - h a (h / a)) / (t P efficiency): queries, keys and values
+
+    Returns: [s] time of one product
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    weights = attention_parameters_per_layer - hidden_size * attention_heads * head_size
+    flops = 2 * microbatch_tokens * weights / tensor_parallel
+    return flops / (peak_flops * flops_efficiency)
+
+
+@alternative("qkv_input_gradient_time", compute_model="roofline")
+def roofline_qkv_input_gradient_time(
+    microbatch_tokens,
+    attention_parameters_per_layer,
+    attention_heads,
+    head_size,
+    hidden_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """GEMM(T, W_qkv / t, h): as long as the forward product, as in compute_time"""
+    width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
+    return gemm_time(
+        microbatch_tokens,
+        width / tensor_parallel,
+        hidden_size,
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+
+
+@alternative("ffn_input_gradient_time", compute_model="mfu")
+def mfu_ffn_input_gradient_time(
+    microbatch_tokens,
+    ffn_hidden_size,
+    ffn_matrices,
+    hidden_size,
+    tensor_parallel,
+    peak_flops,
+    flops_efficiency,
+):
+    """Time of the product that gives the gradient of a feed-forward block's input.
+
+    2 T h (1 or 2) f / (t P efficiency)
+
+    Returns: [s] time of one product
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    width = (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel
+    return 2 * microbatch_tokens * hidden_size * width / (peak_flops * flops_efficiency)
+
+
+@alternative("ffn_input_gradient_time", compute_model="roofline")
+def roofline_ffn_input_gradient_time(
+    microbatch_tokens,
+    ffn_hidden_size,
+    ffn_matrices,
+    hidden_size,
+    tensor_parallel,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """GEMM(T, (1 or 2) f / t, h): as long as the forward product, as in compute_time"""
+    return gemm_time(
+        microbatch_tokens,
+        (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
+        hidden_size,
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+
+
+@alternative("ffn_regathers_per_layer", mixture_of_experts=False)
+def dense_ffn_regathers_per_layer():
+    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
+
+    1
+
+    Returns: [1] gathers
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return 1.0
+
+
+@alternative("ffn_regathers_per_layer", mixture_of_experts=True)
+def expert_ffn_regathers_per_layer(dense_layers, layers):
+    """dense layers / l: experts keep the tokens that were sent to them
+
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies);
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return dense_layers / layers
+
+
+@alternative("regather_time", sequence_parallel=False)
+def no_regather_time():
+    """Time of one step to gather layers' inputs again for gradients of weights: all are at hand.
+
+    0
+
+    Returns: [s] traffic of one step
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("regather_time", sequence_parallel=True)
+def sequence_regather_time(
+    ffn_regathers_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_gather_time,
+):
+    """Time of one step to gather layers' inputs again for gradients of weights.
+
+    (1 + feed-forward gathers) x l / p x m x t
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2 (an extra all-gather backward,
+        overlapped with the gradient of the input)
+    """
+    passes = layers / pipeline_parallel * num_microbatches
+    return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_gather_time
+
+
+@alternative("regather_window", sequence_parallel=False)
+def no_regather_window():
+    """Time of the products behind which layers' inputs are gathered again: none are.
+
+    0
+
+    Returns: [s] window
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("regather_window", sequence_parallel=True)
+def sequence_regather_window(
+    ffn_regathers_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    qkv_input_gradient_time,
+    ffn_input_gradient_time,
+):
+    """Time of the products behind which layers' inputs are gathered again.
+
+    l / p x m x (product of QKV + feed-forward gathers x its product)
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    products = qkv_input_gradient_time + ffn_regathers_per_layer * ffn_input_gradient_time
+    return layers / pipeline_parallel * num_microbatches * products
+
+
+@alternative("hidden_regather_time", sequence_parallel=False)
+def no_hidden_regather_time():
+    """Part of gathering layers' inputs again that products of the same layer hide: none is done.
+
+    0
+
+    Returns: [s] hidden traffic of one step
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("hidden_regather_time", sequence_parallel=True)
+def sequence_hidden_regather_time(
+    ffn_regathers_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_gather_time,
+    qkv_input_gradient_time,
+    ffn_input_gradient_time,
+):
+    """Part of gathering layers' inputs again that products of the same layer hide.
+
+    l / p x m x (min(t, product of QKV) + feed-forward gathers x min(t, its product))
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    attention = np.minimum(tensor_parallel_gather_time, qkv_input_gradient_time)
+    ffn = ffn_regathers_per_layer * np.minimum(tensor_parallel_gather_time, ffn_input_gradient_time)
+    return layers / pipeline_parallel * num_microbatches * (attention + ffn)
+
+
+@alternative("tensor_parallel_time", mixture_of_experts=False)
+def dense_tensor_parallel_time(shared_layer_exchange_time):
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    that of layers whose ranks share them whole
+
+    Returns: [s] tensor-parallel traffic of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 1.0 * shared_layer_exchange_time
+
+
+@alternative("tensor_parallel_time", mixture_of_experts=True)
+def expert_tensor_parallel_time(
+    shared_layer_exchange_time,
+    tensor_parallel_all_reduces_per_layer,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_exchange_time,
+    expert_layers,
+    shared_experts,
+    expert_tensor_parallel,
+    tensor_parallel,
+    expert_all_to_alls_per_layer,
+    expert_gather_time,
+):
+    """as in a dense model where experts have its tensor ranks. Else layers of experts exchange half
+    as often, unless shared experts do, and tokens are gathered over the GPUs of an expert after
+    each all-to-all there, and added up before each back
+
+    Range: gathers of tokens by a ring, whatever all_reduce says
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
+        megatron/core/transformer/moe/token_dispatcher.py
+    """
+    apart = where(expert_tensor_parallel == tensor_parallel, 0.0, 1.0)
+    layer_passes = expert_layers / pipeline_parallel * num_microbatches
+    left_out = where(shared_experts > 0, 0.0, apart) * 0.5 * tensor_parallel_all_reduces_per_layer
+    gathers = apart * expert_all_to_alls_per_layer * expert_gather_time
+    changed = gathers - left_out * tensor_parallel_exchange_time
+    return shared_layer_exchange_time + layer_passes * changed
+
+
+@alternative("shared_layer_exchange_time", linear_attention="none")
+def shared_layer_exchange_time(
+    tensor_parallel_all_reduces_per_layer,
+    layers,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_exchange_time,
+    saved_input_gather_time,
+    regather_time,
+):
+    """Time of one step's tensor-parallel traffic, were experts shared as all of a layer is.
+
+    all-reduces per layer x l / p x m x t + inputs gathered; with sequence parallelism an all-reduce
+    is a reduce-scatter and an all-gather
+
+    Returns: [s] tensor-parallel traffic of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
+    """
+    per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
+    exchanges = per_microbatch * num_microbatches * tensor_parallel_exchange_time
+    return exchanges + (saved_input_gather_time + regather_time)
+
+
+@alternative("shared_layer_exchange_time", linear_attention=KINDS)
+def mixed_shared_layer_exchange_time(
+    tensor_parallel_all_reduces_per_layer,
+    mixer_and_ffn_blocks,
+    pipeline_parallel,
+    num_microbatches,
+    tensor_parallel_exchange_time,
+    saved_input_gather_time,
+    regather_time,
+):
+    """all-reduces per layer x blocks / (2 p) x m x t + inputs gathered: one in each pass through a
+    block
+
+    Range: inputs that sequence parallelism gathers again are counted for every layer, a bound from
+        above where layers hold a feed-forward block alone
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer);
+        Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return shared_layer_exchange_time(
+        tensor_parallel_all_reduces_per_layer,
+        mixer_and_ffn_blocks / 2,
+        pipeline_parallel,
+        num_microbatches,
+        tensor_parallel_exchange_time,
+        saved_input_gather_time,
+        regather_time,
+    )

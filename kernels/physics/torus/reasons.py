@@ -1,0 +1,115 @@
+"""Why a layout does not fit the torus."""
+
+import numpy as np
+
+from ...alternatives import alternative
+from ...inputs import SWITCHED
+from ...ops import where
+from ...reasons import REASONS as REASONS
+
+
+@alternative("torus_reason", all_reduce=SWITCHED)
+def switched_torus_reason():
+    """Why a torus cannot hold a job; 0 where it can.
+
+    0: switches connect all
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("torus_order_reason", rank_order="tp-cp-ep-dp-pp")
+def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
+    """Why groups in their order do not lie along a torus; 0 where they do.
+
+    t_e = t: experts that are folded over other ranks fill no box of their own
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    return where(expert_tensor_parallel == tensor_parallel, 0.0, 24.0)
+
+
+@alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
+def inner_torus_order_reason(
+    expert_tensor_parallel, tensor_parallel, context_parallel, expert_parallel, pipeline_parallel
+):
+    """t_e = t, p = 1, and c = 1 or e = 1, where ranks lie as in the other order: replicas on both
+    sides of pipeline stages, or of experts folded over a sequence, are not counted along a torus
+    """
+    alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
+    alike = alike & ((context_parallel == 1) | (expert_parallel == 1))
+    return where(alike, 0.0, 24.0)
+
+
+@alternative("torus_reason", all_reduce="torus")
+def ring_torus_reason(
+    n_gpus,
+    scale_up_gpus,
+    largest_slice,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_dimensions,
+    torus_twist,
+    tensor_parallel,
+    context_parallel,
+    expert_parallel,
+    gradient_ranks,
+    site_gradient_ranks,
+    torus_order_reason,
+):
+    """the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
+    those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
+    multiple; 1 to 3 dimensions, and one chip along those in which a chip has no links; in two, no
+    side longer than that of a square pod; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the
+    reason of the groups' order
+
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); Google Cloud
+        TPU documentation, v5e and v6e (slices of a pod of 16 x 16); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    sequence = tensor_parallel * context_parallel
+    group, replicas = tensor_parallel * gradient_ranks, tensor_parallel * site_gradient_ranks
+    boxes = _fills(tensor_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(sequence, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(group, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(replicas, torus_x, torus_y, scale_up_gpus)
+    tori = n_gpus / scale_up_gpus
+    whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
+    whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
+    linked = (torus_dimensions == 3) | ((torus_dimensions == 2) & (torus_z == 1))
+    whole = whole & (linked | ((torus_dimensions == 1) & (torus_y == 1) & (torus_z == 1)))
+    short = np.minimum(np.minimum(torus_x, torus_y), torus_z)
+    twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
+    twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
+    twice = twice & (scale_up_gpus < 8 * short * short * short)
+    order = where(torus_order_reason == 0, 0.0, 24.0)
+    reason = where(whole & boxes & ((torus_twist == 0) | twice), order, 24.0)
+    side = np.maximum(torus_x, torus_y)
+    beyond = (torus_dimensions == 2) & (side * side > largest_slice)
+    reason = where((scale_up_gpus > largest_slice) | beyond, 25.0, reason)
+    known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
+    return where(known == known, reason, np.nan)
+
+
+def _once_or_twice(size, short):
+    """Whether a size is another, or twice as much."""
+    return (size == short) | (size == 2 * short)
+
+
+def _fills(chips, x, y, torus):
+    """Whether groups of neighbouring chips are boxes of a torus."""
+    return _divides(chips, x) & _divides(chips, x * y) & _divides(chips, torus)
+
+
+def _divides(one, other):
+    """Whether one of two numbers divides the other."""
+    up, down = one / other, other / one
+    return (np.floor(up) == up) | (np.floor(down) == down)

@@ -1,0 +1,580 @@
+"""All traffic where GPUs are joined as a torus."""
+
+import numpy as np
+
+from ...alternatives import alternative, family, same_as
+from ...collectives import point_to_point_time
+from ...ops import where
+from ...torus import (
+    neighbour_links,
+    torus_all_to_all_time,
+    torus_bandwidth,
+    torus_hops,
+    torus_reduce_scatter_time,
+    torus_ways,
+)
+
+
+def torus_z(scale_up_gpus, torus_x, torus_y):
+    """Chips along the third dimension of a torus, 1 where it has two.
+
+    chips of a node, or of a scale-up domain of several hosts / (x y)
+
+    Returns: [1] chips
+    Source: by definition of a box of chips
+    """
+    return scale_up_gpus / (torus_x * torus_y)
+
+
+def torus_link_bandwidth(intra_node_bandwidth, torus_dimensions):
+    """Bandwidth of one link of a torus, per direction: a chip has two in each dimension.
+
+    B / (2 dimensions)
+
+    Returns: [B/s] bandwidth of one link
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (six links of a chip)
+    """
+    return intra_node_bandwidth / (2 * torus_dimensions)
+
+
+@same_as(torus_ways)
+def torus_x_ways(torus_x, torus_y, torus_z, torus_ring_multiple, torus_dimensions):
+    """Ways in which a chip sends along x: 2 round a ring, 1 at the end of a line.
+
+    2 where x is a multiple of r, and in three dimensions y and z are, too; else 1
+
+    Returns: [1] ways
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
+        Scale Your Model), part 2
+    """
+
+
+@same_as(torus_ways)
+def torus_y_ways(torus_y, torus_x, torus_z, torus_ring_multiple, torus_dimensions):
+    """Ways in which a chip sends along y: 2 round a ring, 1 at the end of a line.
+
+    2 where y is a multiple of r, and in three dimensions x and z are, too; else 1
+
+    Returns: [1] ways
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
+        Scale Your Model), part 2
+    """
+
+
+@same_as(torus_ways)
+def torus_z_ways(torus_z, torus_x, torus_y, torus_ring_multiple, torus_dimensions):
+    """Ways in which a chip sends along z: 2 round a ring, 1 at the end of a line.
+
+    2 where z is a multiple of r, and in three dimensions x and y are, too; else 1
+
+    Returns: [1] ways
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
+        Scale Your Model), part 2
+    """
+
+
+@alternative("torus_twist", twisted_torus=False)
+def plain_torus_twist():
+    """Whether a torus is twisted: 1 or 0.
+
+    0
+
+    Returns: [1] 1 where it is
+    Source: stated by the scenario
+    """
+    return 0.0
+
+
+@alternative("torus_twist", twisted_torus=True)
+def shifted_torus_twist():
+    """1"""
+    return 1.0
+
+
+def tensor_torus_bandwidth(
+    tensor_parallel_ranks_per_node,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_link_bandwidth,
+):
+    """Bandwidth of one rank of a tensor-parallel group over its links in the torus.
+
+    all links of the dimensions that the group lies along
+
+    Returns: [B/s] bandwidth per rank
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    return torus_bandwidth(
+        tensor_parallel_ranks_per_node,
+        1.0,
+        torus_x,
+        torus_y,
+        torus_z,
+        torus_x_ways,
+        torus_y_ways,
+        torus_z_ways,
+        torus_link_bandwidth,
+    )
+
+
+def tensor_torus_hops(
+    tensor_parallel_ranks_per_node,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+):
+    """Links between the ranks of a tensor-parallel group that are farthest apart in the torus.
+
+    half of each ring, all of each line
+
+    Returns: [1] links
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    return torus_hops(
+        tensor_parallel_ranks_per_node,
+        1.0,
+        torus_x,
+        torus_y,
+        torus_z,
+        torus_x_ways,
+        torus_y_ways,
+        torus_z_ways,
+    )
+
+
+@same_as(torus_bandwidth)
+def data_torus_bandwidth(
+    data_parallel_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_link_bandwidth,
+):
+    """Bandwidth of one rank of a data-parallel group over its links in the torus.
+
+    all links of the dimensions that the group lies along
+
+    Returns: [B/s] bandwidth per rank
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+
+
+@same_as(torus_hops)
+def data_torus_hops(
+    data_parallel_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+):
+    """Links between the ranks of a data-parallel group that are farthest apart in the torus.
+
+    half of each ring, all of each line
+
+    Returns: [1] links
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+
+
+family(
+    __name__,
+    {
+        "data_torus_bandwidth": "replica_torus_bandwidth",
+        "data_torus_hops": "replica_torus_hops",
+        "of a data-parallel group": "that hold the same shard",
+        "that the group lies along": "that they lie along",
+        "one rank that hold": "one rank among those that hold",
+        "data_parallel_ranks_per_node": "replica_ranks_per_node",
+        "tensor_parallel": "replica_stride",
+    },
+    data_torus_bandwidth,
+    data_torus_hops,
+)
+
+
+@alternative("gradient_torus_bandwidth", mixture_of_experts=False)
+def dense_gradient_torus_bandwidth(data_torus_bandwidth):
+    """Bandwidth of one rank that adds up gradients over its links in the torus.
+
+    that of its data-parallel group
+
+    Returns: [B/s] bandwidth per rank
+    Source: by definition
+    """
+    return 1.0 * data_torus_bandwidth
+
+
+@alternative("gradient_torus_bandwidth", mixture_of_experts=True)
+def expert_gradient_torus_bandwidth(
+    data_torus_bandwidth,
+    data_parallel_ranks_per_node,
+    data_node_share,
+    reduced_parameters,
+    reduced_expert_parameters,
+    expert_gradient_ranks_per_node,
+    tensor_parallel,
+    expert_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_link_bandwidth,
+):
+    """1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
+    experts' groups are e times as far apart
+
+    Range: experts wait for no latency of their own
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
+        own); Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    experts = torus_bandwidth(
+        expert_gradient_ranks_per_node,
+        tensor_parallel * expert_parallel,
+        torus_x,
+        torus_y,
+        torus_z,
+        torus_x_ways,
+        torus_y_ways,
+        torus_z_ways,
+        torus_link_bandwidth,
+    )
+    alone = 1 - 1 / data_parallel_ranks_per_node
+    dense = 1 - reduced_expert_parameters / reduced_parameters
+    several = alone > 0
+    routed = np.maximum(data_node_share / where(several, alone, 1.0) - dense, 0.0)
+    seconds = dense / data_torus_bandwidth + routed / experts
+    return 1 / where(several, seconds, 1 / data_torus_bandwidth)
+
+
+@alternative("tensor_parallel_gather_time", all_reduce="torus")
+def torus_tensor_parallel_gather_time(
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    tensor_torus_hops,
+    intra_node_latency,
+    tensor_torus_bandwidth,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
+    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: on a torus.
+
+    h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings of all dimensions at once
+
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    return torus_reduce_scatter_time(
+        activation_message,
+        tensor_parallel / tensor_parallel_ranks_per_node,
+        tensor_parallel_ranks_per_node,
+        tensor_torus_hops,
+        intra_node_latency,
+        tensor_torus_bandwidth,
+        inter_node_latency,
+        tensor_rail_bandwidth,
+    )
+
+
+@alternative("tensor_parallel_all_reduce_time", all_reduce="torus")
+def torus_tensor_parallel_all_reduce_time(
+    activation_message,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    tensor_torus_hops,
+    intra_node_latency,
+    tensor_torus_bandwidth,
+    inter_node_latency,
+    tensor_rail_bandwidth,
+):
+    """Time of one all-reduce in a tensor-parallel group: reduce-scatter, all-gather on a torus.
+
+    2 (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
+
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    return 2 * torus_reduce_scatter_time(
+        activation_message,
+        tensor_parallel / tensor_parallel_ranks_per_node,
+        tensor_parallel_ranks_per_node,
+        tensor_torus_hops,
+        intra_node_latency,
+        tensor_torus_bandwidth,
+        inter_node_latency,
+        tensor_rail_bandwidth,
+    )
+
+
+family(
+    __name__,
+    {
+        "tensor_parallel_all_reduce_time": "data_parallel_all_reduce_time",
+        "tensor-parallel": "data-parallel",
+        "activation_message": "bucket_message",
+        "tensor_parallel": "gradient_ranks",
+        "tensor_parallel_ranks_per_node": "data_parallel_ranks_per_node",
+        "tensor_torus_hops": "data_torus_hops",
+        "tensor_torus_bandwidth": "gradient_torus_bandwidth",
+        "tensor_rail_bandwidth": "gradient_rail_bandwidth",
+    },
+    torus_tensor_parallel_all_reduce_time,
+)
+
+
+family(
+    __name__,
+    {
+        "tensor_parallel_all_reduce_time": "replica_all_reduce_time",
+        "in a tensor-parallel group": "between sharding groups",
+        "activation_message": "replica_message",
+        "tensor_parallel": "shard_replicas",
+        "tensor_parallel_ranks_per_node": "replica_ranks_per_node",
+        "tensor_torus_hops": "replica_torus_hops",
+        "tensor_torus_bandwidth": "replica_torus_bandwidth",
+        "tensor_rail_bandwidth": "replica_rail_bandwidth",
+    },
+    torus_tensor_parallel_all_reduce_time,
+)
+
+
+@alternative("gradient_reduce_scatter_time", all_reduce="torus")
+def torus_gradient_reduce_scatter_time(
+    gradient_buckets,
+    bucket_message,
+    gradient_ranks,
+    data_parallel_ranks_per_node,
+    data_torus_hops,
+    intra_node_latency,
+    gradient_torus_bandwidth,
+    inter_node_latency,
+    gradient_rail_bandwidth,
+):
+    """on a torus: buckets x (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
+
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    return gradient_buckets * torus_reduce_scatter_time(
+        bucket_message,
+        gradient_ranks / data_parallel_ranks_per_node,
+        data_parallel_ranks_per_node,
+        data_torus_hops,
+        intra_node_latency,
+        gradient_torus_bandwidth,
+        inter_node_latency,
+        gradient_rail_bandwidth,
+    )
+
+
+family(
+    __name__,
+    {
+        "gradient_reduce_scatter_time": "weight_all_gather_time",
+        "bucket_message": "gathered_message",
+        "reduce the gradients and leave each data-parallel rank its share": (
+            "gather the weights from the data-parallel ranks that hold them"
+        ),
+    },
+    torus_gradient_reduce_scatter_time,
+)
+
+
+@alternative("context_send_time", all_reduce="torus")
+def torus_context_send_time(
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+
+    Range: one way round; a group on a line is a folded ring, whose far half is two links apart
+    """
+    links = neighbour_links(tensor_parallel, torus_x, torus_y)
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, links * intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, torus_link_bandwidth / links, context_rail_bandwidth)
+    return point_to_point_time(context_message, latency, bandwidth)
+
+
+@alternative("context_gather_step_time", all_reduce="torus")
+def torus_context_gather_step_time(
+    context_message,
+    context_parallel,
+    context_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """(h a + (1 - 1 / g) c M / B + (k - 1) (a_e + c M / (g k B_e))) / (c - 1)
+
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    placed = (context_ranks_per_node, tensor_parallel, torus_x, torus_y, torus_z)
+    ways = (torus_x_ways, torus_y_ways, torus_z_ways)
+    whole = torus_reduce_scatter_time(
+        context_parallel * context_message,
+        context_parallel / context_ranks_per_node,
+        context_ranks_per_node,
+        torus_hops(*placed, *ways),
+        intra_node_latency,
+        torus_bandwidth(*placed, *ways, torus_link_bandwidth),
+        inter_node_latency,
+        context_rail_bandwidth,
+    )
+    several = context_parallel > 1
+    return whole / where(several, context_parallel - 1, 1.0)
+
+
+@alternative("head_exchange_time", all_reduce="torus")
+def torus_head_exchange_time(
+    head_message,
+    head_sharing_ranks,
+    context_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_twist,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """four all-to-alls on a torus, which move M together
+
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jacobs et al. 2023
+        (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    size = (torus_x, torus_y, torus_z, torus_x_ways, torus_y_ways, torus_z_ways, torus_twist)
+    placed = (head_sharing_ranks, near, tensor_parallel, *size, intra_node_latency)
+    links = (torus_link_bandwidth, inter_node_latency, context_rail_bandwidth)
+    one = torus_all_to_all_time(head_message, *placed, *links)
+    return one + 3 * torus_all_to_all_time(0.0, *placed, *links)
+
+
+@alternative("head_ring_send_time", all_reduce="torus")
+def torus_head_ring_send_time(
+    head_ring_message,
+    context_parallel,
+    context_ranks_per_node,
+    tensor_parallel,
+    head_sharing_ranks,
+    torus_x,
+    torus_y,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    context_rail_bandwidth,
+):
+    """h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+
+    Range: one way round; a group on a line is a folded ring, whose far half is two links apart
+    Source: Hockney 1994; Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    links = neighbour_links(tensor_parallel * head_sharing_ranks, torus_x, torus_y)
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, links * intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, torus_link_bandwidth / links, context_rail_bandwidth)
+    return point_to_point_time(head_ring_message, latency, bandwidth)
+
+
+@alternative("pipeline_send_time", all_reduce="torus")
+def torus_pipeline_send_time(
+    pipeline_message,
+    pipeline_parallel,
+    pipeline_ranks_per_node,
+    n_gpus,
+    torus_x,
+    torus_y,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    pipeline_rail_bandwidth,
+):
+    """Time to send one activation or gradient to the next stage.
+
+    h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+    """
+    links = neighbour_links(n_gpus / pipeline_parallel, torus_x, torus_y)
+    inside = pipeline_ranks_per_node >= pipeline_parallel
+    latency = where(inside, links * intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, torus_link_bandwidth / links, pipeline_rail_bandwidth)
+    return point_to_point_time(pipeline_message, latency, bandwidth)
+
+
+@alternative("expert_all_to_all_time", all_reduce="torus")
+def torus_expert_all_to_all_time(
+    expert_message,
+    expert_parallel,
+    expert_ranks_per_node,
+    tensor_parallel,
+    context_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_twist,
+    intra_node_latency,
+    torus_link_bandwidth,
+    inter_node_latency,
+    expert_rail_bandwidth,
+):
+    """h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice
+    that on a line
+
+    Range: a twist helps groups that fill the torus; others are as on a plain one
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
+        v4), arXiv:2304.01433, section 2 (twisted)
+    """
+    return torus_all_to_all_time(
+        expert_message,
+        expert_parallel,
+        expert_ranks_per_node,
+        tensor_parallel * context_parallel,
+        torus_x,
+        torus_y,
+        torus_z,
+        torus_x_ways,
+        torus_y_ways,
+        torus_z_ways,
+        torus_twist,
+        intra_node_latency,
+        torus_link_bandwidth,
+        inter_node_latency,
+        expert_rail_bandwidth,
+    )
