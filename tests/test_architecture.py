@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fleetcube import kernels
-from fleetcube.kernels import ops
+from fleetcube.kernels import ops, physics
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.inputs import INPUTS
@@ -43,11 +43,12 @@ SIBLINGS = {
     "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube": ("fleetcube",),
 }
+QUANTITIES = sorted(graph.load().items())
 FORMULAS = [
     ROOT / "kernels" / "calculus" / "slopes.py",
     ROOT / "kernels" / "roles.py",
     *(ROOT / "kernels" / f"{name}.py" for name in kernels.LAWS),
-    *sorted((ROOT / "kernels" / "quantities").glob("*.py")),
+    *sorted((ROOT / "kernels" / "physics").glob("*/*.py")),
 ]
 
 
@@ -93,7 +94,7 @@ FLOORS = {
         {"explore"},
     ),
     "fleetcube.kernels": (
-        {"elementary", "inputs", "alternatives", "roles", "log"},
+        {"elementary", "inputs", "alternatives", "reasons", "roles", "log"},
         {"ops"},
         {
             *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
@@ -101,7 +102,7 @@ FLOORS = {
             *("statistics", "topology"),
         },
         {"reduce_scatter", "reliability", "repair", "scaling", "stragglers", "torus"},
-        {"quantities"},
+        {"physics"},
         {"graph"},
         {"calculus"},
         {"engines"},
@@ -163,6 +164,63 @@ def test_a_room_imports_lower_floors_only(package: str, path: Path) -> None:
             assert floor[other] < floor[room], f"{room} may not import {other}"
 
 
+def test_topics_need_only_those_above_them() -> None:
+    """By the names that formulas need, and by what modules import."""
+    floor = {topic: number for number, topic in enumerate(physics.TOPICS)}
+    home = {name: quantity.default.__module__.split(".")[-2] for name, quantity in QUANTITIES}
+    for name, quantity in QUANTITIES:
+        for formula in quantity.formulas.values():
+            own = formula.__module__.split(".")[-2]  # a feature plugs in above the topic
+            for needed in graph.parameters(formula):
+                below = home.get(needed, own)
+                fits = floor[below] <= floor[own] or needed == "multi_site"
+                assert fits, f"{own}: {formula.__name__} may not need {needed} of {below}"
+    folder = FOLDERS["fleetcube.kernels"] / "physics"
+    for path in sorted(folder.glob("*/*.py")):
+        for name, _ in imports("fleetcube.kernels", path):
+            inner = name.removeprefix(f"{physics.__name__}.").partition(".")[0]
+            own = path.parent.name
+            assert floor.get(inner, 0) <= floor[own], f"{own}/{path.name} may not import {inner}"
+
+
+def circles(package: str) -> list[list[str]]:
+    """Modules of a package that import each other, in functions and for type checkers, too."""
+    folder = FOLDERS[package]
+    paths = {
+        ".".join([package, *path.relative_to(folder).with_suffix("").parts]): path
+        for path in folder.rglob("*.py")
+        if path.stem != "__init__"
+    }
+    needs = {
+        module: {
+            known
+            for name, _ in imports(package, path)
+            for known in (name, name.rpartition(".")[0])
+            if known in paths
+        }
+        for module, path in paths.items()
+    }
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> None:
+        if module in path:
+            found.append(path[path.index(module) :])
+        elif module not in done:
+            for needed in sorted(needs[module]):
+                visit(needed, [*path, module])
+            done.add(module)
+
+    for module in paths:
+        visit(module, [])
+    return found
+
+
+@pytest.mark.parametrize("package", ["fleetcube.kernels", "fleetcube.catalog"])
+def test_no_modules_import_each_other(package: str) -> None:
+    assert [" -> ".join(circle) for circle in circles(package)] == []
+
+
 @pytest.mark.parametrize("package", FLOORS)
 def test_every_module_has_a_room(package: str) -> None:
     rooms = {entry.stem for entry in FOLDERS[package].iterdir() if not entry.name.startswith("_")}
@@ -199,7 +257,7 @@ def test_no_module_imports_a_folder_by_its_bare_name(path: Path) -> None:
 
 # The engines, and the rooms above them, never see a name of the physics: they ask by role
 
-NAMES = frozenset({*INPUTS, *graph.load()})
+NAMES = frozenset({*INPUTS, *dict(QUANTITIES)})
 BY_ROLE = [
     pytest.param(path, id=str(path.relative_to(ROOT)))
     for folder in ("kernels/graph", "kernels/calculus", "kernels/engines", "grid")

@@ -25,7 +25,7 @@ def intervals_in_use() -> Pairs:
             begun.append(clock)
             safe = clock + flush
         for law in ("young", "daly", "exact"):
-            used = getattr(checkpointing, f"{law}_checkpoint_interval")(wanted, flush)
+            used = getattr(formulas, f"{law}_checkpoint_interval")(wanted, flush)
             yield used, begun[-1] - begun[-2]
 
 

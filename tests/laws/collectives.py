@@ -11,6 +11,7 @@ import numpy as np
 from fleetcube.kernels import collectives
 from fleetcube.kernels.reduce_scatter import nvls_reduce_scatter_time
 
+from .. import formulas
 from .check import Pairs, check
 
 SIZES = ((1.0, 5e-6, 50e9), (1e6, 2e-6, 450e9), (1e10, 0.0, 25e9), (3e8, 1e-3, math.inf))
@@ -518,7 +519,7 @@ def _level_laws(kind: str) -> tuple[str, ...]:
 )
 def gradients_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
-    return _levels_pairs(gradient_all_reduce, "data_parallel")
+    return _levels_pairs(formulas, "data_parallel")
 
 
 @check(
@@ -529,7 +530,7 @@ def gradients_level_by_level() -> Pairs:
 )
 def replicas_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
-    return _levels_pairs(sharding_groups, "replica")
+    return _levels_pairs(formulas, "replica")
 
 
 @check(
@@ -540,4 +541,4 @@ def replicas_level_by_level() -> Pairs:
 )
 def activations_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
-    return _levels_pairs(tensor_all_reduce, "tensor_parallel")
+    return _levels_pairs(formulas, "tensor_parallel")

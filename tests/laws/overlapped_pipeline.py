@@ -235,7 +235,7 @@ def bounds_of_sends() -> Pairs:
 )
 def what_does_not_run() -> Pairs:
     """1 to 5 stages, 1 to 12 micro-batches, 1 or 2 chunks, groups of 1 to 8: feasible if played"""
-    f = feasibility
+    f = formulas
     for p, m in itertools.product(range(1, 6), range(1, 13)):
         layout = {"pipeline_parallel": p, "num_microbatches": m}
         cases = [

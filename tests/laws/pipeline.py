@@ -187,7 +187,7 @@ def waited(sends: str, **layout: Any) -> Iterator[float]:
 )
 def sends_waited_for() -> Pairs:
     """GPipe and 1F1B, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 and 0.3 of a pass"""
-    t = pipeline_traffic
+    t = formulas
     for p, m in itertools.product(STAGES, MICROBATCHES):
         layout = {"pipeline_parallel": p, "num_microbatches": m}
         laws = (
@@ -232,7 +232,7 @@ def interleaved_sends_waited_for() -> Pairs:
 )
 def bounds_of_sends() -> Pairs:
     """interleaved and zero bubbles, 2 to 7 stages: no more sends are played than the bound"""
-    t = pipeline_traffic
+    t = formulas
     for p, m, v in itertools.product((2, 4, 7), (1, 3, 8, 14), (2, 3)):
         layout = {"pipeline_parallel": p, "num_microbatches": m - m % max(1, m // p)}
         m = layout["num_microbatches"]
@@ -268,7 +268,7 @@ def bounds_of_sends() -> Pairs:
 )
 def what_no_scheduler_runs() -> Pairs:
     """1 to 7 stages, 1 to 11 micro-batches, 1 or 2 chunks, groups of 1 to 12: feasible if played"""
-    t, f = pipeline_traffic, feasibility
+    t = f = formulas
     for p, m, v in itertools.product((1, 2, 4, 7), (1, 3, 4, 8, 11), (1, 2)):
         layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
         default = t.megatron_microbatch_group_size(p)
@@ -309,7 +309,7 @@ def what_no_scheduler_runs() -> Pairs:
 )
 def refusals() -> Pairs:
     """1 to 16 stages, 1 to 24 micro-batches, groups of 1 to 24"""
-    f, t = feasibility, pipeline_traffic
+    f = t = formulas
     for p, m in itertools.product((1, 2, 3, 4, 8, 16), range(1, 25)):
         for group in range(1, 25):
             last = [k for k in range(m) if k // group == (m - 1) // group]
@@ -335,7 +335,7 @@ def refusals() -> Pairs:
 )
 def steps_with_sends() -> Pairs:
     """GPipe and 1F1B, blocking, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 to 3 passes"""
-    t = pipeline_traffic
+    t = formulas
     for p, m, send in itertools.product(STAGES, MICROBATCHES, (0.01, 0.3, 3.0)):
         compute, bubble = 3.0 * m, 3.0 * m * formulas.flushed_bubble_ratio(p, m, 1)
         for schedule, sends in (

@@ -496,7 +496,7 @@ def reference_table() -> Pairs:
     for row in _rows():
         mtbf, stall = row["mtbf"], row["write_time"]
         for name in ("young", "daly", "exact"):
-            yield getattr(checkpointing, f"{name}_interval")(stall, mtbf), row[name]
+            yield getattr(formulas, f"{name}_interval")(stall, mtbf), row[name]
             slow = formulas.expected_slowdown(row[name], stall, row["recovery_time"], mtbf, 1.0)
             yield slow, row[f"slowdown_{name}"]
             slow = checkpoint.expected_slowdown(row[name], stall, row["recovery_time"], mtbf)
