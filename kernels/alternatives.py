@@ -26,6 +26,54 @@ def alternative(quantity: str, **option: Any) -> Callable[[F], F]:
     return mark
 
 
+def row(
+    quantity: str,
+    value: float | str,
+    said: str = "",
+    *,
+    summary: str = "",
+    returns: str = "",
+    source: str = "by definition",
+    holds: str = "",
+    **option: Any,
+) -> None:
+    """Add to the module that calls this a formula that is a constant, or passes a name on.
+
+    It is one of `quantity` where an option has a given value, or the only one. `said` is why;
+    `summary`, `returns` and `holds` are sections of the docstring, where another formula of the
+    quantity does not state them.
+    """
+    home = sys._getframe(1).f_globals["__name__"]
+    words = [quantity, *(str(word) for pair in option.items() for word in pair)]
+    name = re.sub(r"\W+", "_", "_".join(words).lower()).strip("_")
+    if isinstance(value, str):
+        formula = _twin(_passed_on, name, home, (value,))
+    else:
+        formula = types.FunctionType(
+            _constant.__code__, {**globals(), "VALUE": float(value), "__name__": home}, name
+        )
+        formula.__module__, formula.__qualname__ = home, name
+        formula.__value__ = float(value)
+    sections = [f"Returns: {returns}" * bool(returns), f"Range: {holds}" * bool(holds)]
+    sections.append(f"Source: {source}")
+    maths = said or (value if isinstance(value, str) else f"{value:g}")
+    formula.__doc__ = "\n\n".join(filter(None, [summary, maths, "\n".join(filter(None, sections))]))
+    setattr(
+        sys.modules[home], name, alternative(quantity, **option)(formula) if option else formula
+    )
+
+
+def _passed_on(value: Any) -> Any:
+    return 1.0 * value
+
+
+VALUE = 0.0  # of a row that is a constant, in its own globals
+
+
+def _constant() -> float:
+    return VALUE
+
+
 def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
     """Register a law as a formula: it takes the parameters of the function below, in their order.
 
@@ -93,6 +141,8 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 @functools.cache  # to find where a function ends in its file takes a millisecond
 def source_of(formula: Callable[..., Any]) -> str:
     """The source of a formula; of a twin, under its own signature."""
+    if hasattr(formula, "__value__"):
+        return f"def {formula.__name__}():\n    return {formula.__value__!r}\n"
     text = inspect.getsource(formula)
     if not is_twin(formula):
         return text

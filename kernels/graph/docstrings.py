@@ -36,13 +36,14 @@ class Doc:
 def read(function: Callable[..., Any]) -> Doc:
     """Parse the docstring of a law or quantity.
 
-    An alternative says what differs from the formula of the default: a first line without a full
-    stop is its maths, and what is missing of summary, flags, `Returns` and `Source` is that one's.
+    An alternative says what differs from the formula that states its quantity: a first line
+    without a full stop is its maths, and what is missing of summary, flags, `Returns` and `Source`
+    is that one's.
     Raises ValueError where a section is missing or malformed.
     """
     text = docstring(function)
-    default = getattr(function, "__default__", None)
-    inherited = read(default) if default else None
+    stated = getattr(function, "__stated__", None)
+    inherited = read(stated) if stated else None
     heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
     starts = list(heading.finditer(text))
     body = text[: starts[0].start()] if starts else text

@@ -33,6 +33,15 @@ class Quantity:
         return self.formulas[INPUTS[self.option].default if self.option else None]
 
     @property
+    def stated(self) -> Any:
+        """The formula whose docstring states unit and meaning: the default's, or the first."""
+        formulas = [self.default, *self.formulas.values()]
+        return next(
+            (f for f in formulas if "\nReturns:" in (f.__doc__ or "").replace("    ", "")),
+            self.default,
+        )
+
+    @property
     def doc(self) -> Doc:
         """Unit, meaning and source, as the formula of the default states them."""
         return read(self.default)
@@ -63,10 +72,9 @@ def load() -> dict[str, Quantity]:
     graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
     _check(graph)
     for quantity in graph.values():
-        default: Any = quantity.default
         for formula in quantity.formulas.values():
-            if formula is not default:
-                formula.__default__ = default  # whose docstring says what its own leaves out
+            if formula is not quantity.stated:
+                formula.__stated__ = quantity.stated  # says what its own docstring leaves out
     return graph
 
 

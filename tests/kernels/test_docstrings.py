@@ -81,7 +81,7 @@ def test_every_unit_parses(function: Function) -> None:
 def test_a_docstring_says_nothing_that_the_graph_knows(function: Function) -> None:
     own = inspect.getdoc(function) or ""
     assert "\nParameters:" not in own, "units stand where quantities and inputs are declared"
-    default = getattr(function, "__default__", None)
+    default = getattr(function, "__stated__", None)
     if default is not None and not is_twin(function):
         for section in ("Returns", "Source", "Flags"):
             said = re.search(rf"^{section}:(?:.*\n?)(?:  .*\n?)*", own, re.MULTILINE)

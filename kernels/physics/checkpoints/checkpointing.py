@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...checkpoint import daly_interval as daly
 from ...checkpoint import exact_interval as exact
 from ...checkpoint import young_interval as young
@@ -22,43 +22,41 @@ def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
     return parameters * checkpoint_bytes_per_parameter
 
 
-@alternative("write_bandwidth", storage_scaling="total")
-def total_write_bandwidth(checkpoint_write_bandwidth):
-    """Rate at which a checkpoint is written.
-
-    that of the whole storage system
-
-    Returns: [B/s] write bandwidth of the job
-    Source: Fleet Foundations table 7
-    """
-    return 1.0 * checkpoint_write_bandwidth
+row(
+    "write_bandwidth",
+    "checkpoint_write_bandwidth",
+    source="Fleet Foundations table 7",
+    storage_scaling="total",
+)
 
 
 @alternative("write_bandwidth", storage_scaling="per_node")
 def per_node_write_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_write_bandwidth):
-    """min(nodes x bandwidth of a node, bandwidth of the whole system)
+    """Rate at which a checkpoint is written.
 
+    min(nodes x bandwidth of a node, bandwidth of the whole system)
+
+    Returns: [B/s] write bandwidth of the job
     Source: by definition; the narrower of two stages in series
     """
     return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_write_bandwidth)
 
 
-@alternative("read_bandwidth", storage_scaling="total")
-def total_read_bandwidth(checkpoint_read_bandwidth):
-    """Rate at which a checkpoint is read.
-
-    that of the whole storage system
-
-    Returns: [B/s] read bandwidth of the job
-    Source: Fleet Foundations table 7, for reading
-    """
-    return 1.0 * checkpoint_read_bandwidth
+row(
+    "read_bandwidth",
+    "checkpoint_read_bandwidth",
+    source="Fleet Foundations table 7, for reading",
+    storage_scaling="total",
+)
 
 
 @alternative("read_bandwidth", storage_scaling="per_node")
 def per_node_read_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_read_bandwidth):
-    """min(nodes x bandwidth of a node, bandwidth of the whole system)
+    """Rate at which a checkpoint is read.
 
+    min(nodes x bandwidth of a node, bandwidth of the whole system)
+
+    Returns: [B/s] read bandwidth of the job
     Source: by definition; the narrower of two stages in series
     """
     return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_read_bandwidth)
@@ -104,67 +102,57 @@ def peer_copy_time(checkpoint_size, n_gpus, rail_bandwidth):
     return checkpoint_size / n_gpus / rail_bandwidth
 
 
-@alternative("checkpoint_stall_time", checkpoint_mode="sync")
-def sync_checkpoint_stall_time(checkpoint_write_time):
-    """Time for which one checkpoint stops training.
-
-    the whole write
-
-    Returns: [s] stall of one checkpoint
-    Source: Young 1974, CACM 17(9)
-    """
-    return 1.0 * checkpoint_write_time
+row(
+    "checkpoint_stall_time",
+    "checkpoint_write_time",
+    source="Young 1974, CACM 17(9)",
+    checkpoint_mode="sync",
+)
 
 
-@alternative("checkpoint_stall_time", checkpoint_mode=("async", "in_memory"))
-def async_checkpoint_stall_time(snapshot_time):
-    """the snapshot; what follows runs behind training and bounds the interval, not the stall
-
-    Source: Mohan et al. 2021, CheckFreq, FAST
-    """
-    return 1.0 * snapshot_time
-
-
-@alternative("checkpoint_flush_time", checkpoint_mode=("sync", "async"))
-def storage_checkpoint_flush_time(checkpoint_write_time):
-    """Time from a snapshot until it is safe.
-
-    the write to storage
-
-    Returns: [s] flush time
-    Source: Mohan et al. 2021, CheckFreq, FAST
-    """
-    return 1.0 * checkpoint_write_time
+row(
+    "checkpoint_stall_time",
+    "snapshot_time",
+    ("the snapshot; what follows runs behind training and bounds the interval, not the stall"),
+    source="Mohan et al. 2021, CheckFreq, FAST",
+    checkpoint_mode=("async", "in_memory"),
+)
 
 
-@alternative("checkpoint_flush_time", checkpoint_mode="in_memory")
-def in_memory_checkpoint_flush_time(peer_copy_time):
-    """the copy to a peer's memory
-
-    Source: Wang et al. 2023, Gemini, SOSP
-    """
-    return 1.0 * peer_copy_time
-
-
-@alternative("minimum_checkpoint_interval", checkpoint_mode="sync")
-def sync_minimum_checkpoint_interval():
-    """Shortest time between checkpoints.
-
-    0
-
-    Returns: [s] shortest interval
-    Source: by definition
-    """
-    return 0.0
+row(
+    "checkpoint_flush_time",
+    "checkpoint_write_time",
+    "the write to storage",
+    source="Mohan et al. 2021, CheckFreq, FAST",
+    checkpoint_mode=("sync", "async"),
+)
 
 
-@alternative("minimum_checkpoint_interval", checkpoint_mode=("async", "in_memory", "tiered"))
-def async_minimum_checkpoint_interval(checkpoint_flush_time):
-    """the flush of the one before
+row(
+    "checkpoint_flush_time",
+    "peer_copy_time",
+    "the copy to a peer's memory",
+    source="Wang et al. 2023, Gemini, SOSP",
+    checkpoint_mode="in_memory",
+)
 
-    Source: Mohan et al. 2021, CheckFreq, FAST
-    """
-    return 1.0 * checkpoint_flush_time
+
+row(
+    "minimum_checkpoint_interval",
+    0.0,
+    summary="Shortest time between checkpoints.",
+    returns="[s] shortest interval",
+    checkpoint_mode="sync",
+)
+
+
+row(
+    "minimum_checkpoint_interval",
+    "checkpoint_flush_time",
+    "the flush of the one before",
+    source="Mohan et al. 2021, CheckFreq, FAST",
+    checkpoint_mode=("async", "in_memory", "tiered"),
+)
 
 
 @alternative("young_interval", checkpoint_mode=("sync", "async", "in_memory"))
@@ -238,10 +226,4 @@ def exact_checkpoint_interval(exact_interval, minimum_checkpoint_interval):
     return np.maximum(exact_interval, minimum_checkpoint_interval)
 
 
-@alternative("checkpoint_interval", checkpoint_policy="fixed")
-def fixed_policy_checkpoint_interval(fixed_checkpoint_interval):
-    """as given
-
-    Source: stated by the scenario
-    """
-    return 1.0 * fixed_checkpoint_interval
+row("checkpoint_interval", "fixed_checkpoint_interval", checkpoint_policy="fixed")

@@ -2,30 +2,25 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...checkpoint import rollback_time as rolled_back
 from ...ops import where
 
-
-@alternative("node_provision_time", node_pool="open")
-def open_node_provision_time(provision_time):
-    """Time that it takes to get a healthy node from outside.
-
-    as given
-
-    Returns: [s] wait for a node
-    Source: stated by the scenario
-    """
-    return 1.0 * provision_time
+row(
+    "node_provision_time",
+    "provision_time",
+    summary="Time that it takes to get a healthy node from outside.",
+    returns="[s] wait for a node",
+    node_pool="open",
+)
 
 
-@alternative("node_provision_time", node_pool=("closed", "closed_idle_safe"))
-def closed_node_provision_time():
-    """0: none comes from there; cluster_uptime counts the wait for a repair
-
-    Source: by definition
-    """
-    return 0.0
+row(
+    "node_provision_time",
+    0.0,
+    "none comes from there; cluster_uptime counts the wait for a repair",
+    node_pool=("closed", "closed_idle_safe"),
+)
 
 
 @alternative("wait_for_node", sparing="none")
@@ -62,22 +57,17 @@ def spared_wait_for_node(node_provision_time, spare_availability, cluster_mtbf):
     return where((slow > 0) & (short < 1), wait, node_provision_time * short)
 
 
-@alternative("effective_provision_time", elastic="off")
-def rigid_effective_provision_time(wait_for_node):
-    """Time that the job waits for a healthy node after a failure, on average.
-
-    as it is without elasticity
-
-    Returns: [s] wait for a node
-    Source: by definition
-    """
-    return 1.0 * wait_for_node
+row(
+    "effective_provision_time",
+    "wait_for_node",
+    "as it is without elasticity",
+    summary=("Time that the job waits for a healthy node after a failure, on average."),
+    returns="[s] wait for a node",
+    elastic="off",
+)
 
 
-@alternative("effective_provision_time", elastic="shrink")
-def elastic_effective_provision_time():
-    """0: the job continues with fewer replicas"""
-    return 0.0
+row("effective_provision_time", 0.0, "the job continues with fewer replicas", elastic="shrink")
 
 
 @alternative("checkpoint_restore_time", checkpoint_mode=("sync", "async"))
@@ -92,13 +82,13 @@ def storage_checkpoint_restore_time(checkpoint_size, read_bandwidth):
     return checkpoint_size / read_bandwidth
 
 
-@alternative("checkpoint_restore_time", checkpoint_mode="in_memory")
-def in_memory_checkpoint_restore_time(peer_copy_time):
-    """the copy from a peer's memory
-
-    Source: Wang et al. 2023, Gemini, SOSP
-    """
-    return 1.0 * peer_copy_time
+row(
+    "checkpoint_restore_time",
+    "peer_copy_time",
+    "the copy from a peer's memory",
+    source="Wang et al. 2023, Gemini, SOSP",
+    checkpoint_mode="in_memory",
+)
 
 
 @alternative("recovery_time", recovery_model="one")
@@ -230,16 +220,7 @@ def recovering_share(
     return restart + swap - requeue_share * np.expm1(-requeue_recovery_time / cluster_mtbf)
 
 
-@alternative("rollback_time", checkpoint_corruption=False)
-def no_rollback_time():
-    """Work lost at a failure because the latest checkpoints cannot be read.
-
-    0
-
-    Returns: [s] time lost beyond the rework since the last checkpoint
-    Source: by definition
-    """
-    return 0.0
+row("rollback_time", 0.0, checkpoint_corruption=False)
 
 
 @alternative("rollback_time", checkpoint_corruption=True)
@@ -247,37 +228,33 @@ def no_rollback_time():
 def corruption_rollback_time(
     checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
 ):
-    """M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
+    """Work lost at a failure because the latest checkpoints cannot be read.
+
+    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
     q / (1 - q) (tau + d) where failures are rare
 
+    Returns: [s] time lost beyond the rework since the last checkpoint
     Range: a checkpoint that was read once stays readable, and all are kept; the intervals of the
         policies are those without corruption
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     """
 
 
-@alternative("unsafe_time", checkpoint_mode="sync")
-def sync_unsafe_time():
-    """Work lost at a failure because the latest snapshot was not yet safe, on average.
-
-    0: training waits for the write
-
-    Returns: [s] time lost beyond the rework since the last checkpoint
-    Source: by definition
-    """
-    return 0.0
+row("unsafe_time", 0.0, "training waits for the write", checkpoint_mode="sync")
 
 
-@alternative("unsafe_time", checkpoint_mode=("async", "in_memory"))
-def async_unsafe_time(checkpoint_flush_time):
-    """F: a failure during the flush, a share F/tau of them, falls back by one interval tau
-
-    Range: flushes follow each other, which takes intervals of at least F; below,
-        interval_below_flush_time. A corruption that is found late leaves the snapshot under
-        way readable, and costs no flush
-    Source: by definition; the last safe snapshot has a mean age of tau/2 + F
-    """
-    return 1.0 * checkpoint_flush_time
+row(
+    "unsafe_time",
+    "checkpoint_flush_time",
+    ("F: a failure during the flush, a share F/tau of them, falls back by one interval tau"),
+    source="by definition; the last safe snapshot has a mean age of tau/2 + F",
+    holds=(
+        "flushes follow each other, which takes intervals of at least F; below, "
+        "interval_below_flush_time. A corruption that is found late leaves the snapshot "
+        "under way readable, and costs no flush"
+    ),
+    checkpoint_mode=("async", "in_memory"),
+)
 
 
 def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, cluster_mtbf):
@@ -299,22 +276,16 @@ def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, clu
     return where(fails, mean * np.log1p(delay), 0.0)
 
 
-@alternative("counted_recovery_time", corruption_detection="at_once")
-def whole_counted_recovery_time(recovery_time):
-    """Recovery time of which a share of the wall time is made.
-
-    as it is
-
-    Returns: [s] recovery time
-    Source: by definition
-    """
-    return 1.0 * recovery_time
+row("counted_recovery_time", "recovery_time", corruption_detection="at_once")
 
 
 @alternative("counted_recovery_time", corruption_detection="late")
 def late_counted_recovery_time(recovery_time, late_corruption_time, cluster_mtbf):
-    """-M log(1 - e^(-U_c / M) (1 - e^(-R / M))): nothing recovers while a corruption is not found
+    """Recovery time of which a share of the wall time is made.
 
+    -M log(1 - e^(-U_c / M) (1 - e^(-R / M))): nothing recovers while a corruption is not found
+
+    Returns: [s] recovery time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     fails = cluster_mtbf < np.inf

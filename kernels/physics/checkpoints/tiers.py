@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...checkpoint import daly_interval as daly
 from ...checkpoint import exact_interval as exact
 from ...checkpoint import young_interval as young
@@ -50,13 +50,7 @@ def storage_tier_share(memory_tier_share, drive_tier_share):
     return 1 - memory_tier_share - drive_tier_share
 
 
-@alternative("memory_tier_copy_time", memory_tier="host")
-def host_memory_tier_copy_time():
-    """0: the snapshot is what it holds
-
-    Source: by definition
-    """
-    return 0.0
+row("memory_tier_copy_time", 0.0, "the snapshot is what it holds", memory_tier="host")
 
 
 @alternative("memory_tier_copy_time", memory_tier="peer")
@@ -72,25 +66,18 @@ def peer_memory_tier_copy_time(peer_copy_time, rail_busy_share):
     return peer_copy_time / (1 - rail_busy_share)
 
 
-@alternative("memory_tier_restore_time", memory_tier="host")
-def host_memory_tier_restore_time(snapshot_time):
-    """the copy from the host
-
-    Source: by definition
-    """
-    return 1.0 * snapshot_time
+row("memory_tier_restore_time", "snapshot_time", "the copy from the host", memory_tier="host")
 
 
-@alternative("memory_tier_restore_time", memory_tier="peer")
-def peer_memory_tier_restore_time(peer_copy_time):
-    """Time to load a checkpoint of the memory tier after a failure.
-
-    the copy from a peer's memory
-
-    Returns: [s] restore time
-    Source: Wang et al. 2023, Gemini, SOSP
-    """
-    return 1.0 * peer_copy_time
+row(
+    "memory_tier_restore_time",
+    "peer_copy_time",
+    "the copy from a peer's memory",
+    summary="Time to load a checkpoint of the memory tier after a failure.",
+    returns="[s] restore time",
+    source="Wang et al. 2023, Gemini, SOSP",
+    memory_tier="peer",
+)
 
 
 def drive_copy_time(checkpoint_size, n_gpus, nvme_bandwidth):
@@ -273,8 +260,11 @@ def tiered_checkpoint_stall_time(
     drive_copy_every,
     storage_copy_every,
 ):
-    """d_1 + (d_2 + d_3 / k_3) / k_2, the mean of those to memory alone and those to more tiers
+    """Time for which one checkpoint stops training.
 
+    d_1 + (d_2 + d_3 / k_3) / k_2, the mean of those to memory alone and those to more tiers
+
+    Returns: [s] stall of one checkpoint
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     above = drive_tier_stall_time + storage_tier_stall_time / storage_copy_every
@@ -289,8 +279,11 @@ def tiered_checkpoint_flush_time(
     drive_copy_every,
     storage_copy_every,
 ):
-    """max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier which bounds the interval
+    """Time from a snapshot until it is safe.
 
+    max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier which bounds the interval
+
+    Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST (one checkpoint in flight), of each tier
     """
     above = np.maximum(drive_tier_flush_time, storage_tier_flush_time / storage_copy_every)
@@ -440,9 +433,12 @@ def tiered_delay(
 def tiered_unsafe_time(
     tiered_delay, checkpoint_interval, checkpoint_stall_time, recovery_time, cluster_mtbf
 ):
-    """what a failure loses beyond the last checkpoint of memory, because it falls back to a tier
+    """Work lost at a failure because the latest snapshot was not yet safe, on average.
+
+    what a failure loses beyond the last checkpoint of memory, because it falls back to a tier
     with an older one or comes during a flush: the recovery that costs as much
 
+    Returns: [s] time lost beyond the rework since the last checkpoint
     Range: as tiered_delay; where failures are rare, the mean of what each goes back beyond half an
         interval, and of flushes
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time

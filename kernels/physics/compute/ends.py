@@ -1,19 +1,9 @@
 """Embedding and logits, at the two ends of the model."""
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...layer import gemm_time
 
-
-@alternative("embedding_share", compute_model="mfu")
-def mfu_embedding_share():
-    """Share of computing that looks tokens up: it takes no operations.
-
-    0
-
-    Returns: [1] share of compute time
-    Source: Narayanan et al. 2021 (SC21), appendix (the input embedding is not counted)
-    """
-    return 0.0
+row("embedding_share", 0.0, compute_model="mfu")
 
 
 @alternative("embedding_share", compute_model="roofline")
@@ -31,6 +21,7 @@ def roofline_embedding_share(
 
     4 T h e / BW / (l x layer + embedding and logits + multi-token prediction)
 
+    Returns: [1] share of compute time
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
     moved = 4 * microbatch_tokens * hidden_size * bytes_per_element
@@ -65,16 +56,7 @@ def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embe
     return own / (layers * layer_time + own) - embedding_share
 
 
-@alternative("prediction_flops_per_token", multi_token_prediction=False)
-def no_prediction_flops_per_token():
-    """Operations of one token in modules of multi-token prediction: there are none.
-
-    0
-
-    Returns: [FLOP] operations of one token
-    Source: by definition
-    """
-    return 0.0
+row("prediction_flops_per_token", 0.0, multi_token_prediction=False)
 
 
 @alternative("prediction_flops_per_token", multi_token_prediction=True)
@@ -90,6 +72,7 @@ def some_prediction_flops_per_token(
 
     D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection of 2 h to h, the logits
 
+    Returns: [FLOP] operations of one token
     Range: a layer like the mean of the model's
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """
@@ -98,16 +81,7 @@ def some_prediction_flops_per_token(
     return prediction_layers * (layer + projection + logits_flops_per_token)
 
 
-@alternative("prediction_time", multi_token_prediction=False)
-def no_prediction_time():
-    """Time of multi-token prediction for one micro-batch: there is none.
-
-    0
-
-    Returns: [s] time for one micro-batch
-    Source: by definition
-    """
-    return 0.0
+row("prediction_time", 0.0, multi_token_prediction=False)
 
 
 @alternative("prediction_time", multi_token_prediction=True)
@@ -129,6 +103,7 @@ def some_prediction_time(
 
     D (layer + 3 GEMM(T, h / t, 2 h) + embedding and logits)
 
+    Returns: [s] time for one micro-batch
     Range: traffic of the module's layer is not counted
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """

@@ -2,21 +2,11 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ..model.layer_kinds import KINDS
 from .layer_time import attention_projection_time, elementwise_time
 
-
-@alternative("linear_state_flops_per_token", linear_attention="none")
-def no_linear_state_flops_per_token():
-    """Operations of one token around a layer's state, forward: there is none.
-
-    0
-
-    Returns: [FLOP] operations of one token
-    Source: by definition
-    """
-    return 0.0
+row("linear_state_flops_per_token", 0.0, linear_attention="none")
 
 
 @alternative("linear_state_flops_per_token", linear_attention="mamba2")
@@ -45,6 +35,7 @@ def delta_state_flops_per_token(
     values, queries by keys, those by values; what the state holds of keys and of queries, and its
     update
 
+    Returns: [FLOP] operations of one token
     Range: blocks under a mask are multiplied whole, as kernels for short chunks do
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.3; Yang et al. 2024
         (DeltaNet), arXiv:2406.06484, section 3.2 (WY representation in chunks)

@@ -2,20 +2,10 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...roofline import roofline_flops
 
-
-@alternative("kernel_peak_flops", precision=("bf16", "fp16"))
-def plain_kernel_peak_flops(peak_flops):
-    """Dense peak of one GPU over all operations of a step.
-
-    that of the layers
-
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops
+row("kernel_peak_flops", "peak_flops", precision=("bf16", "fp16"))
 
 
 @alternative("kernel_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
@@ -34,6 +24,7 @@ def quantised_kernel_peak_flops(
 
     (M + A + L) / (M / P + A / P_attention + L / P_logits), what is computed again counted
 
+    Returns: [FLOP/s] peak
     Source: Amdahl 1967, AFIPS 30 (each part at its own rate); DeepSeek-AI 2024, arXiv:2412.19437,
         section 3.3.1 (which part is in few bits)
     """
@@ -68,16 +59,12 @@ def logits_flops_per_token(vocab_size, hidden_size):
     return 6 * vocab_size * hidden_size
 
 
-@alternative("attention_span", sliding_window=False)
-def full_attention_span(sequence_length):
-    """Keys in front of each query, the mask not counted.
-
-    s
-
-    Returns: [1] keys of one query
-    Source: Narayanan et al. 2021 (SC21), appendix (every query with every key)
-    """
-    return 1.0 * sequence_length
+row(
+    "attention_span",
+    "sequence_length",
+    source="Narayanan et al. 2021 (SC21), appendix (every query with every key)",
+    sliding_window=False,
+)
 
 
 @alternative("attention_span", sliding_window=True)
@@ -88,6 +75,7 @@ def windowed_attention_span(
 
     l_a / l s - l_w / l (s - min(w, s)), the mean over layers; l_a of them attend at all
 
+    Returns: [1] keys of one query
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     width = np.minimum(attention_window, sequence_length)
@@ -141,29 +129,27 @@ def windowed_layers(attention_layers):
     return 1.0 * attention_layers
 
 
-@alternative("kernel_attention_span", attention_kernel="standard")
-def standard_kernel_attention_span(sequence_length):
-    """Keys that the kernel multiplies each query with: all, masked afterwards, window or not.
+row(
+    "kernel_attention_span",
+    "sequence_length",
+    source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0",
+    holds=(
+        "in every layer, also in those that keep a state: a bound from above with `linear_layers`"
+    ),
+    attention_kernel="standard",
+)
 
-    s
 
-    Range: in every layer, also in those that keep a state: a bound from above with `linear_layers`
-    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
-    """
-    return 1.0 * sequence_length
-
-
-@alternative("kernel_attention_span", attention_kernel="flash")
-def flash_kernel_attention_span(causal_attention_span):
-    """Keys that the kernel multiplies each query with: masked blocks are skipped.
-
-    those that a causal mask and windows leave
-
-    Returns: [1] keys of one query
-    Range: for sequences and windows of many blocks; blocks on the mask's edge are done whole
-    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
-    """
-    return 1.0 * causal_attention_span
+row(
+    "kernel_attention_span",
+    "causal_attention_span",
+    "those that a causal mask and windows leave",
+    summary=("Keys that the kernel multiplies each query with: masked blocks are skipped."),
+    returns="[1] keys of one query",
+    source="Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1",
+    holds=("for sequences and windows of many blocks; blocks on the mask's edge are done whole"),
+    attention_kernel="flash",
+)
 
 
 def attention_flops_per_token(layers, kernel_attention_span, attention_heads, head_size):
@@ -275,83 +261,53 @@ def model_flops_per_step(model_flops_per_token, tokens_per_step):
     return model_flops_per_token * tokens_per_step
 
 
-@alternative("matrix_recompute_passes", recompute=("none", "selective", "core_attention"))
-def no_matrix_recompute_passes():
-    """Forward passes of a layer's matrices that its backward pass repeats.
-
-    0
-
-    Returns: [1] passes
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
-    """
-    return 0.0
+row(
+    "matrix_recompute_passes",
+    0.0,
+    summary="Forward passes of a layer's matrices that its backward pass repeats.",
+    returns="[1] passes",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
+    recompute=("none", "selective", "core_attention"),
+)
 
 
-@alternative("matrix_recompute_passes", recompute="full")
-def full_matrix_recompute_passes():
-    """1
-
-    Source: Chen et al. 2016, arXiv:1604.06174, section 3
-    """
-    return 1.0
+row("matrix_recompute_passes", 1.0, recompute="full")
 
 
-@alternative("score_recompute_passes", attention_kernel="standard")
-def standard_score_recompute_passes():
-    """Forward passes of attention repeated where its scores are not kept.
-
-    1
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
-    """
-    return 1.0
+row("score_recompute_passes", 1.0, attention_kernel="standard")
 
 
-@alternative("score_recompute_passes", attention_kernel="flash")
-def flash_score_recompute_passes():
-    """Forward passes of attention repeated where its scores are not kept: they never are.
-
-    0: the backward kernel computes them again in any case, which attention_backward_ratio counts
-
-    Returns: [1] passes
-    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
-    """
-    return 0.0
-
-
-@alternative("attention_recompute_passes", recompute="none")
-def no_attention_recompute_passes():
-    """Forward passes of attention that a layer's backward pass repeats.
-
-    0
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
-    """
-    return 0.0
+row(
+    "score_recompute_passes",
+    0.0,
+    ("the backward kernel computes them again in any case, which attention_backward_ratio counts"),
+    summary=("Forward passes of attention repeated where its scores are not kept: they never are."),
+    returns="[1] passes",
+    source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1",
+    attention_kernel="flash",
+)
 
 
-@alternative("attention_recompute_passes", recompute="selective")
-def selective_attention_recompute_passes(score_recompute_passes):
-    """Forward passes of attention that a layer's backward pass repeats: where it has scores.
-
-    1 where scores would be kept; 0 under flash attention, which keeps none
-
-    Returns: [1] passes
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 (FlashAttention),
-        arXiv:2205.14135, section 3.1
-    """
-    return 1.0 * score_recompute_passes
+row("attention_recompute_passes", 0.0, recompute="none")
 
 
-@alternative("attention_recompute_passes", recompute=("core_attention", "full"))
-def whole_attention_recompute_passes():
-    """Forward passes of attention that a layer's backward pass repeats: the forward kernel.
+row(
+    "attention_recompute_passes",
+    "score_recompute_passes",
+    ("1 where scores would be kept; 0 under flash attention, which keeps none"),
+    summary=(
+        "Forward passes of attention that a layer's backward pass repeats: where it has scores."
+    ),
+    returns="[1] passes",
+    source=(
+        "Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 "
+        "(FlashAttention), arXiv:2205.14135, section 3.1"
+    ),
+    recompute="selective",
+)
 
-    1
 
-    Source: Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)
-    """
-    return 1.0
+row("attention_recompute_passes", 1.0, recompute=("core_attention", "full"))
 
 
 def recompute_flops_factor(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...collectives import point_to_point_time, two_level_all_to_all_time
 from ...inputs import SWITCHED
 from ...ops import where
@@ -54,38 +54,31 @@ def mixed_context_message(
 TO_HEADS = ("a2a", "a2a+p2p")  # attention's heads are shared out while it works
 
 
-@alternative("head_sharing_ranks", context_parallel_type=("p2p", "all_gather"))
-def no_head_sharing_ranks():
-    """Ranks that share out the heads of attention, each with the tokens of all: none do.
-
-    1
-
-    Returns: [1] ranks
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
-    """
-    return 1.0
+row(
+    "head_sharing_ranks",
+    1.0,
+    summary=("Ranks that share out the heads of attention, each with the tokens of all: none do."),
+    returns="[1] ranks",
+    source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
+    context_parallel_type=("p2p", "all_gather"),
+)
 
 
-@alternative("head_sharing_ranks", context_parallel_type="a2a")
-def all_head_sharing_ranks(context_parallel):
-    """Ranks that share out the heads of attention, each with the tokens of all: the whole group.
-
-    c
-
-    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1
-    """
-    return 1.0 * context_parallel
+row(
+    "head_sharing_ranks",
+    "context_parallel",
+    source="Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1",
+    context_parallel_type="a2a",
+)
 
 
-@alternative("head_sharing_ranks", context_parallel_type="a2a+p2p")
-def near_head_sharing_ranks(context_ranks_per_node):
-    """Ranks that share out the heads of attention, each with the tokens of all: those of a node.
-
-    ranks on a node
-
-    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3 (all-to-alls inside a node)
-    """
-    return 1.0 * context_ranks_per_node
+row(
+    "head_sharing_ranks",
+    "context_ranks_per_node",
+    "ranks on a node",
+    source=("Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3 (all-to-alls inside a node)"),
+    context_parallel_type="a2a+p2p",
+)
 
 
 @alternative("context_passes", recompute=("none", "selective"))
@@ -198,16 +191,7 @@ def head_exchange_time(
     return one + 3 * (head_sharing_ranks - 1) * latency
 
 
-@alternative("context_collective_time", context_parallel_type="p2p")
-def no_context_collective_time():
-    """Time of one step's context-parallel collectives, which nothing can hide: there are none.
-
-    0
-
-    Returns: [s] traffic of one step
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
-    """
-    return 0.0
+row("context_collective_time", 0.0, context_parallel_type="p2p")
 
 
 @alternative("context_gather_step_time", all_reduce=SWITCHED)
@@ -247,6 +231,7 @@ def gathered_context_collective_time(
     (3 or 4) l / p x m x (c - 1) t: keys and values gathered forward and backward, their gradients
     reduced and scattered
 
+    Returns: [s] traffic of one step
     Range: keys and values of the whole sequence are gathered, also where a window needs those of
         near ranks only, as in Transformer Engine
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
@@ -260,9 +245,7 @@ def gathered_context_collective_time(
 def head_context_collective_time(
     context_passes, layers, pipeline_parallel, num_microbatches, head_exchange_time
 ):
-    """Time of one step's context-parallel collectives, which nothing can hide.
-
-    (2 or 3) l / p x m x t: all-to-alls before attention and after it
+    """(2 or 3) l / p x m x t: all-to-alls before attention and after it
 
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
@@ -270,13 +253,12 @@ def head_context_collective_time(
     return per_microbatch * num_microbatches * head_exchange_time
 
 
-@alternative("context_parallel_time", context_parallel_type="all_gather")
-def gathered_context_parallel_time(context_collective_time):
-    """that of its collectives
-
-    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
-    """
-    return 1.0 * context_collective_time
+row(
+    "context_parallel_time",
+    "context_collective_time",
+    source="Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2",
+    context_parallel_type="all_gather",
+)
 
 
 def head_ring_message(
@@ -442,23 +424,23 @@ def head_context_node_time(
     return moved / intra_node_bandwidth
 
 
-@alternative("head_reason", context_parallel_type=("p2p", "all_gather"))
-def no_head_reason():
-    """Why context ranks cannot share out the heads of attention; 0 where they can.
-
-    0: they do not
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
-    """
-    return 0.0
+row(
+    "head_reason",
+    0.0,
+    "they do not",
+    source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
+    context_parallel_type=("p2p", "all_gather"),
+)
 
 
 @alternative("head_reason", context_parallel_type=TO_HEADS)
 def shared_head_reason(attention_heads, tensor_parallel, context_parallel, head_sharing_ranks):
-    """a / (t u) and c / u whole
+    """Why context ranks cannot share out the heads of attention; 0 where they can.
 
+    a / (t u) and c / u whole
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1 (no more ranks
         than heads); Megatron-LM, megatron/core/transformer/transformer_config.py (cp_comm_type)
     """
@@ -480,12 +462,9 @@ def paired_sequence_parts(context_parallel):
     return where(context_parallel > 1, 2.0 * context_parallel, 1.0)
 
 
-@alternative("sequence_parts", context_balance="contiguous")
-def single_sequence_parts(context_parallel):
-    """Parts that a sequence is cut into: one for each rank that shares it.
-
-    c
-
-    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
-    """
-    return 1.0 * context_parallel
+row(
+    "sequence_parts",
+    "context_parallel",
+    source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
+    context_balance="contiguous",
+)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 
 
@@ -17,16 +17,7 @@ def node_power(gpus_per_node, gpu_tdp, node_overhead_power):
     return gpus_per_node * gpu_tdp + node_overhead_power
 
 
-@alternative("allocated_gpus", reserves=False)
-def job_allocated_gpus(n_gpus):
-    """GPUs that are powered and paid for: those of the job.
-
-    n
-
-    Returns: [1] GPUs
-    Source: by definition
-    """
-    return 1.0 * n_gpus
+row("allocated_gpus", "n_gpus", reserves=False)
 
 
 @alternative("allocated_gpus", reserves=True)
@@ -43,6 +34,7 @@ def reserved_allocated_gpus(
 
     n + backups t p c + spare nodes g
 
+    Returns: [1] GPUs
     Source: by definition; backups: Chen et al. 2016, arXiv:1604.00981
     """
     replica = tensor_parallel * pipeline_parallel * context_parallel

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...ops import where
 from ...topology import crossed_tier, flat_bandwidth, tiered_bandwidth
 from ..context.context_links import switched_context_rail_bandwidth
@@ -80,24 +80,18 @@ def expert_data_parallel_bandwidth(
     return 1 / ((1 - share) / dense + share / expert_gradient_bandwidth)
 
 
-@alternative("gradient_node_bandwidth", mixture_of_experts=False)
-def dense_gradient_node_bandwidth(intra_node_bandwidth):
-    """Bandwidth of one rank of a data-parallel group inside its node, level by level.
-
-    that of the node
-
-    Returns: [B/s] bandwidth per rank
-    Source: by definition
-    """
-    return 1.0 * intra_node_bandwidth
+row("gradient_node_bandwidth", "intra_node_bandwidth", mixture_of_experts=False)
 
 
 @alternative("gradient_node_bandwidth", mixture_of_experts=True)
 def expert_gradient_node_bandwidth(
     intra_node_bandwidth, data_parallel_ranks_per_node, data_node_share
 ):
-    """B (1 - 1 / g) / (bytes sent inside the node for each): experts send fewer of theirs there
+    """Bandwidth of one rank of a data-parallel group inside its node, level by level.
 
+    B (1 - 1 / g) / (bytes sent inside the node for each): experts send fewer of theirs there
+
+    Returns: [B/s] bandwidth per rank
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -105,24 +99,18 @@ def expert_gradient_node_bandwidth(
     return intra_node_bandwidth * _ratio(alone, data_node_share)
 
 
-@alternative("gradient_rail_bandwidth", mixture_of_experts=False)
-def dense_gradient_rail_bandwidth(data_rail_bandwidth):
-    """Bandwidth of one rank of a data-parallel group between nodes, level by level.
-
-    that of the rail
-
-    Returns: [B/s] bandwidth per rank
-    Source: by definition
-    """
-    return 1.0 * data_rail_bandwidth
+row("gradient_rail_bandwidth", "data_rail_bandwidth", mixture_of_experts=False)
 
 
 @alternative("gradient_rail_bandwidth", mixture_of_experts=True)
 def expert_gradient_rail_bandwidth(
     data_rail_bandwidth, data_parallel_ranks_per_node, gradient_ranks, data_fabric_share
 ):
-    """B (1 / g - 1 / n) / (bytes sent on the rail for each): experts send more of theirs there
+    """Bandwidth of one rank of a data-parallel group between nodes, level by level.
 
+    B (1 / g - 1 / n) / (bytes sent on the rail for each): experts send more of theirs there
+
+    Returns: [B/s] bandwidth per rank
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Jia et al. 2018, arXiv:1807.11205, section 4.3
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...collectives import ring_tree_crossover_bytes
 from ...ops import where
 from ...stages import most_stage_parameters
@@ -70,16 +70,7 @@ def expert_gradient_bandwidth(
     """
 
 
-@alternative("routed_reduction_share", mixture_of_experts=False)
-def no_routed_reduction_share():
-    """Routed experts' parameters of one rank, by what adding up gradients moves: none.
-
-    0
-
-    Returns: [1] share of a stage's routed parameters
-    Source: by definition
-    """
-    return 0.0
+row("routed_reduction_share", 0.0, mixture_of_experts=False)
 
 
 @alternative("routed_reduction_share", mixture_of_experts=True)
@@ -90,6 +81,7 @@ def ring_routed_reduction_share(
 
     (n - f) / (n - 1) / f, f = e t_e / t: a ring of n / f ranks beside a ring of all n = d c
 
+    Returns: [1] share of a stage's routed parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
     several = gradient_ranks > 1
@@ -124,17 +116,13 @@ def mean_reduced_expert_parameters(
     return parameter_copies * own * share
 
 
-@alternative("reduced_expert_parameters", stage_split="alike")
-def even_reduced_expert_parameters(mean_reduced_expert_parameters):
-    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
-
-    those of the mean stage
-
-    Returns: [1] parameters
-    Range: stages alike: right for one stage, a bound from below for several
-    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
-    """
-    return 1.0 * mean_reduced_expert_parameters
+row(
+    "reduced_expert_parameters",
+    "mean_reduced_expert_parameters",
+    source=("Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks"),
+    holds="stages alike: right for one stage, a bound from below for several",
+    stage_split="alike",
+)
 
 
 @alternative("reduced_expert_parameters", stage_split="whole_layers")
@@ -150,7 +138,13 @@ def staged_reduced_expert_parameters(
     tensor_parallel,
     parameter_copies,
 ):
-    """N_routed of the stage that holds most x share / t"""
+    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+
+    N_routed of the stage that holds most x share / t
+
+    Returns: [1] parameters
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
     largest = most_stage_parameters(
         pipeline_parallel,
         held_layers,
@@ -169,23 +163,23 @@ def staged_reduced_expert_parameters(
     return parameter_copies * largest / tensor_parallel
 
 
-@alternative("gradient_ranks", hybrid_sharding=False)
-def all_gradient_ranks(site_gradient_ranks):
-    """Ranks that add up their gradients in one group, and share out what is sharded.
-
-    all of a site
-
-    Returns: [1] ranks
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
-    """
-    return 1.0 * site_gradient_ranks
+row(
+    "gradient_ranks",
+    "site_gradient_ranks",
+    "all of a site",
+    source=('Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)'),
+    hybrid_sharding=False,
+)
 
 
 @alternative("gradient_ranks", hybrid_sharding=True)
 def shard_gradient_ranks(data_parallel_shard, context_parallel, parameter_copies):
-    """d_s c: the replicas of a sharding group, and the ranks that share each sequence;
+    """Ranks that add up their gradients in one group, and share out what is sharded.
+
+    d_s c: the replicas of a sharding group, and the ranks that share each sequence;
     twice as many in dualpipe
 
+    Returns: [1] ranks
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.1.1 (HSDP);
         Megatron-LM, megatron/core/parallel_state.py (num_distributed_optimizer_instances)
     """
@@ -220,22 +214,21 @@ def outer_data_parallel_ranks_per_node(
     return near * group_ranks_per_node(scale_up_gpus, stride, gradient_ranks / context_parallel)
 
 
-@alternative("data_spread", rank_order="tp-cp-ep-dp-pp")
-def inner_data_spread(tensor_parallel):
-    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
-
-    t
-
-    Returns: [1] GPUs
-    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
-    """
-    return 1.0 * tensor_parallel
+row(
+    "data_spread",
+    "tensor_parallel",
+    source="Megatron-LM rank order (Narayanan et al. 2021, section 3)",
+    rank_order="tp-cp-ep-dp-pp",
+)
 
 
 @alternative("data_spread", rank_order="tp-cp-ep-pp-dp")
 def outer_data_spread(tensor_parallel, context_parallel, pipeline_parallel, gradient_ranks):
-    """t p; t where the group is within one replica
+    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
 
+    t p; t where the group is within one replica
+
+    Returns: [1] GPUs
     Range: dualpipe: a bound from above, up to twice as far
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
@@ -284,17 +277,13 @@ def expert_mean_reduced_parameters(
     return parameter_copies * dense + mean_reduced_expert_parameters
 
 
-@alternative("reduced_parameters", stage_split="alike")
-def even_reduced_parameters(mean_reduced_parameters):
-    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
-
-    those of the mean stage
-
-    Returns: [1] parameters
-    Range: stages alike: right for one stage, a bound from below for several
-    Source: Narayanan et al. 2021 (SC21), section 3.3
-    """
-    return 1.0 * mean_reduced_parameters
+row(
+    "reduced_parameters",
+    "mean_reduced_parameters",
+    source="Narayanan et al. 2021 (SC21), section 3.3",
+    holds="stages alike: right for one stage, a bound from below for several",
+    stage_split="alike",
+)
 
 
 @alternative("reduced_parameters", stage_split="whole_layers")
@@ -317,9 +306,12 @@ def staged_reduced_parameters(
     tensor_parallel,
     parameter_copies,
 ):
-    """max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
+
+    max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by
     what smaller groups of routed experts move
 
+    Returns: [1] parameters
     Range: a bound from above for the time that a step waits: the last stage's traffic may end
         behind the first stage's last pass
     Source: Narayanan et al. 2021 (SC21), section 3.3; Rajbhandari et al. 2022 (DeepSpeed-MoE),
@@ -388,21 +380,24 @@ def sharded_exchanged_message(gradient_message, weight_message):
     return gradient_message + weight_message
 
 
-@alternative("data_parallel_bytes", zero_stage=(0, 1))
-def whole_step_data_parallel_bytes(exchanged_message):
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
-
-    2 M, or gradients there and weights back
-
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
-    return 1.0 * exchanged_message
+row(
+    "data_parallel_bytes",
+    "exchanged_message",
+    "2 M, or gradients there and weights back",
+    source="Rajbhandari et al. 2020 (ZeRO), section 7",
+    zero_stage=(0, 1),
+)
 
 
 @alternative("data_parallel_bytes", zero_stage=2)
 def sharded_gradient_data_parallel_bytes(gradient_reductions, gradient_message, weight_message):
-    """m M_gradients + M_weights, m reductions"""
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    m M_gradients + M_weights, m reductions
+
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
     return gradient_reductions * gradient_message + weight_message
 
 

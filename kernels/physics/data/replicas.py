@@ -1,31 +1,30 @@
 """Sharding groups: what is reduced between the groups that hold the same shard."""
 
-from ...alternatives import alternative, family, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...stages import most_stage_parameters
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ..tensor import tensor_all_reduce as activations
 
-
-@alternative("gradient_reductions", gradient_sync=("microbatch", "two_hop"))
-def microbatch_gradient_reductions(num_microbatches):
-    """Times a step that ZeRO-2 and 3 reduce the gradients within a group.
-
-    m
-
-    Returns: [1] reductions of one step
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
-    """
-    return 1.0 * num_microbatches
+row(
+    "gradient_reductions",
+    "num_microbatches",
+    summary="Times a step that ZeRO-2 and 3 reduce the gradients within a group.",
+    returns="[1] reductions of one step",
+    source=("Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)"),
+    gradient_sync=("microbatch", "two_hop"),
+)
 
 
-@alternative("gradient_reductions", gradient_sync="step")
-def step_gradient_reductions():
-    """1: they are added up unsharded until the last micro-batch
-
-    Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
-        arXiv:2304.11277, section 3.3.4 (accumulation without communication)
-    """
-    return 1.0
+row(
+    "gradient_reductions",
+    1.0,
+    "they are added up unsharded until the last micro-batch",
+    source=(
+        "PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch "
+        "FSDP), arXiv:2304.11277, section 3.3.4 (accumulation without communication)"
+    ),
+    gradient_sync="step",
+)
 
 
 @alternative("gathers_per_reduction", reshard_after_forward=True)
@@ -40,56 +39,54 @@ def repeated_gathers_per_reduction(num_microbatches, gradient_reductions):
     return 2 * num_microbatches / gradient_reductions
 
 
-@alternative("gathers_per_reduction", reshard_after_forward=False)
-def single_gathers_per_reduction():
-    """1: they stay until gradients are reduced
-
-    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
-    """
-    return 1.0
-
-
-@alternative("replica_reductions", zero_stage=(0, 1))
-def single_replica_reductions():
-    """Times a step that sharding groups reduce their gradients with each other.
-
-    1
-
-    Returns: [1] reductions of one step
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
-    """
-    return 1.0
+row(
+    "gathers_per_reduction",
+    1.0,
+    "they stay until gradients are reduced",
+    source=("PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)"),
+    reshard_after_forward=False,
+)
 
 
-@alternative("replica_reductions", zero_stage=(2, 3))
-def sharded_replica_reductions(shard_reductions):
-    """as gradient_sync says
-
-    Source: Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4
-    """
-    return 1.0 * shard_reductions
-
-
-@alternative("shard_reductions", gradient_sync="microbatch")
-def microbatch_shard_reductions(num_microbatches):
-    """Times a step that sharding groups reduce shards of gradients with each other.
-
-    m
-
-    Returns: [1] reductions of one step
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding)
-    """
-    return 1.0 * num_microbatches
+row(
+    "replica_reductions",
+    1.0,
+    summary=("Times a step that sharding groups reduce their gradients with each other."),
+    returns="[1] reductions of one step",
+    source="Rajbhandari et al. 2020 (ZeRO), section 7.1",
+    zero_stage=(0, 1),
+)
 
 
-@alternative("shard_reductions", gradient_sync=("two_hop", "step"))
-def step_shard_reductions():
-    """1: at the boundary of gradient accumulation
+row(
+    "replica_reductions",
+    "shard_reductions",
+    "as gradient_sync says",
+    source="Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4",
+    zero_stage=(2, 3),
+)
 
-    Source: Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4 (2-hop gradient
-        synchronization); PyTorch fully_shard (set_requires_all_reduce)
-    """
-    return 1.0
+
+row(
+    "shard_reductions",
+    "num_microbatches",
+    summary=("Times a step that sharding groups reduce shards of gradients with each other."),
+    returns="[1] reductions of one step",
+    source=("Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding)"),
+    gradient_sync="microbatch",
+)
+
+
+row(
+    "shard_reductions",
+    1.0,
+    "at the boundary of gradient accumulation",
+    source=(
+        "Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4 (2-hop gradient "
+        "synchronization); PyTorch fully_shard (set_requires_all_reduce)"
+    ),
+    gradient_sync=("two_hop", "step"),
+)
 
 
 def shard_replicas(site_gradient_ranks, gradient_ranks):
@@ -262,16 +259,7 @@ family(
 )
 
 
-@alternative("replica_reduce_time", hybrid_sharding=False)
-def no_replica_reduce_time():
-    """Time of one step's all-reduces between sharding groups: there is one group.
-
-    0
-
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return 0.0
+row("replica_reduce_time", 0.0, hybrid_sharding=False)
 
 
 @alternative("replica_reduce_time", hybrid_sharding=True)
@@ -280,6 +268,7 @@ def hybrid_replica_reduce_time(replica_reductions, gradient_buckets, replica_all
 
     reductions x buckets x t
 
+    Returns: [s] time of one step
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
     """
     return replica_reductions * gradient_buckets * replica_all_reduce_time

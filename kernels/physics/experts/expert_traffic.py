@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...collectives import two_level_all_to_all_time
 from ...inputs import SWITCHED
 from ...ops import where
@@ -34,16 +34,13 @@ def node_expert_ranks_per_node(gpus_per_node, expert_stride, expert_parallel):
     """
 
 
-@alternative("expert_all_to_all_time", all_reduce=SWITCHED)
-def switched_expert_all_to_all_time(switched_all_to_all_time):
-    """Time of one all-to-all in an expert-parallel group.
-
-    that through switches
-
-    Returns: [s] time of one all-to-all
-    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
-    """
-    return 1.0 * switched_all_to_all_time
+row(
+    "expert_all_to_all_time",
+    "switched_all_to_all_time",
+    "that through switches",
+    source="Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks",
+    all_reduce=SWITCHED,
+)
 
 
 @alternative("switched_all_to_all_time", expert_dispatch="per_expert")
@@ -213,13 +210,13 @@ def outer_expert_context_ranks_per_node(
     return where(expert_tensor_parallel == tensor_parallel, context_ranks_per_node, 1.0)
 
 
-@alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
-def inner_expert_context_ranks_per_node():
-    """1: experts are folded over them
-
-    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
-    """
-    return 1.0
+row(
+    "expert_context_ranks_per_node",
+    1.0,
+    "experts are folded over them",
+    source=("Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)"),
+    rank_order="tp-cp-ep-pp-dp",
+)
 
 
 def expert_gather_time(
@@ -272,16 +269,7 @@ def repeated_expert_all_to_alls_per_layer():
     return 6.0
 
 
-@alternative("expert_parallel_time", mixture_of_experts=False)
-def no_expert_parallel_time():
-    """Time of one step's expert-parallel traffic: a dense model has none.
-
-    0
-
-    Returns: [s] expert-parallel traffic of one step
-    Source: by definition
-    """
-    return 0.0
+row("expert_parallel_time", 0.0, mixture_of_experts=False)
 
 
 @alternative("expert_parallel_time", mixture_of_experts=True)
@@ -296,6 +284,7 @@ def routed_expert_parallel_time(
 
     all-to-alls per layer x l_e / p x m x t
 
+    Returns: [s] expert-parallel traffic of one step
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
     per_microbatch = expert_all_to_alls_per_layer * expert_layers / pipeline_parallel

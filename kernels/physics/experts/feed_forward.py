@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...layer import gemm_time
 from ...ops import where
 from ..model.layer_kinds import KINDS
@@ -208,16 +208,7 @@ def per_node_sorted_copies_per_token(
     return routed_visits_per_token * (1 + rank_visits_per_token / experts_per_token)
 
 
-@alternative("token_permutation_time", mixture_of_experts=False)
-def no_token_permutation_time():
-    """Time to sort one layer's tokens by expert and back: a dense model has none to sort.
-
-    0
-
-    Returns: [s] time of one pass
-    Source: by definition
-    """
-    return 0.0
+row("token_permutation_time", 0.0, mixture_of_experts=False)
 
 
 @alternative("token_permutation_time", mixture_of_experts=True)
@@ -236,6 +227,7 @@ def routed_token_permutation_time(
 
     T h / t_s x copies x (dispatch + combine) / BW x l_e / l
 
+    Returns: [s] time of one pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 5.2 (permutation kernels);
         SimuMax, simumax/core/transformer/moe_module.py (bytes of each)
     """
@@ -244,16 +236,12 @@ def routed_token_permutation_time(
     return tokens * sorted_copies_per_token * element / reached_hbm_bandwidth
 
 
-@alternative("ffn_time", mixture_of_experts=False)
-def dense_model_ffn_time(dense_ffn_time):
-    """Time of the feed-forward products of a layer.
-
-    that of a dense block
-
-    Returns: [s] time of one forward pass
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 1.0 * dense_ffn_time
+row(
+    "ffn_time",
+    "dense_ffn_time",
+    source="Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3",
+    mixture_of_experts=False,
+)
 
 
 @alternative("ffn_time", mixture_of_experts=True)
@@ -264,22 +252,19 @@ def expert_model_ffn_time(
 
     (dense x block + l_e x (routed + shared)) / l
 
+    Returns: [s] time of one forward pass
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     experts = expert_layers * (routed_ffn_time + shared_ffn_time)
     return (dense_layers * dense_ffn_time + experts) / layers
 
 
-@alternative("active_ffn_width", mixture_of_experts=False)
-def dense_active_ffn_width(ffn_hidden_size):
-    """Width of feed-forward activations that each token has in a layer.
-
-    f
-
-    Returns: [1] width
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
-    """
-    return 1.0 * ffn_hidden_size
+row(
+    "active_ffn_width",
+    "ffn_hidden_size",
+    source="Vaswani et al. 2017, arXiv:1706.03762, section 3.3",
+    mixture_of_experts=False,
+)
 
 
 @alternative("active_ffn_width", mixture_of_experts=True)
@@ -296,6 +281,7 @@ def expert_active_ffn_width(
 
     (dense x f + l_e (k + E_shared) f_e) / l
 
+    Returns: [1] width
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     visited = (routed_visits_per_token + shared_experts) * expert_ffn_hidden_size

@@ -1,6 +1,6 @@
 """Why experts cannot be laid out so."""
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...inputs import SWITCHED
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -29,23 +29,23 @@ def torus_dispatch_reason():
     return 0.0
 
 
-@alternative("expert_dispatch_reason", expert_dispatch="per_expert")
-def per_expert_dispatch_reason():
-    """Why tokens cannot be sent to their experts; 0 where they can.
-
-    0: a copy for each expert goes anywhere
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
-    """
-    return 0.0
+row(
+    "expert_dispatch_reason",
+    0.0,
+    "a copy for each expert goes anywhere",
+    source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
+    expert_dispatch="per_expert",
+)
 
 
 @alternative("expert_dispatch_reason", expert_dispatch="per_node")
 def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_nodes):
-    """nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
+    """Why tokens cannot be sent to their experts; 0 where they can.
 
+    nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: DeepEP, deep_ep/buffer.py (ranks in whole nodes); DeepSeek-AI 2024, arXiv:2412.19437,
         section 2.1.2 (k experts on at most M nodes)
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...ops import where
 from ...reliability import bathtub_factor, interruptions_per_failure, mean_time, power_law_mtbf
 from ...repair import missing_of_pool, settled_time, spare_left, whole_of_pool, whole_of_safe
@@ -115,22 +115,16 @@ def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exp
     return 1 / power_law_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent)
 
 
-@alternative("node_repair_rate", recovery_model="one")
-def one_node_repair_rate(node_failure_rate):
-    """Nodes that leave the job for repair per unit of time.
-
-    all that fail
-
-    Returns: [1/s] nodes per second
-    Source: by definition
-    """
-    return 1.0 * node_failure_rate
+row("node_repair_rate", "node_failure_rate", recovery_model="one")
 
 
 @alternative("node_repair_rate", recovery_model="kinds")
 def kinds_node_repair_rate(node_failure_rate, node_swap_share, requeue_share):
-    """those that fail x (swaps + requeues): restarts keep their nodes
+    """Nodes that leave the job for repair per unit of time.
 
+    those that fail x (swaps + requeues): restarts keep their nodes
+
+    Returns: [1/s] nodes per second
     Source: thinning of a Poisson process (Feller 1968, An Introduction to Probability Theory)
     """
     return node_failure_rate * (node_swap_share + requeue_share)
@@ -179,22 +173,16 @@ def empirical_cluster_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent
     """
 
 
-@alternative("spare_availability", sparing="none")
-def no_spare_availability():
-    """Probability that a failed node finds a hot spare.
-
-    0
-
-    Returns: [1] probability
-    Source: by definition
-    """
-    return 0.0
+row(
+    "spare_availability",
+    0.0,
+    summary="Probability that a failed node finds a hot spare.",
+    returns="[1] probability",
+    sparing="none",
+)
 
 
-@alternative("spare_availability", sparing="hot")
-def sparing_spare_availability(spare_left_probability):
-    """that one is left"""
-    return 1.0 * spare_left_probability
+row("spare_availability", "spare_left_probability", "that one is left", sparing="hot")
 
 
 @alternative("spare_left_probability", repair_shop="unlimited")
@@ -226,22 +214,17 @@ def crews_spare_left_probability(spare_nodes, repair_crews, repair_time, node_re
     return spare_left(spare_nodes, repair_crews, repair_time * node_repair_rate)
 
 
-@alternative("whole_cluster_probability", node_pool="open")
-def open_whole_cluster_probability():
-    """Share of the time in which the job has all of its nodes, between waits for repairs.
-
-    1: nodes come from outside, and provision_time is the wait for one
-
-    Returns: [1] share of the wall time
-    Source: by definition
-    """
-    return 1.0
+row(
+    "whole_cluster_probability",
+    1.0,
+    "nodes come from outside, and provision_time is the wait for one",
+    summary=("Share of the time in which the job has all of its nodes, between waits for repairs."),
+    returns="[1] share of the wall time",
+    node_pool="open",
+)
 
 
-@alternative("whole_cluster_probability", node_pool="closed")
-def pool_whole_cluster_probability(whole_pool_probability):
-    """that of a pool whose idle nodes fail"""
-    return 1.0 * whole_pool_probability
+row("whole_cluster_probability", "whole_pool_probability", node_pool="closed")
 
 
 @alternative("whole_pool_probability", repair_shop="unlimited")
@@ -277,10 +260,7 @@ def crews_whole_pool_probability(spare_nodes, repair_crews, repair_time, node_re
     return whole_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
 
 
-@alternative("whole_cluster_probability", node_pool="closed_idle_safe")
-def safe_pool_whole_cluster_probability(whole_safe_pool_probability):
-    """that of a pool whose idle nodes do not fail"""
-    return 1.0 * whole_safe_pool_probability
+row("whole_cluster_probability", "whole_safe_pool_probability", node_pool="closed_idle_safe")
 
 
 @alternative("whole_safe_pool_probability", repair_shop="unlimited")
@@ -320,31 +300,27 @@ def rigid_cluster_uptime(whole_cluster_probability, latency_uptime_factor):
     return whole_cluster_probability * latency_uptime_factor
 
 
-@alternative("cluster_uptime", elastic="shrink")
-def elastic_cluster_uptime():
-    """1: the job continues with fewer replicas, which elastic_capacity counts"""
-    return 1.0
+row(
+    "cluster_uptime",
+    1.0,
+    "the job continues with fewer replicas, which elastic_capacity counts",
+    elastic="shrink",
+)
 
 
-@alternative("latency_uptime_factor", corruption_detection="at_once")
-def whole_latency_uptime_factor():
-    """Time in which the job does not wait for a repair, over that in which its cluster is whole.
-
-    1
-
-    Returns: [1] factor
-    Source: by definition
-    """
-    return 1.0
+row("latency_uptime_factor", 1.0, corruption_detection="at_once")
 
 
 @alternative("latency_uptime_factor", corruption_detection="late")
 def late_latency_uptime_factor(
     corruption_latency, silent_corruption_mttf, n_gpus, hidden_wait_time
 ):
-    """(1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not
+    """Time in which the job does not wait for a repair, over that in which its cluster is whole.
+
+    (1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not
     whole for H, and the job runs on in vain
 
+    Returns: [1] factor
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): a time W with W n /
         MTTF corruptions takes T, in which the cluster is whole for u T = W + (D - H) W n / MTTF
     """
@@ -353,25 +329,19 @@ def late_latency_uptime_factor(
     return (1 + corruption_latency * rate) / (1 + whole * rate)
 
 
-@alternative("hidden_wait_time", node_pool="open")
-def open_hidden_wait_time():
-    """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
-
-    0: nodes come from outside
-
-    Returns: [s] time
-    Source: by definition
-    """
-    return 0.0
+row("hidden_wait_time", 0.0, "nodes come from outside", node_pool="open")
 
 
 @alternative("hidden_wait_time", node_pool="closed")
 def pool_hidden_wait_time(
     whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate, nodes
 ):
-    """(1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it
+    """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
+
+    (1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it
     has forgotten that
 
+    Returns: [s] time
     Range: latencies and repairs that take equally long, corruptions few among the failures: goodput
         is within 0.004 for 95 of 100 scenarios (docs/simulated.md), 0.009 for all. With
         repair_crews K is that of a shop with a place for each node, which forgets sooner: 0.04
@@ -401,25 +371,16 @@ def safe_pool_hidden_wait_time(
     )
 
 
-@alternative("missing_nodes", sparing="none")
-def all_missing_nodes(nodes_in_repair):
-    """Nodes that the job lacks while others are repaired, on average.
-
-    all in repair
-
-    Returns: [1] nodes in repair
-    Source: by definition
-    """
-    return 1.0 * nodes_in_repair
+row(
+    "missing_nodes",
+    "nodes_in_repair",
+    summary="Nodes that the job lacks while others are repaired, on average.",
+    returns="[1] nodes in repair",
+    sparing="none",
+)
 
 
-@alternative("missing_nodes", sparing="hot")
-def spared_missing_nodes(nodes_beyond_spares):
-    """those in repair beyond the spares
-
-    Returns: [1] nodes in repair beyond the spares
-    """
-    return 1.0 * nodes_beyond_spares
+row("missing_nodes", "nodes_beyond_spares", "those in repair beyond the spares", sparing="hot")
 
 
 @alternative("nodes_in_repair", repair_shop="unlimited")
@@ -469,16 +430,7 @@ def crews_nodes_beyond_spares(spare_nodes, repair_crews, repair_time, node_repai
     return missing_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
 
 
-@alternative("elastic_capacity", elastic="off")
-def rigid_elastic_capacity():
-    """Share of the replicas that run, on average.
-
-    1: the job waits until it is whole again
-
-    Returns: [1] running replicas over all
-    Source: by definition
-    """
-    return 1.0
+row("elastic_capacity", 1.0, "the job waits until it is whole again", elastic="off")
 
 
 @alternative("elastic_capacity", elastic="shrink")
@@ -490,9 +442,13 @@ def shrinking_elastic_capacity(
     context_parallel,
     data_parallel,
 ):
-    """1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops a replica or more
+    """Share of the replicas that run, on average.
 
+    1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops a replica or more
+
+    Returns: [1] running replicas over all
     Range: few missing nodes: two of one replica are counted as two replicas, a bound from below
+    Source: by definition
     """
     replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
     lost = missing_nodes * np.maximum(gpus_per_node / replica_gpus, 1.0)

@@ -2,20 +2,10 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 
-
-@alternative("outage_rate", outages=False)
-def no_outage_rate():
-    """Outages of whole pods, sites and links between sites per unit of time: not counted.
-
-    0
-
-    Returns: [1/s] outages per second
-    Source: by definition
-    """
-    return 0.0
+row("outage_rate", 0.0, outages=False)
 
 
 @alternative("outage_rate", outages=True)
@@ -24,6 +14,7 @@ def counted_outage_rate(n_gpus, gpus_per_pod, pod_mttf, sites, site_mttf, site_l
 
     max(S, n / P) / MTTF_pod + S / MTTF_site + S / MTTF_link; one site has no link
 
+    Returns: [1/s] outages per second
     Range: each stops the whole job once, also where sites could go on alone for some steps
     Source: superposition of independent renewals (Barlow & Proschan 1975, ch. 3)
     """
@@ -56,12 +47,4 @@ def rigid_awaited_sites_uptime(sites, site_uptime):
     return np.exp(sites * np.log(site_uptime))
 
 
-@alternative("awaited_sites_uptime", elastic="shrink")
-def elastic_awaited_sites_uptime():
-    """Share of the time in which the job does not wait for a site: it never does.
-
-    1
-
-    Source: by definition
-    """
-    return 1.0
+row("awaited_sites_uptime", 1.0, elastic="shrink")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 
 
@@ -66,27 +66,22 @@ def microbatch_tokens(micro_batch_size, sequence_length, context_parallel):
     return micro_batch_size * sequence_length / context_parallel
 
 
-@alternative("residual_ranks", sequence_parallel=False)
-def whole_residual_ranks():
-    """Ranks that share norms and residuals: every tensor rank does them all.
-
-    1
-
-    Returns: [1] ranks
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 1.0
+row(
+    "residual_ranks",
+    1.0,
+    summary="Ranks that share norms and residuals: every tensor rank does them all.",
+    returns="[1] ranks",
+    source="Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3",
+    sequence_parallel=False,
+)
 
 
-@alternative("residual_ranks", sequence_parallel=True)
-def sharded_residual_ranks(tensor_parallel):
-    """Ranks that share norms and residuals: the tensor ranks, along the sequence.
-
-    t
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
-    """
-    return 1.0 * tensor_parallel
+row(
+    "residual_ranks",
+    "tensor_parallel",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2",
+    sequence_parallel=True,
+)
 
 
 def activation_message(microbatch_tokens, hidden_size, bytes_per_element):
@@ -126,13 +121,13 @@ def outer_expert_stride(expert_tensor_parallel, tensor_parallel, context_paralle
     return where(apart, expert_tensor_parallel, tensor_parallel * context_parallel)
 
 
-@alternative("expert_stride", rank_order="tp-cp-ep-pp-dp")
-def inner_expert_stride(expert_tensor_parallel):
-    """t_e: experts are folded over tensor and context ranks
-
-    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
-    """
-    return 1.0 * expert_tensor_parallel
+row(
+    "expert_stride",
+    "expert_tensor_parallel",
+    "t_e: experts are folded over tensor and context ranks",
+    source=("Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)"),
+    rank_order="tp-cp-ep-pp-dp",
+)
 
 
 @alternative("site_gradient_ranks", multi_site=False)
@@ -150,16 +145,7 @@ def one_site_gradient_ranks(data_parallel, context_parallel, parameter_copies):
 PLAIN = ("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "zb_v", "dualpipev")
 
 
-@alternative("parameter_copies", pipeline_schedule=PLAIN)
-def single_parameter_copies():
-    """Stages of one pipeline whose weights each GPU holds.
-
-    1
-
-    Returns: [1] copies
-    Source: Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 1.0
+row("parameter_copies", 1.0, pipeline_schedule=PLAIN)
 
 
 @alternative("parameter_copies", pipeline_schedule="dualpipe")
@@ -168,6 +154,7 @@ def mirrored_parameter_copies():
 
     2: stage s also holds stage p - 1 - s, and both add up the gradients of both
 
+    Returns: [1] copies
     Range: ZeRO-0 and 1; with 2 and 3 gradient traffic is a bound from above, twice as long: of each
         micro-batch as if both stages exchanged
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 and table 2 (parameters: 2 times)

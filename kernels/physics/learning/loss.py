@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...learning import (
     critical_batch_at_overhead,
     critical_batch_between,
@@ -101,16 +101,7 @@ def kaplan_critical_batch_tokens(loss):
     """
 
 
-@alternative("tokens_to_target", batch_quality="none")
-def stated_tokens_to_target(training_tokens):
-    """Tokens that the run takes: those stated, whatever the batch.
-
-    D
-
-    Returns: [1] tokens
-    Source: stated by the scenario
-    """
-    return 1.0 * training_tokens
+row("tokens_to_target", "training_tokens", batch_quality="none")
 
 
 @alternative("tokens_to_target", batch_quality="critical")
@@ -125,6 +116,7 @@ def critical_tokens_to_target(
 
     D (1 + B s / B_crit) / (1 + B_ref / B_crit) - what a ramp of the batch spares
 
+    Returns: [1] tokens
     Range: learning rates tuned to the batch, each token seen once, one critical batch size for the
         whole run, or phase: in its beginning it is smaller. A ramp that the
         run does not outlast is infeasible: `stages_of_training_do_not_fit`
@@ -135,16 +127,7 @@ def critical_tokens_to_target(
     return grown - ramp_spared_tokens
 
 
-@alternative("ramp_spared_tokens", training_stages="one")
-def no_ramp_spared_tokens():
-    """Tokens that a ramp of the batch spares: without one none.
-
-    0
-
-    Returns: [1] tokens
-    Source: by definition
-    """
-    return 0.0
+row("ramp_spared_tokens", 0.0, training_stages="one")
 
 
 @alternative("ramp_spared_tokens", training_stages="several")
@@ -153,6 +136,7 @@ def ramp_spared_tokens(ramp_tokens_factor, ramp_tokens):
 
     (factor - 1) R
 
+    Returns: [1] tokens
     Source: by definition of the factor
     """
     return (ramp_tokens_factor - 1) * ramp_tokens

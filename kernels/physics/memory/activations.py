@@ -2,24 +2,19 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...ops import where
 from ...stages import kept_microbatches, microbatches_of_stage, stage_of_one_way
 from ..model.layer_kinds import KINDS
 from ..pipeline.schedules import LEVEL
 from .working_memory import ffn_gradients_memory
 
-
-@alternative("ffn_input_width", mixture_of_experts=False)
-def dense_ffn_input_width(hidden_size):
-    """Width of the inputs of feed-forward blocks that each token has in a layer.
-
-    h
-
-    Returns: [1] width
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
-    """
-    return 1.0 * hidden_size
+row(
+    "ffn_input_width",
+    "hidden_size",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 4.1",
+    mixture_of_experts=False,
+)
 
 
 @alternative("ffn_input_width", mixture_of_experts=True)
@@ -28,33 +23,24 @@ def expert_ffn_input_width(hidden_size, routed_visits_per_token, expert_layers, 
 
     h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
 
+    Returns: [1] width
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
         for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
     return hidden_size * (1 + routed_visits_per_token * expert_layers / layers)
 
 
-@alternative("dropout_mask_bytes", gated_ffn=False)
-def masked_dropout_mask_bytes():
-    """Bytes of one element's dropout mask: a GPT is trained with dropout.
-
-    1
-
-    Returns: [B] mask of one element
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (masks of one byte)
-    """
-    return 1.0
+row(
+    "dropout_mask_bytes",
+    1.0,
+    summary="Bytes of one element's dropout mask: a GPT is trained with dropout.",
+    returns="[B] mask of one element",
+    source=("Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (masks of one byte)"),
+    gated_ffn=False,
+)
 
 
-@alternative("dropout_mask_bytes", gated_ffn=True)
-def no_dropout_mask_bytes():
-    """Bytes of one element's dropout mask: models with gates are pre-trained without dropout.
-
-    0
-
-    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, section 5
-    """
-    return 0.0
+row("dropout_mask_bytes", 0.0, gated_ffn=True)
 
 
 @alternative("residual_activations_per_token", linear_attention="none")
@@ -107,22 +93,14 @@ def standard_score_activations_per_token(
     (e + m (e + 1)) a s / t: output of softmax and, with dropout, a mask of m = 1 byte and what it
     leaves; 5 a s / t for a GPT in BF16
 
+    Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
     """
     scores = attention_heads * sequence_length / tensor_parallel
     return (bytes_per_element + dropout_mask_bytes * (bytes_per_element + 1)) * scores
 
 
-@alternative("score_activations_per_token", attention_kernel="flash")
-def flash_score_activations_per_token():
-    """Bytes of a layer's attention scores, of one token: they never reach memory.
-
-    0
-
-    Returns: [B] activations of one token in one layer
-    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
-    """
-    return 0.0
+row("score_activations_per_token", 0.0, attention_kernel="flash")
 
 
 @alternative("activation_memory_per_layer", recompute="none")
@@ -177,26 +155,26 @@ def distributed_layer_input_bytes(activation_message, tensor_parallel):
     return activation_message / tensor_parallel
 
 
-@alternative("activation_memory_per_layer", recompute="full")
-def full_activation_memory_per_layer(layer_input_bytes):
-    """Memory of one layer's activations of one micro-batch: its input alone.
-
-    2 T h; shared by tensor ranks with sequence parallelism
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
-    """
-    return 1.0 * layer_input_bytes
+row(
+    "activation_memory_per_layer",
+    "layer_input_bytes",
+    "2 T h; shared by tensor ranks with sequence parallelism",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)",
+    recompute="full",
+)
 
 
-@alternative("schedule_slope", pipeline_schedule=LEVEL)
-def level_schedule_slope():
-    """0: every stage holds as many
-
-    Range: zb_h1: a bound from above for later stages
-    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
-        arXiv:2401.10241, section 2.2
-    """
-    return 0.0
+row(
+    "schedule_slope",
+    0.0,
+    "every stage holds as many",
+    source=(
+        "Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero "
+        "bubble), arXiv:2401.10241, section 2.2"
+    ),
+    holds="zb_h1: a bound from above for later stages",
+    pipeline_schedule=LEVEL,
+)
 
 
 @alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...ops import where
 from ...stages import first_sparse_stage, layers_of_stage, stage_memory, stage_of_one_way
 from ...stages import stage_parameters as parameters_of_stage
@@ -247,46 +247,43 @@ def gathered_held_state_bytes(unsharded_gradient_bytes, gathered_weight_bytes):
     return unsharded_gradient_bytes + gathered_weight_bytes
 
 
-@alternative("unsharded_gradient_bytes", gradient_sync=("microbatch", "two_hop"))
-def no_unsharded_gradient_bytes():
-    """Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded.
-
-    0
-
-    Returns: [B] bytes of one parameter
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
-    """
-    return 0.0
-
-
-@alternative("unsharded_gradient_bytes", gradient_sync="step")
-def step_unsharded_gradient_bytes(gradient_storage_bytes):
-    """all that are kept
-
-    Source: PyTorch fully_shard (set_requires_gradient_sync)
-    """
-    return 1.0 * gradient_storage_bytes
+row(
+    "unsharded_gradient_bytes",
+    0.0,
+    summary=(
+        "Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded."
+    ),
+    returns="[B] bytes of one parameter",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
+    gradient_sync=("microbatch", "two_hop"),
+)
 
 
-@alternative("gathered_weight_bytes", reshard_after_forward=True)
-def no_gathered_weight_bytes():
-    """Bytes of a weight that stays gathered between the passes.
-
-    0
-
-    Returns: [B] bytes of one parameter
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
-    """
-    return 0.0
+row(
+    "unsharded_gradient_bytes",
+    "gradient_storage_bytes",
+    "all that are kept",
+    source="PyTorch fully_shard (set_requires_gradient_sync)",
+    gradient_sync="step",
+)
 
 
-@alternative("gathered_weight_bytes", reshard_after_forward=False)
-def kept_gathered_weight_bytes(bytes_per_element):
-    """all
+row(
+    "gathered_weight_bytes",
+    0.0,
+    summary="Bytes of a weight that stays gathered between the passes.",
+    returns="[B] bytes of one parameter",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3",
+    reshard_after_forward=True,
+)
 
-    Source: PyTorch fully_shard (reshard_after_forward=False)
-    """
-    return 1.0 * bytes_per_element
+
+row(
+    "gathered_weight_bytes",
+    "bytes_per_element",
+    source="PyTorch fully_shard (reshard_after_forward=False)",
+    reshard_after_forward=False,
+)
 
 
 def sharded_state_bytes(

@@ -2,20 +2,10 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 
-
-@alternative("optimizer_time", compute_model="mfu")
-def covered_optimizer_time():
-    """Time of the optimizer's update beside compute time: none, the efficiency covers it.
-
-    0
-
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return 0.0
+row("optimizer_time", 0.0, compute_model="mfu")
 
 
 @alternative("optimizer_time", compute_model="roofline")
@@ -31,6 +21,7 @@ def roofline_optimizer_time(
     N_o (gradient + 2 x state + weight) / BW: gradients read, states read and written, weights
     written
 
+    Returns: [s] time of one step
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
         Adam)
     """
@@ -39,13 +30,13 @@ def roofline_optimizer_time(
     return optimizer_parameters * each / reached_hbm_bandwidth
 
 
-@alternative("gradient_storage_bytes", gradient_storage="none")
-def no_gradient_storage_bytes():
-    """0: what a checkpoint holds, 14 bytes a parameter with weights and optimizer states
-
-    Source: Fleet Foundations table 7
-    """
-    return 0.0
+row(
+    "gradient_storage_bytes",
+    0.0,
+    ("what a checkpoint holds, 14 bytes a parameter with weights and optimizer states"),
+    source="Fleet Foundations table 7",
+    gradient_storage="none",
+)
 
 
 @alternative("gradient_storage_bytes", gradient_storage="bf16")
@@ -79,22 +70,22 @@ def double_gradient_storage_bytes():
     return 2.0
 
 
-@alternative("optimizer_state_bytes", gradient_storage=("none", "bf16", "fp32"))
-def plain_optimizer_state_bytes(optimizer_bytes_per_parameter):
-    """Bytes of one parameter that only the optimizer's update uses.
-
-    master weight and moments
-
-    Returns: [B] bytes of one parameter
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes)
-    """
-    return 1.0 * optimizer_bytes_per_parameter
+row(
+    "optimizer_state_bytes",
+    "optimizer_bytes_per_parameter",
+    "master weight and moments",
+    source=("Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes)"),
+    gradient_storage=("none", "bf16", "fp32"),
+)
 
 
 @alternative("optimizer_state_bytes", gradient_storage="bf16_and_fp32")
 def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
-    """master weight and moments, and 4 for the gradient in FP32
+    """Bytes of one parameter that only the optimizer's update uses.
 
+    master weight and moments, and 4 for the gradient in FP32
+
+    Returns: [B] bytes of one parameter
     Source: Megatron-LM, docs of the distributed optimizer (4 + 16 / d); Rajbhandari et al. 2021
         (ZeRO-Infinity), arXiv:2104.07857 (16 bytes)
     """
@@ -186,27 +177,24 @@ def staged_sharded_parameters(
     return stage / (tensor_parallel * gradient_ranks)
 
 
-@alternative("optimizer_parameters", zero_stage=0)
-def replicated_optimizer_parameters(held_parameters):
-    """Parameters whose optimizer states one GPU holds: all that it computes with.
-
-    N_stage / t
-
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
-    """
-    return 1.0 * held_parameters
+row(
+    "optimizer_parameters",
+    "held_parameters",
+    "N_stage / t",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1",
+    zero_stage=0,
+)
 
 
-@alternative("optimizer_parameters", zero_stage=(1, 2, 3))
-def sharded_optimizer_parameters(sharded_parameters):
-    """Parameters whose optimizer states one GPU holds: its share.
-
-    N_stage / (t d c)
-
-    Returns: [1] parameters
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
-    """
-    return 1.0 * sharded_parameters
+row(
+    "optimizer_parameters",
+    "sharded_parameters",
+    "N_stage / (t d c)",
+    summary="Parameters whose optimizer states one GPU holds: its share.",
+    returns="[1] parameters",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1",
+    zero_stage=(1, 2, 3),
+)
 
 
 @alternative("weights_memory", zero_stage=(0, 1, 2))
@@ -253,49 +241,39 @@ def sharded_gradients_memory(accumulated_parameters, gradient_storage_bytes):
     return accumulated_parameters * gradient_storage_bytes
 
 
-@alternative("accumulated_parameters", gradient_sync=("microbatch", "two_hop"))
-def sharded_accumulated_parameters(sharded_parameters):
-    """Parameters whose gradients one GPU adds up over micro-batches under ZeRO-2 and 3.
-
-    its share
-
-    Returns: [1] parameters
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
-    """
-    return 1.0 * sharded_parameters
+row(
+    "accumulated_parameters",
+    "sharded_parameters",
+    summary=("Parameters whose gradients one GPU adds up over micro-batches under ZeRO-2 and 3."),
+    returns="[1] parameters",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
+    gradient_sync=("microbatch", "two_hop"),
+)
 
 
-@alternative("accumulated_parameters", gradient_sync="step")
-def held_accumulated_parameters(held_parameters):
-    """all that it computes with, until they are reduced
-
-    Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
-        arXiv:2304.11277, section 3.3.4 (accumulation without communication)
-    """
-    return 1.0 * held_parameters
-
-
-@alternative("kept_optimizer_bytes", offload="none")
-def held_kept_optimizer_bytes(optimizer_state_bytes):
-    """Bytes of one parameter that only the optimizer's update uses, as a GPU keeps them.
-
-    all
-
-    Returns: [B] bytes of one parameter
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
-    """
-    return 1.0 * optimizer_state_bytes
+row(
+    "accumulated_parameters",
+    "held_parameters",
+    "all that it computes with, until they are reduced",
+    source=(
+        "PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch "
+        "FSDP), arXiv:2304.11277, section 3.3.4 (accumulation without communication)"
+    ),
+    gradient_sync="step",
+)
 
 
-@alternative("kept_optimizer_bytes", offload=("cpu", "nvme"))
-def offloaded_kept_optimizer_bytes():
-    """Bytes of one parameter that only the optimizer's update uses: they live elsewhere.
+row(
+    "kept_optimizer_bytes",
+    "optimizer_state_bytes",
+    summary=("Bytes of one parameter that only the optimizer's update uses, as a GPU keeps them."),
+    returns="[B] bytes of one parameter",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1",
+    offload="none",
+)
 
-    0
 
-    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
-    """
-    return 0.0
+row("kept_optimizer_bytes", 0.0, offload=("cpu", "nvme"))
 
 
 def optimizer_memory(optimizer_parameters, kept_optimizer_bytes):
@@ -380,16 +358,7 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     return where(known == known, near, np.nan)
 
 
-@alternative("offload_time", offload="none")
-def no_offload_time():
-    """Time of one step's traffic to the host: none.
-
-    0
-
-    Returns: [s] traffic of one step
-    Source: by definition
-    """
-    return 0.0
+row("offload_time", 0.0, offload="none")
 
 
 @alternative("offload_time", offload="cpu")
@@ -400,6 +369,7 @@ def cpu_offload_time(
 
     N_o (gradient + weight) / B
 
+    Returns: [s] traffic of one step
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
     """
     moved = optimizer_parameters * (gradient_bytes_per_element + bytes_per_element)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from ..context.context_ways import TO_HEADS
 
@@ -41,16 +41,13 @@ def expert_layer_parameters(
     return (attention_parameters_per_layer + here * expert_parameters) / tensor_parallel
 
 
-@alternative("gradient_buffer_parameters", mixture_of_experts=False)
-def dense_gradient_buffer_parameters(layer_parameters):
-    """Weights of the matrices of a layer that differ in shape: all of them.
-
-    (attention + feed-forward) / t
-
-    Returns: [1] parameters
-    Source: Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)
-    """
-    return 1.0 * layer_parameters
+row(
+    "gradient_buffer_parameters",
+    "layer_parameters",
+    "(attention + feed-forward) / t",
+    source="Narayanan et al. 2021 (SC21), eq. 2 (12 h^2)",
+    mixture_of_experts=False,
+)
 
 
 @alternative("gradient_buffer_parameters", mixture_of_experts=True)
@@ -65,6 +62,7 @@ def expert_gradient_buffer_parameters(
 
     (attention + (t / t_e + E_shared) x parameters of an expert) / t
 
+    Returns: [1] parameters
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3 (experts of one shape)
     """
     matrices = tensor_parallel / expert_tensor_parallel + shared_experts
@@ -72,16 +70,7 @@ def expert_gradient_buffer_parameters(
     return different / tensor_parallel
 
 
-@alternative("gradient_buffer_memory", gradient_storage=("none", "bf16", "bf16_and_fp32"))
-def no_gradient_buffer_memory():
-    """Memory of new gradients beside those kept for the step: they are written where they stay.
-
-    0
-
-    Returns: [B] buffers
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
-    """
-    return 0.0
+row("gradient_buffer_memory", 0.0, gradient_storage=("none", "bf16", "bf16_and_fp32"))
 
 
 @alternative("gradient_buffer_memory", gradient_storage="fp32")
@@ -91,28 +80,29 @@ def fp32_gradient_buffer_memory(gradient_buffer_parameters, bytes_per_element):
     e for each parameter: sums are kept in FP32, the backward pass hands on a gradient in the
     format of the weight, in one buffer for each shape of a matrix
 
+    Returns: [B] buffers
     Source: Megatron-LM, fused accumulation of gradients (the buffers are Transformer Engine's
         dummy gradients, one for each shape and format)
     """
     return gradient_buffer_parameters * bytes_per_element
 
 
-@alternative("layer_state_memory", zero_stage=(0, 1))
-def held_layer_state_memory(gradient_buffer_memory):
-    """Memory that the weights of the layer at work take beside the states that are held.
-
-    buffers of new gradients
-
-    Returns: [B] weights and gradients
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
-    """
-    return 1.0 * gradient_buffer_memory
+row(
+    "layer_state_memory",
+    "gradient_buffer_memory",
+    "buffers of new gradients",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1",
+    zero_stage=(0, 1),
+)
 
 
 @alternative("layer_state_memory", zero_stage=2)
 def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
-    """e for each parameter of the layer: whole gradients until they are reduced
+    """Memory that the weights of the layer at work take beside the states that are held.
 
+    e for each parameter of the layer: whole gradients until they are reduced
+
+    Returns: [B] weights and gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
     return layer_parameters * bytes_per_element
@@ -128,27 +118,25 @@ def sharded_layer_state_memory(gathered_parameters, layer_parameters, bytes_per_
     return (gathered_parameters + layer_parameters) * bytes_per_element
 
 
-@alternative("gathered_parameters", reshard_after_forward=True)
-def layer_gathered_parameters(layer_parameters):
-    """Weights that ZeRO-3 holds gathered, at most: those of the layer at work.
+row(
+    "gathered_parameters",
+    "layer_parameters",
+    summary=("Weights that ZeRO-3 holds gathered, at most: those of the layer at work."),
+    returns="[1] parameters",
+    source=(
+        "Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)"
+    ),
+    reshard_after_forward=True,
+)
 
-    those of a layer
 
-    Returns: [1] parameters
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
-    """
-    return 1.0 * layer_parameters
-
-
-@alternative("gathered_parameters", reshard_after_forward=False)
-def stage_gathered_parameters(held_parameters):
-    """Weights that ZeRO-3 holds gathered, at most: those of the stage, until its backward pass.
-
-    all that the GPU computes with, beside its share
-
-    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
-    """
-    return 1.0 * held_parameters
+row(
+    "gathered_parameters",
+    "held_parameters",
+    "all that the GPU computes with, beside its share",
+    source=("PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)"),
+    reshard_after_forward=False,
+)
 
 
 @alternative("ffn_gradients_memory", linear_attention="none")
@@ -174,13 +162,13 @@ def ffn_gradients_memory(
     return microbatch_tokens * bytes_per_element * width
 
 
-@alternative("layer_activation_memory", recompute="none")
-def kept_layer_activation_memory(ffn_gradients_memory):
-    """gradients of its widest activations
-
-    Source: Chen et al. 2016, arXiv:1604.06174, section 3
-    """
-    return 1.0 * ffn_gradients_memory
+row(
+    "layer_activation_memory",
+    "ffn_gradients_memory",
+    "gradients of its widest activations",
+    source="Chen et al. 2016, arXiv:1604.06174, section 3",
+    recompute="none",
+)
 
 
 @alternative("layer_activation_memory", recompute=("selective", "core_attention"))

@@ -1,6 +1,6 @@
 """Layers of several kinds: attention, linear attention and feed-forward blocks."""
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 
 KINDS = ("mamba2", "gated_deltanet", "lightning", "kimi_delta")
 
@@ -69,23 +69,12 @@ def linear_key_width(linear_key_heads, linear_state_size):
     return linear_key_heads * linear_state_size
 
 
-@alternative("linear_parameters_per_layer", linear_attention="none")
-def no_linear_parameters_per_layer():
-    """Weights of the matrices of a mixer with a state: there is none.
-
-    0
-
-    Returns: [1] parameters
-    Source: by definition
-    """
-    return 0.0
+row("linear_parameters_per_layer", 0.0, linear_attention="none")
 
 
 @alternative("linear_parameters_per_layer", linear_attention="mamba2")
 def mamba2_parameters_per_layer(hidden_size, linear_inner_width, linear_key_width, linear_heads):
-    """Weights of the matrices of a mixer with a state.
-
-    h (3 H P + 2 G N + H): gate, input and output; B and C; step sizes
+    """h (3 H P + 2 G N + H): gate, input and output; B and C; step sizes
 
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1 (parallel projections)
     """
@@ -100,6 +89,7 @@ def gated_deltanet_parameters_per_layer(
 
     h (3 H P + 2 G N + 2 H): values, gate and output; queries and keys; strength and decay
 
+    Returns: [1] parameters
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
     """
     return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + 2 * linear_heads)
@@ -107,9 +97,7 @@ def gated_deltanet_parameters_per_layer(
 
 @alternative("linear_parameters_per_layer", linear_attention="lightning")
 def lightning_parameters_per_layer(hidden_size, linear_inner_width, linear_key_width):
-    """Weights of the matrices of a mixer with a state.
-
-    h (3 H P + 2 G N): values, gate and output; queries and keys
+    """h (3 H P + 2 G N): values, gate and output; queries and keys
 
     Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
     """
@@ -125,10 +113,8 @@ def kimi_delta_parameters_per_layer(
     linear_head_size,
     linear_state_size,
 ):
-    """Weights of the matrices of a mixer with a state.
-
-    h (2 H P + 2 G N + H + 2 P) + P H (N + P): values and output; queries and keys; strength; decay
-    of each channel and gate, both of rank P
+    """h (2 H P + 2 G N + H + 2 P) + P H (N + P): values and output; queries and keys; strength;
+    decay of each channel and gate, both of rank P
 
     Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
     """
@@ -137,16 +123,7 @@ def kimi_delta_parameters_per_layer(
     return hidden_size * width + low_rank
 
 
-@alternative("linear_convolution_width", linear_attention=("none", "lightning"))
-def no_linear_convolution_width():
-    """Channels of a mixer's short convolution: it has none.
-
-    0
-
-    Returns: [1] channels
-    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
-    """
-    return 0.0
+row("linear_convolution_width", 0.0, linear_attention=("none", "lightning"))
 
 
 @alternative(
@@ -157,32 +134,22 @@ def short_linear_convolution_width(linear_inner_width, linear_key_width):
 
     H P + 2 G N
 
+    Returns: [1] channels
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1; Yang et al. 2024 (Gated
         DeltaNet), arXiv:2412.06464, section 3.4
     """
     return linear_inner_width + 2 * linear_key_width
 
 
-@alternative("linear_vector_parameters", linear_attention="none")
-def no_linear_vector_parameters():
-    """Parameters of a mixer with a state that are in no matrix: there is none.
-
-    0
-
-    Returns: [1] parameters
-    Source: by definition
-    """
-    return 0.0
+row("linear_vector_parameters", 0.0, linear_attention="none")
 
 
 @alternative("linear_vector_parameters", linear_attention="mamba2")
 def mamba2_vector_parameters(
     linear_convolution_width, linear_convolution_size, linear_heads, linear_inner_width
 ):
-    """Parameters of a mixer with a state that are in no matrix.
-
-    channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size of each head;
-    norm
+    """channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size of each
+    head; norm
 
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1
     """
@@ -198,21 +165,20 @@ def gated_deltanet_vector_parameters(
 
     channels k + 2 H + P: convolution; decay and step size of each head; norm of a head
 
+    Returns: [1] parameters
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
     """
     convolution = linear_convolution_width * linear_convolution_size
     return convolution + 2 * linear_heads + linear_head_size
 
 
-@alternative("linear_vector_parameters", linear_attention="lightning")
-def lightning_vector_parameters(linear_inner_width):
-    """Parameters of a mixer with a state that are in no matrix: a norm.
-
-    H P
-
-    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
-    """
-    return 1.0 * linear_inner_width
+row(
+    "linear_vector_parameters",
+    "linear_inner_width",
+    "H P",
+    source="MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2",
+    linear_attention="lightning",
+)
 
 
 @alternative("linear_vector_parameters", linear_attention="kimi_delta")
@@ -223,9 +189,7 @@ def kimi_delta_vector_parameters(
     linear_head_size,
     linear_state_size,
 ):
-    """Parameters of a mixer with a state that are in no matrix.
-
-    channels k + H (N + 1) + P: convolution; decay of each head and channel; norm of a head
+    """channels k + H (N + 1) + P: convolution; decay of each head and channel; norm of a head
 
     Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
     """
@@ -253,13 +217,12 @@ def mixed_unmultiplied_parameters(
     return rows * hidden_size + linear_layers * linear_vector_parameters
 
 
-@alternative("looked_up_parameters", linear_attention=KINDS)
-def mixed_looked_up_parameters(mixed_unmultiplied_parameters):
-    """Active parameters that no product reads: look-ups, convolutions, norms.
-
-    N_unmultiplied
-    """
-    return 1.0 * mixed_unmultiplied_parameters
+row(
+    "looked_up_parameters",
+    "mixed_unmultiplied_parameters",
+    "N_unmultiplied",
+    linear_attention=KINDS,
+)
 
 
 @alternative("parameters", linear_attention=KINDS)
@@ -284,24 +247,19 @@ def mixed_parameters(
     return matrices + vocab_size * hidden_size + mixed_unmultiplied_parameters
 
 
-@alternative("attending_layers", sliding_window=True)
-def some_attending_layers(attention_layers):
-    """Layers whose queries see keys, by what is counted of attention: those that attend.
-
-    l_a
-
-    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3
-    """
-    return 1.0 * attention_layers
+row(
+    "attending_layers",
+    "attention_layers",
+    source="Waleffe et al. 2024, arXiv:2406.07887, section 3.3",
+    sliding_window=True,
+)
 
 
-@alternative("attending_layers", sliding_window=False)
-def all_attending_layers(layers):
-    """Layers whose queries see keys, by what is counted of attention: all.
-
-    l
-
-    Returns: [1] layers
-    Source: Narayanan et al. 2021 (SC21), appendix
-    """
-    return 1.0 * layers
+row(
+    "attending_layers",
+    "layers",
+    summary="Layers whose queries see keys, by what is counted of attention: all.",
+    returns="[1] layers",
+    source="Narayanan et al. 2021 (SC21), appendix",
+    sliding_window=False,
+)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from .layer_kinds import KINDS
 
@@ -194,16 +194,7 @@ def expert_ffn_parameters(
     return dense_layers * ffn_parameters_per_layer + routed_parameters + expert_layers * beside
 
 
-@alternative("embedding_tables", gated_ffn=False)
-def tied_embedding_tables():
-    """Tables of embeddings: one that also yields the logits, where the model does not state it.
-
-    1
-
-    Returns: [1] tables
-    Source: Press & Wolf 2017, arXiv:1608.05859, section 2; Narayanan et al. 2021 (SC21), eq. 2
-    """
-    return 1.0
+row("embedding_tables", 1.0, gated_ffn=False)
 
 
 @alternative("embedding_tables", gated_ffn=True)
@@ -212,6 +203,7 @@ def untied_embedding_tables():
 
     2
 
+    Returns: [1] tables
     Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
     return 2.0
@@ -275,16 +267,12 @@ def parameters(
     return matrices + vocab_size * hidden_size + unmultiplied_parameters
 
 
-@alternative("active_parameters", mixture_of_experts=False)
-def dense_active_parameters(parameters):
-    """Parameters that each token uses: all of them.
-
-    N_active = N
-
-    Returns: [1] active parameters
-    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
-    """
-    return 1.0 * parameters
+row(
+    "active_parameters",
+    "parameters",
+    source="Kaplan et al. 2020, arXiv:2001.08361, section 2.1",
+    mixture_of_experts=False,
+)
 
 
 def skipped_parameters(expert_layers, experts, experts_per_token, expert_parameters):
@@ -304,6 +292,7 @@ def expert_active_parameters(parameters, skipped_parameters):
 
     N - N_skipped
 
+    Returns: [1] active parameters
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
     """
     return parameters - skipped_parameters
@@ -355,16 +344,7 @@ def latent_expert_parameters(expert_input_width, expert_ffn_hidden_size, ffn_mat
     return expert_parameters(expert_input_width, expert_ffn_hidden_size, ffn_matrices)
 
 
-@alternative("latent_parameters", mixture_of_experts=False)
-def no_latent_parameters():
-    """Weights around routed experts of another width than the model's: there are none.
-
-    0
-
-    Returns: [1] parameters
-    Source: by definition
-    """
-    return 0.0
+row("latent_parameters", 0.0, mixture_of_experts=False)
 
 
 @alternative("latent_parameters", mixture_of_experts=True)
@@ -381,6 +361,7 @@ def expert_latent_parameters(
     l_e (E_shared (2 or 3) f_e (h - w) + 2 h w where w < h): shared experts work on whole tokens;
     every layer makes tokens narrower for the routed ones, and their results as wide again
 
+    Returns: [1] parameters
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)
     """
     wider = shared_experts * ffn_matrices * expert_ffn_hidden_size

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...inputs import SWITCHED
 from ...ops import where
 
@@ -22,16 +22,7 @@ def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):
 TIERS = "0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods"
 
 
-@alternative("leaf_gpus", rail_optimized=False)
-def shared_leaf_gpus(gpus_per_switch):
-    """GPUs that reach each other through one leaf switch.
-
-    those behind it
-
-    Returns: [1] GPUs
-    Source: by definition
-    """
-    return 1.0 * gpus_per_switch
+row("leaf_gpus", "gpus_per_switch", rail_optimized=False)
 
 
 @alternative("leaf_gpus", rail_optimized=True)
@@ -41,6 +32,7 @@ def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
     GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and what
     is meant for another rail changes rails inside the node
 
+    Returns: [1] GPUs
     Range: libraries that change rails inside the node (NCCL's PXN); without it all-to-alls leave
         the leaf
     Source: Wang et al. 2024 (rail-only), arXiv:2307.12169, section 2; Qian et al. 2024 (Alibaba
@@ -79,22 +71,16 @@ IN_DOMAINS = {  # words of formulas of ranks on a node, where domains of several
 }
 
 
-@alternative("scale_up_gpus", scale_up_domain=False)
-def node_scale_up_gpus(gpus_per_node):
-    """GPUs that reach each other without the network between nodes.
-
-    those of a node
-
-    Returns: [1] GPUs
-    Source: by definition
-    """
-    return 1.0 * gpus_per_node
+row(
+    "scale_up_gpus",
+    "gpus_per_node",
+    summary="GPUs that reach each other without the network between nodes.",
+    returns="[1] GPUs",
+    scale_up_domain=False,
+)
 
 
-@alternative("scale_up_gpus", scale_up_domain=True)
-def domain_scale_up_gpus(seated_domain_gpus):
-    """those of a scale-up domain that the job uses"""
-    return 1.0 * seated_domain_gpus
+row("scale_up_gpus", "seated_domain_gpus", scale_up_domain=True)
 
 
 @alternative("seated_domain_gpus", all_reduce=SWITCHED)
@@ -118,27 +104,15 @@ def switched_seated_domain_gpus(
     return where(group > gpus_per_domain, group / np.ceil(group / gpus_per_domain), whole)
 
 
-@alternative("seated_domain_gpus", all_reduce="torus")
-def torus_seated_domain_gpus(gpus_per_domain):
-    """GPUs of one scale-up domain that a job uses: a torus is used whole.
-
-    D
-
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)
-    """
-    return 1.0 * gpus_per_domain
+row(
+    "seated_domain_gpus",
+    "gpus_per_domain",
+    source=("Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)"),
+    all_reduce="torus",
+)
 
 
-@alternative("idle_domain_gpus", scale_up_domain=False)
-def no_idle_domain_gpus():
-    """GPUs of a job's scale-up domains that it leaves idle: a node is all there is.
-
-    0
-
-    Returns: [1] GPUs
-    Source: by definition
-    """
-    return 0.0
+row("idle_domain_gpus", 0.0, scale_up_domain=False)
 
 
 @alternative("idle_domain_gpus", scale_up_domain=True)
@@ -147,31 +121,22 @@ def idle_domain_gpus(n_gpus, gpus_per_domain, scale_up_gpus):
 
     domains in use x GPUs left in each: ceil(n / used) (D - used)
 
+    Returns: [1] GPUs
     Range: neither power nor price counts them
+    Source: by definition
     """
     return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)
 
 
-def scale_up_bandwidth(intra_node_bandwidth):
-    """Bandwidth per direction of one GPU inside its node, or scale-up domain.
-
-    that of the node
-
-    Returns: [B/s] bandwidth of one GPU
-    Source: by definition
-    """
-    return 1.0 * intra_node_bandwidth
+row(
+    "scale_up_bandwidth",
+    "intra_node_bandwidth",
+    summary=("Bandwidth per direction of one GPU inside its node, or scale-up domain."),
+    returns="[B/s] bandwidth of one GPU",
+)
 
 
-def job_gpus(n_gpus):
-    """GPUs of the job on all sites.
-
-    n
-
-    Returns: [1] GPUs
-    Source: by definition
-    """
-    return 1.0 * n_gpus
+row("job_gpus", "n_gpus", summary="GPUs of the job on all sites.", returns="[1] GPUs")
 
 
 def site_gpus(n_gpus, sites):

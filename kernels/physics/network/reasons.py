@@ -2,29 +2,22 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
 from ...reasons import is_whole
 
-
-@alternative("domain_reason", scale_up_domain=False)
-def no_domain_reason():
-    """Why nodes cannot form scale-up domains; 0 where they can.
-
-    0: a node is all there is
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
-    return 0.0
+row("domain_reason", 0.0, "a node is all there is", scale_up_domain=False)
 
 
 @alternative("domain_reason", scale_up_domain=True)
 def whole_domain_reason(gpus_per_domain, gpus_per_node):
-    """GPUs of a domain over those of a node whole
+    """Why nodes cannot form scale-up domains; 0 where they can.
 
+    GPUs of a domain over those of a node whole
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: by definition (a domain is a switch behind whole nodes)
     """
     nodes = gpus_per_domain / gpus_per_node
@@ -32,23 +25,17 @@ def whole_domain_reason(gpus_per_domain, gpus_per_node):
     return where(nodes == nodes, where(whole, 0.0, 30.0), np.nan)
 
 
-@alternative("tier_reason", network_tiers=False)
-def no_tier_reason():
-    """Why tiers of a network do not hold each other; 0 where they do.
-
-    0: leaf switches are all there is
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
-    return 0.0
+row("tier_reason", 0.0, "leaf switches are all there is", network_tiers=False)
 
 
 @alternative("tier_reason", network_tiers=True)
 def nested_tier_reason(gpus_per_pod, scale_up_gpus, leaf_gpus):
-    """a pod holds a node, or a scale-up domain, and what one leaf switch joins
+    """Why tiers of a network do not hold each other; 0 where they do.
 
+    a pod holds a node, or a scale-up domain, and what one leaf switch joins
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (a pod is leaf switches and a layer above)
     """
     holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)

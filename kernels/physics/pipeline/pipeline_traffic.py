@@ -2,33 +2,30 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...collectives import all_gather_time, point_to_point_time
 from ...inputs import SWITCHED
 from ...ops import where
 from ...topology import group_ranks_per_node
 
+row(
+    "stage_chunks",
+    1.0,
+    "these schedules are not interleaved; in dualpipe one of each way",
+    source=(
+        "Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), "
+        "arXiv:2401.10241; DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1"
+    ),
+    pipeline_schedule=("gpipe", "zb_h1", "dualpipe"),
+)
 
-@alternative("stage_chunks", pipeline_schedule=("gpipe", "zb_h1", "dualpipe"))
-def single_stage_chunks():
-    """1: these schedules are not interleaved; in dualpipe one of each way
 
-    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241;
-        DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1
-    """
-    return 1.0
-
-
-@alternative("stage_chunks", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
-def interleaved_stage_chunks(virtual_stages):
-    """Pieces of the model on each pipeline stage.
-
-    v
-
-    Returns: [1] pieces
-    Source: Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 1.0 * virtual_stages
+row(
+    "stage_chunks",
+    "virtual_stages",
+    source="Narayanan et al. 2021 (SC21), section 2.2",
+    pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"),
+)
 
 
 @alternative("stage_chunks", pipeline_schedule=("zb_v", "dualpipev"))
@@ -37,29 +34,32 @@ def folded_stage_chunks():
 
     2
 
+    Returns: [1] pieces
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; dualpipe/dualpipev.py of
         github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024, arXiv:2412.19437)
     """
     return 2.0
 
 
-@alternative("microbatch_group_size", pipeline_scheduler="megatron")
-def megatron_microbatch_group_size(pipeline_parallel):
-    """Micro-batches that an interleaved schedule runs through one chunk after the other.
-
-    p
-
-    Returns: [1] micro-batches
-    Source: Megatron-LM, megatron/core/model_parallel_config.py
-        (microbatch_group_size_per_vp_stage); Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 1.0 * pipeline_parallel
+row(
+    "microbatch_group_size",
+    "pipeline_parallel",
+    source=(
+        "Megatron-LM, megatron/core/model_parallel_config.py "
+        "(microbatch_group_size_per_vp_stage); Narayanan et al. 2021 (SC21), section "
+        "2.2"
+    ),
+    pipeline_scheduler="megatron",
+)
 
 
 @alternative("microbatch_group_size", pipeline_scheduler="pytorch")
 def pytorch_microbatch_group_size(pipeline_parallel, num_microbatches):
-    """m / max(1, floor(m / p))
+    """Micro-batches that an interleaved schedule runs through one chunk after the other.
 
+    m / max(1, floor(m / p))
+
+    Returns: [1] micro-batches
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     return num_microbatches / np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
@@ -87,16 +87,7 @@ def scattered_pipeline_message(activation_message, tensor_parallel):
     return activation_message / tensor_parallel
 
 
-@alternative("pipeline_gather_time", scatter_gather=False)
-def no_pipeline_gather_time():
-    """Time to put a received activation together again: it arrives as it is used.
-
-    0
-
-    Returns: [s] time of one receipt
-    Source: Narayanan et al. 2021 (SC21), section 4.1
-    """
-    return 0.0
+row("pipeline_gather_time", 0.0, scatter_gather=False)
 
 
 @alternative("pipeline_gather_time", scatter_gather=True)
@@ -110,6 +101,9 @@ def scattered_pipeline_gather_time(
     """Time to put a received activation together again from its parts on the tensor ranks.
 
     all-gather of the message over t; none with sequence parallelism, where parts are used as such
+
+    Returns: [s] time of one receipt
+    Source: Narayanan et al. 2021 (SC21), section 4.1
     """
     ranks = tensor_parallel / residual_ranks
     return all_gather_time(
@@ -140,16 +134,13 @@ def inner_pipeline_stride(tensor_parallel, context_parallel):
     return tensor_parallel * context_parallel
 
 
-@alternative("pipeline_span", rank_order="tp-cp-ep-dp-pp")
-def outer_pipeline_span(n_gpus):
-    """GPUs that one pipeline is spread over: stages are the outermost groups.
-
-    the whole job's
-
-    Returns: [1] GPUs
-    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
-    """
-    return 1.0 * n_gpus
+row(
+    "pipeline_span",
+    "n_gpus",
+    "the whole job's",
+    source="Megatron-LM rank order (Narayanan et al. 2021, section 3)",
+    rank_order="tp-cp-ep-dp-pp",
+)
 
 
 @alternative("pipeline_span", rank_order="tp-cp-ep-pp-dp")
@@ -158,6 +149,7 @@ def inner_pipeline_span(pipeline_stride, pipeline_parallel):
 
     t c p
 
+    Returns: [1] GPUs
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
     return pipeline_stride * pipeline_parallel
@@ -324,22 +316,10 @@ def usual_awaited_pipeline_sends(
     )
 
 
-@alternative("awaited_pipeline_sends", pipeline_sends="blocking")
-def blocked_awaited_pipeline_sends(blocking_pipeline_sends):
-    """those of stages that send and do nothing else
-
-    Source: stated by the scenario
-    """
-    return 1.0 * blocking_pipeline_sends
+row("awaited_pipeline_sends", "blocking_pipeline_sends", pipeline_sends="blocking")
 
 
-@alternative("awaited_pipeline_sends", pipeline_sends="asynchronous")
-def overlapped_awaited_pipeline_sends(asynchronous_pipeline_sends):
-    """those of stages that compute while they send
-
-    Source: stated by the scenario
-    """
-    return 1.0 * asynchronous_pipeline_sends
+row("awaited_pipeline_sends", "asynchronous_pipeline_sends", pipeline_sends="asynchronous")
 
 
 def awaited_pipeline_time(awaited_pipeline_sends, pipeline_send_time, pipeline_gather_time):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
 from ...reasons import is_whole
@@ -40,13 +40,15 @@ def pytorch_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_
     return where(fits, 0.0, 13.0)
 
 
-@alternative("schedule_reason", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
-def free_schedule_reason():
-    """0: these run any number of micro-batches
-
-    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
-    """
-    return 0.0
+row(
+    "schedule_reason",
+    0.0,
+    "these run any number of micro-batches",
+    source=(
+        "Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241"
+    ),
+    pipeline_schedule=("gpipe", "zb_h1", "zb_v"),
+)
 
 
 @alternative("schedule_reason", pipeline_schedule=("1f1b", "interleaved"))

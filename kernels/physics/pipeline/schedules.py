@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...ops import where
 from ...pipeline import bubble_ratio as idle_over_ideal
 from ...pipeline import dual_idle_passes
@@ -11,15 +11,12 @@ from ..layout.layout import PLAIN
 LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # each stage holds as many
 
 
-@alternative("microbatches_in_flight", pipeline_schedule="gpipe")
-def gpipe_microbatches_in_flight(num_microbatches):
-    """Micro-batches whose activations the first stage holds at once.
-
-    m
-
-    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3
-    """
-    return 1.0 * num_microbatches
+row(
+    "microbatches_in_flight",
+    "num_microbatches",
+    source="Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3",
+    pipeline_schedule="gpipe",
+)
 
 
 @alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
@@ -51,14 +48,16 @@ def zero_bubble_microbatches_in_flight(pipeline_parallel, num_microbatches):
     return np.minimum(num_microbatches, pipeline_parallel)
 
 
-@alternative("schedule_depth", pipeline_schedule=LEVEL)
-def level_schedule_depth(microbatches_in_flight):
-    """as many as it holds
-
-    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
-        arXiv:2401.10241, section 2.2
-    """
-    return 1.0 * microbatches_in_flight
+row(
+    "schedule_depth",
+    "microbatches_in_flight",
+    "as many as it holds",
+    source=(
+        "Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero "
+        "bubble), arXiv:2401.10241, section 2.2"
+    ),
+    pipeline_schedule=LEVEL,
+)
 
 
 @alternative("schedule_depth", pipeline_schedule=("1f1b", "interleaved"))
@@ -153,74 +152,68 @@ def combined_schedule_depth(pipeline_parallel, stage_chunks, microbatch_group_si
     )
 
 
-@alternative(
-    "logits_at_first", pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1")
+row(
+    "logits_at_first",
+    0.0,
+    "the last one does",
+    summary="Whether the first stage of several yields logits, too.",
+    returns="[1] 1 or 0",
+    source="Narayanan et al. 2021 (SC21), section 2.2",
+    pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1"),
 )
-def far_logits_at_first():
-    """Whether the first stage of several yields logits, too.
-
-    0: the last one does
-
-    Returns: [1] 1 or 0
-    Source: Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 0.0
 
 
-@alternative("logits_at_first", pipeline_schedule=("zb_v", "dualpipe", "dualpipev"))
-def folded_logits_at_first():
-    """1: the model's last piece comes back to it, or runs there the other way
-
-    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; DeepSeek-AI 2024,
-        arXiv:2412.19437, section 3.2.3 (embedding and output head on one rank)
-    """
-    return 1.0
-
-
-@alternative("logits_at_last", pipeline_schedule=("zb_v", "dualpipev"))
-def folded_logits_at_last():
-    """0: the pipeline turns there
-
-    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
-    """
-    return 0.0
+row(
+    "logits_at_first",
+    1.0,
+    "the model's last piece comes back to it, or runs there the other way",
+    source=(
+        "Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; DeepSeek-AI 2024, "
+        "arXiv:2412.19437, section 3.2.3 (embedding and output head on one rank)"
+    ),
+    pipeline_schedule=("zb_v", "dualpipe", "dualpipev"),
+)
 
 
-@alternative(
+row(
     "logits_at_last",
+    0.0,
+    "the pipeline turns there",
+    source="Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6",
+    pipeline_schedule=("zb_v", "dualpipev"),
+)
+
+
+row(
+    "logits_at_last",
+    1.0,
+    summary="Whether the last of several stages yields logits.",
+    returns="[1] 1 or 0",
+    source="Narayanan et al. 2021 (SC21), section 2.2",
     pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "dualpipe"),
 )
-def far_logits_at_last():
-    """Whether the last of several stages yields logits.
-
-    1
-
-    Returns: [1] 1 or 0
-    Source: Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 1.0
 
 
-@alternative("first_stage_kept_ratio", pipeline_schedule=PLAIN)
-def plain_first_stage_kept_ratio():
-    """Activations that the first stage keeps over those of pieces that are alike.
-
-    1; a pipeline_layout whose pieces differ sets it
-
-    Returns: [1] ratio
-    Range: pieces of a stage that differ by no more than the most even split makes them
-    Source: Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 1.0
+row(
+    "first_stage_kept_ratio",
+    1.0,
+    "1; a pipeline_layout whose pieces differ sets it",
+    source="Narayanan et al. 2021 (SC21), section 2.2",
+    holds=("pieces of a stage that differ by no more than the most even split makes them"),
+    pipeline_schedule=PLAIN,
+)
 
 
 @alternative("first_stage_kept_ratio", pipeline_schedule="dualpipe")
 def mirrored_first_stage_kept_ratio(
     pipeline_parallel, first_stage_layers, last_stage_layers, prediction_layers
 ):
-    """(p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one
+    """Activations that the first stage keeps over those of pieces that are alike.
+
+    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one
     of the other
 
+    Returns: [1] ratio
     Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
         arXiv:2412.19437, table 2: p + 1 in all)
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 
 
@@ -90,16 +90,7 @@ def last_stage_held_layers(
     return own + (parameter_copies - 1) / 2 * (first_stage_layers - own)
 
 
-@alternative("leading_dense_layers", mixture_of_experts=False)
-def no_leading_dense_layers():
-    """Dense layers in front of those with experts: a dense model makes no difference.
-
-    0
-
-    Returns: [1] layers
-    Source: by definition
-    """
-    return 0.0
+row("leading_dense_layers", 0.0, mixture_of_experts=False)
 
 
 @alternative("leading_dense_layers", mixture_of_experts=True)
@@ -108,6 +99,7 @@ def some_leading_dense_layers(dense_layers, linear_layers):
 
     those of the model; none in front where layers of several kinds alternate
 
+    Returns: [1] layers
     Range: with `linear_layers` every layer of a stage counts as the mean layer
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     """
@@ -125,39 +117,27 @@ def end_table_parameters(vocab_size, hidden_size):
     return vocab_size * hidden_size
 
 
-@alternative("dense_layer_parameters", mixture_of_experts=False)
-def no_dense_layer_parameters():
-    """Parameters of a dense layer beyond what all layers have alike: none, they are alike.
-
-    0
-
-    Returns: [1] parameters
-    Source: by definition
-    """
-    return 0.0
-
-
-@alternative("dense_layer_parameters", mixture_of_experts=True)
-def mixed_dense_layer_parameters(ffn_parameters_per_layer):
-    """Parameters of a dense layer beyond what all layers have alike: its feed-forward block.
-
-    2 h f, 3 h f with a gate
-
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
-    """
-    return 1.0 * ffn_parameters_per_layer
+row(
+    "dense_layer_parameters",
+    0.0,
+    summary=(
+        "Parameters of a dense layer beyond what all layers have alike: none, they are alike."
+    ),
+    returns="[1] parameters",
+    mixture_of_experts=False,
+)
 
 
-@alternative("expert_layer_parameters", mixture_of_experts=False)
-def no_expert_layer_parameters():
-    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
+row(
+    "dense_layer_parameters",
+    "ffn_parameters_per_layer",
+    "2 h f, 3 h f with a gate",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 4.2",
+    mixture_of_experts=True,
+)
 
-    0
 
-    Returns: [1] parameters
-    Source: by definition
-    """
-    return 0.0
+row("expert_layer_parameters", 0.0, mixture_of_experts=False)
 
 
 @alternative("expert_layer_parameters", mixture_of_experts=True)
@@ -170,25 +150,19 @@ def mixed_expert_layer_parameters(
     layers,
     leading_dense_layers,
 ):
-    """(E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean
+    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
+
+    (E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean
     over layers behind the dense ones
 
+    Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     each = shared_experts * expert_parameters + hidden_size * experts
     return each * (expert_layers / np.maximum(layers - leading_dense_layers, 1.0))
 
 
-@alternative("routed_layer_parameters", mixture_of_experts=False)
-def no_routed_layer_parameters():
-    """Parameters of a layer's routed experts.
-
-    0
-
-    Returns: [1] parameters
-    Source: by definition
-    """
-    return 0.0
+row("routed_layer_parameters", 0.0, mixture_of_experts=False)
 
 
 @alternative("routed_layer_parameters", mixture_of_experts=True)
@@ -199,6 +173,7 @@ def mixed_routed_layer_parameters(
 
     E x parameters of an expert x l_e / (l - dense layers): where not every layer has experts
 
+    Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
     """
     behind = np.maximum(layers - leading_dense_layers, 1.0)

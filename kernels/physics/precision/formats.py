@@ -2,42 +2,35 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
+
+row("peak_flops", "peak_flops_bf16", precision="bf16")
 
 
-@alternative("peak_flops", precision="bf16")
-def bf16_peak_flops(peak_flops_bf16):
-    """Dense peak of one GPU in the layers' matrix products.
-
-    peak_flops_bf16
-
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops_bf16
+row("peak_flops", "peak_flops_fp16", precision="fp16")
 
 
-@alternative("peak_flops", precision="fp16")
-def fp16_peak_flops(peak_flops_fp16):
-    """peak_flops_fp16"""
-    return 1.0 * peak_flops_fp16
+row(
+    "peak_flops",
+    "peak_flops_fp8",
+    (
+        "peak_flops_fp8, whatever shares a scale: a tensor, a block (1 x 128 "
+        "activations, 128 x 128 weights) or 32 elements"
+    ),
+    source=(
+        "Micikevicius et al. 2022, arXiv:2209.05433, section 3; DeepSeek-AI 2024, "
+        "arXiv:2412.19437, section 3.3; Mishra et al. 2025 (MXFP8), arXiv:2506.08027"
+    ),
+    precision=("fp8", "fp8_blockwise", "mxfp8"),
+)
 
 
-@alternative("peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8"))
-def fp8_peak_flops(peak_flops_fp8):
-    """peak_flops_fp8, whatever shares a scale: a tensor, a block (1 x 128 activations, 128 x 128
-    weights) or 32 elements
-
-    Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3; DeepSeek-AI 2024,
-        arXiv:2412.19437, section 3.3; Mishra et al. 2025 (MXFP8), arXiv:2506.08027
-    """
-    return 1.0 * peak_flops_fp8
-
-
-@alternative("peak_flops", precision="fp4")
-def fp4_peak_flops(peak_flops_fp4):
-    """peak_flops_fp4: every layer in four bits, which no published recipe does"""
-    return 1.0 * peak_flops_fp4
+row(
+    "peak_flops",
+    "peak_flops_fp4",
+    ("peak_flops_fp4: every layer in four bits, which no published recipe does"),
+    precision="fp4",
+)
 
 
 @alternative("peak_flops", precision="nvfp4")
@@ -46,82 +39,63 @@ def nvfp4_peak_flops(peak_flops_fp4, peak_flops_bf16, sixteen_bit_layers_share):
 
     1 / ((1 - k) / P_4 + k / P_16): the rate at which k of the operations take sixteen bits
 
+    Returns: [FLOP/s] peak
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149 (about 15 % of the layers in higher precision)
     """
     few = (1 - sixteen_bit_layers_share) / peak_flops_fp4
     return 1 / (few + sixteen_bit_layers_share / peak_flops_bf16)
 
 
-@alternative("attention_peak_flops", precision=("bf16", "fp16"))
-def plain_attention_peak_flops(peak_flops):
-    """Dense peak of one GPU in attention's products.
-
-    that of the layers
-
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops
+row(
+    "attention_peak_flops",
+    "peak_flops",
+    summary="Dense peak of one GPU in attention's products.",
+    returns="[FLOP/s] peak",
+    precision=("bf16", "fp16"),
+)
 
 
-@alternative("attention_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
-def quantised_attention_peak_flops(peak_flops_bf16):
-    """Dense peak of one GPU in attention's products: they stay in sixteen bits.
-
-    peak_flops_bf16
-
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (attention operators); NVIDIA 2025
-        (NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027
-    """
-    return 1.0 * peak_flops_bf16
-
-
-@alternative("logits_peak_flops", precision=("bf16", "fp16"))
-def plain_logits_peak_flops(peak_flops):
-    """Dense peak of one GPU in the product that yields the logits.
-
-    that of the layers
-
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops
+row(
+    "attention_peak_flops",
+    "peak_flops_bf16",
+    source=(
+        "DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (attention operators); "
+        "NVIDIA 2025 (NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), "
+        "arXiv:2506.08027"
+    ),
+    precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+)
 
 
-@alternative("logits_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
-def quantised_logits_peak_flops(peak_flops_bf16):
-    """Dense peak of one GPU in the product that yields the logits: it stays in sixteen bits.
-
-    peak_flops_bf16
-
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (output head); NVIDIA 2025 (NVFP4),
-        arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027
-    """
-    return 1.0 * peak_flops_bf16
+row(
+    "logits_peak_flops",
+    "peak_flops",
+    summary="Dense peak of one GPU in the product that yields the logits.",
+    returns="[FLOP/s] peak",
+    precision=("bf16", "fp16"),
+)
 
 
-@alternative("operand_bytes_per_element", precision=("bf16", "fp16"))
-def plain_operand_bytes_per_element(bytes_per_element):
-    """Size of an element that the layers' matrix products read.
+row(
+    "logits_peak_flops",
+    "peak_flops_bf16",
+    source=(
+        "DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (output head); NVIDIA 2025 "
+        "(NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027"
+    ),
+    precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+)
 
-    e
 
-    Returns: [B] size
-    Source: stated by the scenario
-    """
-    return 1.0 * bytes_per_element
+row("operand_bytes_per_element", "bytes_per_element", precision=("bf16", "fp16"))
 
 
-@alternative("operand_bytes_per_element", precision="fp8")
-def fp8_operand_bytes_per_element():
-    """Size of an element that the layers' matrix products read: one scale for a tensor.
-
-    1
-
-    Range: the pass that casts to few bits is not counted, here and in every recipe
-    Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3
-    """
-    return 1.0
+row(
+    "operand_bytes_per_element",
+    1.0,
+    holds=("the pass that casts to few bits is not counted, here and in every recipe"),
+    precision="fp8",
+)
 
 
 @alternative("operand_bytes_per_element", precision="fp8_blockwise")
@@ -130,6 +104,7 @@ def blockwise_operand_bytes_per_element():
 
     1 + 4 / 128: an FP32 scale for 128 elements of an activation
 
+    Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2
     """
     return 1.03125
@@ -137,9 +112,7 @@ def blockwise_operand_bytes_per_element():
 
 @alternative("operand_bytes_per_element", precision="mxfp8")
 def mxfp8_operand_bytes_per_element():
-    """Size of an element that the layers' matrix products read, with its share of the scale.
-
-    1 + 1 / 32: a scale of one byte for 32 elements
+    """1 + 1 / 32: a scale of one byte for 32 elements
 
     Source: Mishra et al. 2025 (MXFP8), arXiv:2506.08027
     """
@@ -148,9 +121,7 @@ def mxfp8_operand_bytes_per_element():
 
 @alternative("operand_bytes_per_element", precision="fp4")
 def fp4_operand_bytes_per_element():
-    """Size of an element that the layers' matrix products read, with its share of the scale.
-
-    1 / 2 + 1 / 16: a scale of one byte for 16 elements
+    """1 / 2 + 1 / 16: a scale of one byte for 16 elements
 
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """
@@ -168,17 +139,16 @@ def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element)
     return 0.5625 + sixteen_bit_layers_share * (bytes_per_element - 0.5625)
 
 
-@alternative("weight_bytes_on_wire", precision=("bf16", "fp16", "mxfp8", "fp4", "nvfp4"))
-def plain_weight_bytes_on_wire(bytes_per_element):
-    """Bytes of a weight that data-parallel ranks gather.
-
-    e; scales along rows and along columns differ, so that blocks of 32 or 16 are cast after it
-
-    Returns: [B] bytes of one weight
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7; Mishra et al. 2025 (MXFP8),
-        arXiv:2506.08027 (blocks along the sums of each product)
-    """
-    return 1.0 * bytes_per_element
+row(
+    "weight_bytes_on_wire",
+    "bytes_per_element",
+    ("e; scales along rows and along columns differ, so that blocks of 32 or 16 are cast after it"),
+    source=(
+        "Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7; Mishra et al. "
+        "2025 (MXFP8), arXiv:2506.08027 (blocks along the sums of each product)"
+    ),
+    precision=("bf16", "fp16", "mxfp8", "fp4", "nvfp4"),
+)
 
 
 @alternative("weight_bytes_on_wire", precision=("fp8", "fp8_blockwise"))
@@ -189,6 +159,7 @@ def fp8_weight_bytes_on_wire(
 
     e - (e - 1) x share of parameters in the layers' matrices: embeddings and norms travel in e
 
+    Returns: [B] bytes of one weight
     Range: where FP8 weights are gathered (Megatron-Core: --fp8-param-gather, torchtitan: float8
         all-gather of FSDP); state it as `bytes_per_element` where they are cast afterwards
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2
@@ -198,18 +169,12 @@ def fp8_weight_bytes_on_wire(
     return bytes_per_element - (bytes_per_element - 1) * share
 
 
-@alternative(
-    "dispatch_bytes_per_element", precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4")
+row(
+    "dispatch_bytes_per_element",
+    "bytes_per_element",
+    source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
+    precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4"),
 )
-def plain_dispatch_bytes_per_element(bytes_per_element):
-    """Bytes of an element that travels to an expert.
-
-    e
-
-    Returns: [B] size
-    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
-    """
-    return 1.0 * bytes_per_element
 
 
 @alternative("dispatch_bytes_per_element", precision="fp8_blockwise")
@@ -218,6 +183,7 @@ def blockwise_dispatch_bytes_per_element():
 
     1 + 4 / 128: an FP32 scale for 128 elements
 
+    Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (dispatch in FP8, forward and
         backward)
     """

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...checkpoint import (
     effective_training_time_ratio,
     segment_efficiency,
@@ -346,13 +346,13 @@ def first_order_rework_overhead(checkpoint_interval, lost_work_time, cluster_mtb
     return where(fails, cluster_uptime * lost / where(fails, cluster_mtbf, 1.0), 0.0)
 
 
-@alternative("rework_overhead", goodput_model="additive")
-def additive_rework_overhead():
-    """0: the budget of recovery holds it
-
-    Source: Fleet Foundations table 8
-    """
-    return 0.0
+row(
+    "rework_overhead",
+    0.0,
+    "the budget of recovery holds it",
+    source="Fleet Foundations table 8",
+    goodput_model="additive",
+)
 
 
 @alternative("checkpoint_overhead", goodput_model="exact")

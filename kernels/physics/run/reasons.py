@@ -2,23 +2,12 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
 from ...reasons import is_whole
 
-
-@alternative("training_stages_reason", training_stages="one")
-def one_training_stage_reason():
-    """Why stages of training do not fit into a run; 0 where they do.
-
-    0: there is one
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
-    return 0.0
+row("training_stages_reason", 0.0, "there is one", training_stages="one")
 
 
 @alternative("training_stages_reason", training_stages="several")
@@ -31,9 +20,13 @@ def several_training_stages_reason(
     micro_batch_size,
     data_parallel,
 ):
-    """tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with
+    """Why stages of training do not fit into a run; 0 where they do.
+
+    tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with
     no larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
 
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
         is a multiple of micro-batch x data-parallel size, and not above the batch)
     """
@@ -47,18 +40,14 @@ def several_training_stages_reason(
     return where(known == known, where(fits, starts, 29.0), np.nan)
 
 
-@alternative("goodput_reason", goodput_model="exact")
-def exact_goodput_reason():
-    """Why a job makes no progress by its goodput; 0 where it makes some.
-
-    0: the exact model leaves a share, however small
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Range: where that share is below 1e-308 goodput is 0, and what is divided by it infinite
-    Source: Daly 2006, FGCS 22(3), eq. 13
-    """
-    return 0.0
+row(
+    "goodput_reason",
+    0.0,
+    "the exact model leaves a share, however small",
+    source="Daly 2006, FGCS 22(3), eq. 13",
+    holds=("where that share is below 1e-308 goodput is 0, and what is divided by it infinite"),
+    goodput_model="exact",
+)
 
 
 @alternative("goodput_reason", goodput_model="first_order")
@@ -80,30 +69,31 @@ def additive_goodput_reason(
     maintenance_budget,
     cluster_uptime,
 ):
-    """checkpoints + rework + recovery + u (bubbles + maintenance) < 1
+    """Why a job makes no progress by its goodput; 0 where it makes some.
 
+    checkpoints + rework + recovery + u (bubbles + maintenance) < 1
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Fleet Foundations table 8
     """
     lost = checkpoint_overhead + rework_overhead + recovery_overhead
     return _progress_reason(1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget)))
 
 
-@alternative("progress_reason", elastic="off")
-def rigid_progress_reason(goodput_reason):
+row("progress_reason", "goodput_reason", elastic="off")
+
+
+@alternative("progress_reason", elastic="shrink")
+def shrinking_progress_reason(goodput_reason, elastic_capacity):
     """Why a job makes no progress; 0 where it makes some.
 
-    that of its goodput
+    that of its goodput; some replicas run
 
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    return 1.0 * goodput_reason
-
-
-@alternative("progress_reason", elastic="shrink")
-def shrinking_progress_reason(goodput_reason, elastic_capacity):
-    """that of its goodput; some replicas run"""
     return where(goodput_reason == 0, _progress_reason(elastic_capacity), goodput_reason)
 
 

@@ -2,48 +2,39 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...ops import where
 from ...reliability import failure_probability as probability_of_failure
 from ...reliability import weibull_failure_probability as weibull
 
-
-@alternative("working_time", multi_site=False)
-def one_site_working_time(time_at_risk):
-    """Time of a duration in which the job does not wait for a site.
-
-    T
-
-    Returns: [s] time; waits for repairs of nodes are part of it
-    Source: by definition
-    """
-    return 1.0 * time_at_risk
+row("working_time", "time_at_risk", multi_site=False)
 
 
 @alternative("working_time", multi_site=True)
 def several_site_working_time(time_at_risk, awaited_sites_uptime):
-    """T x share in which all that it waits for are up
+    """Time of a duration in which the job does not wait for a site.
 
+    T x share in which all that it waits for are up
+
+    Returns: [s] time; waits for repairs of nodes are part of it
     Range: the share is that of a long run
+    Source: by definition
     """
     return time_at_risk * awaited_sites_uptime
 
 
-@alternative("slow_node_stop_time", slow_nodes=("none", "share"))
-def no_slow_node_stop_time():
-    """Time of a step for which the job stops to check nodes and to replace slow ones, the mean.
-
-    0
-
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return 0.0
+row("slow_node_stop_time", 0.0, slow_nodes=("none", "share"))
 
 
 @alternative("slow_node_stop_time", slow_nodes=("detected", "checked"))
 def slow_node_stop_time(step_time, slow_node_stops):
-    """step time x u / (1 + u), u the stops over steps"""
+    """Time of a step for which the job stops to check nodes and to replace slow ones, the mean.
+
+    step time x u / (1 + u), u the stops over steps
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
     return step_time * (slow_node_stops / (1 + slow_node_stops))
 
 
@@ -134,16 +125,7 @@ def one_site_training_steps(tokens_to_target, tokens_per_step):
     return tokens_to_target / tokens_per_step
 
 
-@alternative("availability", transitions="none")
-def steady_availability_alone(steady_availability):
-    """Share of the cluster's time that is there for the job.
-
-    as it is once the job has begun
-
-    Returns: [1] share of the wall time, weighted with the replicas that run
-    Source: by definition
-    """
-    return 1.0 * steady_availability
+row("availability", "steady_availability", "as it is once the job has begun", transitions="none")
 
 
 @alternative("availability", transitions="counted")
@@ -154,31 +136,24 @@ def availability_after_transition(
 
     A U / (U + A T_t), U = steps x step time / goodput: the wall time is U / A + T_t
 
+    Returns: [1] share of the wall time, weighted with the replicas that run
     Range: nothing fails while the job is made ready
+    Source: by definition
     """
     up = training_steps * mean_step_time
     return steady_availability * up / (up + steady_availability * transition_time * goodput)
 
 
-@alternative("transition_wait", transitions="none")
-def no_transition_wait():
-    """Time that GPUs wait for the job to be made ready.
-
-    0
-
-    Returns: [s] time
-    Source: by definition
-    """
-    return 0.0
+row(
+    "transition_wait",
+    0.0,
+    summary="Time that GPUs wait for the job to be made ready.",
+    returns="[s] time",
+    transitions="none",
+)
 
 
-@alternative("transition_wait", transitions="counted")
-def counted_transition_wait(transition_time):
-    """Time that GPUs wait for the job to be made ready; in phases, for all of them.
-
-    T_t
-    """
-    return 1.0 * transition_time
+row("transition_wait", "transition_time", transitions="counted")
 
 
 def transition_share(transition_wait, job_time):

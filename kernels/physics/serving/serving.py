@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from ..compute.work import windowed_attention_span, windowed_causal_attention_span
 from ..model.layer_kinds import KINDS
@@ -124,16 +124,13 @@ def copied_attention_serving_weights_memory(
     return (weights_bytes - copied) / tensor_parallel + copied
 
 
-@alternative("unvisited_weights_memory", mixture_of_experts=False)
-def no_unvisited_weights_memory():
-    """Memory of one GPU's weights that a decode step does not read.
-
-    0: a dense model reads all weights, once for the whole batch
-
-    Returns: [B] weights
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2
-    """
-    return 0.0
+row(
+    "unvisited_weights_memory",
+    0.0,
+    "a dense model reads all weights, once for the whole batch",
+    source="Pope et al. 2022, arXiv:2211.05102, section 2",
+    mixture_of_experts=False,
+)
 
 
 @alternative("unvisited_weights_memory", mixture_of_experts=True)
@@ -150,6 +147,7 @@ def expert_unvisited_weights_memory(
 
     l_e E (1 - k/E)^b x parameters of an expert x e / t: tokens choose experts evenly and apart
 
+    Returns: [B] weights
     Range: the mean over GPUs; where routing is uneven, the GPU whose experts are visited most
         reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
@@ -273,35 +271,34 @@ def shared_kv_head_ranks(tensor_parallel, kv_heads):
     return np.minimum(tensor_parallel, kv_heads)
 
 
-@alternative("kv_head_ranks", latent_attention=True)
-def latent_kv_head_ranks():
-    """1: all heads read the one latent vector of a token, so every rank keeps it
-
-    Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1
-    """
-    return 1.0
-
-
-@alternative("kv_cache_ranks", data_parallel_attention=False)
-def tensor_kv_cache_ranks(kv_head_ranks):
-    """GPUs of a replica that share the cache of its batch out.
-
-    as many as share a token's keys and values
-
-    Returns: [1] GPUs
-    Source: Pope et al. 2022, arXiv:2211.05102, section 3.3
-    """
-    return 1.0 * kv_head_ranks
+row(
+    "kv_head_ranks",
+    1.0,
+    ("all heads read the one latent vector of a token, so every rank keeps it"),
+    source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1",
+    latent_attention=True,
+)
 
 
-@alternative("kv_cache_ranks", data_parallel_attention=True)
-def data_kv_cache_ranks(tensor_parallel):
-    """t: each keeps the caches of its own requests
+row(
+    "kv_cache_ranks",
+    "kv_head_ranks",
+    "as many as share a token's keys and values",
+    summary="GPUs of a replica that share the cache of its batch out.",
+    returns="[1] GPUs",
+    source="Pope et al. 2022, arXiv:2211.05102, section 3.3",
+    data_parallel_attention=False,
+)
 
-    Range: b / t whole; else the GPU with one request more needs its cache too
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel)
-    """
-    return 1.0 * tensor_parallel
+
+row(
+    "kv_cache_ranks",
+    "tensor_parallel",
+    "t: each keeps the caches of its own requests",
+    source=("DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel)"),
+    holds="b / t whole; else the GPU with one request more needs its cache too",
+    data_parallel_attention=True,
+)
 
 
 def largest_serving_batch(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...collectives import ring_all_reduce_time
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -74,37 +74,24 @@ def site_exchange_time(site_message, model_fragments, sites, site_latency, site_
     )
 
 
-@alternative("steps_per_site_exchange", site_sync="every_step")
-def one_steps_per_site_exchange():
-    """Steps for each exchange of the whole model between sites.
-
-    1
-
-    Returns: [1] steps
-    Source: by definition
-    """
-    return 1.0
+row(
+    "steps_per_site_exchange",
+    1.0,
+    summary="Steps for each exchange of the whole model between sites.",
+    returns="[1] steps",
+    site_sync="every_step",
+)
 
 
-@alternative("steps_per_site_exchange", site_sync="local_steps")
-def inner_steps_per_site_exchange(inner_steps):
-    """H
+row(
+    "steps_per_site_exchange",
+    "inner_steps",
+    source="Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1",
+    site_sync="local_steps",
+)
 
-    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1
-    """
-    return 1.0 * inner_steps
 
-
-@alternative("site_parallel_time", multi_site=False)
-def no_site_parallel_time():
-    """Traffic between sites, for each step: there is one.
-
-    0
-
-    Returns: [s] traffic of one step
-    Source: by definition
-    """
-    return 0.0
+row("site_parallel_time", 0.0, multi_site=False)
 
 
 @alternative("site_parallel_time", multi_site=True)
@@ -119,40 +106,34 @@ def several_site_parallel_time(site_exchange_time, steps_per_site_exchange):
     return site_exchange_time / steps_per_site_exchange
 
 
-@alternative("site_window", site_sync="every_step")
-def gradient_site_window(gradient_window):
-    """Time of a step behind which traffic between sites can hide.
-
-    that of gradients: backward passes
-
-    Returns: [s] window of one step
-    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
-    """
-    return 1.0 * gradient_window
-
-
-@alternative("site_window", site_sync="local_steps")
-def compute_site_window(compute_time):
-    """its compute: sites go on while the last exchange is under way
-
-    Range: updates that arrive late are merged late, up to H steps at an overlap of 1; what that
-        costs belongs into `tokens_factor`
-    Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512 (overlap); Kale et al. 2025
-        (eager updates), arXiv:2502.12996
-    """
-    return 1.0 * compute_time
+row(
+    "site_window",
+    "gradient_window",
+    "that of gradients: backward passes",
+    summary="Time of a step behind which traffic between sites can hide.",
+    returns="[s] window of one step",
+    source="Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3",
+    site_sync="every_step",
+)
 
 
-@alternative("exposed_site_parallel_time", multi_site=False)
-def no_exposed_site_parallel_time():
-    """Time that a step waits for traffic between sites: there is one.
+row(
+    "site_window",
+    "compute_time",
+    "its compute: sites go on while the last exchange is under way",
+    source=(
+        "Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512 (overlap); Kale et "
+        "al. 2025 (eager updates), arXiv:2502.12996"
+    ),
+    holds=(
+        "updates that arrive late are merged late, up to H steps at an overlap of 1; "
+        "what that costs belongs into `tokens_factor`"
+    ),
+    site_sync="local_steps",
+)
 
-    0
 
-    Returns: [s] exposed traffic of one step
-    Source: by definition
-    """
-    return 0.0
+row("exposed_site_parallel_time", 0.0, multi_site=False)
 
 
 @alternative("exposed_site_parallel_time", multi_site=True)
@@ -161,6 +142,7 @@ def several_site_exposed_parallel_time(site_parallel_time, site_overlap, site_wi
 
     max(0, traffic - overlap x window)
 
+    Returns: [s] exposed traffic of one step
     Range: links between sites are their own, and share nothing with links inside
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
@@ -209,16 +191,7 @@ def several_site_exposed_communication_time(
     return inside + exposed_site_parallel_time
 
 
-@alternative("outer_state_memory", site_sync="every_step")
-def no_outer_state_memory():
-    """Memory of one GPU's part of the outer optimizer: there is none.
-
-    0
-
-    Returns: [B] memory
-    Source: by definition
-    """
-    return 0.0
+row("outer_state_memory", 0.0, site_sync="every_step")
 
 
 @alternative("outer_state_memory", site_sync="local_steps")
@@ -227,6 +200,7 @@ def local_outer_state_memory(optimizer_parameters, outer_state_bytes, sites):
 
     N_o x bytes; nothing for one site, which agrees with itself
 
+    Returns: [B] memory
     Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
         stage is found without them
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
@@ -261,16 +235,7 @@ def several_site_memory_per_gpu(
     return inner + outer_state_memory
 
 
-@alternative("site_tokens_factor", site_sync="every_step")
-def one_site_tokens_factor():
-    """Tokens of the run over those of one site, for the same loss: the same.
-
-    1
-
-    Returns: [1] tokens over tokens
-    Source: by definition
-    """
-    return 1.0
+row("site_tokens_factor", 1.0, site_sync="every_step")
 
 
 @alternative("site_tokens_factor", site_sync="local_steps")
@@ -279,6 +244,7 @@ def local_site_tokens_factor(tokens_factor, sites):
 
     tokens factor; 1 for one site, where no step is local
 
+    Returns: [1] tokens over tokens
     Range: stated, not predicted: published runs have up to 8 sites and 1e10 parameters
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
         arXiv:2503.09799 (losses with and without local steps)
@@ -295,25 +261,17 @@ def several_site_training_steps(tokens_to_target, tokens_per_step, site_tokens_f
     return tokens_to_target * site_tokens_factor / tokens_per_step
 
 
-@alternative("running_sites", elastic="off")
-def rigid_running_sites(awaited_sites_uptime):
-    """Share of the sites that work for the job, on average: it waits until all are up.
-
-    as often as all are up
-
-    Returns: [1] share
-    Source: by definition
-    """
-    return 1.0 * awaited_sites_uptime
+row(
+    "running_sites",
+    "awaited_sites_uptime",
+    "as often as all are up",
+    summary=("Share of the sites that work for the job, on average: it waits until all are up."),
+    returns="[1] share",
+    elastic="off",
+)
 
 
-@alternative("running_sites", elastic="shrink")
-def elastic_running_sites(site_uptime):
-    """Share of the sites that work for the job, on average: the others go on.
-
-    u
-    """
-    return 1.0 * site_uptime
+row("running_sites", "site_uptime", elastic="shrink")
 
 
 @alternative("steady_availability", multi_site=True)
@@ -325,23 +283,17 @@ def several_site_availability(maintenance_fraction, elastic_capacity, running_si
     return one_site_availability(maintenance_fraction, elastic_capacity) * running_sites
 
 
-@alternative("site_sync_reason", site_sync="every_step")
-def no_site_sync_reason():
-    """Why sites cannot exchange as stated; 0 where they can.
-
-    0
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
-    return 0.0
+row("site_sync_reason", 0.0, site_sync="every_step")
 
 
 @alternative("site_sync_reason", site_sync="local_steps")
 def local_site_sync_reason(inner_steps, model_fragments):
-    """H and P whole; P <= H: a step sends one fragment at most
+    """Why sites cannot exchange as stated; 0 where they can.
 
+    H and P whole; P <= H: a step sends one fragment at most
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512, algorithm 2
     """
     reason = where(model_fragments <= inner_steps, 0.0, 23.0)
@@ -351,25 +303,19 @@ def local_site_sync_reason(inner_steps, model_fragments):
     return where(known == known, reason, np.nan)
 
 
-@alternative("site_reason", multi_site=False)
-def one_site_reason():
-    """Why a job cannot be spread over sites; 0 where it can.
-
-    0: it is on one
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
-    return 0.0
+row("site_reason", 0.0, "it is on one", multi_site=False)
 
 
 @alternative("site_reason", multi_site=True)
 def several_site_reason(
     n_gpus, tensor_parallel, pipeline_parallel, context_parallel, sites, site_sync_reason
 ):
-    """sites whole, and replicas / sites whole: none is cut by a slow link
+    """Why a job cannot be spread over sites; 0 where it can.
 
+    sites whole, and replicas / sites whole: none is cut by a slow link
+
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (a replica on each site)
     """
     share = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel) / sites

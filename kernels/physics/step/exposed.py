@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 from ..context.context_ways import TO_HEADS
 from .step import straggler_time
@@ -91,16 +91,7 @@ def exposed_context_parallel_time(
     return np.maximum(0.0, context_parallel_time - window)
 
 
-@alternative("exposed_expert_parallel_time", mixture_of_experts=False)
-def no_exposed_expert_parallel_time():
-    """Time that a step waits for expert-parallel traffic: a dense model has none.
-
-    0
-
-    Returns: [s] exposed traffic of one step
-    Source: by definition
-    """
-    return 0.0
+row("exposed_expert_parallel_time", 0.0, mixture_of_experts=False)
 
 
 @alternative("exposed_expert_parallel_time", mixture_of_experts=True)
@@ -117,6 +108,7 @@ def routed_exposed_expert_parallel_time(
     max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)), and
     that of passes beside which no other runs where passes overlap
 
+    Returns: [s] exposed traffic of one step
     Range: on links of its own; what the same link carries at a time is in contention_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
@@ -125,22 +117,16 @@ def routed_exposed_expert_parallel_time(
     return late + unpaired_expert_time
 
 
-@alternative("expert_overlap_share", shared_expert_overlap=False)
-def plain_expert_overlap_share(expert_parallel_overlap):
-    """Share of compute that hides expert-parallel traffic.
-
-    expert_parallel_overlap
-
-    Returns: [1] share of compute
-    Source: stated by the scenario
-    """
-    return 1.0 * expert_parallel_overlap
+row("expert_overlap_share", "expert_parallel_overlap", shared_expert_overlap=False)
 
 
 @alternative("expert_overlap_share", shared_expert_overlap=True)
 def shared_expert_overlap_share(expert_parallel_overlap, shared_expert_flops_share):
-    """max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
+    """Share of compute that hides expert-parallel traffic.
 
+    max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
+
+    Returns: [1] share of compute
     Source: Megatron-LM, --moe-shared-expert-overlap,
         megatron/core/transformer/moe/shared_experts.py
     """
@@ -194,15 +180,12 @@ def sharded_exposed_data_parallel_time(
     return np.maximum(0.0, before) + np.maximum(0.0, after)
 
 
-@alternative("exposed_data_parallel_time", zero_stage=3)
-def unit_exposed_data_parallel_time(exposed_unit_time):
-    """Time that a step waits for data-parallel traffic, unit by unit, one gathered ahead.
-
-    that of its units
-
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
-    """
-    return 1.0 * exposed_unit_time
+row(
+    "exposed_data_parallel_time",
+    "exposed_unit_time",
+    source=("Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2"),
+    zero_stage=3,
+)
 
 
 @alternative("exposed_unit_time", reshard_after_forward=True)
@@ -279,19 +262,12 @@ def kept_exposed_unit_time(
     return gradient_reductions * (ends + np.maximum(0.0, fsdp_units - 1) * inner)
 
 
-@alternative(
+row(
     "unpaired_expert_time",
+    0.0,
+    "what hides traffic is in each pass",
     pipeline_schedule=("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
 )
-def no_unpaired_expert_time():
-    """Time that a step waits for expert traffic of passes beside which no other runs.
-
-    0: what hides traffic is in each pass
-
-    Returns: [s] exposed traffic of one step
-    Source: by definition
-    """
-    return 0.0
 
 
 @alternative("unpaired_expert_time", pipeline_schedule="combined_1f1b")
@@ -308,7 +284,9 @@ def combined_unpaired_expert_time(
     stage_chunks,
     microbatch_group_size,
 ):
-    """(g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of as many
+    """Time that a step waits for expert traffic of passes beside which no other runs.
+
+    (g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of as many
     slots, g = (v - 1) N + p have a forward pass alone and as many a backward pass; where a
     backward pass takes longer than a pair, p - 1 pairs wait for one
 
@@ -353,7 +331,6 @@ def dual_unpaired_expert_time(
     A_f and A_b of forward and backward passes, e of it exposed in pairs; forward passes F, input
     gradients B; q = v p / 2
 
-    Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
     Range: as of dual_bubble_ratio; a bound from below, by 1 % of a step at most, where traffic is
         as long as compute or longer; with shared_expert_overlap a bound from above: lone passes
         hide traffic, too

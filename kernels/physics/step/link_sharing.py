@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family
+from ...alternatives import alternative, family, row
 from ..experts.expert_links import INSIDE_A_NODE
 
 
@@ -28,16 +28,7 @@ def fabric_busy_time(
 family(__name__, INSIDE_A_NODE, fabric_busy_time)
 
 
-@alternative("contention_time", link_sharing=False)
-def no_contention_time():
-    """Time that a step waits because hidden traffic shares links: not counted.
-
-    0
-
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return 0.0
+row("contention_time", 0.0, link_sharing=False)
 
 
 @alternative("contention_time", link_sharing=True)
@@ -68,6 +59,7 @@ def shared_contention_time(
     behind the largest window, at most compute, and while the step waits for any of it; and all
     traffic, sends between stages included, in the whole step
 
+    Returns: [s] time of one step
     Range: exact where all overlaps are 1, for two kinds of traffic on one link, and for any number
         with one overlap; else a lower bound, as if a link could use every wait; an upper bound
         where kinds hide behind different parts of compute

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...ops import where
 from ...statistics import expected_maximum, expected_maximum_gumbel
 from ...stragglers import (
@@ -19,27 +19,10 @@ from ...stragglers import (
 COUNTED = ("share", "detected", "checked")  # choices of slow_nodes by which there are some
 
 
-@alternative("slow_node_fraction", slow_nodes="none")
-def no_slow_node_fraction():
-    """Share of the nodes that are slow at a time: none is counted.
-
-    0
-
-    Returns: [1] share
-    Source: by definition
-    """
-    return 0.0
+row("slow_node_fraction", 0.0, slow_nodes="none")
 
 
-@alternative("slow_node_fraction", slow_nodes="share")
-def stated_slow_node_fraction(slow_node_share):
-    """Share of the nodes that are slow at a time, as stated.
-
-    p
-
-    Source: stated by the scenario
-    """
-    return 1.0 * slow_node_share
+row("slow_node_fraction", "slow_node_share", slow_nodes="share")
 
 
 @alternative("slow_node_fraction", slow_nodes="detected")
@@ -51,7 +34,6 @@ def detected_slow_node_fraction(slow_node_mttf, slow_node_detection_time):
 
     Returns: [1] share; 1 where slow nodes are never found
     Range: a bound from above for jobs that begin with sound nodes and are not much longer than T
-    Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7
     """
 
 
@@ -139,16 +121,7 @@ def ranks_of_slowest_node(n_gpus, awaited_nodes):
     return n_gpus / awaited_nodes
 
 
-@alternative("slow_rank_deviation", jitter_model="none")
-def no_slow_rank_deviation():
-    """How many standard deviations the slowest rank of slow nodes lies above their mean: no jitter.
-
-    0
-
-    Returns: [1] deviations
-    Source: by definition
-    """
-    return 0.0
+row("slow_rank_deviation", 0.0, jitter_model="none")
 
 
 @alternative("slow_rank_deviation", jitter_model="normal")
@@ -168,6 +141,7 @@ def gumbel_slow_rank_deviation(slow_ranks):
 
     the largest of their ranks
 
+    Returns: [1] deviations
     Source: Gumbel 1958, Statistics of Extremes
     """
     return expected_maximum_gumbel(slow_ranks, slow_ranks, 0.0)
@@ -273,16 +247,7 @@ def slowest_rank_slowdown_of_some(straggler_slowdown, slow_node_wait):
     return straggler_slowdown + slow_node_wait
 
 
-@alternative("slow_node_stops", slow_nodes=("none", "share"))
-def no_slow_node_stops():
-    """Time for which the job stops to check nodes and to replace slow ones, over that of steps.
-
-    0
-
-    Returns: [1] stops over steps
-    Source: by definition
-    """
-    return 0.0
+row("slow_node_stops", 0.0, slow_nodes=("none", "share"))
 
 
 @alternative("slow_node_stops", slow_nodes="detected")
@@ -293,6 +258,7 @@ def detected_slow_node_stops(
 
     R N (1 - p) / M: each node that becomes slow stops the job once
 
+    Returns: [1] stops over steps
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (rate of failures
         in the steady state)
     """
@@ -307,7 +273,9 @@ def checked_slow_node_stops(
     slow_node_mttf,
     slow_node_check_interval,
 ):
-    """(K + R (1 - e^(-N c / M))) / c: every check, and one swap of all nodes it finds slow
+    """Time for which the job stops to check nodes and to replace slow ones, over that of steps.
+
+    (K + R (1 - e^(-N c / M))) / c: every check, and one swap of all nodes it finds slow
 
     Returns: [1] stops over steps; 0 without checks
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (inspections)

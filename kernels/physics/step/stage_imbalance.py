@@ -2,20 +2,10 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...ops import where
 
-
-@alternative("stage_imbalance_time", stage_split="alike")
-def no_stage_imbalance_time():
-    """Time of one step by which the slowest stage works longer than the mean stage: all are alike.
-
-    0
-
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return 0.0
+row("stage_imbalance_time", 0.0, stage_split="alike")
 
 
 @alternative("stage_imbalance_time", stage_split="whole_layers")
@@ -41,6 +31,7 @@ def slowest_stage_imbalance_time(
     less the mean. Logits at the first stage where a pipeline comes back to it; in dualpipe either
     end has half of both ends' layers, of the embedding and of the logits
 
+    Returns: [s] time of one step
     Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
         mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...statistics import expected_maximum, expected_maximum_gumbel
 
 
@@ -60,16 +60,7 @@ def one_site_exposed_communication_time(
     return exposed + exposed_data_parallel_time + offload_time + contention_time
 
 
-@alternative("slowest_rank_deviation", jitter_model="none")
-def no_slowest_rank_deviation():
-    """How many standard deviations the slowest rank lies above the mean: no jitter is counted.
-
-    0
-
-    Returns: [1] deviations
-    Source: by definition
-    """
-    return 0.0
+row("slowest_rank_deviation", 0.0, jitter_model="none")
 
 
 @alternative("slowest_rank_deviation", jitter_model="normal")
@@ -90,6 +81,7 @@ def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
 
     the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
 
+    Returns: [1] deviations
     Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
     """
 
@@ -361,15 +353,13 @@ def sharded_gradient_window(fsdp_forward_window, fsdp_backward_window):
     return fsdp_forward_window + fsdp_backward_window
 
 
-@alternative("weight_window", zero_stage=(0, 3))
-def no_weight_window():
-    """Time behind which the weights of a sharded update can be gathered: there are none.
-
-    0; ZeRO-3 gathers them where they are used
-
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
-    return 0.0
+row(
+    "weight_window",
+    0.0,
+    "0; ZeRO-3 gathers them where they are used",
+    source="Rajbhandari et al. 2020 (ZeRO), section 7",
+    zero_stage=(0, 3),
+)
 
 
 @alternative("weight_window", zero_stage=(1, 2))
@@ -395,21 +385,13 @@ def prefetched_fsdp_forward_window(
 
     (compute + exposed in layers) / (3 f)
 
+    Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
     """
     return (compute_time + exposed_layer_communication_time) / (3 * recompute_flops_factor)
 
 
-@alternative("fsdp_forward_window", fsdp_prefetch=False)
-def no_fsdp_forward_window():
-    """Time behind which ZeRO-3 can gather weights in forward passes: gathered as they are needed.
-
-    0
-
-    Returns: [s] window
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2
-    """
-    return 0.0
+row("fsdp_forward_window", 0.0, fsdp_prefetch=False)
 
 
 def fsdp_backward_window(compute_time, exposed_layer_communication_time, recompute_flops_factor):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...collectives import fitted_all_reduce_time, reduce_scatter_time
 from ...ops import where
 from ...reduce_scatter import (
@@ -171,16 +171,12 @@ def auto_tensor_parallel_gather_time(
     return np.minimum(rings, tensor_parallel_switch_gather_time)
 
 
-@alternative("tensor_parallel_exchange_time", sequence_parallel=False)
-def whole_tensor_parallel_exchange_time(tensor_parallel_all_reduce_time):
-    """Time to add up one activation over a tensor-parallel group: one all-reduce.
-
-    t
-
-    Returns: [s] time of one exchange
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 1.0 * tensor_parallel_all_reduce_time
+row(
+    "tensor_parallel_exchange_time",
+    "tensor_parallel_all_reduce_time",
+    source="Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3",
+    sequence_parallel=False,
+)
 
 
 @alternative("tensor_parallel_exchange_time", sequence_parallel=True)
@@ -189,6 +185,7 @@ def sequence_tensor_parallel_exchange_time(tensor_parallel_gather_time):
 
     2 t
 
+    Returns: [s] time of one exchange
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     return 2 * tensor_parallel_gather_time

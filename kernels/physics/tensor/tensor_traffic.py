@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, same_as
+from ...alternatives import alternative, row, same_as
 from ...layer import gemm_time
 from ...ops import where
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
@@ -77,16 +77,7 @@ def full_recompute_all_reduces_per_layer():
     return 6.0
 
 
-@alternative("distributed_input_gathers", distribute_saved_activations=False)
-def no_distributed_input_gathers():
-    """All-gathers that bring a layer's saved input together: none, it is at hand.
-
-    0
-
-    Returns: [1] all-gathers
-    Source: by definition
-    """
-    return 0.0
+row("distributed_input_gathers", 0.0, distribute_saved_activations=False)
 
 
 @alternative("distributed_input_gathers", distribute_saved_activations=True)
@@ -95,21 +86,13 @@ def split_distributed_input_gathers(tensor_parallel, residual_ranks):
 
     1; none with sequence parallelism, where parts are used as such
 
+    Returns: [1] all-gathers
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
     return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
-@alternative("saved_input_gather_time", recompute=("none", "selective", "core_attention"))
-def no_saved_input_gather_time():
-    """Time of one step to bring layers' saved inputs together: passes are not repeated.
-
-    0
-
-    Returns: [s] traffic of one step
-    Source: by definition
-    """
-    return 0.0
+row("saved_input_gather_time", 0.0, recompute=("none", "selective", "core_attention"))
 
 
 @alternative("saved_input_gather_time", recompute="full")
@@ -124,6 +107,7 @@ def full_recompute_saved_input_gather_time(
 
     gathers x l / p x m x t
 
+    Returns: [s] traffic of one step
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
     passes = layers / pipeline_parallel * num_microbatches
@@ -232,38 +216,23 @@ def roofline_ffn_input_gradient_time(
     )
 
 
-@alternative("ffn_regathers_per_layer", mixture_of_experts=False)
-def dense_ffn_regathers_per_layer():
-    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
-
-    1
-
-    Returns: [1] gathers
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
-    """
-    return 1.0
+row("ffn_regathers_per_layer", 1.0, mixture_of_experts=False)
 
 
 @alternative("ffn_regathers_per_layer", mixture_of_experts=True)
 def expert_ffn_regathers_per_layer(dense_layers, layers):
-    """dense layers / l: experts keep the tokens that were sent to them
+    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
 
+    dense layers / l: experts keep the tokens that were sent to them
+
+    Returns: [1] gathers
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies);
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     return dense_layers / layers
 
 
-@alternative("regather_time", sequence_parallel=False)
-def no_regather_time():
-    """Time of one step to gather layers' inputs again for gradients of weights: all are at hand.
-
-    0
-
-    Returns: [s] traffic of one step
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 0.0
+row("regather_time", 0.0, sequence_parallel=False)
 
 
 @alternative("regather_time", sequence_parallel=True)
@@ -278,6 +247,7 @@ def sequence_regather_time(
 
     (1 + feed-forward gathers) x l / p x m x t
 
+    Returns: [s] traffic of one step
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2 (an extra all-gather backward,
         overlapped with the gradient of the input)
     """
@@ -285,16 +255,7 @@ def sequence_regather_time(
     return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_gather_time
 
 
-@alternative("regather_window", sequence_parallel=False)
-def no_regather_window():
-    """Time of the products behind which layers' inputs are gathered again: none are.
-
-    0
-
-    Returns: [s] window
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 0.0
+row("regather_window", 0.0, sequence_parallel=False)
 
 
 @alternative("regather_window", sequence_parallel=True)
@@ -310,22 +271,14 @@ def sequence_regather_window(
 
     l / p x m x (product of QKV + feed-forward gathers x its product)
 
+    Returns: [s] window
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     products = qkv_input_gradient_time + ffn_regathers_per_layer * ffn_input_gradient_time
     return layers / pipeline_parallel * num_microbatches * products
 
 
-@alternative("hidden_regather_time", sequence_parallel=False)
-def no_hidden_regather_time():
-    """Part of gathering layers' inputs again that products of the same layer hide: none is done.
-
-    0
-
-    Returns: [s] hidden traffic of one step
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 0.0
+row("hidden_regather_time", 0.0, sequence_parallel=False)
 
 
 @alternative("hidden_regather_time", sequence_parallel=True)
@@ -342,6 +295,7 @@ def sequence_hidden_regather_time(
 
     l / p x m x (min(t, product of QKV) + feed-forward gathers x min(t, its product))
 
+    Returns: [s] hidden traffic of one step
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     attention = np.minimum(tensor_parallel_gather_time, qkv_input_gradient_time)
@@ -349,16 +303,12 @@ def sequence_hidden_regather_time(
     return layers / pipeline_parallel * num_microbatches * (attention + ffn)
 
 
-@alternative("tensor_parallel_time", mixture_of_experts=False)
-def dense_tensor_parallel_time(shared_layer_exchange_time):
-    """Time of one step's tensor-parallel traffic on each stage.
-
-    that of layers whose ranks share them whole
-
-    Returns: [s] tensor-parallel traffic of one step
-    Source: Narayanan et al. 2021 (SC21), section 3.2
-    """
-    return 1.0 * shared_layer_exchange_time
+row(
+    "tensor_parallel_time",
+    "shared_layer_exchange_time",
+    source="Narayanan et al. 2021 (SC21), section 3.2",
+    mixture_of_experts=False,
+)
 
 
 @alternative("tensor_parallel_time", mixture_of_experts=True)
@@ -375,10 +325,13 @@ def expert_tensor_parallel_time(
     expert_all_to_alls_per_layer,
     expert_gather_time,
 ):
-    """as in a dense model where experts have its tensor ranks. Else layers of experts exchange half
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    as in a dense model where experts have its tensor ranks. Else layers of experts exchange half
     as often, unless shared experts do, and tokens are gathered over the GPUs of an expert after
     each all-to-all there, and added up before each back
 
+    Returns: [s] tensor-parallel traffic of one step
     Range: gathers of tokens by a ring, whatever all_reduce says
     Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
         megatron/core/transformer/moe/token_dispatcher.py

@@ -2,23 +2,12 @@
 
 import numpy as np
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...inputs import SWITCHED
 from ...ops import where
 from ...reasons import REASONS as REASONS
 
-
-@alternative("torus_reason", all_reduce=SWITCHED)
-def switched_torus_reason():
-    """Why a torus cannot hold a job; 0 where it can.
-
-    0: switches connect all
-
-    Returns: [flag] reason
-    Flags: REASONS
-    Source: by definition
-    """
-    return 0.0
+row("torus_reason", 0.0, "switches connect all", all_reduce=SWITCHED)
 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-dp-pp")
@@ -64,12 +53,16 @@ def ring_torus_reason(
     site_gradient_ranks,
     torus_order_reason,
 ):
-    """the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
+    """Why a torus cannot hold a job; 0 where it can.
+
+    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
     those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
     multiple; 1 to 3 dimensions, and one chip along those in which a chip has no links; in two, no
     side longer than that of a square pod; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the
     reason of the groups' order
 
+    Returns: [flag] reason
+    Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); Google Cloud
         TPU documentation, v5e and v6e (slices of a pod of 16 x 16); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...collectives import point_to_point_time
 from ...ops import where
 from ...torus import (
@@ -73,22 +73,16 @@ def torus_z_ways(torus_z, torus_x, torus_y, torus_ring_multiple, torus_dimension
     """
 
 
-@alternative("torus_twist", twisted_torus=False)
-def plain_torus_twist():
-    """Whether a torus is twisted: 1 or 0.
-
-    0
-
-    Returns: [1] 1 where it is
-    Source: stated by the scenario
-    """
-    return 0.0
+row(
+    "torus_twist",
+    0.0,
+    summary="Whether a torus is twisted: 1 or 0.",
+    returns="[1] 1 where it is",
+    twisted_torus=False,
+)
 
 
-@alternative("torus_twist", twisted_torus=True)
-def shifted_torus_twist():
-    """1"""
-    return 1.0
+row("torus_twist", 1.0, twisted_torus=True)
 
 
 def tensor_torus_bandwidth(
@@ -206,16 +200,7 @@ family(
 )
 
 
-@alternative("gradient_torus_bandwidth", mixture_of_experts=False)
-def dense_gradient_torus_bandwidth(data_torus_bandwidth):
-    """Bandwidth of one rank that adds up gradients over its links in the torus.
-
-    that of its data-parallel group
-
-    Returns: [B/s] bandwidth per rank
-    Source: by definition
-    """
-    return 1.0 * data_torus_bandwidth
+row("gradient_torus_bandwidth", "data_torus_bandwidth", mixture_of_experts=False)
 
 
 @alternative("gradient_torus_bandwidth", mixture_of_experts=True)
@@ -236,9 +221,12 @@ def expert_gradient_torus_bandwidth(
     torus_z_ways,
     torus_link_bandwidth,
 ):
-    """1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
+    """Bandwidth of one rank that adds up gradients over its links in the torus.
+
+    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
     experts' groups are e times as far apart
 
+    Returns: [B/s] bandwidth per rank
     Range: experts wait for no latency of their own
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Austin et al. 2025 (How to Scale Your Model), part 3
@@ -554,9 +542,12 @@ def torus_expert_all_to_all_time(
     inter_node_latency,
     expert_rail_bandwidth,
 ):
-    """h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice
+    """Time of one all-to-all in an expert-parallel group.
+
+    h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice
     that on a line
 
+    Returns: [s] time of one all-to-all
     Range: a twist helps groups that fill the torus; others are as on a plain one
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
         v4), arXiv:2304.01433, section 2 (twisted)
