@@ -5,21 +5,43 @@ from typing import Any
 import numpy as np
 
 # Published cubes hold the numbers: add new reasons at the end
-REASONS = """
-    0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-    4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-    7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-    10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
-    16 dual_pipeline_does_not_fit, 17 passes_do_not_overlap,
-    18 replicas_not_divisible_into_sharding_groups, 19 experts_do_not_fold_over_ranks,
-    20 routing_nodes_hold_too_few_experts, 21 expert_nodes_not_whole,
-    22 replicas_not_divisible_over_sites, 23 more_fragments_than_inner_steps,
-    24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
-    26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
-    28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes,
-    31 pod_smaller_than_what_it_holds, 32 checkpoint_tier_too_small, 33 tiers_out_of_order
-"""
+FEASIBLE = 0.0
+NOT_A_WHOLE_NUMBER = 1.0
+GROUP_LARGER_THAN_CLUSTER = 2.0
+GPUS_NOT_DIVISIBLE = 3.0
+BATCH_SMALLER_THAN_DATA_PARALLEL = 4.0
+BATCH_NOT_DIVISIBLE = 5.0
+LAYERS_NOT_DIVISIBLE = 6.0
+HEADS_NOT_DIVISIBLE = 7.0
+SEQUENCE_NOT_DIVISIBLE = 8.0
+EXPERTS_NOT_DIVISIBLE = 9.0
+OUT_OF_MEMORY = 10.0
+INTERVAL_BELOW_FLUSH_TIME = 11.0
+FEWER_MICROBATCHES_THAN_STAGES = 12.0
+MICROBATCH_GROUP_DOES_NOT_FIT = 13.0
+INTERLEAVED_ON_ONE_STAGE = 14.0
+MAKES_NO_PROGRESS = 15.0
+DUAL_PIPELINE_DOES_NOT_FIT = 16.0
+PASSES_DO_NOT_OVERLAP = 17.0
+REPLICAS_NOT_DIVISIBLE_INTO_SHARDING_GROUPS = 18.0
+EXPERTS_DO_NOT_FOLD_OVER_RANKS = 19.0
+ROUTING_NODES_HOLD_TOO_FEW_EXPERTS = 20.0
+EXPERT_NODES_NOT_WHOLE = 21.0
+REPLICAS_NOT_DIVISIBLE_OVER_SITES = 22.0
+MORE_FRAGMENTS_THAN_INNER_STEPS = 23.0
+TORUS_DOES_NOT_HOLD_THE_GROUPS = 24.0
+SLICE_LARGER_THAN_POD = 25.0
+LAYERS_DO_NOT_ADD_UP = 26.0
+HEADS_NOT_DIVISIBLE_OVER_CONTEXT = 27.0
+STAGE_WITHOUT_LAYERS = 28.0
+STAGES_OF_TRAINING_DO_NOT_FIT = 29.0
+DOMAIN_NOT_WHOLE_NODES = 30.0
+POD_SMALLER_THAN_WHAT_IT_HOLDS = 31.0
+CHECKPOINT_TIER_TOO_SMALL = 32.0
+TIERS_OUT_OF_ORDER = 33.0
+
+# As docstrings list them
+REASONS = ", ".join(f"{code:.0f} {name.lower()}" for name, code in vars().items() if name.isupper())
 
 
 def is_whole(value: Any) -> Any:

@@ -29,7 +29,8 @@ ENGINE_CODE = {
     "jax": ("engines.jax",),
 }
 _COMMON_CODE = (
-    *("elementary", "ops", "alternatives", "roles", "graph.bind", "graph.formulas", "engines.job"),
+    *("elementary", "ops", "alternatives", "reasons", "roles", "graph.bind"),
+    *("graph.formulas", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
     "calculus.slopes",

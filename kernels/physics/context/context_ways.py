@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...collectives import point_to_point_time, two_level_all_to_all_time
 from ...inputs import SWITCHED
@@ -446,7 +447,7 @@ def shared_head_reason(attention_heads, tensor_parallel, context_parallel, head_
     """
     divides = is_whole(attention_heads / (tensor_parallel * head_sharing_ranks))
     divides = divides & is_whole(context_parallel / head_sharing_ranks)
-    return where(divides, 0.0, 27.0)
+    return where(divides, 0.0, reasons.HEADS_NOT_DIVISIBLE_OVER_CONTEXT)
 
 
 @alternative("sequence_parts", context_balance="zigzag")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -19,7 +20,7 @@ def plain_layer_kinds_reason(linear_layers):
     Flags: REASONS
     Source: by definition
     """
-    return where(linear_layers > 0, 26.0, 0.0)
+    return where(linear_layers > 0, reasons.LAYERS_DO_NOT_ADD_UP, 0.0)
 
 
 @alternative("layer_kinds_reason", linear_attention=KINDS)
@@ -42,7 +43,11 @@ def mixed_layer_kinds_reason(
     adds_up = (attention_layers >= 0) & (attention_layers + linear_layers <= layers)
     adds_up = adds_up & (ffn_layers <= layers) & (attending_layers == attention_layers)
     adds_up = adds_up & is_whole(linear_layers) & is_whole(attention_layers) & is_whole(ffn_layers)
-    reason = where(is_whole(linear_heads / (tensor_parallel * head_sharing_ranks)), 0.0, 27.0)
-    reason = where(is_whole(linear_heads / tensor_parallel), reason, 7.0)
+    reason = where(
+        is_whole(linear_heads / (tensor_parallel * head_sharing_ranks)),
+        0.0,
+        reasons.HEADS_NOT_DIVISIBLE_OVER_CONTEXT,
+    )
+    reason = where(is_whole(linear_heads / tensor_parallel), reason, reasons.HEADS_NOT_DIVISIBLE)
     known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
-    return where(known == known, where(adds_up, reason, 26.0), np.nan)
+    return where(known == known, where(adds_up, reason, reasons.LAYERS_DO_NOT_ADD_UP), np.nan)

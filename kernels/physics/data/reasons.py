@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -22,5 +23,9 @@ def hybrid_sharding_reason(shard_replicas, data_parallel_shard):
         dp_shard x cp x tp x pp = world size); Megatron-LM, megatron/core/parallel_state.py
         (num_distributed_optimizer_instances divides the data-parallel size)
     """
-    reason = where(is_whole(shard_replicas) & is_whole(data_parallel_shard), 0.0, 18.0)
+    reason = where(
+        is_whole(shard_replicas) & is_whole(data_parallel_shard),
+        0.0,
+        reasons.REPLICAS_NOT_DIVISIBLE_INTO_SHARDING_GROUPS,
+    )
     return where(shard_replicas == shard_replicas, reason, np.nan)

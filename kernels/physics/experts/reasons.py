@@ -1,5 +1,6 @@
 """Why experts cannot be laid out so."""
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...inputs import SWITCHED
 from ...ops import where
@@ -51,7 +52,11 @@ def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_node
     """
     holds = experts * open_nodes >= experts_per_token * expert_nodes
     whole = is_whole(expert_nodes) & is_whole(open_nodes)
-    return where(whole, where(holds, 0.0, 20.0), 21.0)
+    return where(
+        whole,
+        where(holds, 0.0, reasons.ROUTING_NODES_HOLD_TOO_FEW_EXPERTS),
+        reasons.EXPERT_NODES_NOT_WHOLE,
+    )
 
 
 @alternative("expert_fold_reason", rank_order="tp-cp-ep-dp-pp")
@@ -66,7 +71,7 @@ def outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_r
         sequence parallelism)
     """
     apart = (expert_tensor_parallel != tensor_parallel) & (residual_ranks < tensor_parallel)
-    return where(apart, 19.0, 0.0)
+    return where(apart, reasons.EXPERTS_DO_NOT_FOLD_OVER_RANKS, 0.0)
 
 
 @alternative("expert_fold_reason", rank_order="tp-cp-ep-pp-dp")
@@ -85,4 +90,4 @@ def inner_expert_fold_reason(
     """
     folded = expert_tensor_parallel * expert_parallel != tensor_parallel * context_parallel
     reason = outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks)
-    return where((pipeline_parallel > 1) & folded, 19.0, reason)
+    return where((pipeline_parallel > 1) & folded, reasons.EXPERTS_DO_NOT_FOLD_OVER_RANKS, reason)

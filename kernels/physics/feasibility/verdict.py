@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -33,17 +34,19 @@ def layout_reason(
     group = tensor_parallel * pipeline_parallel * context_parallel
     replicas = n_gpus / group
     slices = replicas * micro_batch_size
-    reason = where(is_whole(sequence_length / sequence_parts), schedule_reason, 8.0)
-    reason = where(is_whole(attention_heads / tensor_parallel), reason, 7.0)
+    reason = where(
+        is_whole(sequence_length / sequence_parts), schedule_reason, reasons.SEQUENCE_NOT_DIVISIBLE
+    )
+    reason = where(is_whole(attention_heads / tensor_parallel), reason, reasons.HEADS_NOT_DIVISIBLE)
     reason = where(stage_reason == 0, reason, stage_reason)
-    reason = where(is_whole(global_batch_size / slices), reason, 5.0)
-    reason = where(global_batch_size < slices, 4.0, reason)
-    reason = where(is_whole(replicas), reason, 3.0)
-    reason = where(group > n_gpus, 2.0, reason)
+    reason = where(is_whole(global_batch_size / slices), reason, reasons.BATCH_NOT_DIVISIBLE)
+    reason = where(global_batch_size < slices, reasons.BATCH_SMALLER_THAN_DATA_PARALLEL, reason)
+    reason = where(is_whole(replicas), reason, reasons.GPUS_NOT_DIVISIBLE)
+    reason = where(group > n_gpus, reasons.GROUP_LARGER_THAN_CLUSTER, reason)
     counts = is_whole(n_gpus) & is_whole(tensor_parallel) & is_whole(pipeline_parallel)
     counts = counts & is_whole(context_parallel) & is_whole(stage_chunks)
     counts = counts & is_whole(global_batch_size) & is_whole(micro_batch_size)
-    reason = where(counts, reason, 1.0)
+    reason = where(counts, reason, reasons.NOT_A_WHOLE_NUMBER)
     known = n_gpus + group + stage_chunks + global_batch_size + stage_reason + attention_heads
     known = known + micro_batch_size + sequence_length
     return where(known == known, reason, np.nan)
@@ -59,7 +62,7 @@ def dense_expert_layout_reason(layout_reason, expert_parallel):
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
-    alone = where(expert_parallel > 1, 9.0, 0.0)
+    alone = where(expert_parallel > 1, reasons.EXPERTS_NOT_DIVISIBLE, 0.0)
     alone = where(expert_parallel == expert_parallel, alone, np.nan)
     return where(layout_reason == 0, alone, layout_reason)
 
@@ -91,7 +94,7 @@ def routed_expert_layout_reason(
     divides = divides & is_whole(experts) & is_whole(experts_per_token)
     placed = where(expert_fold_reason == 0, dispatch_reason, expert_fold_reason)
     known = experts + experts_per_token + expert_parallel + expert_layers
-    shared = where(known == known, where(divides, placed, 9.0), np.nan)
+    shared = where(known == known, where(divides, placed, reasons.EXPERTS_NOT_DIVISIBLE), np.nan)
     return where(layout_reason == 0, shared, layout_reason)
 
 
@@ -135,7 +138,7 @@ def capacity_reason(arrangement_reason, memory_per_gpu, memory_error_factor, hbm
     Range: within the error factor of the capacity either may be true: `near_memory_limit`
     Source: by definition
     """
-    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
+    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, reasons.OUT_OF_MEMORY, 0.0)
     known = memory_per_gpu + hbm_capacity
     full = where(known == known, full, np.nan)
     return where(arrangement_reason == 0, full, arrangement_reason)
@@ -163,7 +166,11 @@ def flushed_infeasible_reason(
 
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
-    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
+    early = where(
+        checkpoint_interval < checkpoint_flush_time,
+        reasons.INTERVAL_BELOW_FLUSH_TIME,
+        progress_reason,
+    )
     known = checkpoint_interval + checkpoint_flush_time
     early = where(known == known, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
@@ -187,13 +194,17 @@ def tiered_infeasible_reason(
 
     Source: Moody et al. 2010, SC10; Mohan et al. 2021 (CheckFreq), FAST, section 4
     """
-    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
+    early = where(
+        checkpoint_interval < checkpoint_flush_time,
+        reasons.INTERVAL_BELOW_FLUSH_TIME,
+        progress_reason,
+    )
     small = (memory_tier_survival > 0) & (memory_tier_bytes > checkpoint_memory_capacity)
     driven = drive_tier_survival > memory_tier_survival
     small = small | (driven & (drive_tier_bytes > checkpoint_drive_capacity))
-    early = where(small, 32.0, early)
+    early = where(small, reasons.CHECKPOINT_TIER_TOO_SMALL, early)
     beaten = (drive_tier_survival > 0) & (drive_tier_survival < memory_tier_survival)
-    early = where(beaten, 33.0, early)
+    early = where(beaten, reasons.TIERS_OUT_OF_ORDER, early)
     known = checkpoint_interval + checkpoint_flush_time + memory_tier_bytes
     early = where(known == known, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -22,7 +23,7 @@ def whole_domain_reason(gpus_per_domain, gpus_per_node):
     """
     nodes = gpus_per_domain / gpus_per_node
     whole = is_whole(nodes) & is_whole(gpus_per_domain)
-    return where(nodes == nodes, where(whole, 0.0, 30.0), np.nan)
+    return where(nodes == nodes, where(whole, 0.0, reasons.DOMAIN_NOT_WHOLE_NODES), np.nan)
 
 
 row("tier_reason", 0.0, "leaf switches are all there is", network_tiers=False)
@@ -40,4 +41,4 @@ def nested_tier_reason(gpus_per_pod, scale_up_gpus, leaf_gpus):
     """
     holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)
     known = gpus_per_pod + scale_up_gpus + leaf_gpus
-    return where(known == known, where(holds, 0.0, 31.0), np.nan)
+    return where(known == known, where(holds, 0.0, reasons.POD_SMALLER_THAN_WHAT_IT_HOLDS), np.nan)

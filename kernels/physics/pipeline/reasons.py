@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -25,8 +26,10 @@ def megatron_interleaving_reason(pipeline_parallel, num_microbatches, microbatch
     fits = is_whole(microbatch_group_size) & (microbatch_group_size >= pipeline_parallel)
     fits = fits & (microbatch_group_size <= num_microbatches)
     fits = fits & ((rest == 0) | (rest >= pipeline_parallel))
-    reason = where(fits, 0.0, 13.0)
-    return where(num_microbatches < pipeline_parallel, 12.0, reason)
+    reason = where(fits, 0.0, reasons.MICROBATCH_GROUP_DOES_NOT_FIT)
+    return where(
+        num_microbatches < pipeline_parallel, reasons.FEWER_MICROBATCHES_THAN_STAGES, reason
+    )
 
 
 @alternative("interleaving_reason", pipeline_scheduler="pytorch")
@@ -37,7 +40,7 @@ def pytorch_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_
     """
     rounds = np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
     fits = is_whole(microbatch_group_size) & (microbatch_group_size * rounds == num_microbatches)
-    return where(fits, 0.0, 13.0)
+    return where(fits, 0.0, reasons.MICROBATCH_GROUP_DOES_NOT_FIT)
 
 
 row(
@@ -61,7 +64,7 @@ def interleaved_schedule_reason(pipeline_parallel, stage_chunks, interleaving_re
     Flags: REASONS
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
-    reason = where(pipeline_parallel > 1, interleaving_reason, 14.0)
+    reason = where(pipeline_parallel > 1, interleaving_reason, reasons.INTERLEAVED_ON_ONE_STAGE)
     return where(stage_chunks > 1, reason, 0.0)
 
 
@@ -87,7 +90,7 @@ def combined_schedule_reason(
     )
     runs = (stage_chunks > 1) | (pipeline_parallel <= 1)
     runs = runs & (matrix_recompute_passes == 0) & (expert_parallel > 1)
-    return where(runs, reason, 17.0)
+    return where(runs, reason, reasons.PASSES_DO_NOT_OVERLAP)
 
 
 @alternative("schedule_reason", pipeline_schedule="dualpipe")
@@ -98,7 +101,9 @@ def dualpipe_schedule_reason(pipeline_parallel, num_microbatches):
         arXiv:2412.19437)
     """
     fits = is_whole(pipeline_parallel / 2) & is_whole(num_microbatches / 2)
-    return where(fits & (num_microbatches >= 2 * pipeline_parallel), 0.0, 16.0)
+    return where(
+        fits & (num_microbatches >= 2 * pipeline_parallel), 0.0, reasons.DUAL_PIPELINE_DOES_NOT_FIT
+    )
 
 
 @alternative("schedule_reason", pipeline_schedule="dualpipev")
@@ -108,7 +113,7 @@ def dualpipev_schedule_reason(pipeline_parallel, num_microbatches):
     Source: dualpipe/dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
         arXiv:2412.19437); PyTorch pipelining, torch/distributed/pipelining/schedules.py
     """
-    return where(num_microbatches >= 2 * pipeline_parallel, 0.0, 16.0)
+    return where(num_microbatches >= 2 * pipeline_parallel, 0.0, reasons.DUAL_PIPELINE_DOES_NOT_FIT)
 
 
 @alternative("stage_reason", stage_split="whole_layers")
@@ -142,7 +147,9 @@ def whole_stage_reason(
     bare = where(between > 0, rest - middle_stage_layers < others, False)
     bare = bare | ((between > 0) & (middle_stage_layers < stage_chunks))
     bare = bare | (layers - where(between > 0, rest, 0.0) < 2 * stage_chunks - 2)
-    reason = where(fits, where(bare, 28.0, 0.0), 6.0)
+    reason = where(
+        fits, where(bare, reasons.STAGE_WITHOUT_LAYERS, 0.0), reasons.LAYERS_NOT_DIVISIBLE
+    )
     known = layers + pipeline_parallel + stage_chunks + prediction_layers
     known = known + first_stage_layers + middle_stage_layers + last_stage_layers
     return where(known == known, reason, np.nan)
@@ -159,4 +166,4 @@ def even_stage_reason(layers, pipeline_parallel, stage_chunks):
     Source: Narayanan et al. 2021 (SC21), section 3
     """
     each = layers / (pipeline_parallel * stage_chunks)
-    return where(each == each, where(is_whole(each), 0.0, 6.0), np.nan)
+    return where(each == each, where(is_whole(each), 0.0, reasons.LAYERS_NOT_DIVISIBLE), np.nan)

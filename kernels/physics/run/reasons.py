@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
@@ -31,13 +32,15 @@ def several_training_stages_reason(
         is a multiple of micro-batch x data-parallel size, and not above the batch)
     """
     slices = micro_batch_size * data_parallel
-    starts = where(is_whole(ramp_start_batch_size / slices), 0.0, 5.0)
-    starts = where(ramp_start_batch_size < slices, 4.0, starts)
-    starts = where(ramp_start_batch_size > global_batch_size, 29.0, starts)
+    starts = where(is_whole(ramp_start_batch_size / slices), 0.0, reasons.BATCH_NOT_DIVISIBLE)
+    starts = where(ramp_start_batch_size < slices, reasons.BATCH_SMALLER_THAN_DATA_PARALLEL, starts)
+    starts = where(
+        ramp_start_batch_size > global_batch_size, reasons.STAGES_OF_TRAINING_DO_NOT_FIT, starts
+    )
     starts = where(ramp_tokens > 0, starts, 0.0)
     fits = ramp_tokens + long_context_tokens <= tokens_to_target
     known = tokens_to_target + slices + global_batch_size
-    return where(known == known, where(fits, starts, 29.0), np.nan)
+    return where(known == known, where(fits, starts, reasons.STAGES_OF_TRAINING_DO_NOT_FIT), np.nan)
 
 
 row(
@@ -100,4 +103,4 @@ def shrinking_progress_reason(goodput_reason, elastic_capacity):
 def _progress_reason(share):
     """Why a job makes no progress, by the share of the time that is left for it."""
     left = share > 1e-12  # beyond the rounding of shares that add up to 1
-    return where(share == share, where(left, 0.0, 15.0), np.nan)
+    return where(share == share, where(left, 0.0, reasons.MAKES_NO_PROGRESS), np.nan)

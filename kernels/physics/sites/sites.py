@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...collectives import ring_all_reduce_time
 from ...ops import where
@@ -296,9 +297,9 @@ def local_site_sync_reason(inner_steps, model_fragments):
     Flags: REASONS
     Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512, algorithm 2
     """
-    reason = where(model_fragments <= inner_steps, 0.0, 23.0)
+    reason = where(model_fragments <= inner_steps, 0.0, reasons.MORE_FRAGMENTS_THAN_INNER_STEPS)
     whole = (np.floor(inner_steps) == inner_steps) & (np.floor(model_fragments) == model_fragments)
-    reason = where(whole, reason, 1.0)
+    reason = where(whole, reason, reasons.NOT_A_WHOLE_NUMBER)
     known = inner_steps + model_fragments
     return where(known == known, reason, np.nan)
 
@@ -319,7 +320,9 @@ def several_site_reason(
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (a replica on each site)
     """
     share = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel) / sites
-    reason = where(np.floor(share) == share, site_sync_reason, 22.0)
-    reason = where(np.floor(sites) == sites, reason, 1.0)
+    reason = where(
+        np.floor(share) == share, site_sync_reason, reasons.REPLICAS_NOT_DIVISIBLE_OVER_SITES
+    )
+    reason = where(np.floor(sites) == sites, reason, reasons.NOT_A_WHOLE_NUMBER)
     known = share + sites
     return where(known == known, reason, np.nan)

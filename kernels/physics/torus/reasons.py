@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...inputs import SWITCHED
 from ...ops import where
@@ -21,7 +22,9 @@ def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
-    return where(expert_tensor_parallel == tensor_parallel, 0.0, 24.0)
+    return where(
+        expert_tensor_parallel == tensor_parallel, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS
+    )
 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
@@ -33,7 +36,7 @@ def inner_torus_order_reason(
     """
     alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
     alike = alike & ((context_parallel == 1) | (expert_parallel == 1))
-    return where(alike, 0.0, 24.0)
+    return where(alike, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
 
 
 @alternative("torus_reason", all_reduce="torus")
@@ -83,11 +86,13 @@ def ring_torus_reason(
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
     twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
     twice = twice & (scale_up_gpus < 8 * short * short * short)
-    order = where(torus_order_reason == 0, 0.0, 24.0)
-    reason = where(whole & boxes & ((torus_twist == 0) | twice), order, 24.0)
+    order = where(torus_order_reason == 0, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
+    reason = where(
+        whole & boxes & ((torus_twist == 0) | twice), order, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS
+    )
     side = np.maximum(torus_x, torus_y)
     beyond = (torus_dimensions == 2) & (side * side > largest_slice)
-    reason = where((scale_up_gpus > largest_slice) | beyond, 25.0, reason)
+    reason = where((scale_up_gpus > largest_slice) | beyond, reasons.SLICE_LARGER_THAN_POD, reason)
     known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
 
