@@ -43,17 +43,20 @@ def row(
     `summary`, `returns` and `holds` are sections of the docstring, where another formula of the
     quantity does not state them.
     """
-    home = sys._getframe(1).f_globals["__name__"]
-    words = [quantity, *(str(word) for pair in option.items() for word in pair)]
-    name = re.sub(r"\W+", "_", "_".join(words).lower()).strip("_")
+    frame: Any = inspect.currentframe()
+    home = frame.f_back.f_globals["__name__"]
+    name = quantity
+    for key, choice in option.items():
+        first = choice[0] if isinstance(choice, tuple) else choice
+        name = re.sub(r"\W", "_", f"{quantity}_{key}_{first}".lower())
     if isinstance(value, str):
         formula = _twin(_passed_on, name, home, (value,))
     else:
         formula = types.FunctionType(
-            _constant.__code__, {**globals(), "VALUE": float(value), "__name__": home}, name
+            _constant.__code__, {**globals(), "VALUE": value, "__name__": home}, name
         )
         formula.__module__, formula.__qualname__ = home, name
-        formula.__value__ = float(value)
+        formula.__value__ = value
     sections = [f"Returns: {returns}" * bool(returns), f"Range: {holds}" * bool(holds)]
     sections.append(f"Source: {source}")
     maths = said or (value if isinstance(value, str) else f"{value:g}")

@@ -45,5 +45,12 @@ REASONS = ", ".join(f"{code:.0f} {name.lower()}" for name, code in vars().items(
 
 
 def is_whole(value: Any) -> Any:
-    """Whether a value is a whole number."""
+    """Whether a value is a whole number.
+
+    floor(x) = x
+
+    Parameters: value [1]
+    Returns: [1] true or false
+    Source: by definition
+    """
     return np.floor(value) == value

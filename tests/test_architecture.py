@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fleetcube import kernels
-from fleetcube.kernels import ops, physics
+from fleetcube.kernels import ops, physics, reasons
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.inputs import INPUTS
@@ -168,7 +168,7 @@ def test_topics_need_only_those_above_them() -> None:
     """By the names that formulas need, and by what modules import."""
     floor = {topic: number for number, topic in enumerate(physics.TOPICS)}
     home = {name: quantity.default.__module__.split(".")[-2] for name, quantity in QUANTITIES}
-    for name, quantity in QUANTITIES:
+    for _, quantity in QUANTITIES:
         for formula in quantity.formulas.values():
             own = formula.__module__.split(".")[-2]  # a feature plugs in above the topic
             for needed in graph.parameters(formula):
@@ -483,12 +483,14 @@ def test_laws_take_numpy_from_ops() -> None:
 
 
 def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
-    # Other globals would be missing from the hash that names a compiled kernel.
+    # Other globals would be missing from what tells formulas apart: fingerprints hash all reasons,
+    # and source_of states the value of a row
     formulas = {f for quantity in graph.load().values() for f in quantity.formulas.values()}
     for function in {used for formula in formulas for used in dependencies(formula)}:
         names = set(function.__code__.co_names) & set(function.__globals__)
         for value in (function.__globals__[name] for name in names):
-            shared = value is np or value is ops.np
-            assert shared or isinstance(value, types.FunctionType), function.__name__
+            known = value is np or value is ops.np or value is reasons
+            known |= getattr(function, "__value__", None) is value
+            assert known or isinstance(value, types.FunctionType), function.__name__
         assert function.__closure__ is None
         assert function.__defaults__ is None

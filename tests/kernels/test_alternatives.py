@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube.kernels.alternatives import alternative, renaming, same_as, source_of
+from fleetcube.kernels.alternatives import alternative, family, same_as, source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load, parameters, units
 from fleetcube.kernels.topology import flat_latency
@@ -37,7 +37,7 @@ def test_a_twin_has_names_of_its_own() -> None:
             formulas.data_parallel_latency,
             (
                 "    return flat_latency(gradient_ranks, data_par",
-                "    return where(ranks_per_node >= n",
+                "    return where(ranks_per_node >= r",
             ),
         ),
         (
@@ -75,4 +75,4 @@ def test_names_that_become_one_are_refused() -> None:
         return price * gpus
 
     with pytest.raises(ValueError, match="two names of owned_cost become one: gpus, gpus"):
-        renaming(__name__, {"price": "gpus"})(owned_cost)
+        family(__name__, {"price": "gpus"}, owned_cost)

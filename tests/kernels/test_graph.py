@@ -76,7 +76,7 @@ def test_nothing_else_is_selected() -> None:
 def test_an_option_chooses_the_formula() -> None:
     options = {**OPTIONS, "checkpoint_policy": "fixed"}
     needed = select(["checkpoint_interval"], options, {"fixed_checkpoint_interval"})
-    assert needed["checkpoint_interval"].__name__ == "fixed_policy_checkpoint_interval"
+    assert needed["checkpoint_interval"].__name__ == "checkpoint_interval_checkpoint_policy_fixed"
 
 
 def test_a_tuple_of_choices_shares_one_formula() -> None:

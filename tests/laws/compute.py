@@ -44,7 +44,7 @@ def keys_of_a_query() -> Pairs:
 
 @check(
     "windowed_attention_span",
-    "full_attention_span",
+    "attention_span_sliding_window_false",
     by="derivation",
     source="columns of the band that each layer's attention has, layer by layer",
 )
@@ -59,7 +59,7 @@ def keys_in_front() -> Pairs:
             )
             some = formulas.windowed_attention_span(sequence, window, windowed, layers, 2 * layers)
             yield some, sum(columns) / (2 * layers)
-            yield formulas.full_attention_span(sequence), sequence
+            yield formulas.attention_span_sliding_window_false(sequence), sequence
 
 
 GPTS = [(24, 2304, 24), (64, 8192, 48), (96, 12288, 80), (160, 25600, 128)]  # SC21, table 1
@@ -87,11 +87,11 @@ def value(name: str, **scenario: Any) -> float:
     "model_flops_per_step",
     "recompute_flops_factor",
     "attention_flops_per_token",
-    "standard_kernel_attention_span",
-    "full_matrix_recompute_passes",
-    "whole_attention_recompute_passes",
-    "no_matrix_recompute_passes",
-    "no_attention_recompute_passes",
+    "kernel_attention_span_attention_kernel_standard",
+    "matrix_recompute_passes_recompute_full",
+    "attention_recompute_passes_recompute_core_attention",
+    "matrix_recompute_passes_recompute_none",
+    "attention_recompute_passes_recompute_none",
     by="table",
     source="Narayanan et al. 2021, eq. 3 and appendix: 96 and 72 B s l h^2 (1 + s / 6h + ...)",
     tolerance=1e-12,
@@ -127,10 +127,10 @@ def products(s: int, width: int, kernel: str, recompute: str) -> float:
 
 @check(
     "recompute_flops_factor",
-    "flash_kernel_attention_span",
-    "standard_score_recompute_passes",
-    "flash_score_recompute_passes",
-    "selective_attention_recompute_passes",
+    "kernel_attention_span_attention_kernel_flash",
+    "score_recompute_passes_attention_kernel_standard",
+    "score_recompute_passes_attention_kernel_flash",
+    "attention_recompute_passes_recompute_selective",
     "attention_flops_per_token",
     by="derivation",
     source="every matrix product of a layer listed: Dao 2023, algorithm 2 (five backward products)",
@@ -248,8 +248,8 @@ def causal_operations() -> Pairs:
 @check(
     "quantised_kernel_peak_flops",
     "nvfp4_peak_flops",
-    "quantised_attention_peak_flops",
-    "quantised_logits_peak_flops",
+    "attention_peak_flops_precision_fp8",
+    "logits_peak_flops_precision_fp8",
     "mfu_compute_time",
     by="derivation",
     source="each product of a step in the format that its recipe gives it, times added up",
@@ -352,7 +352,7 @@ def bytes_of_weights() -> Pairs:
     "parameters",
     "gpt_unmultiplied_parameters",
     "llama_unmultiplied_parameters",
-    "tied_embedding_tables",
+    "embedding_tables_gated_ffn_false",
     "untied_embedding_tables",
     by="table",
     source="released weights and reports: GPT-2, Llama 3, Mistral 7B, Gemma (tied), Gemma 2 (tied)",

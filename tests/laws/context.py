@@ -244,7 +244,7 @@ def heads_dealt_out() -> Pairs:
 
 @check(
     "paired_sequence_parts",
-    "single_sequence_parts",
+    "sequence_parts_context_balance_contiguous",
     by="simulator",
     source="parts dealt out: one to each rank, or going and coming back",
 )

@@ -63,6 +63,10 @@ def why_none(function: Function) -> str:
     """Why a formula needs no check of its own; empty: it is a law."""
     if law := getattr(function, "__law__", None):
         return f"is `{law.__name__}`"
+    if hasattr(function, "__value__"):
+        return "a constant"
+    if function.__code__.co_name == "_passed_on":
+        return "passed on"
     made = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(made, ast.FunctionDef)
     defined = read(function).source.startswith(SELF_EVIDENT)

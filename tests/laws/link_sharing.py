@@ -134,7 +134,7 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
     "dense_data_node_share",
     "expert_data_fabric_share",
     "expert_data_node_share",
-    "whole_step_data_parallel_bytes",
+    "data_parallel_bytes_zero_stage_0",
     "sharded_gradient_data_parallel_bytes",
     "sharded_weight_data_parallel_bytes",
     "fabric_busy_time",

@@ -14,7 +14,7 @@ from .check import Pairs, check
     "one_site_memory_per_gpu",
     "staged_activation_memory",
     "even_activation_memory",
-    "full_activation_memory_per_layer",
+    "activation_memory_per_layer_recompute_full",
     by="table",
     source="Korthikanti et al. 2022, arXiv:2205.05198, figures 1 and 7; SimuMax's B200 table "
     "(Megatron-LM, most allocated on any rank)",
@@ -32,7 +32,7 @@ def published_memories() -> Pairs:
     "sharded_weights_memory",
     "replicated_gradients_memory",
     "sharded_gradients_memory",
-    "sharded_optimizer_parameters",
+    "optimizer_parameters_zero_stage_1",
     "optimizer_memory",
     "even_sharded_parameters",
     "even_held_parameters",
@@ -62,7 +62,9 @@ def zero_states() -> Pairs:
         for ranks, printed in rows.items():
             share = formulas.even_sharded_parameters(parameters, 1, 1, ranks, 1)
             held = formulas.even_held_parameters(parameters, 1)
-            states = formulas.optimizer_memory(formulas.sharded_optimizer_parameters(share), 12)
+            states = formulas.optimizer_memory(
+                formulas.optimizer_parameters_zero_stage_1(share), 12
+            )
             whole = formulas.replicated_weights_memory(held, 2)
             grads = formulas.replicated_gradients_memory(held, 2)
             parted = formulas.sharded_gradients_memory(share, 2)
@@ -144,7 +146,7 @@ def sides_of_the_limit() -> Pairs:
     "sharded_layer_state_memory",
     "dense_layer_parameters",
     "ffn_gradients_memory",
-    "kept_layer_activation_memory",
+    "layer_activation_memory_recompute_none",
     by="derivation",
     source="the tensors alive in the backward pass of a gated block, listed one by one",
 )
@@ -159,5 +161,5 @@ def tensors_at_work() -> Pairs:
         grads = formulas.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2)
         alive = sum(4096 * 2 * width / ranks for width in (8192, 28672, 28672, 28672))
         yield grads, alive
-        kept = formulas.kept_layer_activation_memory(grads)
+        kept = formulas.layer_activation_memory_recompute_none(grads)
         yield formulas.working_memory(states, kept), gathered + alive

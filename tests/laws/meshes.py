@@ -121,7 +121,7 @@ def counted(
     "replica_fabric_share",
     "replica_node_share",
     "sharded_gradients_memory",
-    "held_accumulated_parameters",
+    "accumulated_parameters_gradient_sync_step",
     by="simulator",
     source="groups of a mesh built rank by rank, a step's collectives played block by block",
 )
@@ -168,10 +168,10 @@ def on_first_node(members: list[int]) -> int:
 
 @check(
     "outer_expert_stride",
-    "inner_expert_stride",
+    "expert_stride_rank_order_tp_cp_ep_pp_dp",
     "inner_expert_gradient_stride",
     "outer_expert_gradient_stride",
-    "inner_expert_context_ranks_per_node",
+    "expert_context_ranks_per_node_rank_order_tp_cp_ep_pp_dp",
     "inner_data_parallel_ranks_per_node",
     "outer_data_parallel_ranks_per_node",
     "outer_data_parallel_ranks_per_leaf",

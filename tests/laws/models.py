@@ -339,7 +339,7 @@ def cache_of_opt() -> Pairs:
     "whole_gradient_buckets",
     "bucket_message",
     "one_site_gradient_ranks",
-    "all_gradient_ranks",
+    "gradient_ranks_hybrid_sharding_false",
     "data_parallel",
     "num_microbatches",
     "node_pipeline_ranks_per_node",

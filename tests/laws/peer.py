@@ -214,7 +214,12 @@ def gradients() -> Pairs:
             yield told.ours("data_parallel_time", zero_stage=stage)[0], told.gradients_time
 
 
-@check("dense_tensor_parallel_time", "sequence_regather_time", by="peer", source=SOURCE)
+@check(
+    "tensor_parallel_time_mixture_of_experts_false",
+    "sequence_regather_time",
+    by="peer",
+    source=SOURCE,
+)
 def tensor_traffic() -> Pairs:
     """time of a step's tensor traffic, with sequence parallelism too, in six layouts"""
     for told in TOLD:

@@ -45,7 +45,7 @@ def interleaved() -> Iterator[dict[str, Any]]:
 @check(
     "bubble_ratio",
     "pipeline.bubble_fraction",
-    "step.bubble_fraction",
+    "schedules.bubble_fraction",
     "flushed_bubble_ratio",
     by="simulator",
     source=PLAYED,
@@ -79,7 +79,7 @@ def interleaved_bubbles() -> Pairs:
 
 @check(
     "one_forward_one_backward_microbatches_in_flight",
-    "gpipe_microbatches_in_flight",
+    "microbatches_in_flight_pipeline_schedule_gpipe",
     "zero_bubble_microbatches_in_flight",
     "pytorch_microbatch_group_size",
     by="simulator",
@@ -98,7 +98,7 @@ def microbatches_in_flight() -> Pairs:
     for p, m in itertools.product((1, *STAGES), MICROBATCHES):
         layout = {"pipeline_parallel": p, "num_microbatches": m}
         yield (
-            formulas.gpipe_microbatches_in_flight(m),
+            formulas.microbatches_in_flight_pipeline_schedule_gpipe(m),
             max(played(pipeline_schedule="gpipe", **layout).microbatches_in_flight),
         )
         yield (
@@ -261,7 +261,7 @@ def bounds_of_sends() -> Pairs:
     "megatron_interleaving_reason",
     "pytorch_interleaving_reason",
     "interleaved_schedule_reason",
-    "megatron_microbatch_group_size",
+    "microbatch_group_size_pipeline_scheduler_megatron",
     by="simulator",
     source="megatron/core/pipeline_parallel/schedules.py and "
     "torch/distributed/pipelining/schedules.py, whose refusals the simulator repeats",
@@ -271,7 +271,7 @@ def what_no_scheduler_runs() -> Pairs:
     t = f = formulas
     for p, m, v in itertools.product((1, 2, 4, 7), (1, 3, 4, 8, 11), (1, 2)):
         layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
-        default = t.megatron_microbatch_group_size(p)
+        default = t.microbatch_group_size_pipeline_scheduler_megatron(p)
         cases = [
             (
                 {"pipeline_scheduler": "pytorch"},

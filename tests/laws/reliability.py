@@ -200,7 +200,7 @@ def _played(
 
 @check(
     "time_at_risk",
-    "one_site_working_time",
+    "working_time_multi_site_false",
     by="simulator",
     source="a calendar, hour by hour: made ready, maintained or at work",
     tolerance=1e-9,
@@ -210,7 +210,7 @@ def hours_at_risk() -> Pairs:
     for hours, ready, maintained in itertools.product((100, 10), (0, 20), (0, 1, 2)):
         calendar = [h >= ready and h % 2 >= maintained for h in range(hours)]
         found = formulas.time_at_risk(hours, ready, maintained / 2)
-        yield formulas.one_site_working_time(found), float(sum(calendar))
+        yield formulas.working_time_multi_site_false(found), float(sum(calendar))
 
 
 @check(
@@ -551,13 +551,13 @@ def _cycle(
     "stall_share",
     "rollback_time",
     "corruption_rollback_time",
-    "no_rollback_time",
-    "async_unsafe_time",
-    "sync_unsafe_time",
+    "rollback_time_checkpoint_corruption_false",
+    "unsafe_time_checkpoint_mode_async",
+    "unsafe_time_checkpoint_mode_sync",
     "lost_work_time",
     "restart_time",
     "rigid_cluster_uptime",
-    "whole_latency_uptime_factor",
+    "latency_uptime_factor_corruption_detection_at_once",
     by="derivation",
     source="renewal reward: segments that a life between failures keeps, its survival summed",
 )
@@ -568,10 +568,15 @@ def renewal_reward() -> Pairs:
         for uptime in (1.0, 0.05):
             back = formulas.corruption_rollback_time(interval, stall, mtbf, corrupt)
             if not corrupt:
-                back = back + formulas.no_rollback_time()
-            unsafe = formulas.async_unsafe_time(flush) + formulas.sync_unsafe_time()
+                back = back + formulas.rollback_time_checkpoint_corruption_false()
+            unsafe = (
+                formulas.unsafe_time_checkpoint_mode_async(flush)
+                + formulas.unsafe_time_checkpoint_mode_sync()
+            )
             restart = formulas.restart_time(recover, formulas.lost_work_time(back, unsafe))
-            whole = formulas.rigid_cluster_uptime(uptime, formulas.whole_latency_uptime_factor())
+            whole = formulas.rigid_cluster_uptime(
+                uptime, formulas.latency_uptime_factor_corruption_detection_at_once()
+            )
             good = formulas.exact_goodput(interval, stall, restart, mtbf, whole)
             lost = formulas.restart_overhead(restart, mtbf, whole)
             recovering = formulas.exact_recovery_overhead(recover, mtbf, whole)
@@ -686,7 +691,7 @@ def interrupted_waits() -> Pairs:
 
 @check(
     "checkpoints_written",
-    "total_write_bandwidth",
+    "write_bandwidth_storage_scaling_total",
     "per_node_write_bandwidth",
     "checkpoint_size",
     "checkpoint_write_time",
@@ -711,7 +716,7 @@ def a_day_without_failures() -> Pairs:
         yield formulas.checkpoints_written(clock, 600 / (600 + stall), 600.0), written
         yield formulas.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
         yield formulas.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
-    yield formulas.total_write_bandwidth(100e9), 100e9
+    yield formulas.write_bandwidth_storage_scaling_total(100e9), 100e9
 
 
 @check(

@@ -35,8 +35,8 @@ def heads_on_ranks() -> Pairs:
     "largest_serving_batch",
     "serving_memory_reason",
     "copied_attention_serving_weights_memory",
-    "latent_kv_head_ranks",
-    "data_kv_cache_ranks",
+    "kv_head_ranks_latent_attention_true",
+    "kv_cache_ranks_data_parallel_attention_true",
     by="derivation",
     source="requests admitted one by one to the emptiest GPU until one finds no room",
 )
@@ -54,7 +54,11 @@ def admitted_requests() -> Pairs:
             for k in targets:
                 used[k] += cache
             admitted += 1
-        ranks = formulas.data_kv_cache_ranks(8) if apart else formulas.latent_kv_head_ranks()
+        ranks = (
+            formulas.kv_cache_ranks_data_parallel_attention_true(8)
+            if apart
+            else formulas.kv_head_ranks_latent_attention_true()
+        )
         most = formulas.largest_serving_batch(141e9, 0.0, held, cache, ranks)
         yield most - most % (8 if apart else 1), admitted
         yield formulas.serving_memory_reason(most, most), 0

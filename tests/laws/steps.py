@@ -41,7 +41,7 @@ def layouts() -> list[dict[str, Any]]:
     "awaited_pipeline_time",
     "exposed_pipeline_parallel_time",
     "even_bubble_time",
-    "step.bubble_fraction",
+    "schedules.bubble_fraction",
     by="simulator",
     source=PLAYED,
 )

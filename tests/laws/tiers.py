@@ -407,9 +407,9 @@ def a_site_at_work() -> Pairs:
 @check(
     "counted_outage_rate",
     "site_uptime",
-    "rigid_running_sites",
+    "running_sites_elastic_off",
     "rigid_awaited_sites_uptime",
-    "elastic_awaited_sites_uptime",
+    "awaited_sites_uptime_elastic_shrink",
     "several_site_working_time",
     "several_site_availability",
     "several_site_reason",
@@ -473,7 +473,7 @@ def nodes_of_a_domain() -> Pairs:
 
 @check(
     "switched_seated_domain_gpus",
-    "torus_seated_domain_gpus",
+    "seated_domain_gpus_all_reduce_torus",
     "idle_domain_gpus",
     by="simulator",
     source="groups seated one after the other, each in a domain that still has room for all of it; "

@@ -271,10 +271,20 @@ row(
 )
 
 
-row("matrix_recompute_passes", 1.0, recompute="full")
+row(
+    "matrix_recompute_passes",
+    1.0,
+    recompute="full",
+    source="Chen et al. 2016, arXiv:1604.06174, section 3",
+)
 
 
-row("score_recompute_passes", 1.0, attention_kernel="standard")
+row(
+    "score_recompute_passes",
+    1.0,
+    attention_kernel="standard",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
+)
 
 
 row(
@@ -307,7 +317,12 @@ row(
 )
 
 
-row("attention_recompute_passes", 1.0, recompute=("core_attention", "full"))
+row(
+    "attention_recompute_passes",
+    1.0,
+    recompute=("core_attention", "full"),
+    source="Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)",
+)
 
 
 def recompute_flops_factor(

@@ -194,7 +194,12 @@ def expert_ffn_parameters(
     return dense_layers * ffn_parameters_per_layer + routed_parameters + expert_layers * beside
 
 
-row("embedding_tables", 1.0, gated_ffn=False)
+row(
+    "embedding_tables",
+    1.0,
+    gated_ffn=False,
+    source="Press & Wolf 2017, arXiv:1608.05859, section 2; Narayanan et al. 2021 (SC21), eq. 2",
+)
 
 
 @alternative("embedding_tables", gated_ffn=True)

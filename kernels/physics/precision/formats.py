@@ -95,6 +95,7 @@ row(
     1.0,
     holds=("the pass that casts to few bits is not counted, here and in every recipe"),
     precision="fp8",
+    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3",
 )
 
 

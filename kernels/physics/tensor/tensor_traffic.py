@@ -216,7 +216,12 @@ def roofline_ffn_input_gradient_time(
     )
 
 
-row("ffn_regathers_per_layer", 1.0, mixture_of_experts=False)
+row(
+    "ffn_regathers_per_layer",
+    1.0,
+    mixture_of_experts=False,
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2",
+)
 
 
 @alternative("ffn_regathers_per_layer", mixture_of_experts=True)
