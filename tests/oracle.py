@@ -68,9 +68,12 @@ def formulas() -> Found:
                     numpy_engine.evaluate({"it": formula}, {n: values[n] for n in needed})["it"]
                 ),
                 "name": formula.__name__,
-                **{key: doc[key] for key in ("unit", "flags", "parameters")},
-                **{key: doc[key] for key in ("summary", "maths", "returns", "range", "source")},
-                "meanings": doc["meanings"],
+                **{
+                    key: doc[key]
+                    for key in ("unit", "flags", "summary", "returns", "range", "source")
+                },
+                "maths": " ".join(doc["maths"].split()),
+                "units": doc["parameters"],
             }
             yield from ((f"{quantity.name}[{choice}] {key}", fact) for key, fact in facts.items())
 
