@@ -1,6 +1,8 @@
 """Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
 
+import ctypes
 import gc
+import platform
 import signal
 import sys
 from collections.abc import Iterator
@@ -46,6 +48,8 @@ def _released() -> Iterator[None]:
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
     gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ from docs.make.attacks import PAGE, page
 from .attack import ATTACKS, attack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flips", "fuzz"])
 def test_nothing_is_wrong(name: str) -> None:
     tries, wrong, _ = attack(ATTACKS[name], quick=True)

@@ -675,6 +675,7 @@ def test_who_sends_nothing_or_drips_keeps_nobody_out(scarce: Server) -> None:
         assert slow[0].recv(1) == b""  # the oldest is ended
 
 
+@pytest.mark.slow
 def test_who_has_asked_is_answered_however_many_come(
     scarce: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -729,6 +730,7 @@ def test_a_request_that_is_dripped_ends(server: Server, monkeypatch: pytest.Monk
             assert wire.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_answers_that_nobody_takes_are_few_and_end(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_the_axis_that_wastes_least_is_shared(devices: int) -> None:
     assert jax_engine._shared_axis((100, 100), devices) is None  # too small
 
 
+@pytest.mark.slow
 def test_blocks_grow_with_the_memory_of_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is reduced in them stays the same; masked points are left out where they are."""
     scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}

@@ -120,6 +120,7 @@ def test_arrays_broadcast_as_in_numpy(engine: str) -> None:
         assert float(one(1024)) == float(one(n_gpus=1024)) == float(one({"n_gpus": 1024}))
 
 
+@pytest.mark.slow
 @each("engine", ENGINES)
 def test_gradients_are_those_of_a_sweep(engine: str) -> None:
     points = drawn(40)
@@ -276,6 +277,7 @@ def test_outputs_that_no_input_moves_are_constants() -> None:
     assert function("step_time", {**SCENARIO, "n_gpus": 8}, "gpu_mttf").unused == ("gpu_mttf",)
 
 
+@pytest.mark.slow
 def test_compiled_code_calls_it() -> None:
     names = ["n_gpus", "gpu_mttf"]
     scenario = SCENARIO

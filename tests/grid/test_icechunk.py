@@ -282,6 +282,7 @@ def test_the_commands_take_repositories(tmp_path: Path) -> None:
     assert (tmp_path / "cubes" / "a").is_dir()
 
 
+@pytest.mark.slow
 def test_no_damaged_object_is_another_number(tmp_path: Path) -> None:
     """Every file of a repository on a disk: lost, cut, and one bit of it changed."""
     url = f"icechunk://{tmp_path}/a"

@@ -102,6 +102,7 @@ def test_dask_workers_can_read_a_cube(sweep: Sweep, url: str) -> None:
     assert pickle.loads(pickle.dumps(Objects(url))) == Objects(url)
 
 
+@pytest.mark.slow
 def test_a_cube_in_a_folder_is_read_over_http(sweep: Sweep, tmp_path: Path) -> None:
     sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
 
@@ -150,6 +151,7 @@ def test_no_reader_sees_an_unfinished_cube(stopped: str) -> None:
     assert any(name.startswith("job_time/c/") for name in held(stopped))
 
 
+@pytest.mark.slow
 def test_whatever_is_written_last_is_missing_no_reader_is_misled(
     sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -566,6 +568,7 @@ def test_what_a_stale_list_hides_is_of_no_other_cube(
     assert held(url) == contents(Path(other.store(tmp_path / "a.zarr", chunks=CHUNKS)))
 
 
+@pytest.mark.slow
 def test_a_cube_is_read_through_faults_or_refused_in_one_line(
     between: tuple[str, Faults], sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

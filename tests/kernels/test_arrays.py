@@ -191,6 +191,7 @@ def stays_lazy(name: str) -> None:
     assert mixed.chunks == lazy.chunks
 
 
+@pytest.mark.slow
 @each("name", LAWS)
 def test_labelled_arrays_keep_their_names(name: str) -> None:
     values = np.linspace(2.0, 9.0, 4)
@@ -265,6 +266,7 @@ def test_what_is_no_law_is_none_in_compiled_functions() -> None:
             numba.njit(program)(1.0)
 
 
+@pytest.mark.slow
 def test_functions_that_numba_keeps_on_disk_keep_laws(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(
         "import numba\n"

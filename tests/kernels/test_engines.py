@@ -202,12 +202,14 @@ def results(engine: str, functions: list[Function]) -> Arrays:
     return {name.removesuffix("_"): array for name, array in outs.items()}
 
 
-# Loops written out, thousands of operations long: they take a minute to compile
+# Loops written out, thousands of operations long: they take seconds to a minute to compile
 LONG = {
     *("crews_nodes_beyond_spares", "crews_nodes_in_repair", "crews_whole_pool_probability"),
     *("crews_spare_left_probability", "crews_whole_safe_pool_probability"),
     *("pool_hidden_wait_time", "safe_pool_hidden_wait_time", "longest_slowdown_between_checks"),
-    "sync_wall_gpus",
+    *("closed_idle_safe_whole_cluster_probability", "closed_whole_cluster_probability"),
+    *("hot_spare_availability", "hot_spare_missing_nodes"),
+    *("longest_slowdown_of_some", "sync_wall_gpus", "tiered_delay"),
 }
 BY_MODULE: dict[str, list[Function]] = {}  # each is one kernel; of `--only` those asked for
 for _name, _function in FORMULAS.items():
@@ -540,6 +542,7 @@ for name in outputs:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="how glibc frees memory")
 def test_kernels_keep_their_buffers_to_the_end() -> None:
     # what is freed too early is unmapped at once here: a fault, where it was luck before

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -178,6 +179,7 @@ BETTER: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @given(CHOICES, SEEDS)
 @settings(max_examples=scaled(20))
 def test_the_better_option_is_no_slower(options: dict[str, Any], seed: int) -> None:
@@ -201,6 +203,7 @@ OF_PEAK = ("mfu", "compute_inefficiency_overhead", "useful_compute_share")
 NO_SHARE = ("raw_communication_fraction", "expert_bytes_share")  # hidden traffic too; a ratio
 
 
+@pytest.mark.slow
 @given(CHOICES, SEEDS)
 @settings(max_examples=scaled(60))
 def test_parts_add_up_and_shares_are_shares(options: dict[str, Any], seed: int) -> None:

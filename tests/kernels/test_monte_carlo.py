@@ -232,6 +232,7 @@ def daly(each: dict[str, float]) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_exponential_failures_give_dalys_wall_time_and_its_shares() -> None:
     cases = [
         job(mtbf=mean, stall=x * mean, interval=y * mean, recovery=r * mean, work=n * y * mean)
