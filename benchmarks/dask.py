@@ -103,7 +103,7 @@ def main(quick: bool = False) -> list[Row]:
     gain = _gain(means, "worker")
     say("dask: planning blocks")
     start = time.perf_counter()
-    lazy = heavy(False).lazy({"n_gpus": 1, "gpu_mttf": 1, "checkpoint_write_bandwidth": 1000})
+    lazy = heavy(False).lazy({"n_gpus": 1, "gpu_mttf": 16, "checkpoint_write_bandwidth": 1000})
     planned = time.perf_counter() - start
     blocks = lazy["exact_interval"].data.npartitions
     return [
