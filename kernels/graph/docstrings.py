@@ -2,6 +2,7 @@
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +64,9 @@ def read(function: Callable[..., Any]) -> Doc:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
     _, *named = _PARAMETER.split(sections.get("Parameters", ""))  # name, unit, meaning, name, ...
     flags = sections.get("Flags", "").strip()
-    flags = function.__globals__.get(flags, flags)  # several formulas may share a table
+    flags = vars(sys.modules[function.__module__]).get(
+        flags, flags
+    )  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),

@@ -6,6 +6,7 @@ from ...alternatives import alternative, family, same_as
 from ...ops import where
 from ...topology import busy_time, crossed_tier, crossing_bandwidth, rail_under_switches
 from ..network.network_tiers import IN_DOMAINS
+from ..network.network_tiers import TIERS as TIERS
 from .context_ring import node_context_ranks_per_node
 
 
@@ -120,6 +121,6 @@ def context_parallel_tier(
     the smallest tier that holds all groups of t c GPUs
 
     Returns: [flag] tier
-    Flags: 0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods
+    Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
     """
