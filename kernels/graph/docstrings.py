@@ -64,9 +64,8 @@ def read(function: Callable[..., Any]) -> Doc:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
     _, *named = _PARAMETER.split(sections.get("Parameters", ""))  # name, unit, meaning, name, ...
     flags = sections.get("Flags", "").strip()
-    flags = vars(sys.modules[function.__module__]).get(
-        flags, flags
-    )  # several formulas may share a table
+    home = vars(sys.modules[function.__module__])
+    flags = home.get(flags, flags)  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),

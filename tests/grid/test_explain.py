@@ -212,12 +212,12 @@ def test_the_list_groups_inputs_as_the_table_does() -> None:
     assert [row.name for rows in groups().values() for row in rows] == list(INPUTS)
 
 
-def test_the_list_has_every_quantity_once_under_its_module() -> None:
+def test_the_list_has_every_quantity_once_under_its_topic() -> None:
     found = re.findall(r"^  (\w+) \[(.*)\]$", LISTED_QUANTITIES, re.MULTILINE)
     assert sorted(name for name, _ in found) == sorted(GRAPH)
     for name, unit in found:
         assert unit == {"1": "-"}.get(GRAPH[name].unit, GRAPH[name].unit)
-    below = LISTED_QUANTITIES.partition("\n\ncheckpointing\n")[2].partition("\n\n")[0]
+    below = LISTED_QUANTITIES.partition("\n\ncheckpoints\n")[2].partition("\n\n")[0]
     assert "  young_interval [s]\n      First-order optimal time between checkpoints." in below
 
 

@@ -211,21 +211,21 @@ LONG = {
     *("hot_spare_availability", "hot_spare_missing_nodes"),
     *("longest_slowdown_of_some", "sync_wall_gpus", "tiered_delay"),
 }
-BY_MODULE: dict[str, list[Function]] = {}  # each is one kernel; of `--only` those asked for
+BY_TOPIC: dict[str, list[Function]] = {}  # each is one kernel; of `--only` those asked for
 for _name, _function in FORMULAS.items():
     if table.only in _name:
-        _module = _name if _name in LONG else _function.__module__.rpartition(".")[2]
-        BY_MODULE.setdefault(_module, []).append(_function)
+        _topic = _name if _name in LONG else _function.__module__.split(".")[-2]
+        BY_TOPIC.setdefault(_topic, []).append(_function)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("engine", COMPILED)
 @pytest.mark.parametrize(
-    "module",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in BY_MODULE],
+    "topic",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in BY_TOPIC],
 )
-def test_formulas_agree_with_numpy(module: str, engine: str) -> None:
-    found, reference = (results(name, BY_MODULE[module]) for name in (engine, "numpy"))
+def test_formulas_agree_with_numpy(topic: str, engine: str) -> None:
+    found, reference = (results(name, BY_TOPIC[topic]) for name in (engine, "numpy"))
     for name, values in reference.items():
         np.testing.assert_allclose(
             found[name], values, TOLERANCE[engine], equal_nan=True, err_msg=name
@@ -234,10 +234,10 @@ def test_formulas_agree_with_numpy(module: str, engine: str) -> None:
 
 @pytest.mark.fuzz
 @pytest.mark.skipif(node.NODE is None, reason="node is not installed")
-@pytest.mark.parametrize("module", BY_MODULE)
-def test_javascript_agrees_with_numpy(module: str, tmp_path: Path) -> None:
-    reference = results("numpy", BY_MODULE[module])
-    formulas = tuple((f"{f.__name__}_", f) for f in BY_MODULE[module])
+@pytest.mark.parametrize("topic", BY_TOPIC)
+def test_javascript_agrees_with_numpy(topic: str, tmp_path: Path) -> None:
+    reference = results("numpy", BY_TOPIC[topic])
+    formulas = tuple((f"{f.__name__}_", f) for f in BY_TOPIC[topic])
     inputs = tuple(dict.fromkeys(name for _, f in formulas for name in parameters(f)))
     flags = frozenset(name for name, f in formulas if read(f).unit == "flag")
     program = Program(inputs, tuple(name for name, _ in formulas), formulas, (), (), flags)

@@ -24,6 +24,7 @@ from typing import Any
 
 from fleetcube import kernels
 from fleetcube.grid.plan.citations import SELF_EVIDENT
+from fleetcube.kernels import physics
 from fleetcube.kernels.graph.docstrings import Doc, read
 from fleetcube.kernels.graph.formulas import load
 
@@ -108,9 +109,10 @@ def _laws() -> dict[str, Law]:
     needing = Counter(function.__name__ for function in functions if not why_none(function))
     laws: dict[str, Law] = {}
     for function in functions:
-        name, topic = function.__name__, function.__module__.rpartition(".")[2]
+        name, (*_, room, module) = function.__name__, function.__module__.split(".")
+        topic = room if room in physics.TOPICS else module
         if needing[name] > 1 or name in laws:
-            name = f"{topic}.{name}"
+            name = f"{module}.{name}"
         laws[name] = Law(name, topic, read(function), why_none(function))
     return laws
 
