@@ -49,6 +49,7 @@ def row(
     for key, choice in option.items():
         first = choice[0] if isinstance(choice, tuple) else choice
         name = re.sub(r"\W", "_", f"{quantity}_{key}_{first}".lower())
+    formula: Any
     if isinstance(value, str):
         formula = _twin(_passed_on, name, home, (value,))
     else:

@@ -44,7 +44,7 @@ def read(function: Callable[..., Any]) -> Doc:
     """
     text = docstring(function)
     stated = getattr(function, "__stated__", None)
-    inherited = read(stated) if stated else None
+    inherited: Any = read(stated) if stated else None
     heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
     starts = list(heading.finditer(text))
     body = text[: starts[0].start()] if starts else text

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import physics
+from ..alternatives import docstring
 from ..inputs import INPUTS
 from .bind import Made
 from .docstrings import Doc, read
@@ -33,13 +34,10 @@ class Quantity:
         return self.formulas[INPUTS[self.option].default if self.option else None]
 
     @property
-    def stated(self) -> Any:
-        """The formula whose docstring states unit and meaning: the default's, or the first."""
-        formulas = [self.default, *self.formulas.values()]
-        return next(
-            (f for f in formulas if "\nReturns:" in (f.__doc__ or "").replace("    ", "")),
-            self.default,
-        )
+    def stated(self) -> Function:
+        """The formula whose docstring says what the quantity is: the default's, or the first."""
+        formulas = (self.default, *self.formulas.values())
+        return next((f for f in formulas if "\nReturns:" in docstring(f)), self.default)
 
     @property
     def doc(self) -> Doc:
@@ -72,9 +70,9 @@ def load() -> dict[str, Quantity]:
     graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
     _check(graph)
     for quantity in graph.values():
-        for formula in quantity.formulas.values():
-            if formula is not quantity.stated:
-                formula.__stated__ = quantity.stated  # says what its own docstring leaves out
+        for formula in {*quantity.formulas.values()} - {quantity.stated}:
+            own: Any = formula
+            own.__stated__ = quantity.stated  # says what its own docstring leaves out
     return graph
 
 
