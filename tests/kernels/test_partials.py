@@ -13,7 +13,7 @@ from fleetcube.kernels.calculus.made import Partial
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines.job import Job
 from fleetcube.kernels.graph.docstrings import read
-from fleetcube.kernels.graph.formulas import parameters
+from fleetcube.kernels.graph.formulas import parameters, units
 
 from .. import table
 from ..draws import TIMES, generator
@@ -27,7 +27,7 @@ SMOOTH = {n: f for n, f in FORMULAS.items() if read(f).unit != "flag" and table.
 PARTIALS = [
     (name, parameter)
     for name, f in SMOOTH.items()
-    for parameter, unit in read(f).parameters.items()
+    for parameter, unit in units(f).items()
     if unit != "flag"
 ]
 TOLERANCE = 1e-8  # relative
