@@ -149,7 +149,7 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         They are evaluated here, at the points of this cut alone (100,000 at most), and belong to
         its values: where today's formulas or records give others, an error says so.
         """
-        from .ask.again import with_interval
+        from .ask.reevaluate import with_interval
         from .show.tables import check_variables
 
         names = [of] if isinstance(of, str) else of

@@ -216,7 +216,7 @@ def circles(package: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("package", ["fleetcube.kernels", "fleetcube.catalog"])
+@pytest.mark.parametrize("package", FOLDERS)
 def test_no_modules_import_each_other(package: str) -> None:
     assert [" -> ".join(circle) for circle in circles(package)] == []
 

@@ -15,7 +15,7 @@ from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import load, parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
-from ..spec.axes import Array, Axis
+from ..spec.axis import Array, Axis
 from .citations import ATTRIBUTE, keys
 from .plan import Plan
 from .written import written

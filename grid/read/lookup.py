@@ -13,7 +13,7 @@ from ..errors import InputError, nearest, shown
 from ..plan import memory
 from ..spec import values
 from ..spec.arguments import in_base_unit
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 if TYPE_CHECKING:
     import xarray

@@ -23,7 +23,7 @@ from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
 from ..plan.written import FEW
 from ..progress import expected
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .chunks import MOST, MOST_TEXT, codecs, encode, fill, fill_value, small_codecs
 from .journal import (
     GROUP,
