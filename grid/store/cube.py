@@ -25,13 +25,6 @@ from ..plan.plan import Plan
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
 from .journal import (
-    GROUP,
-    JOURNAL,
-    LOCK,
-    PLAN,
-    RECORD,
-    ROOT,
-    SEAL,
     damaged_chunks,
     damaged_files,
     read_file,
@@ -43,8 +36,10 @@ from .journal import (
     write_record,
 )
 from .layout import LAYOUT, known_layout
+from .names import GROUP, JOURNAL, LOCK, PLAN, RECORD, ROOT, SEAL
+from .places.address import place_of
 from .places.durable import REPLACED
-from .places.place import Folder, Place, place_of
+from .places.place import Folder, Place
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -91,7 +86,7 @@ def store(
     shapes = None if chunks or not continues else _stored_shapes(plan, place, partial)
     writer = Writer(plan, spec, dtype, chunks, shapes)
     if append and is_cube(place):
-        check_grows(place, stored_record(place), writer)
+        check_grows(place, stored_record(place), open_cube(str(place)), writer)
     elif append and not is_ours(partial):
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
     if resume and place.exists():
@@ -427,6 +422,7 @@ def open_cube(
     import xarray
 
     from .. import accessor  # noqa: F401  it has `.fleetcube`
+    from .sealed import SealedStore
 
     place = place_of(path)
     if not verify:
@@ -434,7 +430,7 @@ def open_cube(
     check_complete(place)
     files = sealed_files(place)
     with reading(place):
-        source = place.source(files)
+        source = SealedStore(place.source(), place, files)
         source.check()
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         foreign = set(map(str, cube.dims)) - set(spec_of(cube.attrs)["axes"])
@@ -458,7 +454,7 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
         else:
             listed = place.names(f"{RECORD}/") is not None
             cube = xarray.open_zarr(
-                place.source({}).inner, chunks=chunks, consolidated=False if listed else None
+                place.source(), chunks=chunks, consolidated=False if listed else None
             )
         return in_order(cube)
     except (ConnectionError, InputError, MemoryError):
