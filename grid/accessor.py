@@ -1,6 +1,6 @@
 """`cube.fleetcube`: what fleetcube adds to the Datasets and DataArrays of xarray.
 
-Registered where fleetcube makes one (`plan.labels`), where xarray opens one with its engine
+Registered where fleetcube makes or opens one (`datasets`), where xarray opens one with its engine
 (`backend`), by `import fleetcube.xarray`, and by `import fleetcube` after xarray. So it imports
 nothing else of fleetcube before it is used.
 """

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels import log
 from ...kernels.roles import REASON
+from ..datasets import load_accessor
 from ..errors import InputError
 from ..plan import memory
 from ..plan.fingerprint import difference
@@ -421,9 +422,9 @@ def open_cube(
     """
     import xarray
 
-    from .. import accessor  # noqa: F401  it has `.fleetcube`
     from .sealed import SealedStore
 
+    load_accessor()  # it has `.fleetcube`
     place = place_of(path)
     if not verify:
         return _unverified(place, chunks)

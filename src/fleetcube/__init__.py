@@ -4,6 +4,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from fleetcube.grid.datasets import load_with
+
 if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import grid as grid
@@ -59,8 +61,14 @@ _HOME = {
     "watching": "fleetcube.grid.progress",
 }
 
+
+def _load_accessor() -> None:
+    from fleetcube.grid import accessor  # noqa: F401  which registers it
+
+
+load_with(_load_accessor)
 if "xarray" in sys.modules:  # else what makes or opens a Dataset, or `import fleetcube.xarray`
-    importlib.import_module("fleetcube.grid.accessor")
+    _load_accessor()
 
 
 def __getattr__(name: str) -> Any:
