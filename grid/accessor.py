@@ -371,9 +371,9 @@ class Pictures:
 
     def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
         """Draw which pipeline stage computes what and when, in a step of a cube of one point."""
-        from .ask.job_schedule import schedule_at
         from .plots.picture import looking
         from .plots.schedule import draw_schedule
+        from .schedules.job_schedule import schedule_at
 
         with looking(**look):
             return draw_schedule(schedule_at(self._cube), _path(path), "s")
