@@ -1,16 +1,11 @@
-"""`.fleetcube` of the Datasets made here: loaded from above, where all that it offers is known."""
+"""What gives the Datasets of xarray their `.fleetcube`: it is above all who make one."""
 
 from collections.abc import Callable
 
-_loaders: list[Callable[[], object]] = []
-
-
-def load_with(loader: Callable[[], object]) -> None:
-    """Hand down what loads the accessor; the package does, before any Dataset is made."""
-    _loaders.append(loader)
+loaders: list[Callable[[], object]] = []  # `fleetcube` itself puts one here when it is imported
 
 
 def load_accessor() -> None:
-    """Give xarray's classes their `.fleetcube`; whoever makes or opens a Dataset calls it."""
-    for loader in _loaders:
-        loader()
+    """Register `.fleetcube`; whoever makes or opens a Dataset calls this."""
+    for load in loaders:
+        load()

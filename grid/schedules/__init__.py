@@ -1,4 +1,1 @@
-"""Pipeline schedules: one played pass by pass, that of a job, and its picture.
-
-May be imported by the rooms above and the command line.
-"""
+"""Pipeline schedules, played pass by pass: any, and that of a job."""

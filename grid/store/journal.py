@@ -14,17 +14,7 @@ import google_crc32c
 
 from ..plan.tiles import Region
 from .chunks import LARGEST, is_sound
-from .names import (
-    JOURNAL,
-    MOST_SEALED,
-    PARTS,
-    PLAN,
-    ROOT,
-    SEAL,
-    OtherSizeError,
-    digest,
-    part_of,
-)
+from .names import JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest, part_of
 from .places.place import Place
 
 READERS = 8  # files read at once

@@ -27,8 +27,5 @@ def digest(data: bytes) -> str:
 
 
 def part_of(plan: bytes, lines: Iterable[bytes] = ()) -> bytes:
-    """The bytes of a part of a journal, which counts for this plan and no other.
-
-    Where listings lag, parts of an overwritten cube may outlive it.
-    """
+    """A part of a journal, for this plan alone: parts of a replaced cube may outlive it."""
     return b"\n".join((digest(plan).encode(), b"".join(lines)))

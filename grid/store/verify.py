@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import zarr
 
 from ..errors import InputError
 from ..plan.execute import evaluate_block
@@ -29,6 +30,7 @@ from .layout import LAYOUT, repeats
 from .names import PLAN, ROOT
 from .places.address import place_of
 from .places.place import Place
+from .sealed import SealedStore
 from .writer import Writer
 
 _SPEC = ("scenario", "axes", "outputs")  # entries of a record that repeat the spec
@@ -79,10 +81,6 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
 
 def _compare(place: Place, layout: int, samples: int, seed: int, report: Report) -> None:
     """Compare a cube whose bytes are sound with its own spec."""
-    import zarr
-
-    from .sealed import SealedStore
-
     cube = open_cube(str(place))
     with reading(place):
         files = sealed_files(place)

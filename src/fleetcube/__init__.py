@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.grid.datasets import load_with
+from fleetcube.grid import datasets as _datasets
 
 if TYPE_CHECKING:
     from fleetcube import catalog as catalog
@@ -66,7 +66,7 @@ def _load_accessor() -> None:
     from fleetcube.grid import accessor  # noqa: F401  which registers it
 
 
-load_with(_load_accessor)
+_datasets.loaders.append(_load_accessor)
 if "xarray" in sys.modules:  # else what makes or opens a Dataset, or `import fleetcube.xarray`
     _load_accessor()
 

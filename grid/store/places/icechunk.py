@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from ...errors import InputError
@@ -282,9 +281,8 @@ class Icechunk:
         with self.wrapping_errors():
             self._repository.delete_branch(UNFINISHED)
 
-    def source(self) -> Store:
-        store: Store = self._reading().store
-        return store
+    def source(self) -> Any:
+        return self._reading().store
 
 
 def _array(name: str) -> str | None:

@@ -16,15 +16,12 @@ import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from ....kernels import log
 from ...errors import InputError
 from ..names import LOCK, PARTS, PLAN, RECORD, ROOT, check_size, part_of
-
-if TYPE_CHECKING:
-    from zarr.abc.store import Store
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
 STALE_SECONDS = 60.0  # after which a lock that was not renewed no longer counts
@@ -216,7 +213,7 @@ class Objects:
     def discard(self) -> None:
         self.keep({LOCK})
 
-    def source(self) -> "Store":
+    def source(self) -> Any:
         from zarr.storage import ObjectStore
 
         return ObjectStore(self.client, read_only=True)
