@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from fleetcube.grid.spec.axes import Array
+from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines.job import default_threads, pool
 

@@ -150,8 +150,8 @@ def bare_loop() -> Any:
     from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.engines.job import default_threads, pool
     from fleetcube.kernels.graph.bind import Binding
-    from fleetcube.kernels.physics.run import goodput
     from fleetcube.kernels.physics.checkpoints.checkpointing import exact_interval
+    from fleetcube.kernels.physics.run import goodput
 
     jit = numba.njit(nogil=True, error_model="numpy")
 

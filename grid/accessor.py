@@ -1,6 +1,6 @@
 """`cube.fleetcube`: what fleetcube adds to the Datasets and DataArrays of xarray.
 
-Registered where fleetcube makes one (`plan.labels`), where xarray opens one with its engine
+Registered where fleetcube makes or opens one (`datasets`), where xarray opens one with its engine
 (`backend`), by `import fleetcube.xarray`, and by `import fleetcube` after xarray. So it imports
 nothing else of fleetcube before it is used.
 """
@@ -149,7 +149,7 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         They are evaluated here, at the points of this cut alone (100,000 at most), and belong to
         its values: where today's formulas or records give others, an error says so.
         """
-        from .ask.again import with_interval
+        from .ask.reevaluate import with_interval
         from .show.tables import check_variables
 
         names = [of] if isinstance(of, str) else of
@@ -371,9 +371,9 @@ class Pictures:
 
     def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
         """Draw which pipeline stage computes what and when, in a step of a cube of one point."""
-        from .ask.job_schedule import schedule_at
         from .plots.picture import looking
         from .plots.schedule import draw_schedule
+        from .schedules.job_schedule import schedule_at
 
         with looking(**look):
             return draw_schedule(schedule_at(self._cube), _path(path), "s")

@@ -17,7 +17,7 @@ from ..kernels.inputs import INPUTS, Input, groups, headings, kinds_of_inputs
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
-from .show.feet import WIDTH
+from .show.table_notes import WIDTH
 from .show.tables import scale
 from .spec import dates, patterns
 from .spec.scenario import choose

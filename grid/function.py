@@ -28,7 +28,7 @@ from .plan.dims import differentiated
 from .plan.engine import check_engine
 from .plan.execute import RUN
 from .plan.plan import check_outputs
-from .spec.axes import Axis
+from .spec.axis import Axis
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 

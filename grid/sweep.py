@@ -102,7 +102,8 @@ class Sweep(Evaluation):
         """
         from .store.append import engine_of
         from .store.cube import check_chunks, store
-        from .store.places.place import Folder, place_of
+        from .store.places.address import place_of
+        from .store.places.place import Folder
 
         place = place_of(path)
         if append and engine == "auto":  # the cube's own, though its new size might suggest another

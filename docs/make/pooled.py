@@ -31,7 +31,8 @@ from fleetcube.grid.measured.pooled import (
 )
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.measured.published.calibration import _STACKS
-from fleetcube.grid.measured.records import Row, read_records
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.row import Row
 from fleetcube.grid.spec import values
 
 from .text import DOCS, ROOT, between

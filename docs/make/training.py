@@ -15,7 +15,8 @@ import numpy as np
 from fleetcube.catalog import NONE
 from fleetcube.catalog import pooled as posteriors
 from fleetcube.grid.measured.file import about_fit, text
-from fleetcube.grid.measured.records import Row, read_records
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.row import Row
 from fleetcube.grid.measured.steps import StepFit, Table, fit_steps, held_out_errors
 from fleetcube.grid.spec.auto import cell_of
 

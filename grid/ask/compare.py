@@ -18,7 +18,8 @@ from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..show.tables import meanings
 from ..spec import dates, values
-from ..spec.axes import PHASE, Axis, make_axis
+from ..spec.axes import PHASE, make_axis
+from ..spec.axis import Axis
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 

@@ -15,7 +15,7 @@ from ..plan.labels import attributes, root_attributes
 from ..progress import expected
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.distributions import Distribution
 from ..spec.values import is_whole
 from .gradient import uncounted

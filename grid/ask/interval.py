@@ -12,7 +12,7 @@ from ..reduce.fold import reduce
 from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
-from ..spec.axes import Axis
+from ..spec.axis import Axis
 from .gradient import reached
 from .uncertainty import DRAW, SAMPLES, errors, listed, uncertainty
 

@@ -24,7 +24,8 @@ from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import label, meanings, numbers, scale
 from ..spec import auto, phases, values
-from ..spec.axes import Array, Axis, make_axes
+from ..spec.axes import make_axes
+from ..spec.axis import Array, Axis
 from .gradient import check_quantity, is_held, uncounted
 from .interval import interval
 from .sensitivity import Kind

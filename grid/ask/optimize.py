@@ -25,7 +25,7 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..show.tables import label
 from ..spec import values
-from ..spec.axes import Array, Axis
+from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
 from .gradient import check_quantity, uncounted
 from .solve.solve import Target, check_free, read_condition, without

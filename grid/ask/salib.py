@@ -10,7 +10,8 @@ from ..errors import InputError
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..run.stream import check_output
-from ..spec.axes import Array, Axis, make_axes
+from ..spec.axes import make_axes
+from ..spec.axis import Array, Axis
 from ..spec.distributions import Distribution
 from ..spec.values import is_whole
 from .sensitivity import cut, frozen, outputs_at

@@ -23,7 +23,8 @@ from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.selectors import narrow, point_of
 from ..show.tables import meanings
-from ..spec.axes import PHASE, Array, Axis, make_axes, make_axis
+from ..spec.axes import PHASE, make_axes, make_axis
+from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem
 from ..spec.values import is_whole, without_unit
 from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted

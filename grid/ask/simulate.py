@@ -20,7 +20,7 @@ from ..run.evaluation import Evaluation
 from ..show.tables import check_rows, check_variables
 from ..spec import phases
 from ..spec.arguments import scenario_and_axes
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.scenario import Problem, resolve
 from ..spec.values import check_threads
 from .wider import with_remarks

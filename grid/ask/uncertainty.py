@@ -19,7 +19,7 @@ from ..reduce.quantile import between
 from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
-from ..spec.axes import Array, Axis
+from ..spec.axis import Array, Axis
 from ..spec.distributions import ERROR, Distribution
 from ..spec.values import is_whole
 from .gradient import reached

@@ -17,7 +17,8 @@ from ..errors import InputError, shown
 from ..run.evaluation import Evaluation, is_known
 from ..show.tables import meanings
 from ..spec import phases, values
-from ..spec.axes import Array, make_axes
+from ..spec.axes import make_axes
+from ..spec.axis import Array
 from .gradient import uncounted
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ...kernels.calculus.derivatives import name_of
 from ..plan.plan import Plan
 from ..plan.tiles import Region
 from ..spec import auto
-from ..spec.axes import Array, Axis
+from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem
 from .gradient import reached
 

@@ -24,7 +24,8 @@ from ..plan.labels import own_version
 from ..plots.picture import words
 from ..show.selectors import narrow
 from ..show.tables import export, finite, label, scale
-from ..spec.axes import Array, make_axes, make_axis
+from ..spec.axes import make_axes, make_axis
+from ..spec.axis import Array
 from ..spec.values import is_whole
 from .layouts import Found, search, without
 
@@ -518,7 +519,7 @@ class View:
             raise InputError("an interval is along one axis; give x alone")
         if "flag_meanings" in self.cube[request.variable].attrs:
             raise InputError("a flag has no interval; choose a number")
-        from ..ask.again import with_interval
+        from ..ask.reevaluate import with_interval
 
         picks = view.axes[request.x].picks
         places = np.unique(np.linspace(0, picks.size - 1, min(picks.size, MOST_BAND)).round())

@@ -30,7 +30,8 @@ from ..plots.picture import words
 from ..run.evaluation import Evaluation, is_known
 from ..show.tables import check_new, counted, scale
 from ..spec import auto, dates
-from ..spec.axes import Axis, make_axes
+from ..spec.axes import make_axes
+from ..spec.axis import Axis
 from ..store.places.durable import write_file
 from .still import parts
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...catalog import record
 from ..errors import InputError
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .fit import law
 from .nccl import factor
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .nccl import Measured, factor
 
 HUBER = 1.2  # standard deviations beyond which a residual counts by its size, not its square

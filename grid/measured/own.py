@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...catalog import KINDS
 from ...kernels.graph.formulas import load
@@ -27,9 +27,7 @@ from .cells import (
     written,
 )
 from .published.facts import LONGEST, Reading
-
-if TYPE_CHECKING:
-    from .records import Row
+from .row import Row
 
 ENDINGS = (".csv", ".json")
 MESSAGES = ("message_bytes", "ranks", "nodes")
@@ -170,12 +168,12 @@ def _value(name: str, value: Any) -> Any:
         raise InputError(str(error).replace(like, name)) from None
 
 
-def text_of(rows: Sequence["Row"], ending: str) -> str:
+def text_of(rows: Sequence[Row], ending: str) -> str:
     """Rows in the documented format, all digits kept: a CSV or JSON."""
     return _as_csv(rows) if ending == ".csv" else _as_json(rows)
 
 
-def _as_csv(rows: Sequence["Row"]) -> str:
+def _as_csv(rows: Sequence[Row]) -> str:
     stated = {name for row in rows for name in row.inputs}
     names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names()]) if name in stated]
     out = io.StringIO()
@@ -200,7 +198,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else json.dumps(value)
 
 
-def _as_json(rows: Sequence["Row"]) -> str:
+def _as_json(rows: Sequence[Row]) -> str:
     records = [
         {
             "id": row.id,

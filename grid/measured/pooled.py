@@ -18,8 +18,8 @@ from ...catalog.pooled import NORMAL, STUDENT, linked
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import values
-from ..spec.axes import Array
-from .records import Row
+from ..spec.axis import Array
+from .row import Row
 from .steps import Table, _Model
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)

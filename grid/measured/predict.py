@@ -15,7 +15,7 @@ from ..progress import expected
 from ..run.evaluation import Evaluation
 from ..spec import values
 from ..spec.scenario import resolve
-from .records import LeftOut, Row
+from .row import LeftOut, Row
 
 STEP, ALL_REDUCE = "step_time", "all_reduce_time"
 _IDEAL, _COUNTED = ("ideal_compute_time", "tokens_per_step"), {"flops_counting": "parameters"}

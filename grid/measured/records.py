@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from .published.calibration import calibration_for, in_catalog
 from .published.facts import LONGEST, Facts, Reading, UnreadableError
 from .published.memory import memory_rows
 from .published.tables import own_tables, read_file
+from .row import LeftOut, Row
 
 # Groups of records without an output at known inputs
 _NOT_PREDICTED: Mapping[str, str] = {
@@ -28,34 +29,6 @@ _NOT_PREDICTED: Mapping[str, str] = {
     "reliability_other": "times to failure are inputs (gpu_mttf); of the ETTR, an upper end, the "
     "time lost at an incident is not published",
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured value, and the inputs at which it is predicted.
-
-    `inputs` are names that a scenario may set; those of an `all_reduce_time` [s] are
-    `message_bytes` [B], `ranks`, `nodes` and a calibration or bandwidths. `measured` is in the base
-    unit of `of`. `notes` list what the record does not state, and what was assumed. If several rows
-    of one record have the same `of`, their ids have a suffix, as in "group/001:full".
-    """
-
-    id: str
-    group: str
-    source: str
-    inputs: Mapping[str, Any] = field(hash=False)
-    of: str
-    measured: float
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A record, or part of one, that gave no row, and why."""
-
-    id: str
-    group: str
-    reason: str
 
 
 def read_records(

@@ -17,7 +17,7 @@ from ..errors import InputError, nearest, shown
 from ..plan.execute import evaluate_block
 from ..plan.plan import Plan
 from ..spec import values
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.bounded import read_bytes
 from ..spec.scenario import resolve
 from .cells import LARGEST, check_measured, check_once, checked, named, rows_of, written

@@ -16,7 +16,7 @@ import numpy as np
 from ...catalog import AUTO, pooled, record
 from ..errors import InputError
 from ..spec import auto
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.scenario import said_by
 from .pooled import FREEDOM
 from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .predict import STEP, Compared, predict
-from .records import LeftOut, Row
+from .row import LeftOut, Row
 
 Array = np.ndarray[Any, Any]
 _FEWEST = 3  # values that can be ranked

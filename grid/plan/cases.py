@@ -19,7 +19,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, MissingInputError, UnknownNameError
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from ..spec.axes import Array, Axis
+from ..spec.axis import Array, Axis
 from ..spec.phases import keys
 from ..spec.scenario import Problem, choose
 

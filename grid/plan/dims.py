@@ -10,7 +10,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from ..spec.axes import Axis
+from ..spec.axis import Axis
 from .cases import Choice, Formulas
 
 Dims = Mapping[str, Collection[str]]

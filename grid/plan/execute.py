@@ -15,7 +15,7 @@ from ...kernels.engines import on_device as device
 from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.roles import REASON
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .grid import Case, Grid, by_dims
 from .plan import Plan
 from .tiles import Region, common, extent, inside, seen_from

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.engines.numpy import Point, evaluate
 from ...kernels.graph.formulas import Function, parameters
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .tiles import Region
 
 # Points of the largest output for each point of a formula that is not worth compiling: NumPy takes

@@ -15,7 +15,8 @@ from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import load, parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
-from ..spec.axes import Array, Axis
+from ..datasets import load_accessor
+from ..spec.axis import Array, Axis
 from .citations import ATTRIBUTE, keys
 from .plan import Plan
 from .written import written
@@ -142,8 +143,7 @@ def root_attributes(
 
     `kept` is as in `written`; `varied` are inputs that were set beside the plan.
     """
-    from .. import accessor  # noqa: F401  the result has `.fleetcube`
-
+    load_accessor()  # the result has `.fleetcube`
     unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
     taken = plan.problem.distributions.keys() - {*varied}
     medians = {n: value for n, value in plan.problem.constants.items() if n in taken}

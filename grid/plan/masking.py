@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.roles import LAYOUT, REASON
-from ..spec.axes import Axis
+from ..spec.axis import Axis
 from .cases import Formulas
 from .dims import depending
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.engines import cgroup
 from ...kernels.engines.job import pool
 from ..errors import InputError
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 LINE = 64  # bytes of a cache line
 PAGE = 4096

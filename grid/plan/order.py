@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...kernels.engines.tiles import ROW
 from ...kernels.graph.formulas import parameters
-from ..spec.axes import Axis
+from ..spec.axis import Axis
 from .cases import Formulas
 from .dims import Dims
 

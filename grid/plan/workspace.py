@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 
 class Workspace:

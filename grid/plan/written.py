@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import AUTO, NONE
-from ..spec.axes import Axis, is_coupled, make_axis
+from ..spec.axes import is_coupled, make_axis
+from ..spec.axis import Axis
 from ..spec.phases import stated
 from .plan import Plan
 

@@ -1,14 +1,12 @@
 """Picture of a played pipeline schedule: which stage computes what, and when."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..ask.played import Played
 from .picture import PALETTE, Boxes, blank, check_picture, headed, labelled, saved, styled
-
-if TYPE_CHECKING:
-    from ..ask.schedule import PlayedSchedule
 
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 _COLOURS = {"F": PALETTE[6], "B": PALETTE[4], "W": PALETTE[2]}
@@ -17,7 +15,7 @@ _LABEL = 0.16  # inches that a micro-batch's number takes
 
 
 @styled
-def draw_schedule(played: "PlayedSchedule", path: Path | None, unit: str = "") -> Any:
+def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Returns the figure.
 
     Later pieces of the model on a stage are darker, passes that overlap have a frame. Nothing is
@@ -68,7 +66,7 @@ def draw_schedule(played: "PlayedSchedule", path: Path | None, unit: str = "") -
     return saved(figure, path)
 
 
-def schedule_boxes(played: "PlayedSchedule", unit: str = "") -> Boxes:
+def schedule_boxes(played: Played, unit: str = "") -> Boxes:
     """The passes of each stage along time, as `draw_schedule` draws them."""
     rows = [
         {
@@ -87,5 +85,5 @@ def schedule_boxes(played: "PlayedSchedule", unit: str = "") -> Boxes:
     return Boxes(_title(played), rows, ("from", "until"), ("stage",), heads, shades)
 
 
-def _title(played: "PlayedSchedule") -> str:
+def _title(played: Played) -> str:
     return f"{played.pipeline_schedule}: bubble ratio {played.bubble_ratio:.3g}"

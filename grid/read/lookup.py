@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.roles import REASON
+from ..datasets import load_accessor
 from ..errors import InputError, nearest, shown
 from ..plan import memory
 from ..spec import values
 from ..spec.arguments import in_base_unit
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 if TYPE_CHECKING:
     import xarray
@@ -54,8 +55,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     """
     import xarray
 
-    from .. import accessor  # noqa: F401  the result has `.fleetcube`
-
+    load_accessor()  # the result has `.fleetcube`
     if not isinstance(cube, xarray.Dataset):
         raise InputError(
             f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"

@@ -12,7 +12,7 @@ from ..plan.tiles import chunk_sizes
 from ..run.evaluation import Evaluation
 from ..run.points import values_at
 from ..run.recipe import Recipe
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.values import check_dtype
 
 

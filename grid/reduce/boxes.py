@@ -26,7 +26,7 @@ from ..plan.execute import Piece
 from ..plan.grid import Case, Grid, by_dims
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent, seen_from
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 RADIX = 32  # values of a digit, about
 KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that while they are made

@@ -14,7 +14,7 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region
 from ..run import stream
 from ..spec import values
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 if TYPE_CHECKING:
     import xarray

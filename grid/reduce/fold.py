@@ -15,7 +15,7 @@ from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .kept import Condition, Kept
 from .quantile import quantiles
 from .search import search

@@ -9,7 +9,7 @@ from ...kernels.roles import REASON
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 
 class Condition(Protocol):

@@ -19,7 +19,7 @@ from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .kept import Condition, Kept
 
 if TYPE_CHECKING:

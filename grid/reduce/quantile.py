@@ -20,7 +20,7 @@ from ..plan import memory, tiles
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .kept import Kept
 
 _TOP = np.uint64(1 << 63)

@@ -14,7 +14,7 @@ from ...kernels.calculus.derivatives import derivative
 from ..plan import tiles
 from ..plan.engine import pick_engine
 from ..plan.plan import Plan
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .boxes import Layout, Space
 
 WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning

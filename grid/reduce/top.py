@@ -10,7 +10,7 @@ from ..errors import InputError
 from ..plan.labels import root_attributes
 from ..plan.plan import Plan
 from ..run import stream
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .kept import Condition
 from .pareto import SENSES, Fronts, Points, check_k, found, fronts
 

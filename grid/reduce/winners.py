@@ -17,7 +17,7 @@ from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .search import NOWHERE, search
 
 DEAR = 32  # points of a grid that cost as much as one winner alone

@@ -14,7 +14,7 @@ from ...catalog.units import UnitError, factor
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import values
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .frames import Frame
 
 if TYPE_CHECKING:

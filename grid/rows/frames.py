@@ -13,7 +13,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import quantity
 from ..errors import InputError, shown
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.values import without_unit
 
 REMARKS = "fleetcube_remarks"

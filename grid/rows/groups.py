@@ -16,7 +16,7 @@ from ...kernels.roles import WHOLES
 from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
 from ..spec import auto
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.scenario import choose, resolve
 from .frames import Frame
 

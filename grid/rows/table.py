@@ -17,7 +17,7 @@ from ..plan.execute import evaluate_block
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan, check_outputs
 from ..spec import auto, values
-from ..spec.axes import Array, Axis
+from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
 from . import columns
 from .frames import Frame, frame_of

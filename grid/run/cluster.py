@@ -16,17 +16,14 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from pickle import loads
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...kernels import log
 from ..errors import InputError, shown
 from ..plan.fingerprint import difference, fingerprint
-from .recipe import MOST_PLANS, Recipe
-
-if TYPE_CHECKING:
-    from .stream import Work
+from .recipe import MOST_PLANS, Recipe, Work
 
 SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
 BUSY = 0.01  # seconds of work in a run for each worker thread: three times what it costs
@@ -140,7 +137,7 @@ class Cluster:
                     "write into it; choose one that all workers share"
                 )
 
-    def map(self, work: "Work", tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    def map(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         """Tasks with their results, in order."""
         waiting: dict[int, Pairs] = {}
         due = 0
@@ -150,7 +147,7 @@ class Cluster:
                 yield from waiting.pop(due)
                 due += 1
 
-    def runs(self, work: "Work", tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
+    def runs(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
         """Numbered runs of consecutive tasks with their results, as they are finished.
 
         A worker thread computes the tasks of a run one after the other and keeps what they return,
@@ -287,7 +284,7 @@ def _digest(recipe: Recipe) -> str:
     return hashlib.sha256(json.dumps(facts(recipe)).encode()).hexdigest()
 
 
-def _run(recipe: Recipe, digest: str, work: "Work", tasks: list[Any]) -> tuple[float, list[Any]]:
+def _run(recipe: Recipe, digest: str, work: Work, tasks: list[Any]) -> tuple[float, list[Any]]:
     """Compute tasks in this thread: seconds that it took, and the results."""
     if _digest(recipe) != digest:  # this worker joined after the others were asked
         from distributed import get_worker

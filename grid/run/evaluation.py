@@ -18,7 +18,7 @@ from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
-from ..spec.axes import Array
+from ..spec.axis import Array
 from ..spec.file import read_spec
 from ..spec.phases import joined
 from ..spec.scenario import resolve

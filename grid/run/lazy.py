@@ -12,7 +12,7 @@ from ..plan.execute import evaluate_block
 from ..plan.labels import assemble, attributes, dtype_of
 from ..plan.plan import Plan
 from ..plan.tiles import chunk_sizes
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .recipe import Recipe
 
 if TYPE_CHECKING:

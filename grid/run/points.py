@@ -15,7 +15,7 @@ from ..plan.execute import Piece
 from ..plan.grid import Case, Grid
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 SMALLER = 8  # a quantity this many times smaller than the slice is evaluated before it
 KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept and looked up

@@ -2,12 +2,13 @@
 
 import pickle
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..plan.plan import Plan
 from ..spec.scenario import resolve
 
+Work = Callable[[Plan, Any], Any]  # what is done with a task
 MOST_PLANS = 16  # plans of other processes' sweeps kept by a process
 
 _plans: dict[str, Plan] = {}

@@ -24,14 +24,14 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
 from ..progress import expected, watched
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .evaluation import Evaluation
+from .recipe import Recipe, Work
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-Work = Callable[[Plan, Any], Any]
 Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with results, in order
 
 
@@ -51,7 +51,6 @@ def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Clus
         yield None
         return
     from .cluster import Cluster
-    from .recipe import Recipe
 
     with Cluster(dask, Recipe(spec, plan)) as cluster:
         yield cluster

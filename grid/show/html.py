@@ -11,8 +11,8 @@ from ...kernels.inputs import INPUTS
 from ..plan.labels import attributes, dtype_of, root_attributes
 from ..plan.plan import Plan
 from ..spec import values
-from ..spec.axes import Axis
-from .feet import remarks, told
+from ..spec.axis import Axis
+from .table_notes import remarks, told
 from .tables import MOST_ROWS, label, numbers, scale, table
 
 if TYPE_CHECKING:

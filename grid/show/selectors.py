@@ -11,7 +11,8 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
 from ..spec import dates, patterns, phases, values
-from ..spec.axes import Axis, make_axes
+from ..spec.axes import make_axes
+from ..spec.axis import Axis
 from .tables import label, scale
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from ...kernels.calculus.phases import in_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from . import patterns, phases
-from .axes import PHASE, Array, Axis
+from .axes import PHASE
+from .axis import Array, Axis
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")

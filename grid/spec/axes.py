@@ -1,11 +1,10 @@
-"""Axes: what varies along one dimension of a sweep."""
+"""Axes as a spec states them: what varies along one dimension of a sweep."""
 
 import math
 import operator
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from itertools import accumulate, repeat
 from typing import Any
@@ -16,53 +15,15 @@ from ...catalog import KINDS, CatalogError, record
 from ...kernels.calculus.phases import without_phase
 from ..errors import InputError, nearest, shown
 from . import patterns, values
+from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
+from .designs import design_axis
 from .memo import Memo
 
-Array = np.ndarray[Any, Any]
-LONGEST = 5_000_000  # values that the axes of a spec generate
 MOST_AXES = 63  # one dimension each; NumPy has 64, and a block of points takes one more
 MOST_GIVEN = 1 << 24  # values of an axis given as an array
-MOST_SPELLED = 300_000  # points of an axis named by texts
 LONGEST_KNOWN = 4096  # points of an axis that is kept for other sweeps with an equal one
 PHASE = "phase"  # an axis of the job's phases, which the scenario states
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One dimension: its coordinate, and every input that varies along it.
-
-    `labels` is the coordinate: numbers in the base unit, or text. `numbers` and `options` hold
-    what the dimension sets; `records` names the catalog entries behind labels, by kind.
-    """
-
-    name: str
-    labels: Array
-    numbers: Mapping[str, Array] = field(default_factory=dict)
-    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    records: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    defaults: Mapping[str, Array] = field(default_factory=dict)  # where they decide
-
-    @property
-    def size(self) -> int:
-        """Number of points along the dimension."""
-        return len(self.labels)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names set by this axis as written: inputs, quantities and catalog kinds."""
-        return (*self.numbers, *self.options, *self.records)
-
-    def cut(self, index: Array) -> "Axis":
-        """Some of its points, by their numbers."""
-        return Axis(
-            self.name,
-            self.labels[index],
-            {name: row[index] for name, row in self.numbers.items()},
-            {name: tuple(row[k] for k in index) for name, row in self.options.items()},
-            {name: tuple(row[k] for k in index) for name, row in self.records.items()},
-        )
-
 
 _known: Memo[Axis] = Memo(128)  # of 32 kB or so for each input along them
 
@@ -108,8 +69,6 @@ def _content(name: str, spec: Any) -> bytes | None:
 
 def _read(name: str, spec: Any) -> Axis:
     if isinstance(spec, Mapping) and "design" in spec:
-        from .designs import design_axis
-
         return design_axis(name, spec)
     if is_coupled(spec):
         return _coupled(name, spec)
@@ -250,14 +209,6 @@ def _geomspace(first: float, last: float, number: int) -> Array:
         ratio = (Decimal(last) / Decimal(first)) ** (1 / Decimal(max(number - 1, 1)))
         points = accumulate(repeat(ratio, number - 1), operator.mul, initial=Decimal(first))
         return np.array([float(point) for point in points])
-
-
-def check_length(name: str, count: int, most: int = LONGEST) -> None:
-    """Refuse an axis that is too long, before its values are made."""
-    if count > most:
-        raise InputError(
-            f"axis {name!r} has {count:,} values; at most {most:,} are allowed: give fewer"
-        )
 
 
 def _single(name: str, target: str, points: list[Any] | Array) -> Axis:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .axes import Array, Axis
+from .axis import Array, Axis
 from .scenario import Problem
 
 

@@ -10,7 +10,7 @@ from ...catalog import KINDS, CatalogError, record
 from ...kernels import elementary
 from ..errors import InputError, nearest
 from . import values
-from .axes import LONGEST, MOST_SPELLED, Array, Axis, check_length
+from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
 
 DESIGNS = ("random", "latin_hypercube", "sobol")
 _SETTINGS = ("design", "num", "seed")

@@ -12,7 +12,7 @@ from ...kernels import elementary
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
 from . import values
-from .axes import Array
+from .axis import Array
 
 KINDS = {
     "normal": "[mean, standard deviation]",

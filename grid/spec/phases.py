@@ -11,7 +11,8 @@ from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import dates, patterns, values
-from .axes import PHASE, Axis, make_axis
+from .axes import PHASE, make_axis
+from .axis import Axis
 
 NAME = PHASE
 EARLIER = BEFORE[0]

@@ -15,7 +15,8 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, patterns, phases, values
-from .axes import Array, Axis, make_axes
+from .axes import make_axes
+from .axis import Array, Axis
 from .distributions import Distribution, distribution
 
 # Which kind's value wins where two labels set the same input: measurements over data sheets,

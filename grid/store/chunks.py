@@ -7,7 +7,7 @@ from typing import Any, Literal
 import google_crc32c
 import numpy as np
 
-from ..spec.axes import Array
+from ..spec.axis import Array
 
 COMPRESSOR: Literal["lz4"] = "lz4"
 LEVEL = 9  # over 5: 2 to 3 % fewer bytes at the same speed; zstd is slower for as many

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels import log
 from ...kernels.roles import REASON
+from ..datasets import load_accessor
 from ..errors import InputError
 from ..plan import memory
 from ..plan.fingerprint import difference
@@ -25,13 +26,6 @@ from ..plan.plan import Plan
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
 from .journal import (
-    GROUP,
-    JOURNAL,
-    LOCK,
-    PLAN,
-    RECORD,
-    ROOT,
-    SEAL,
     damaged_chunks,
     damaged_files,
     read_file,
@@ -43,8 +37,10 @@ from .journal import (
     write_record,
 )
 from .layout import LAYOUT, known_layout
+from .names import GROUP, JOURNAL, LOCK, PLAN, RECORD, ROOT, SEAL
+from .places.address import place_of
 from .places.durable import REPLACED
-from .places.place import Folder, Place, place_of
+from .places.place import Folder, Place
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -91,7 +87,7 @@ def store(
     shapes = None if chunks or not continues else _stored_shapes(plan, place, partial)
     writer = Writer(plan, spec, dtype, chunks, shapes)
     if append and is_cube(place):
-        check_grows(place, stored_record(place), writer)
+        check_grows(place, stored_record(place), open_cube(str(place)), writer)
     elif append and not is_ours(partial):
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
     if resume and place.exists():
@@ -426,15 +422,16 @@ def open_cube(
     """
     import xarray
 
-    from .. import accessor  # noqa: F401  it has `.fleetcube`
+    from .sealed import SealedStore
 
+    load_accessor()  # it has `.fleetcube`
     place = place_of(path)
     if not verify:
         return _unverified(place, chunks)
     check_complete(place)
     files = sealed_files(place)
     with reading(place):
-        source = place.source(files)
+        source = SealedStore(place.source(), place, files)
         source.check()
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         foreign = set(map(str, cube.dims)) - set(spec_of(cube.attrs)["axes"])
@@ -458,7 +455,7 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
         else:
             listed = place.names(f"{RECORD}/") is not None
             cube = xarray.open_zarr(
-                place.source({}).inner, chunks=chunks, consolidated=False if listed else None
+                place.source(), chunks=chunks, consolidated=False if listed else None
             )
         return in_order(cube)
     except (ConnectionError, InputError, MemoryError):

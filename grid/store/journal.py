@@ -1,7 +1,6 @@
 """The record beside the arrays: the plan, the journal of finished blocks, and the seal."""
 
 import contextlib
-import hashlib
 import json
 import threading
 import time
@@ -9,23 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
 
 from ..plan.tiles import Region
 from .chunks import LARGEST, is_sound
+from .names import JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest, part_of
+from .places.place import Place
 
-if TYPE_CHECKING:
-    from .places.place import Place
-
-GROUP = ".fleetcube"
-RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube stays quiet
-PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", "seal", "lock"))
-PARTS = f"{RECORD}/parts/"  # of the journal, where nothing can be appended to a file
-ROOT = "zarr.json"
 READERS = 8  # files read at once
-MOST_SEALED = 1 << 30  # bytes of the files in a seal: they are kept in memory
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,7 @@ def _is_inside(name: Any) -> bool:
     return isinstance(name, str) and "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
-def read_journal(place: "Place") -> dict[Any, Block]:
+def read_journal(place: Place) -> dict[Any, Block]:
     """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
     blocks: dict[Any, Block] = {}
     with contextlib.suppress(FileNotFoundError):
@@ -95,21 +87,9 @@ def read_journal(place: "Place") -> dict[Any, Block]:
     for name in sorted(place.names(PARTS) or ()):
         with contextlib.suppress(FileNotFoundError):
             part = place.read(name)
-            if part.startswith(_head(place)):
+            if part.startswith(part_of(place.read(PLAN))):
                 blocks |= blocks_of(part)
     return blocks
-
-
-def write_part(place: "Place", name: str, lines: Iterable[bytes]) -> None:
-    """Write a part of a journal, which counts for the present plan and no other.
-
-    Where listings lag, parts of an overwritten cube may outlive it.
-    """
-    place.write(name, _head(place) + b"".join(lines))
-
-
-def _head(place: "Place") -> bytes:
-    return digest(place.read(PLAN)).encode() + b"\n"
 
 
 def blocks_of(journal: bytes) -> dict[Any, Block]:
@@ -119,7 +99,7 @@ def blocks_of(journal: bytes) -> dict[Any, Block]:
     return {block.key: block for line in lines if (block := _block(line)) is not None}
 
 
-def write_journal(place: "Place", blocks: Iterable[Block]) -> None:
+def write_journal(place: Place, blocks: Iterable[Block]) -> None:
     """Write a whole journal, in the order of the blocks' keys."""
     ordered = sorted(blocks, key=lambda block: block.key)
     place.write(JOURNAL, b"".join(map(_line, ordered)))
@@ -131,7 +111,7 @@ def write_journal(place: "Place", blocks: Iterable[Block]) -> None:
 class Journal:
     """The journal of an unfinished cube, to which finished blocks are added from any thread."""
 
-    def __init__(self, place: "Place", blocks: Iterable[Block]) -> None:
+    def __init__(self, place: Place, blocks: Iterable[Block]) -> None:
         self.blocks = {block.key: block for block in blocks}
         write_journal(place, self.blocks.values())
         self._log = place.log()
@@ -157,18 +137,13 @@ class Journal:
             self._log.close()
 
 
-def digest(data: bytes) -> str:
-    """sha256 of some bytes."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def write_record(place: "Place", name: str, value: Mapping[str, Any]) -> None:
+def write_record(place: Place, name: str, value: Mapping[str, Any]) -> None:
     """Write JSON, preceded by its checksum."""
     body = json.dumps(value).encode()  # in its order: that of a table's inputs is their labels'
     place.write(name, digest(body).encode() + b" " + body + b"\n")
 
 
-def read_record(place: "Place", name: str) -> dict[str, Any] | None:
+def read_record(place: Place, name: str) -> dict[str, Any] | None:
     """JSON that `write_record` wrote; None where it is missing or damaged."""
     try:
         data = place.read(name)
@@ -184,7 +159,7 @@ def read_record(place: "Place", name: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_seal(place: "Place") -> dict[str, tuple[int, str]] | None:
+def read_seal(place: Place) -> dict[str, tuple[int, str]] | None:
     """Size and sha256 of the files beside the chunks; None where there is no sound seal."""
     try:
         files = (read_record(place, SEAL) or {})["files"]
@@ -196,7 +171,7 @@ def read_seal(place: "Place") -> dict[str, tuple[int, str]] | None:
     return sealed if sound and sum(sizes) <= MOST_SEALED else None
 
 
-def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
+def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
 
     Until the root exists no reader takes the place for a cube. Where readers see a place while it
@@ -212,17 +187,7 @@ def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) ->
     place.write(ROOT, files[ROOT])
 
 
-class OtherSizeError(OSError):
-    """A file is larger or smaller than it should be."""
-
-
-def check_size(actual: int, size: int | None) -> None:
-    """Raise OtherSizeError for a file that does not have the bytes that it should."""
-    if size is not None and actual != size:
-        raise OtherSizeError(f"holds {actual} bytes, not {size}")
-
-
-def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str:
+def read_file(place: Place, name: str, size: int | None = None) -> bytes | str:
     """A file, or what is wrong with it; a file of another size is not read."""
     try:
         return place.read(name, size)
@@ -235,7 +200,7 @@ def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str
         return "is missing" if missing else f"cannot be read: {error.strerror}"
 
 
-def read_files(place: "Place", sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes | str]:
+def read_files(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes | str]:
     """Files by name, as `read_file` returns each; several are read at once."""
     sizes = [size for size, _ in sealed.values()]
     with ThreadPoolExecutor(READERS) as readers:
@@ -257,7 +222,7 @@ def damaged_files(
 
 
 def damaged_chunks(
-    place: "Place", blocks: Iterable[Block], done: Callable[[int], None] = lambda chunks: None
+    place: Place, blocks: Iterable[Block], done: Callable[[int], None] = lambda chunks: None
 ) -> dict[Any, dict[str, str]]:
     """Chunk files that differ from the journal, by block, and what is wrong with each.
 

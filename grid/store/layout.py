@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..plan.labels import own_version
-from .journal import GROUP, ROOT
+from .names import GROUP, ROOT
 from .places.place import Place
 
 KEY = "fleetcube_layout"  # attribute of the root; cubes of fleetcube 0.2 have none

@@ -9,7 +9,8 @@ from typing import Any
 from ..errors import InputError
 from ..plan.plan import Plan
 from ..run.cluster import Cluster
-from .journal import PLAN, Block
+from .journal import Block
+from .names import PLAN
 from .places.durable import TEMPORARY
 from .places.place import Folder, Place
 from .writer import Task, Writer

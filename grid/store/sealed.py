@@ -13,7 +13,8 @@ from zarr.storage import LocalStore, WrapperStore
 
 from ..errors import ChangedError, InputError
 from .chunks import Stored, is_sound
-from .journal import GROUP, JOURNAL, ROOT, blocks_of
+from .journal import blocks_of
+from .names import GROUP, JOURNAL, ROOT
 
 
 class SealedStore(WrapperStore[Store]):

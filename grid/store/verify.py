@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import zarr
 
 from ..errors import InputError
 from ..plan.execute import evaluate_block
@@ -24,9 +25,12 @@ from .cube import (
     sealed_files,
     spec_of,
 )
-from .journal import PLAN, ROOT, read_journal, read_record
+from .journal import read_journal, read_record
 from .layout import LAYOUT, repeats
-from .places.place import Place, place_of
+from .names import PLAN, ROOT
+from .places.address import place_of
+from .places.place import Place
+from .sealed import SealedStore
 from .writer import Writer
 
 _SPEC = ("scenario", "axes", "outputs")  # entries of a record that repeat the spec
@@ -77,12 +81,11 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
 
 def _compare(place: Place, layout: int, samples: int, seed: int, report: Report) -> None:
     """Compare a cube whose bytes are sound with its own spec."""
-    import zarr
-
     cube = open_cube(str(place))
     with reading(place):
         files = sealed_files(place)
-        group = zarr.open_group(place.source(files), mode="r", use_consolidated=False)
+        store = SealedStore(place.source(), place, files)
+        group = zarr.open_group(store, mode="r", use_consolidated=False)
         spec = spec_of(cube.attrs)
         if not repeats(files):
             report.problems.append(f"{ROOT} does not repeat the metadata of the arrays")

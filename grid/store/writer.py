@@ -23,16 +23,9 @@ from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
 from ..plan.written import FEW
 from ..progress import expected
-from ..spec.axes import Array
+from ..spec.axis import Array
 from .chunks import MOST, MOST_TEXT, codecs, encode, fill, fill_value, small_codecs
 from .journal import (
-    GROUP,
-    JOURNAL,
-    LOCK,
-    PARTS,
-    PLAN,
-    RECORD,
-    ROOT,
     Block,
     Journal,
     damaged_chunks,
@@ -43,6 +36,7 @@ from .journal import (
     write_record,
 )
 from .layout import KEY, LAYOUT, with_arrays
+from .names import GROUP, JOURNAL, LOCK, PARTS, PLAN, RECORD, ROOT
 from .places.place import Place
 
 

@@ -4,11 +4,12 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from fleetcube.grid import datasets as _datasets
+
 if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import grid as grid
     from fleetcube import kernels as kernels
-    from fleetcube.grid.ask.schedule import simulate_schedule as simulate_schedule
     from fleetcube.grid.ask.simulate import simulate as simulate
     from fleetcube.grid.ask.solve.solve import solve as solve
     from fleetcube.grid.errors import InputError as InputError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.progress import watching as watching
     from fleetcube.grid.read.lookup import interp as interp
     from fleetcube.grid.rows.table import table as table
+    from fleetcube.grid.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.grid.sweep import Sweep as Sweep
 
@@ -53,14 +55,20 @@ _HOME = {
     "interp": "fleetcube.grid.read.lookup",
     "open_cube": "fleetcube.grid.store.cube",
     "simulate": "fleetcube.grid.ask.simulate",
-    "simulate_schedule": "fleetcube.grid.ask.schedule",
+    "simulate_schedule": "fleetcube.grid.schedules.schedule",
     "solve": "fleetcube.grid.ask.solve.solve",
     "table": "fleetcube.grid.rows.table",
     "watching": "fleetcube.grid.progress",
 }
 
+
+def _load_accessor() -> None:
+    from fleetcube.grid import accessor  # noqa: F401  which registers it
+
+
+_datasets.loaders.append(_load_accessor)
 if "xarray" in sys.modules:  # else what makes or opens a Dataset, or `import fleetcube.xarray`
-    importlib.import_module("fleetcube.grid.accessor")
+    _load_accessor()
 
 
 def __getattr__(name: str) -> Any:

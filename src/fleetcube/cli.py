@@ -138,7 +138,7 @@ def run_spec(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.show.tables import FORMATS, check_target
     from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
-    from fleetcube.grid.store.places.place import place_of
+    from fleetcube.grid.store.places.address import place_of
 
     sweep = changed(spec, selectors, variable)
     if output in (None, "-") or Path(output).suffix.lower() in FORMATS:
@@ -471,7 +471,7 @@ for command in COMMANDS:
 
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
-    from fleetcube.grid.ask.again import predicted
+    from fleetcube.grid.ask.reevaluate import predicted
     from fleetcube.grid.plan.citations import records
     from fleetcube.grid.show.tables import counted
 

@@ -4,7 +4,8 @@ import re
 
 from docs.make.accuracy import PAGE, PEERS, PICTURE, own, page, tables
 from fleetcube.grid.measured.predict import Compared
-from fleetcube.grid.measured.records import LeftOut, read_records
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.row import LeftOut
 from fleetcube.grid.measured.validate import Validation, accuracy
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from fleetcube import evaluate, simulate_schedule
 from fleetcube.cli import cli
-from fleetcube.grid.ask.job_schedule import job_schedule
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.schedules.job_schedule import job_schedule
 from fleetcube.grid.sweep import Sweep
 
 pytest.importorskip("matplotlib")

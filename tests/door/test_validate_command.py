@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured import records
-from fleetcube.grid.measured.records import LeftOut, Row
+from fleetcube.grid.measured.row import LeftOut, Row
 
 JOB: dict[str, Any] = {
     "parameters": 1e9,

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from fleetcube import InputError, Sweep, open_cube
-from fleetcube.grid.store.journal import LOCK, PARTS
+from fleetcube.grid.store.names import LOCK, PARTS
 from fleetcube.grid.store.places import objects
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.verify import verify

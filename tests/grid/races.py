@@ -25,8 +25,8 @@ from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store.cube import open_cube
+from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.icechunk import Icechunk
-from fleetcube.grid.store.places.place import place_of
 from fleetcube.grid.store.places.wait import wait
 
 ROOT = Path(__file__).parents[2]

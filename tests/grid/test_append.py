@@ -8,7 +8,7 @@ import pytest
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import writer as writer_module
-from fleetcube.grid.store.places.place import place_of
+from fleetcube.grid.store.places.address import place_of
 
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
 

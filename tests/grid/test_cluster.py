@@ -19,8 +19,9 @@ from fleetcube.grid.plan.fingerprint import fingerprint
 from fleetcube.grid.run import cluster
 from fleetcube.grid.run.recipe import Recipe
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.durable import TEMPORARY
-from fleetcube.grid.store.places.place import Folder, place_of
+from fleetcube.grid.store.places.place import Folder
 
 from ..door.command import fleetcube
 from .kill import contents

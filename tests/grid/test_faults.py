@@ -16,6 +16,7 @@ import zarr
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import cube, journal
+from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 
 from ..door.command import fleetcube
@@ -219,7 +220,7 @@ def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
         name for block in journal.read_journal(Folder(small)).values() for name, _, _ in block.files
     }
     names = contents(small).keys() - chunks
-    assert {"zarr.json", journal.SEAL, journal.PLAN, "n_gpus/c/0"} <= names
+    assert {"zarr.json", SEAL, PLAN, "n_gpus/c/0"} <= names
 
     def check(_: int) -> None:
         with pytest.raises(InputError):

@@ -17,9 +17,10 @@ import zarr
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.names import JOURNAL, RECORD
 from fleetcube.grid.store.places import icechunk as icechunk_store
+from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.icechunk import UNFINISHED, Icechunk
-from fleetcube.grid.store.places.place import place_of
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
@@ -97,15 +98,15 @@ def test_a_file_of_the_record_is_an_array_of_its_length(
     with partial.one_writer():
         for name in ("plan", "journal", "parts-0"):
             array = zarr.open_array(session.store, path=f".fleetcube/{name}", mode="r")
-            file = f"{journal.RECORD}/{name.replace('-', '/')}"
+            file = f"{RECORD}/{name.replace('-', '/')}"
             assert array[:].tobytes() == partial.read(file)
             assert array.nchunks_initialized == (array.size > 0)
         for data in (b"longer than the next", b"short", b"", b"again"):
-            partial.write(journal.JOURNAL, data)
-            assert partial.read(journal.JOURNAL) == data
-        partial.delete(journal.JOURNAL)
+            partial.write(JOURNAL, data)
+            assert partial.read(JOURNAL) == data
+        partial.delete(JOURNAL)
         with pytest.raises(FileNotFoundError):
-            partial.read(journal.JOURNAL)
+            partial.read(JOURNAL)
 
 
 def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
@@ -189,11 +190,11 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
     slow = Icechunk(stopped, UNFINISHED)
     with slow.one_writer():
         other = slow._repository.writable_session(UNFINISHED)
-        slow.delete(journal.JOURNAL)
-        slow.write(journal.JOURNAL, b"of the slow one")
+        slow.delete(JOURNAL)
+        slow.write(JOURNAL, b"of the slow one")
         from fleetcube.grid.store.places.wait import wait
 
-        wait(other.store.delete(f"{icechunk_store._array(journal.JOURNAL)}/zarr.json"))
+        wait(other.store.delete(f"{icechunk_store._array(JOURNAL)}/zarr.json"))
         other.commit("faster")
         with pytest.raises(ConnectionError, match="was written by another process"):
             slow.commit("slower")

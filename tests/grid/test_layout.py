@@ -23,6 +23,7 @@ from numcodecs import Blosc, Zstd
 from fleetcube import InputError, Sweep, open_cube
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
@@ -270,12 +271,12 @@ def outdated(cube: Path) -> None:
         {"outputs": OUTPUTS, "scenario": SCENARIO, "axes": AXES}
     )
     (cube / "zarr.json").write_text(json.dumps(held), encoding="utf-8")
-    record = journal.read_record(Folder(cube), journal.PLAN)
+    record = journal.read_record(Folder(cube), PLAN)
     assert record is not None
     text = json.dumps(COUPLED)
     record["axes.both"] = f"{text[:40]}... sha256 {hashlib.sha256(text.encode()).hexdigest()[:32]}"
     record["version.fleetcube"] = "0.2.0"
-    journal.write_record(Folder(cube), journal.PLAN, dict(sorted(record.items())))
+    journal.write_record(Folder(cube), PLAN, dict(sorted(record.items())))
     seal_anew(cube)
 
 
@@ -298,7 +299,7 @@ def test_cubes_without_a_layout_are_read(cube: Path, made: Path) -> None:
 def test_newer_layouts_are_refused(cube: Path) -> None:
     held = {"fleetcube_layout": 2, "fleetcube_version": "7.1"}
     attributes(cube, ".", **held)
-    (cube / journal.SEAL).unlink()  # of which nothing is known
+    (cube / SEAL).unlink()  # of which nothing is known
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     for of in (
         lambda: open_cube(cube),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid.store import journal
+from fleetcube.grid.store.names import JOURNAL, LOCK, PLAN, RECORD
 
 from .races import CHUNKS, sweep
 from .test_resume import contents, disk_full, stop_after
@@ -28,9 +28,9 @@ def victims(tmp_path: Path) -> Path:
 # What is replaced by a link, and what the link leads to
 PLANTED = {
     "the folder": ("", ""),
-    "the lock": (journal.LOCK, "file"),
-    "the journal": (journal.JOURNAL, "file"),
-    "the record": (journal.RECORD, "record"),
+    "the lock": (LOCK, "file"),
+    "the journal": (JOURNAL, "file"),
+    "the record": (RECORD, "record"),
     "an array": ("goodput", ""),
     "its chunks": ("goodput/c", "c"),
     "a chunk": ("goodput/c/0/0", "file"),
@@ -101,9 +101,9 @@ def test_a_link_in_the_place_of_a_cube_is_not_exchanged(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_the_folder_of_another_user_is_refused(tmp_path: Path, asked: Sweep) -> None:
     partial = tmp_path / "a.zarr.partial"
-    (partial / journal.RECORD).mkdir(parents=True)
-    (partial / journal.PLAN).write_bytes(b"")
+    (partial / RECORD).mkdir(parents=True)
+    (partial / PLAN).write_bytes(b"")
     os.chown(partial, 12345, 12345)
     with pytest.raises(InputError, match="belongs to another user"):
         asked.store(tmp_path / "a.zarr", overwrite=True)
-    assert set(contents(partial)) == {journal.PLAN}
+    assert set(contents(partial)) == {PLAN}

@@ -24,6 +24,7 @@ from zarr.storage import ObjectStore
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.names import JOURNAL, LOCK, PARTS, PLAN, ROOT, SEAL
 from fleetcube.grid.store.places import objects
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
@@ -162,7 +163,7 @@ def test_whatever_is_written_last_is_missing_no_reader_is_misled(
 
     def watched(self: Objects, name: str, data: Any) -> None:
         names = Objects(url).names() or ()
-        assert journal.ROOT not in names
+        assert ROOT not in names
         for array in (name for name in names if name.endswith("/zarr.json") and name[0] != "."):
             stored: Any = zarr.open_array(plain(url), path=array[: -len("/zarr.json")], mode="r")
             np.testing.assert_array_equal(stored[...], truth[stored.path].values)
@@ -171,8 +172,8 @@ def test_whatever_is_written_last_is_missing_no_reader_is_misled(
 
     monkeypatch.setattr(Objects, "write", watched)
     sweep.store(url, threads=1)
-    assert seen[-1] == journal.ROOT
-    assert seen.index(journal.SEAL) < min(k for k, n in enumerate(seen) if n.endswith("zarr.json"))
+    assert seen[-1] == ROOT
+    assert seen.index(SEAL) < min(k for k, n in enumerate(seen) if n.endswith("zarr.json"))
 
 
 @pytest.mark.parametrize("harm", [None, "flip", "remove", "journal"])
@@ -198,7 +199,7 @@ def _harm(place: Objects, chunk: str, harm: str | None) -> None:
         data[len(data) // 2] ^= 1
         place.write(chunk, bytes(data))
     elif harm == "journal":
-        batch = max(place.names(journal.PARTS) or ())
+        batch = max(place.names(PARTS) or ())
         place.write(batch, place.read(batch)[:-7])
 
 
@@ -242,7 +243,7 @@ def test_only_cubes_are_overwritten_and_their_root_goes_first(
     keep = Objects.keep
 
     def watched(self: Objects, names: set[str]) -> None:
-        assert journal.ROOT not in held(url)
+        assert ROOT not in held(url)
         keep(self, names)
 
     monkeypatch.setattr(Objects, "keep", watched)
@@ -258,12 +259,12 @@ def test_what_is_overwritten_goes_in_an_order_that_misleads_nobody(
     monkeypatch.setattr(
         type(Objects(url).client), "delete", lambda _, names: gone.append(names), raising=True
     )
-    Objects(url).keep({journal.LOCK})
+    Objects(url).keep({LOCK})
     root, metadata, chunks, record = gone
-    assert root == [journal.ROOT]
+    assert root == [ROOT]
     assert {name.rpartition("/")[2] for name in metadata} == {"zarr.json"}
     assert {name.split("/")[1] for name in chunks} == {"c"}
-    assert record == [journal.JOURNAL, journal.PLAN, journal.SEAL]
+    assert record == [JOURNAL, PLAN, SEAL]
 
 
 def test_a_second_writer_is_refused_until_the_lock_is_stale(
@@ -276,7 +277,7 @@ def test_a_second_writer_is_refused_until_the_lock_is_stale(
             with pytest.raises(InputError, match=told):
                 sweep.store(stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
         monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
-        second = objects._Lease(Objects(stopped), journal.LOCK)
+        second = objects._Lease(Objects(stopped), LOCK)
         monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
         assert first._lease is not None
         assert not first._lease._put(first._lease._seen)  # of two, one has it
@@ -298,7 +299,7 @@ def test_a_lock_is_renewed_and_one_that_cannot_be_ends_the_writing(
         end = time.monotonic() + 600
         while place._lease._count < 4 and time.monotonic() < end:
             time.sleep(0.02)
-        assert json.loads(place.read(journal.LOCK))["count"] >= 3
+        assert json.loads(place.read(LOCK))["count"] >= 3
         place._lease._ended.set()
         place._lease._thread.join()
         monkeypatch.setattr(objects, "STALE_SECONDS", 0.0)
@@ -313,7 +314,7 @@ def test_a_lock_that_goes_while_it_is_asked_for_is_taken(
     with Objects(url).one_writer():
 
         def gone(self: Any) -> Any:
-            Objects(url).delete(journal.LOCK)
+            Objects(url).delete(LOCK)
             return look(self)
 
         monkeypatch.setattr(objects._Lease, "_look", gone)
@@ -346,14 +347,14 @@ def test_a_killed_run_is_continued_to_the_same_bytes(
     running = subprocess.Popen(run, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     place = Objects(url)
     end = time.monotonic() + 600
-    while len(place.names(journal.PARTS) or ()) < 2 and time.monotonic() < end:
+    while len(place.names(PARTS) or ()) < 2 and time.monotonic() < end:
         assert running.poll() is None, running.communicate()
         time.sleep(0.01)
     running.kill()
     running.communicate(timeout=600)
     done = len(journal.read_journal(place))
     assert done > 0
-    assert journal.ROOT not in held(url)
+    assert ROOT not in held(url)
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}
     with pytest.raises(InputError, match="is being written by process"):
@@ -431,7 +432,7 @@ def test_a_cube_opens_with_few_requests(
 ) -> None:
     """Each file beside the chunks is read once, and the chunks are listed once."""
     sweep.store(url, chunks=CHUNKS)
-    sealed = journal.read_record(Objects(url), journal.SEAL)
+    sealed = journal.read_record(Objects(url), SEAL)
     assert sealed is not None
     with caplog.at_level("INFO", "werkzeug"):
         caplog.clear()
@@ -445,7 +446,7 @@ def test_a_cube_opens_with_few_requests(
 
 
 def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
-    from fleetcube.grid.store.places.place import place_of
+    from fleetcube.grid.store.places.address import place_of
 
     assert place_of(tmp_path) == Folder(tmp_path)
     assert str(place_of("s3://bucket/a.zarr/")) == "s3://bucket/a.zarr"
@@ -519,14 +520,14 @@ def test_a_lock_is_held_where_tags_go_without_quotes(
     place = Objects(f"{bucket}/{next(_numbers)}.zarr")
     with place.one_writer():
         end = time.monotonic() + 600
-        while json.loads(place.read(journal.LOCK))["count"] < 3 and time.monotonic() < end:
+        while json.loads(place.read(LOCK))["count"] < 3 and time.monotonic() < end:
             time.sleep(0.02)
-        assert json.loads(place.read(journal.LOCK))["count"] >= 3
+        assert json.loads(place.read(LOCK))["count"] >= 3
         assert place._lease is not None
         place._lease._ended.set()
         place._lease._thread.join()
         monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
-        taken = objects._Lease(Objects(place.url), journal.LOCK)
+        taken = objects._Lease(Objects(place.url), LOCK)
         monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
         assert not place._lease._put(place._lease._seen)
         taken.release()
@@ -563,7 +564,7 @@ def test_what_a_stale_list_hides_is_of_no_other_cube(
                 patch.setattr(Objects, "_list", lambda *_: iter(()))
             with pytest.raises(OSError, match="No space left"):
                 begun.store(url, chunks=CHUNKS, threads=1, **how)
-    assert len(Objects(url).names(journal.PARTS) or ()) == 2
+    assert len(Objects(url).names(PARTS) or ()) == 2
     other.store(url, chunks=CHUNKS, resume=True)
     assert held(url) == contents(Path(other.store(tmp_path / "a.zarr", chunks=CHUNKS)))
 

@@ -9,7 +9,8 @@ import pytest
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured import cells, own
-from fleetcube.grid.measured.records import LeftOut, Row, read_records
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import validate
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from docs.make import pooled as made
 from fleetcube.grid.measured.pooled import COEFFICIENTS, Pooled, Posterior, Steps, at
-from fleetcube.grid.measured.records import Row
+from fleetcube.grid.measured.row import Row
 
 from ..draws import generator
 

@@ -25,7 +25,8 @@ from fleetcube.grid.measured.published.hardware import (
     precision_of,
     system_of,
 )
-from fleetcube.grid.measured.records import LeftOut, Row, read_records
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.kernels.inputs import INPUTS
 
 A100 = {

@@ -21,6 +21,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import is_ours
+from fleetcube.grid.store.names import JOURNAL, LOCK, PLAN
 from fleetcube.grid.store.places import durable
 from fleetcube.grid.store.places.place import Folder
 
@@ -158,8 +159,8 @@ def test_harm_between_runs_is_mended(
     if harm == "remove":
         chunk.unlink()
     if harm == "journal":  # a torn last line
-        lines = (partial / journal.JOURNAL).read_bytes()
-        (partial / journal.JOURNAL).write_bytes(lines[:-7])
+        lines = (partial / JOURNAL).read_bytes()
+        (partial / JOURNAL).write_bytes(lines[:-7])
     (partial / "job_time" / "c" / f"0.1.2{durable.TEMPORARY}").write_bytes(b"left over")
     sweep.store(stopped, chunks=CHUNKS, resume=True)
     assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
@@ -200,7 +201,7 @@ def test_what_was_begun_otherwise_is_refused(
     with pytest.raises(InputError, match=told):
         other.store(stopped, resume=True, **{"chunks": CHUNKS, **keywords})
     after = contents(stopped.with_name("a.zarr.partial"))
-    assert {**before, journal.LOCK: b""} == {**after, journal.LOCK: b""}
+    assert {**before, LOCK: b""} == {**after, LOCK: b""}
 
 
 @pytest.mark.parametrize("part", ["version.numpy", "catalog.node.dgx-h100", "formula.job_time"])
@@ -208,17 +209,17 @@ def test_other_versions_records_and_formulas_are_refused(
     sweep: Sweep, stopped: Path, part: str
 ) -> None:
     partial = Folder(stopped.with_name("a.zarr.partial"))
-    held = journal.read_record(partial, journal.PLAN)
+    held = journal.read_record(partial, PLAN)
     assert held is not None
     assert part in held
-    journal.write_record(partial, journal.PLAN, {**held, part: "older"})
+    journal.write_record(partial, PLAN, {**held, part: "older"})
     with pytest.raises(InputError, match=f'{part}: "older" -> '):
         sweep.store(stopped, chunks=CHUNKS, resume=True)
 
 
 def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
     partial = stopped.with_name("a.zarr.partial")
-    with durable.one_writer(partial, journal.LOCK):
+    with durable.one_writer(partial, LOCK):
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
             told = f"is being written by process {os.getpid()} on "
             with pytest.raises(InputError, match=told):
@@ -316,7 +317,7 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
             with pytest.raises(InputError, match="exists"):
                 sweep.store(path, chunks=CHUNKS)
     found = contents(path)
-    found.pop(journal.LOCK, None)
+    found.pop(LOCK, None)
     assert found == (old if ends_after == 1 and not again else new)
     left = {"a.zarr", "b.zarr", "a.zarr.old"} | ({"a.zarr.partial"} if found == old else set())
     assert {entry.name for entry in tmp_path.iterdir()} == left

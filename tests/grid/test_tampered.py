@@ -17,13 +17,14 @@ from fleetcube import InputError, Sweep, open_cube
 from fleetcube.cli import cli
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store import journal
+from fleetcube.grid.store.names import JOURNAL, PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
 
 SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
 AXES = {"n_gpus": [8, 64], "gpu_mttf": ["10_000 h", "50_000 h"]}
 CHUNK, AXIS = "job_time/c/0/0", "n_gpus/c/0"
-FILES = ("zarr.json", "job_time/zarr.json", journal.SEAL, journal.JOURNAL, CHUNK, AXIS)
+FILES = ("zarr.json", "job_time/zarr.json", SEAL, JOURNAL, CHUNK, AXIS)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def cube(made: Path, tmp_path: Path) -> Path:
 
 def write_seal(cube: Path, body: bytes) -> None:
     said = hashlib.sha256(body).hexdigest().encode()
-    (cube / journal.SEAL).write_bytes(said + b" " + body + b"\n")
+    (cube / SEAL).write_bytes(said + b" " + body + b"\n")
 
 
 def seal_anew(cube: Path) -> None:
@@ -81,7 +82,7 @@ def test_what_is_no_file_is_not_read(cube: Path, name: str) -> None:
         make(cube / name)
         with pytest.raises((InputError, OSError), match=r"damaged|not a (cube|regular file)"):
             open_cube(cube)
-        if name in (journal.SEAL, journal.JOURNAL):
+        if name in (SEAL, JOURNAL):
             with pytest.raises(OSError, match="it is not a regular file"):
                 verify(cube)
         else:
@@ -89,7 +90,7 @@ def test_what_is_no_file_is_not_read(cube: Path, name: str) -> None:
 
 
 def test_files_that_nobody_writes_are_not_read(cube: Path) -> None:
-    os.truncate(cube / journal.SEAL, 1 << 40)
+    os.truncate(cube / SEAL, 1 << 40)
     with pytest.raises(OSError, match="more than 268,435,456 bytes"):
         open_cube(cube)
 
@@ -106,7 +107,7 @@ def test_files_that_nobody_writes_are_not_read(cube: Path) -> None:
 def test_seals_that_are_none(cube: Path, body: bytes) -> None:
     write_seal(cube, body)
     refused(lambda: open_cube(cube), "it has no seal")
-    assert verify(cube).problems == [f"{journal.SEAL} is missing or damaged"]
+    assert verify(cube).problems == [f"{SEAL} is missing or damaged"]
 
 
 @pytest.mark.parametrize(
@@ -127,11 +128,11 @@ def test_seals_that_are_none(cube: Path, body: bytes) -> None:
 )
 def test_lines_of_a_journal_that_are_none_are_left_out(cube: Path, line: bytes) -> None:
     sound = journal.read_journal(Folder(cube))
-    with (cube / journal.JOURNAL).open("ab") as file:
+    with (cube / JOURNAL).open("ab") as file:
         file.write(b"%08x %s\n" % (google_crc32c.value(line), line))
     assert journal.read_journal(Folder(cube)) == sound
     good = b'[["a"], [0], [1], [["a/..b", 1, 1]]]'
-    with (cube / journal.JOURNAL).open("ab") as file:
+    with (cube / JOURNAL).open("ab") as file:
         file.write(b"%08x %s\n" % (google_crc32c.value(good), good))
     assert len(journal.read_journal(Folder(cube))) == len(sound) + 1
 
@@ -201,9 +202,9 @@ def test_a_spec_that_is_not_that_of_the_record(cube: Path) -> None:
 
 
 def test_a_cube_of_another_version_is_not_called_sound(cube: Path) -> None:
-    record = journal.read_record(Folder(cube), journal.PLAN)
+    record = journal.read_record(Folder(cube), PLAN)
     assert record is not None
-    journal.write_record(Folder(cube), journal.PLAN, record | {"version.fleetcube": "0.1"})
+    journal.write_record(Folder(cube), PLAN, record | {"version.fleetcube": "0.1"})
     attributes(cube, "job_time", units="h")
     done = CliRunner().invoke(cli, ["verify", str(cube)])
     assert done.exit_code == 0
@@ -285,10 +286,10 @@ def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("shape", [3, [1], [0, 0], [-1, -1], ["a", "b"], [1.5, 2], [None, None]])
 def test_chunk_shapes_of_a_record_that_are_none(cube: Path, shape: Any) -> None:
-    record = journal.read_record(Folder(cube), journal.PLAN)
+    record = journal.read_record(Folder(cube), PLAN)
     assert record is not None
     said = {name: shape for name in record if name.startswith("chunks.")}
-    journal.write_record(Folder(cube), journal.PLAN, record | said)
+    journal.write_record(Folder(cube), PLAN, record | said)
     seal_anew(cube)
     with contextlib.suppress(InputError):
         assert verify(cube).problems
@@ -301,6 +302,6 @@ def test_chunk_shapes_of_a_record_that_are_none(cube: Path, shape: Any) -> None:
 
 def test_a_plan_that_is_none(cube: Path) -> None:
     for held in ({}, {"engine": "numpy", "mask_infeasible": False}):
-        journal.write_record(Folder(cube), journal.PLAN, held)
+        journal.write_record(Folder(cube), PLAN, held)
         seal_anew(cube)
         refused(lambda: verify(cube), "KeyError")

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from fleetcube.catalog import record
 from fleetcube.grid.measured.predict import Compared
-from fleetcube.grid.measured.records import LeftOut, Row
+from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import accuracy, validate
 from fleetcube.kernels.graph.formulas import load
 

@@ -10,7 +10,7 @@ import pytest
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.store import journal
+from fleetcube.grid.store.names import SEAL
 from fleetcube.grid.store.verify import verify
 
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents
@@ -69,7 +69,7 @@ def test_changed_metadata_is_refused_when_opened(sweep: Sweep, tmp_path: Path) -
             open_cube(path)
         (path / name).write_bytes(data)
     open_cube(path)
-    (path / journal.SEAL).unlink()
+    (path / SEAL).unlink()
     with pytest.raises(InputError, match="has no seal"):
         open_cube(path)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...plan.tiles import Region
-from ...spec.axes import Array
+from ...spec.axis import Array
 
 
 @dataclass(frozen=True)

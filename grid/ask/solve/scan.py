@@ -9,7 +9,7 @@ from ....kernels.calculus.phases import without_phase
 from ....kernels.inputs import INPUTS, Input
 from ...errors import InputError, shown
 from ...spec import values
-from ...spec.axes import Array
+from ...spec.axis import Array
 from ...spec.scenario import Problem
 
 SCAN = 17  # values of the first scan

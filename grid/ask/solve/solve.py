@@ -31,7 +31,7 @@ from ...progress import expected
 from ...run.settings import Settings
 from ...spec import values
 from ...spec.arguments import scenario_and_axes
-from ...spec.axes import Array, Axis
+from ...spec.axis import Array, Axis
 from ...spec.scenario import Problem, resolve
 from ..gradient import uncounted
 from ..wider import FACTOR, remarks, wider, with_remarks

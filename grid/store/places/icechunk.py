@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from zarr.buffer import default_buffer_prototype
 
 from ...errors import InputError
-from ..journal import GROUP, PARTS, RECORD, ROOT, check_size, write_part
-from ..sealed import SealedStore
+from ..names import GROUP, PARTS, PLAN, RECORD, ROOT, check_size, part_of
 from .objects import Objects
 from .place import Folder, Place
 from .wait import wait
@@ -282,8 +281,8 @@ class Icechunk:
         with self.wrapping_errors():
             self._repository.delete_branch(UNFINISHED)
 
-    def source(self, files: dict[str, bytes]) -> SealedStore:
-        return SealedStore(self._reading().store, self, files)
+    def source(self) -> Any:
+        return self._reading().store
 
 
 def _array(name: str) -> str | None:
@@ -312,7 +311,8 @@ class _Commits:
 
     def sync(self) -> None:
         if self._lines:
-            write_part(self._place, f"{PARTS}{self._count}", self._lines)
+            part = part_of(self._place.read(PLAN), self._lines)
+            self._place.write(f"{PARTS}{self._count}", part)
             self._place.commit(f"{len(self._lines)} blocks")
             self._count += 1
             self._lines.clear()

@@ -16,15 +16,12 @@ import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from ....kernels import log
 from ...errors import InputError
-from ..journal import LOCK, PARTS, RECORD, ROOT, check_size, write_part
-
-if TYPE_CHECKING:
-    from ..sealed import SealedStore
+from ..names import LOCK, PARTS, PLAN, RECORD, ROOT, check_size, part_of
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
 STALE_SECONDS = 60.0  # after which a lock that was not renewed no longer counts
@@ -216,12 +213,10 @@ class Objects:
     def discard(self) -> None:
         self.keep({LOCK})
 
-    def source(self, files: dict[str, bytes]) -> "SealedStore":
+    def source(self) -> Any:
         from zarr.storage import ObjectStore
 
-        from ..sealed import SealedStore
-
-        return SealedStore(ObjectStore(self.client, read_only=True), self, files)
+        return ObjectStore(self.client, read_only=True)
 
 
 class _Batches:
@@ -238,7 +233,8 @@ class _Batches:
 
     def sync(self) -> None:
         if self._lines:
-            write_part(self._place, f"{self._name}-{self._count:06d}", self._lines)
+            part = part_of(self._place.read(PLAN), self._lines)
+            self._place.write(f"{self._name}-{self._count:06d}", part)
             self._count += 1
             self._lines.clear()
 

@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, urlsplit
 
 from ...errors import InputError, check_path
-from ..journal import JOURNAL, LOCK, MOST_SEALED, ROOT, SEAL, check_size
+from ..names import JOURNAL, LOCK, MOST_SEALED, ROOT, SEAL, check_size
 from .durable import (
     REPLACED,
     UNFINISHED,
@@ -31,7 +30,7 @@ from .durable import (
 )
 
 if TYPE_CHECKING:
-    from ..sealed import SealedStore
+    from zarr.abc.store import Store
 
 LARGEST = 1 << 28  # bytes of any file of a cube but its journal
 
@@ -114,28 +113,8 @@ class Place(Protocol):
     def wrapping_errors(self) -> AbstractContextManager[None]:
         """Turn the errors of a store, if it has its own, into a ConnectionError of one line."""
 
-    def source(self, files: dict[str, bytes]) -> "SealedStore":
-        """What Zarr opens: the cube as it is now; `files` are those beside the chunks."""
-
-
-def place_of(target: str | os.PathLike[str]) -> Place:
-    """The place that a path or a URL names. Raises InputError."""
-    text = os.fspath(target)
-    if text.startswith("file://"):
-        parts = urlsplit(text)
-        if parts.netloc not in ("", "localhost") or not parts.path:
-            raise InputError(f"{text!r} names no file here; write file:///folder/a.zarr")
-        text = unquote(parts.path)
-    if "://" not in text:
-        check_path(text)
-        return Folder(Path(text))
-    if text.startswith("icechunk"):
-        from .icechunk import Icechunk
-
-        return Icechunk(text)
-    from .objects import Objects
-
-    return Objects(text)
+    def source(self) -> "Store":
+        """What Zarr reads the files from, unchecked."""
 
 
 @dataclass(frozen=True)
@@ -269,12 +248,10 @@ class Folder:
     def wrapping_errors(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def source(self, files: dict[str, bytes]) -> "SealedStore":
+    def source(self) -> "Store":
         from zarr.storage import LocalStore
 
-        from ..sealed import SealedStore
-
-        return SealedStore(LocalStore(self.path, read_only=True), self, files)
+        return LocalStore(self.path, read_only=True)
 
 
 class _File:

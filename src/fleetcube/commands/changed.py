@@ -96,7 +96,7 @@ def changed(
 
 def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
     """A cut of a cube with its intervals; where these were not asked for, a note says why not."""
-    from fleetcube.grid.ask.again import with_interval
+    from fleetcube.grid.ask.reevaluate import with_interval
     from fleetcube.grid.errors import InputError
 
     try:

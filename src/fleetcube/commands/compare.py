@@ -200,7 +200,7 @@ def _inputs(comparison: Any) -> None:
 
 def _feet(comparison: Any) -> None:
     """What the numbers of each side stand on, once where it is the same."""
-    from fleetcube.grid.show.feet import remarks
+    from fleetcube.grid.show.table_notes import remarks
 
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]

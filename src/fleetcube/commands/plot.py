@@ -131,7 +131,6 @@ def _draw(
     best: str | None,
     path: Path,
 ) -> None:
-    from fleetcube.grid.ask.job_schedule import schedule_at
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.picture import need
     from fleetcube.grid.plots.plot import plot as draw
@@ -141,6 +140,7 @@ def _draw(
     from fleetcube.grid.plots.timeline import timeline, timeline_boxes
     from fleetcube.grid.plots.topology import topology, topology_boxes
     from fleetcube.grid.plots.vega import SPEC, box_spec, write_spec
+    from fleetcube.grid.schedules.job_schedule import schedule_at
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
@@ -199,10 +199,10 @@ def _specification(
     best: str | None,
 ) -> dict[str, Any]:
     """What a kind draws of a cube, as a specification of Vega-Lite."""
-    from fleetcube.grid.ask.job_schedule import schedule_at
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.schedule import schedule_boxes
     from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
+    from fleetcube.grid.schedules.job_schedule import schedule_at
 
     if kind == "roofline":
         return roofline_spec(cut, by)

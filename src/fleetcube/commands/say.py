@@ -12,7 +12,7 @@ def say(text: str = "", err: bool = False) -> None:
 
 def say_wrapped(*texts: str, err: bool = False) -> None:
     """Print sentences in lines of 80 columns, cut between words."""
-    from fleetcube.grid.show.feet import wrapped
+    from fleetcube.grid.show.table_notes import wrapped
 
     for line in wrapped(texts):
         say(line, err=err)

@@ -100,7 +100,7 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
 
 def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
     """Print what the numbers of a table stand on, and what a default decided."""
-    from fleetcube.grid.show.feet import foot
+    from fleetcube.grid.show.table_notes import foot
 
     for line in foot(found, without):
         say(line, err=err)

@@ -16,7 +16,7 @@ from fleetcube.commands.table import print_table, with_unit
 
 if TYPE_CHECKING:
     from fleetcube.grid.measured.predict import Compared
-    from fleetcube.grid.measured.records import Row
+    from fleetcube.grid.measured.row import Row
     from fleetcube.grid.measured.validate import Accuracy, Validation
 
 _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]

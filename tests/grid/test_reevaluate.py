@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import fleetcube
 from fleetcube import InputError
 from fleetcube.cli import cli
-from fleetcube.grid.ask import again
+from fleetcube.grid.ask import reevaluate
 from fleetcube.grid.explore.view import View
 
 SCENARIO = {
@@ -116,7 +116,7 @@ def test_values_that_changed_have_none(path: str, monkeypatch: pytest.MonkeyPatc
         cube.assign_coords(n_gpus=[32.0, 256.0, 1025.0]).fleetcube.interval()
     with pytest.raises(InputError, match="does not state its spec"):
         cube.assign_attrs(fleetcube_spec="[]").fleetcube.interval()
-    monkeypatch.setattr(again, "MOST", 5)
+    monkeypatch.setattr(reevaluate, "MOST", 5)
     with pytest.raises(InputError, match="has 12 points, and intervals are evaluated at 5 at most"):
         cube.fleetcube.interval()
 

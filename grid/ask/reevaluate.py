@@ -13,7 +13,8 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.tables import label
-from ..spec.axes import Axis, is_coupled, make_axis
+from ..spec.axes import is_coupled, make_axis
+from ..spec.axis import Axis
 from ..store.cube import spec_of
 from .interval import interval, is_predicted
 from .uncertainty import errors

@@ -4,13 +4,13 @@ import itertools
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...kernels.inputs import INPUTS
+from ..ask.played import Pass, Played
 from ..errors import InputError, nearest, shown
 
 _SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are passes of their own
@@ -24,24 +24,7 @@ Turn = tuple[Key, ...]  # one pass, or a forward and a backward pass that overla
 Turns = list[list[Turn]]
 
 
-class Pass(NamedTuple):
-    """One pass of one micro-batch through one piece of the model.
-
-    `kind` is F (forward), B (backward; the input gradient alone where the schedule splits it) or
-    W (weight gradient); `piece` counts the model's pieces from its input. Where a forward and a
-    backward pass overlap, each has its share of their time, and both are done at the end of it.
-    """
-
-    kind: str
-    piece: int
-    microbatch: int
-    start: float
-    end: float
-    overlaps: bool = False
-
-
-@dataclass(frozen=True)
-class PlayedSchedule:
+class PlayedSchedule(Played):
     """What `simulate_schedule` returns: the times of one step, and when each stage computed what.
 
     `bubble_ratio` is the step time over the compute time of the stage that works longest, minus 1:
@@ -49,12 +32,6 @@ class PlayedSchedule:
     `microbatches_in_flight` is the peak of the activations that each stage kept, in those of one
     micro-batch on the whole stage (in dualpipe on one of the two stages that a rank holds).
     """
-
-    pipeline_schedule: str
-    step_time: float
-    bubble_ratio: float
-    microbatches_in_flight: tuple[float, ...]
-    stages: tuple[tuple[Pass, ...], ...]
 
     def plot(self, path: str | Path, **look: Any) -> Any:
         """Draw the schedule into a file (.png, .pdf, .svg); returns the figure.

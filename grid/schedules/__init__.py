@@ -1,0 +1,1 @@
+"""Pipeline schedules, played pass by pass: any, and that of a job."""

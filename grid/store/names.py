@@ -1,0 +1,31 @@
+"""Names of a cube's files beside its arrays, and what holds for the bytes of any of them."""
+
+import hashlib
+from collections.abc import Iterable
+
+GROUP = ".fleetcube"
+RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube stays quiet
+PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", "seal", "lock"))
+PARTS = f"{RECORD}/parts/"  # of the journal, where nothing can be appended to a file
+ROOT = "zarr.json"
+MOST_SEALED = 1 << 30  # bytes of the files in a seal: they are kept in memory
+
+
+class OtherSizeError(OSError):
+    """A file is larger or smaller than it should be."""
+
+
+def check_size(actual: int, size: int | None) -> None:
+    """Raise OtherSizeError for a file that does not have the bytes that it should."""
+    if size is not None and actual != size:
+        raise OtherSizeError(f"holds {actual} bytes, not {size}")
+
+
+def digest(data: bytes) -> str:
+    """sha256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def part_of(plan: bytes, lines: Iterable[bytes] = ()) -> bytes:
+    """A part of a journal, for this plan alone: parts of a replaced cube may outlive it."""
+    return b"\n".join((digest(plan).encode(), b"".join(lines)))
