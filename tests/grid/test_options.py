@@ -54,10 +54,10 @@ def test_an_option_is_an_axis(option: str) -> None:
     choices = list(INPUTS[option].choices)
     axis = {option: choices}
     swept = Sweep(JOB, axis, chosen).evaluate(engine="numpy")
-    for choice in choices:
+    for k, choice in enumerate(choices):
         alone = Sweep({**JOB, option: choice}, {}, chosen).evaluate()
         for name in {*chosen} - {"infeasible_reason"}:
-            got = swept[name].sel({option: choice}) if option in swept[name].dims else swept[name]
+            got = swept[name].isel({option: k}) if option in swept[name].dims else swept[name]
             np.testing.assert_array_equal(got, alone[name], err_msg=name)
 
 
