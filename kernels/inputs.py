@@ -41,11 +41,11 @@ class Input:
 
     def means_off(self, value: Any) -> bool:
         """Whether a value is a word for off, which is False in the choices."""
-        return str(value).lower() in _WORDS_FOR_OFF and any(c is False for c in self.choices)
+        return str(value).lower() in WORDS_FOR_OFF and any(c is False for c in self.choices)
 
 
 OFF = "off is spelled false (False in Python)"
-_WORDS_FOR_OFF = ("none", "off", "one", "alike")
+WORDS_FOR_OFF = ("none", "off", "one", "alike")
 
 
 def written(choice: Any) -> str:
