@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..kernels.inputs import INPUTS
+from ..kernels.inputs import INPUTS, OFF, written
 from .files import parse_toml, read_some
 from .spelling import hint, near
 from .units import UnitError, parse
@@ -265,10 +265,10 @@ class Record:
 
 
 def unit(name: str) -> str | type:
-    """Unit of a catalog value, or its type where it is text or true/false."""
+    """Unit of a catalog value, or its type where it is text, true/false or a choice."""
     if name in INPUTS:
         row = INPUTS[name]
-        return type(row.default) if row.kind == "option" else row.unit
+        return object if row.kind == "option" else row.unit
     return _FACTS[name]
 
 
@@ -513,15 +513,19 @@ def _is_date(text: str) -> bool:
 
 
 def _value(where: str, key: str, value: Any) -> Any:
-    base = unit(key)
+    base, row = unit(key), INPUTS.get(key)
+    if row is not None and row.kind == "option":
+        if row.means_off(value):
+            raise CatalogError(f"{where}: {key} = {value!r}: {OFF}")
+        if not any(type(choice) is type(value) and choice == value for choice in row.choices):
+            choices = ", ".join(map(written, row.choices))
+            raise CatalogError(f"{where}: {key} = {value!r} is not one of {choices}")
+        return value
     if isinstance(base, type):
         if not isinstance(value, base):
             raise CatalogError(f"{where}: {key} = {value!r} is not {_KINDS_OF_VALUE[base]}")
-        if key in INPUTS and value not in INPUTS[key].choices:
-            raise CatalogError(f"{where}: {key} = {value!r} is not one of {INPUTS[key].choices}")
         return value
     number = _number(where, key, value)
-    row = INPUTS.get(key)
     lowest = max(row.low, 0.0) if row else 0.0
     may_be_zero = base == "1" if row is None else not row.positive
     if number < lowest or (number == 0 and not may_be_zero) or math.isnan(number):

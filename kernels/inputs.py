@@ -39,6 +39,19 @@ class Input:
     part_of: str = ""
     idle: str = ""
 
+    def means_off(self, value: Any) -> bool:
+        """Whether a value is a word for off, which is False in the choices."""
+        return str(value).lower() in WORDS_FOR_OFF and any(c is False for c in self.choices)
+
+
+OFF = "off is spelled false (False in Python)"
+WORDS_FOR_OFF = ("none", "off", "one", "alike")
+
+
+def written(choice: Any) -> str:
+    """A choice as specs, commands and coordinates spell it."""
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+
 
 _real = Input
 
@@ -330,8 +343,8 @@ _ROWS: list[str | Input] = [
     ),
     _option(
         "linear_attention",
-        "none",
-        ("none", "mamba2", "gated_deltanet", "lightning", "kimi_delta"),
+        False,
+        (False, "mamba2", "gated_deltanet", "lightning", "kimi_delta"),
         "what the layers are that keep a state of fixed size in place of keys and values",
         implied="mamba2",
         implied_by=("linear_layers",),
@@ -427,8 +440,8 @@ _ROWS: list[str | Input] = [
     _count("micro_batch_size", 1, "sequences of one micro-batch"),
     _option(
         "training_stages",
-        "one",
-        ("one", "several"),
+        False,
+        (False, "several"),
         "whether job_time counts a ramp of the batch and a stage of long sequences",
         implied="several",
         implied_by=("ramp_tokens", "long_context_tokens"),
@@ -442,8 +455,8 @@ _ROWS: list[str | Input] = [
     ),
     _option(
         "transitions",
-        "none",
-        ("none", "counted"),
+        False,
+        (False, "counted"),
         "whether job_time counts the time that it takes to make a job, or a phase of it, ready",
         implied="counted",
         implied_by=("transition_time",),
@@ -466,8 +479,8 @@ _ROWS: list[str | Input] = [
     ),
     _option(
         "batch_quality",
-        "none",
-        ("none", "critical"),
+        False,
+        (False, "critical"),
         "whether a larger batch takes more tokens to the same loss, by the critical batch size",
         implied="critical",
         implied_by=("critical_batch_tokens", "reference_batch_tokens"),
@@ -551,10 +564,10 @@ _ROWS: list[str | Input] = [
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
     _option(
         "stage_split",
-        "alike",
-        ("alike", "whole_layers"),
+        False,
+        (False, "whole_layers"),
         "what pipeline stages hold: equal shares of all, or whole layers, embedding and logits at "
-        "the ends (alike: smooth, for derivatives by layers and stages)",
+        "the ends (false: smooth, for derivatives by layers and stages)",
         implied="whole_layers",
         implied_by=("pipeline_parallel", "prediction_layers"),
     ),
@@ -620,7 +633,7 @@ _ROWS: list[str | Input] = [
     _option(
         "recompute",
         "selective",
-        ("none", "selective", "core_attention", "full"),
+        (False, "selective", "core_attention", "full"),
         "activations computed twice: attention's scores (none under flash attention), its forward "
         "kernel, or whole layers",
     ),
@@ -709,14 +722,14 @@ _ROWS: list[str | Input] = [
         ),
     ),
     _option("fsdp_prefetch", False, (False, True), "gather ZeRO-3 weights ahead in both passes"),
-    _option("offload", "none", ("none", "cpu", "nvme"), "where optimizer states live, if not here"),
+    _option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     _real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
     _real("nvme_bandwidth", "B/s", 3e9, "per GPU, to its drives"),
     "Memory",
     _option(
         "gradient_storage",
         "bf16",
-        ("none", "bf16", "fp32", "bf16_and_fp32"),
+        (False, "bf16", "fp32", "bf16_and_fp32"),
         "gradients kept: 14, 16, 18 or 20 bytes of state a parameter",
     ),
     _real("optimizer_bytes_per_parameter", "B", 12, "FP32 master and two moments", positive=False),
@@ -786,16 +799,16 @@ _ROWS: list[str | Input] = [
     ),
     _option(
         "jitter_model",
-        "none",
-        ("none", "normal", "gumbel"),
+        False,
+        (False, "normal", "gumbel"),
         "distribution of the jitter",
         implied="normal",
         implied_by=("step_time_jitter",),
     ),
     _option(
         "slow_nodes",
-        "none",
-        ("none", "share", "detected", "checked"),
+        False,
+        (False, "share", "detected", "checked"),
         "nodes that are slow and stay so: a share of all; each until it is found and replaced; "
         "all that are slow replaced at regular checks",
         implied="share",
@@ -921,8 +934,8 @@ _ROWS: list[str | Input] = [
     _real("wear_out_shape", "1", 3.0, "Weibull shape of wear-out", low=1.0),
     _option(
         "fleet_aging",
-        "off",
-        ("off", "on"),
+        False,
+        (False, "on"),
         "whether parts fail by their age: burn-in and wear-out (mtbf_model = components)",
         implied="on",
         implied_by=("burn_in_excess", "wear_out_age"),
@@ -966,8 +979,8 @@ _ROWS: list[str | Input] = [
     _count("spare_nodes", 0, "hot spares at hand", low=0),
     _option(
         "sparing",
-        "none",
-        ("none", "hot"),
+        False,
+        (False, "hot"),
         "whether hot spares replace failed nodes",
         implied="hot",
         implied_by=("spare_nodes",),
@@ -999,7 +1012,7 @@ _ROWS: list[str | Input] = [
         "what a job without a spare waits for: a node from outside (open), or a repair, where idle "
         "nodes fail, too (closed), or do not (closed_idle_safe)",
     ),
-    _option("elastic", "off", ("off", "shrink"), "go on with fewer replicas until repair"),
+    _option("elastic", False, (False, "shrink"), "go on with fewer replicas until repair"),
     _real("detection_time", "s", 30, "failure until it is noticed", positive=False),
     _real("drain_time", "s", 30, "stopping the other ranks", positive=False),
     _real("provision_time", "s", 300, "getting a healthy node, without a spare", positive=False),
@@ -1023,8 +1036,8 @@ _ROWS: list[str | Input] = [
     ),
     _option(
         "recovery_model",
-        "one",
-        ("one", "kinds"),
+        False,
+        (False, "kinds"),
         "whether all failures cost a node and the same time, or each kind its own",
         implied="kinds",
         implied_by=("in_process_share", "in_job_share", "requeue_share"),

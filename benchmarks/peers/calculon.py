@@ -23,7 +23,7 @@ PEAK, INSIDE, RAIL, LIMITLESS = 1e15, 1e11, 1e10, 1e40
 VOCABULARY = 51200
 ELEMENT = 2
 COMMUNICATION = {"whole": "ar", "scattered": "p2p_rs_ag", "sequence": "rs_ag"}
-RECOMPUTE = {"none": "none", "selective": "attn_only", "full": "full"}
+RECOMPUTE: dict[str | bool, str] = {False: "none", "selective": "attn_only", "full": "full"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Point:
     replicas: int = 2
     micro_batch: int = 1
     micro_batches: int = 8
-    recompute: str = "selective"
+    recompute: str | bool = "selective"
     traffic: str = "sequence"
     gathers_again: bool = True
     fused: bool = False
@@ -512,7 +512,7 @@ ACTIVATIONS = (
         "parts and gathers again, as fleetcube counts",
         lambda c: (
             c.point.activation
-            * {"none": 2, "selective": 1, "full": 0}[c.point.recompute]
+            * {False: 2, "selective": 1, "full": 0}[c.point.recompute]
             * (c.point.traffic == "sequence" and not c.point.gathers_again)
         ),
     ),
@@ -618,7 +618,7 @@ HALVES = (
         "without `seq_par_ag_redo`, 9 with attn_only, 12 with full, where it forbids the option",
         lambda c: (
             -c.point.wire
-            * {"none": 2, "selective": 1, "full": 2}[c.point.recompute]
+            * {False: 2, "selective": 1, "full": 2}[c.point.recompute]
             * (c.point.traffic == "sequence" and not c.point.gathers_again)
         ),
     ),

@@ -22,6 +22,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured import own
 from fleetcube.grid.measured.cells import checked
 from fleetcube.grid.run.evaluation import Evaluation
+from fleetcube.kernels.inputs import INPUTS
 
 from .text import DOCS, between, table
 
@@ -85,8 +86,14 @@ def predictions(path: Path = PREDICTIONS) -> list[dict[str, Any]]:
                 f"{path.name}: line {number} is not as it was written (its hash, or that of the "
                 "line before, differs); restore the file from its history"
             )
+        entry["inputs"] = {name: _spelled(name, value) for name, value in entry["inputs"].items()}
         found.append(entry)
     return found
+
+
+def _spelled(name: str, value: Any) -> Any:
+    """An input of a line as it is spelled today: lines of version 0.2 say none for off."""
+    return False if name in INPUTS and INPUTS[name].means_off(value) else value
 
 
 def freeze(

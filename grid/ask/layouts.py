@@ -55,7 +55,7 @@ OPEN = (
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equal layouts it is kept
     "zero_stage": (1, 2, 3),  # 0 holds more, and is faster by 0.4 % at most
-    "recompute": ("none", "selective", "full"),
+    "recompute": (False, "selective", "full"),
     "sequence_parallel": (False, True),
 }
 _BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # bought as they are
@@ -279,7 +279,7 @@ def text(layout: Mapping[str, Any]) -> str:
             parts += [f"{_SHORT[name]}{value:g}"] if value > 1 else []
         elif name == "sequence_parallel":
             parts += ["SP"] if value in (True, "true") else []
-        elif value != "none":
+        elif label(value) != "false" or INPUTS[name].default is True:
             parts.append(f"{name}={value}")
     return " ".join(parts)
 

@@ -35,7 +35,7 @@ LONG = 100  # times the longer of MTBF and repair: so long that start and end do
 # Names that the graph and the Monte Carlo share; those that the graph lacks are left out
 FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 # Spares are simulated: recovery_time must include all of provision_time
-FIXED = {"sparing": "none"}
+FIXED = {"sparing": False}
 _KINDS = ("in_process", "in_job", "requeue")  # of failures; each has a share and a recovery time
 _INPUTS = (
     "failure_shape",
@@ -332,7 +332,7 @@ def _points(
     groups = spared and _together(problem)
     quantities += ["node_failure_rate", "nodes"] if groups else []
     begins = added_up or problem.gives("job_duration")  # else start and end do not matter
-    ready = begins and _chosen(problem, "transitions") != {"none"}
+    ready = begins and _chosen(problem, "transitions") != {False}
     quantities += ["transition_wait"] if ready else []
     quantities = list(dict.fromkeys(quantities))
     axes = {axis.name for axis in problem.axes}

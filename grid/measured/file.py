@@ -10,6 +10,7 @@ from typing import Any
 
 from ...catalog import KINDS
 from ...catalog.records import unit
+from ...kernels.inputs import written
 from ..errors import InputError, check_path
 from ..show.tables import scale
 from ..store.places.durable import sync_folder, write_file
@@ -115,7 +116,7 @@ def _written(name: str, value: Any, digits: int) -> str:
     """A value in a record's notation: a number with its unit, or a choice."""
     base = unit(name)
     if not isinstance(base, str):
-        return _quoted(value)
+        return _quoted(value) if isinstance(value, str) else written(value)
     if base == "1":
         return str(_rounded(value, digits))
     factor, shown = scale(base, value, name)

@@ -17,6 +17,7 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..datasets import load_accessor
 from ..spec.axis import Array, Axis
+from ..spec.values import choice_labels
 from .citations import ATTRIBUTE, keys
 from .plan import Plan
 from .written import written
@@ -116,7 +117,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
-                    coords[name] = (axis.name, np.array(choices), {"long_name": name})
+                    coords[name] = (axis.name, choice_labels(name, choices), {"long_name": name})
     for name, (names, row) in plan.problem.tables.items():
         if {*names} <= {*coords} and name not in hidden and without_phase(name) == name:
             coords[name] = (names, row.copy(), attributes(plan, name))

@@ -287,7 +287,7 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
             f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
         )
     experts = value("mixture_of_experts") or (value("experts") or 0) > 1
-    states = bool(value("linear_layers")) and value("linear_attention") != "none"
+    states = bool(value("linear_layers")) and value("linear_attention") is not False
     software = record("software", said["software"]).values["steps_as"] if "software" in said else ""
     return pooled.Cell(
         software=str(software),

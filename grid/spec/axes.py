@@ -231,7 +231,7 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     if values.is_option(target):
         choices = tuple(values.option(target, point) for point in points)
         _check_distinct(name, choices)
-        return Axis(name, np.array(choices), options={target: choices})
+        return Axis(name, values.choice_labels(target, choices), options={target: choices})
     check_length(name, len(points), MOST_GIVEN)
     numbers = _numbers(target, points)
     _check_distinct(name, numbers)

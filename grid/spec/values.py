@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
-from ...kernels.inputs import INPUTS, Input
+from ...kernels.inputs import INPUTS, OFF, Input, written
 from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, nearest, shown
 
@@ -65,9 +65,11 @@ def option(name: str, value: Any) -> Any:
     for choice in INPUTS[name].choices:
         if type(choice) is type(value) and choice == value:
             return choice
-        if _is_text(value) and not _is_text(choice) and value == _written(choice):
-            return choice  # as results, which are text, and commands spell it
-    choices = ", ".join(map(_written, INPUTS[name].choices))
+        if _is_text(value) and not _is_text(choice) and value.lower() == written(choice):
+            return choice  # as results, commands, and (False) arrays and tables of text spell it
+    if INPUTS[name].means_off(value):
+        raise InputError(f"{name} = {shown(value)}: {OFF}")
+    choices = ", ".join(map(written, INPUTS[name].choices))
     hint = "choose one of these"
     if _is_text(value) and (meant := CHOSEN.get(name, {}).get(value.lower())):
         hint = f"write {meant} for {value.lower()}"
@@ -76,12 +78,15 @@ def option(name: str, value: Any) -> Any:
     raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
 
 
+def choice_labels(name: str, choices: Sequence[Any]) -> "np.ndarray[Any, Any]":
+    """Choices of an option, or labels, as a coordinate: text where one of all choices is a word."""
+    plain = without_phase(name)
+    worded = plain in KINDS or any(map(_is_text, INPUTS[plain].choices))
+    return np.array([written(choice) for choice in choices] if worded else choices)
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
-
-
-def _written(choice: Any) -> str:
-    return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def row_of(name: str) -> Input:

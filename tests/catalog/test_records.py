@@ -91,11 +91,19 @@ def bad(kind_name: str, value: str) -> Any:
         bad("node", "gpus_per_node = 0"),
         bad("node", "gpu = true"),
         bad("model", 'gated_ffn = "yes"'),
+        bad("model", 'linear_attention = "none"'),
+        bad("model", "linear_attention = 0"),
+        bad("model", "linear_attention = true"),
     ],
 )
 def test_a_bad_value_is_refused(kind_name: str, value: str) -> None:
     with pytest.raises(CatalogError):
         read(kind_name, toml("entry", ABOUT) + "\n" + value)
+
+
+def test_a_choice_may_be_off() -> None:
+    entry = read("model", toml("entry", ABOUT) + "\nlinear_attention = false")["entry@1"]
+    assert entry.values["linear_attention"] is False
 
 
 def test_a_date_that_does_not_exist_is_refused() -> None:

@@ -13,7 +13,7 @@ from docs.make.claims.conflicts import CONFLICTS, DOCUMENTS, Stand
 from docs.make.claims.numbers import NUMBERS, Number, computed
 from docs.make.claims.page import PAGE, page
 from fleetcube.kernels.graph.formulas import load
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.inputs import INPUTS, written
 
 from ..table import each
 
@@ -68,7 +68,7 @@ def test_a_choice_named_in_a_label_exists(figure: Figure) -> None:
 def check_name(name: str, value: str | None) -> None:
     assert name in INPUTS or name in load()
     if value is not None and INPUTS[name].kind == "option":
-        assert value in map(str, INPUTS[name].choices)
+        assert value in map(written, INPUTS[name].choices)
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,11 @@ def test_a_schedule_takes_as_long_as_its_step(schedule: str, overlap: float) -> 
     job |= {"pipeline_parallel": 4, "expert_parallel_overlap": overlap, "link_sharing": False}
     job |= {"pipeline_schedule": schedule, "virtual_stages": 1 + (schedule == "combined_1f1b")}
     parts = ["compute_time", "bubble_time", "exposed_layer_communication_time"]
-    for split in ("alike", "whole_layers"):
+    for split in (False, "whole_layers"):
         job["stage_split"] = split
         found = evaluate(parts, **job)
         step = sum(float(found[part]) for part in parts)
-        exact = split == "alike"  # unequal stages: within what bubble_time says
+        exact = split is False  # unequal stages: within what bubble_time says
         assert job_schedule(job).step_time == pytest.approx(step, rel=1e-9 if exact else 0.1)
 
 

@@ -72,12 +72,12 @@ def test_choices_stand_beside_ranges(tmp_path: Path) -> None:
     text = "".join(f'{name} = "{label}"\n' for name, label in words)
     path.write_text(f"[scenario]\n{text}gpu_hour_price = 2\ntensor_parallel = 8\n")
     ask = ["optimize", str(path), "--minimize", "job_cost", "--over", "n_gpus=8:32"]
-    ask += ["--over", "recompute=none,full"]
+    ask += ["--over", "recompute=false,full"]
     done = CliRunner().invoke(cli, ask)
     assert done.exit_code == 0, done.output
     heading, row = done.stdout.splitlines()
     assert heading.split()[:2] == ["recompute", "n_gpus"]
-    assert row.split()[0] == "none"
+    assert row.split()[0] == "false"
     assert "recompute" not in done.stderr, "it was searched"
     for more, line in (
         (["--over", "fabric=infiniband-ndr"], "is neither a range nor choices"),
@@ -85,4 +85,4 @@ def test_choices_stand_beside_ranges(tmp_path: Path) -> None:
     ):
         assert line in str(CliRunner().invoke(cli, [*ask, *more]).exception)
     alone = CliRunner().invoke(cli, [*ask[:4], *ask[6:]])
-    assert "fleetcube reduce SPEC argmin --of job_cost recompute=none,full" in str(alone.exception)
+    assert "fleetcube reduce SPEC argmin --of job_cost recompute=false,full" in str(alone.exception)

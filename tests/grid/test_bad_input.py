@@ -52,7 +52,20 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ),
     ({"flops_efficiency": 1.2}, {}, ["job_time"], "must be at most 1"),
     ({"gpu_mttf": float("nan")}, {}, ["job_time"], "is not finite"),
-    ({"recompute": "all"}, {}, ["job_time"], "is not one of none, selective, core_attention, full"),
+    (
+        {"recompute": "all"},
+        {},
+        ["job_time"],
+        "is not one of false, selective, core_attention, full",
+    ),
+    *(
+        ({"recompute": word}, {}, ["job_time"], "off is spelled false (False in Python)")
+        for word in ("none", "Off", None)
+    ),
+    ({}, {"stage_split": ["alike"]}, ["job_time"], "stage_split = 'alike': off is spelled false"),
+    ({"rail_optimized": "off"}, {}, ["job_time"], "rail_optimized = 'off': off is spelled false"),
+    ({"zero_stage": "none"}, {}, ["job_time"], "is not one of 0, 1, 2, 3"),
+    ({"recompute": 0}, {}, ["job_time"], "is not one of false, selective"),
     ({"all_reduce": "rings"}, {}, ["job_time"], "did you mean 'ring'?"),
     ({"zero_stage": True}, {}, ["job_time"], "is not one of 0, 1, 2, 3"),
     ({"dominant_overhead": 1}, {}, ["job_time"], "is a result and cannot be given"),

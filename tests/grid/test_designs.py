@@ -70,7 +70,7 @@ def test_labels_and_options_are_drawn_alike_often_and_stand_together() -> None:
         "design": "sobol",
         "num": 64,
         "model": ["llama-3-8b", "llama-3-70b"],
-        "recompute": ["none", "selective", "full"],
+        "recompute": [False, "selective", "full"],
         "n_gpus": {"geomspace": [8, 1024], "round": True},
     }
     sweep = Sweep({}, {"sample": spec}, ["checkpoint_size", "recompute_flops_factor"])

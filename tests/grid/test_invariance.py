@@ -46,7 +46,7 @@ AXES: dict[str, list[Any]] = {
     "all_reduce": ["ring", "auto", "tree", "hierarchical"],
     "zero_stage": [1, 3],
     "checkpoint_policy": ["young", "exact", "daly"],
-    "recompute": ["none", "full"],
+    "recompute": [False, "full"],
 }
 
 

@@ -21,7 +21,7 @@ JOB: dict[str, Any] = {
     "n_gpus": 512,
     "global_batch_size": 512,
     "sequence_length": 8192,
-    "recompute": "none",
+    "recompute": False,
     "zero_stage": 1,
     "virtual_stages": 1,
     "checkpoint_write_bandwidth": "100 GB/s",
@@ -180,7 +180,7 @@ tensor_parallel = 2
 context_parallel = 1
 virtual_stages = 1
 zero_stage = 1
-recompute = "none"
+recompute = false
 sequence_parallel = true
 [[phase]]
 name = "short"

@@ -22,7 +22,7 @@ LLAMA_3: dict[str, Any] = {
     "global_batch_size": 2048,
     "sequence_length": 8192,
     "sequence_parallel": True,
-    "recompute": "none",
+    "recompute": False,
     "zero_stage": 2,
 }
 NEED = float(fleetcube.evaluate("memory_per_gpu", engine="numpy", **LLAMA_3))

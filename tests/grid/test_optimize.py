@@ -206,7 +206,7 @@ def test_counts_that_are_given_stay_whole() -> None:
 
 def test_choices_are_searched_one_by_one() -> None:
     """Every choice alone, beside which the best one is looked for by hand."""
-    axes = {"recompute": ["none", "full"], "pipeline_parallel": [2.0, 4.0], "gpu_mttf": [3e7, 2e8]}
+    axes = {"recompute": [False, "full"], "pipeline_parallel": [2.0, 4.0], "gpu_mttf": [3e7, 2e8]}
     sweep = fleetcube.Sweep(LLAMA, axes, ["job_cost"])
     between, most = {"n_gpus": [64, 4096]}, ["job_time <= 100 d"]
     every = sweep.optimize("job_cost", between, most)

@@ -1,16 +1,21 @@
 """Every option is an axis: along it stands what each choice gives alone."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fleetcube
 from fleetcube import Sweep
+from fleetcube.cli import cli
+from fleetcube.grid.spec.axes import make_axes
+from fleetcube.grid.spec.values import option
 from fleetcube.kernels.graph.formulas import load
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.inputs import INPUTS, WORDS_FOR_OFF
 
 ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]
@@ -54,11 +59,35 @@ def test_an_option_is_an_axis(option: str) -> None:
     choices = list(INPUTS[option].choices)
     axis = {option: choices}
     swept = Sweep(JOB, axis, chosen).evaluate(engine="numpy")
-    for choice in choices:
+    for k, choice in enumerate(choices):
         alone = Sweep({**JOB, option: choice}, {}, chosen).evaluate()
         for name in {*chosen} - {"infeasible_reason"}:
-            got = swept[name].sel({option: choice}) if option in swept[name].dims else swept[name]
+            got = swept[name].isel({option: k}) if option in swept[name].dims else swept[name]
             np.testing.assert_array_equal(got, alone[name], err_msg=name)
+
+
+def test_off_is_false_in_every_option() -> None:
+    words = [name for name in OPTIONS for word in WORDS_FOR_OFF if word in INPUTS[name].choices]
+    assert not words
+    assert INPUTS["recompute"].choices[0] is INPUTS["elastic"].default is False
+
+
+def test_off_among_words_is_text_along_an_axis(tmp_path: Path) -> None:
+    assert make_axes({"recompute": [False]})["recompute"].labels.tolist() == ["false"]
+    path = tmp_path / "cube.zarr"
+    Sweep(JOB, {"recompute": [False, "full"]}, ["memory_per_gpu"]).store(path)
+    cube = fleetcube.open_cube(path)
+    assert cube["recompute"].values.tolist() == ["false", "full"]
+    alone = fleetcube.evaluate("memory_per_gpu", recompute=False, **JOB)
+    assert cube["memory_per_gpu"].sel(recompute="false") == alone
+    answer = CliRunner().invoke(cli, ["slice", str(path), "recompute=false", "-o", "-"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.splitlines()[1].startswith(f"false,{float(alone)},")
+
+
+@pytest.mark.parametrize("written", [False, np.bool_(False), "false", np.array([False, "full"])[0]])
+def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
+    assert option("recompute", written) is False
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_a_run_of_simumax_is_read_whole() -> None:
         "global_batch_size": 16,
         "zero_stage": 1,
         "gradient_storage": "fp32",
-        "recompute": "none",
+        "recompute": False,
         "sequence_parallel": True,
         "attention_kernel": "flash",
     }

@@ -236,12 +236,12 @@ def test_kinds_of_failures_and_late_corruption_agree_with_the_closed_forms() -> 
         off = abs(found[name] - exact[name].broadcast_like(found[name]))
         assert (off < 4.5 * found[f"{name}_error"] + 1e-4).all(), name
     np.testing.assert_allclose(sum(exact[name] for name in SHARES), 1, rtol=1e-13)
-    both = {**grid, "checkpoint_mode": "sync", "recovery_model": ["one", "kinds"]}
+    both = {**grid, "checkpoint_mode": "sync", "recovery_model": [False, "kinds"]}
     pair = fleetcube.simulate(trials=20, **both)
     plain = {k: v for k, v in both.items() if "share" not in k and k != "recovery_model"}
     alone = fleetcube.simulate(trials=20, **plain)
     np.testing.assert_array_equal(
-        pair.goodput.sel(recovery_model="one").isel(in_process_share=0), alone.goodput
+        pair.goodput.sel(recovery_model="false").isel(in_process_share=0), alone.goodput
     )
 
 
@@ -424,7 +424,7 @@ def test_a_cluster_that_never_fails() -> None:
         ({"threads": 0}, "threads = 0"),
         ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
         ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
-        ({"elastic": ["off", "shrink"]}, "elastic = 'shrink' cannot be simulated"),
+        ({"elastic": [False, "shrink"]}, "elastic = 'shrink' cannot be simulated"),
         ({"cluster_uptime": 0.9}, "cluster_uptime is given, but it is what a simulation computes"),
         (
             {"recovery_model": "kinds"},

@@ -152,7 +152,7 @@ def test_coupled_axes_move_inputs_together() -> None:
 def test_coupled_axes_may_hold_options_and_labels() -> None:
     case = {
         "fabric": ["roce-100g", "infiniband-ndr", "infiniband-ndr"],
-        "recompute": ["full", "full", "none"],
+        "recompute": ["full", "full", False],
         "gpu_mttf": [1e8, 2e8, 3e8],
     }
     result = Sweep(TRAINING, {"case": case}, ["job_time"]).evaluate()["job_time"]
@@ -220,7 +220,7 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
         ({"n_gpus": 516}, "gpus_not_divisible"),
         ({"n_gpus": 65536, "global_batch_size": 1024}, "batch_smaller_than_data_parallel"),
         ({"n_gpus": 24}, "batch_not_divisible"),
-        ({"pipeline_parallel": 32, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"pipeline_parallel": 32, "stage_split": False}, "layers_not_divisible"),
         ({"pipeline_parallel": 32, "virtual_stages": 4}, "stage_without_layers"),
         # Llama 3 405B ran 126 layers on 16 stages (arXiv:2407.21783, section 3.3.2)
         ({"layers": 126, "pipeline_parallel": 16}, "feasible"),

@@ -97,9 +97,9 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"global_batch_size": 8}, "feasible"),  # one micro-batch each
         ({"global_batch_size": 65}, "batch_not_divisible"),
         ({"virtual_stages": 3}, "feasible"),  # pieces of 5 and 6
-        ({"virtual_stages": 3, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"virtual_stages": 3, "stage_split": False}, "layers_not_divisible"),
         ({"layers": 31}, "feasible"),
-        ({"layers": 31, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"layers": 31, "stage_split": False}, "layers_not_divisible"),
         ({"layers": 2}, "feasible"),
         ({"layers": 1}, "feasible"),  # logits alone on the last stage
         ({"layers": 13, "virtual_stages": 8}, "stage_without_layers"),
@@ -116,7 +116,7 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**EIGHT, "first_stage_layers": 25, "last_stage_layers": 2}, "stage_without_layers"),
         ({"pipeline_parallel": 4, "pipeline_layout": "Et*16||t*8|t*8L"}, "stage_without_layers"),
         ({"prediction_layers": 2.5}, "layers_not_divisible"),
-        ({"linear_layers": 16, "linear_attention": "none"}, "layers_do_not_add_up"),
+        ({"linear_layers": 16, "linear_attention": False}, "layers_do_not_add_up"),
         ({"linear_layers": 16, "linear_heads": 32}, "feasible"),
         ({"linear_layers": 16.5, "linear_heads": 32}, "layers_do_not_add_up"),
         ({**ULYSSES, "linear_layers": 16, "linear_heads": 8}, "feasible"),

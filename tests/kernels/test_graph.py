@@ -150,7 +150,7 @@ def test_a_cycle_is_refused_with_its_path(build: Build) -> None:
 
 
 def test_a_cycle_through_an_alternative_is_refused(build: Build) -> None:
-    @alternative("hen", recompute=("none", "selective", "core_attention"))
+    @alternative("hen", recompute=(False, "selective", "core_attention"))
     def hen(layers: Any) -> Any:
         return layers
 
@@ -183,7 +183,7 @@ def test_a_second_formula_for_a_choice_is_refused(build: Build) -> None:
 
 
 def test_a_quantity_that_two_options_choose_is_refused(build: Build) -> None:
-    @alternative("twofold", recompute=("none", "selective", "full"))
+    @alternative("twofold", recompute=(False, "selective", "full"))
     def by_recompute(layers: Any) -> Any:
         return layers
 
@@ -196,7 +196,7 @@ def test_a_quantity_that_two_options_choose_is_refused(build: Build) -> None:
 
 
 def test_a_choice_without_a_formula_is_refused(build: Build) -> None:
-    @alternative("partial", recompute=("none", "full"))
+    @alternative("partial", recompute=(False, "full"))
     def partial(layers: Any) -> Any:
         return layers
 

@@ -31,7 +31,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         "sequence_parallel": draw(st.booleans()),
         "zero_stage": draw(st.sampled_from((0, 1, 2, 3))),
         "fsdp_prefetch": draw(st.booleans()),
-        "recompute": draw(st.sampled_from(("none", "selective", "full"))),
+        "recompute": draw(st.sampled_from((False, "selective", "full"))),
         "all_reduce": draw(st.sampled_from(("auto", "ring", "tree", "hierarchical", "in_network"))),
         "node_reduction": draw(st.booleans()),
         "fabric_reduction": draw(st.booleans()),

@@ -53,7 +53,7 @@ def states(**scenario: Any) -> float:
     ("storage", "each"),
     [
         # bytes of a parameter with stages 0 to 3, over d ranks
-        ("none", lambda d: (14, 2 + 12 / d, 2 + 12 / d, 14 / d)),
+        (False, lambda d: (14, 2 + 12 / d, 2 + 12 / d, 14 / d)),
         # Rajbhandari et al. 2020, section 5: 16, 4 + 12 / d, 2 + 14 / d, 16 / d
         ("bf16", lambda d: (16, 4 + 12 / d, 2 + 14 / d, 16 / d)),
         # Megatron-LM, docs of the distributed optimizer: 18 and 6 + 12 / d, 20 and 4 + 16 / d
@@ -85,7 +85,7 @@ def test_a_trillion_parameters_fill_two_hundred_gpus() -> None:
 def test_states_are_shared_by_every_kind_of_rank() -> None:
     # 2 tensor x 4 pipeline x 2 context x 8 data ranks: gradients are the same over context ranks
     layout = {"tensor_parallel": 2, "pipeline_parallel": 4, "context_parallel": 2, "n_gpus": 128}
-    layout |= {"stage_split": "alike"}
+    layout |= {"stage_split": False}
     for stage, bytes_each in zip(STAGES, (16, 4 + 12 / 16, 2 + 14 / 16, 16 / 16), strict=True):
         got = states(parameters=1e9, zero_stage=stage, **layout)
         assert got == pytest.approx(bytes_each * 1e9 / 8, rel=1e-12)
@@ -126,7 +126,7 @@ def test_states_of_megatron_models_are_those_of_figure_1(name: str) -> None:
     published = {"22B": 45.5625, "175B": 45.5625, "530B": 31.640625, "1T": 32.958984375}
     matrices = 12 * layers * h * h
     shape = model(name, n_gpus=8 * stages, gradient_storage="fp32", zero_stage=0)
-    shape |= {"stage_split": "alike"}  # the mean of all stages
+    shape |= {"stage_split": False}  # the mean of all stages
     assert states(**shape, parameters=matrices) / GIB == pytest.approx(published[name], rel=1e-9)
     assert states(**shape) / GIB == pytest.approx(published[name], rel=0.02)
 
@@ -139,9 +139,9 @@ def test_states_of_megatron_models_are_those_of_figure_1(name: str) -> None:
     ("row", "factor"),
     [
         # Korthikanti et al. 2022, table 2, in s b h; x is the scores' 5 a s / h
-        (("none", False, 1), lambda t, x: 34 + x),
-        (("none", False, 8), lambda t, x: 10 + 24 / t + x / t),
-        (("none", True, 8), lambda t, x: 34 / t + x / t),
+        ((False, False, 1), lambda t, x: 34 + x),
+        ((False, False, 8), lambda t, x: 10 + 24 / t + x / t),
+        ((False, True, 8), lambda t, x: 34 / t + x / t),
         (("selective", False, 8), lambda t, x: 10 + 24 / t),
         (("selective", True, 8), lambda t, x: 34 / t),
         (("full", False, 8), lambda t, x: 2),
@@ -181,9 +181,9 @@ def test_flash_attention_keeps_no_scores() -> None:
             "activation_memory_per_layer",
             **model("22B", attention_kernel="flash", recompute=recompute),
         )
-        for recompute in ("none", "selective")
+        for recompute in (False, "selective")
     }
-    assert kept["none"] == kept["selective"]
+    assert kept[False] == kept["selective"]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -196,7 +196,7 @@ def test_activations_of_megatron_models_are_those_of_figure_1(name: str) -> None
         "530B": (114.0234375, 23.076171875),
         "1T": (131.25, 26.5625),
     }
-    baseline = model(name, recompute="none", pipeline_stage=1)
+    baseline = model(name, recompute=False, pipeline_stage=1)
     both = model(name, recompute="selective", sequence_parallel=True, pipeline_stage=1)
     for scenario, expected in zip((baseline, both), published[name], strict=True):
         got = fleetcube.evaluate(["activation_memory", "logits_memory"], **scenario)
@@ -221,9 +221,9 @@ def test_techniques_save_the_shares_of_figure_7(
     def layer(**change: Any) -> float:
         return value("activation_memory_per_layer", **model(name, **change))
 
-    alone = layer(recompute="none")
+    alone = layer(recompute=False)
     for expected, part in (
-        (sequence, layer(recompute="none", sequence_parallel=True)),
+        (sequence, layer(recompute=False, sequence_parallel=True)),
         (selective, layer(recompute="selective")),
         (both, layer(recompute="selective", sequence_parallel=True)),
         (full, layer(recompute="full")),
@@ -371,7 +371,7 @@ def test_weights_and_gradients_of_the_layer_at_work(
 ) -> None:
     # two bytes a number, two tensor ranks: stages 0 and 1 hold whole states and need buffers only
     # where gradients are summed in FP32; 2 has whole gradients of one layer, 3 weights as well
-    for storage, held in (("fp32", shapes), ("bf16", 0), ("bf16_and_fp32", 0), ("none", 0)):
+    for storage, held in (("fp32", shapes), ("bf16", 0), ("bf16_and_fp32", 0), (False, 0)):
         for stage, expected in zip(STAGES, (held, held, layer, 2 * layer), strict=True):
             got = value("layer_state_memory", zero_stage=stage, gradient_storage=storage, **shape)
             assert got == expected * 2 / 2
@@ -385,7 +385,7 @@ def test_activations_of_the_layer_at_work(sequence_parallel: bool) -> None:
     scores = 100 * 5 * 8 * 100 / 2
     layer = 100 * 1024 * (10 / ranks + 24 / 2) + scores  # Korthikanti et al. 2022, eq. 2 and 4
     for sequence, recompute, expected in (
-        (1, "none", gradients),
+        (1, False, gradients),
         (1, "selective", max(gradients, scores)),
         (40, "selective", 1600 * scores),  # of 4000 tokens: larger than 40 times the gradients
         (1, "full", layer + gradients),

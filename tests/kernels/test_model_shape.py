@@ -259,7 +259,7 @@ def test_operations_are_those_of_every_matrix(shape: Shape) -> None:
     assert got == pytest.approx(3 * forward, rel=1e-12)
 
 
-@pytest.mark.parametrize(("recompute", "factor", "share"), [("none", 72, 12), ("full", 96, 16)])
+@pytest.mark.parametrize(("recompute", "factor", "share"), [(False, 72, 12), ("full", 96, 16)])
 def test_operations_of_gpts_are_those_of_equation_3(
     recompute: str, factor: int, share: int
 ) -> None:

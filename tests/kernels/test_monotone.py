@@ -170,7 +170,7 @@ BETTER: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
         *("all_reduce", "auto", ("ring", "tree", "double_binary_tree")),
         {"sequence_parallel": False, "distribute_saved_activations": False, "zero_stage": 0},
     ),
-    ("jitter_model", "none", ("normal", "gumbel"), {}),
+    ("jitter_model", False, ("normal", "gumbel"), {}),
     ("checkpoint_corruption", False, (True,), {}),
     (  # corrupt checkpoints cost whole intervals, which the exact policy leaves out
         *("checkpoint_policy", "exact", ("daly", "young", "fixed")),

@@ -28,7 +28,7 @@ BASE: dict[str, Any] = {
     "micro_batch_size": 2,
     "tensor_parallel": 4,
     "pipeline_parallel": 4,
-    "stage_split": "alike",  # whole layers: tests/laws/stages.py
+    "stage_split": False,  # whole layers: tests/laws/stages.py
     "context_parallel": 1,
     "virtual_stages": 1,
     "training_tokens": 1e12,
@@ -55,7 +55,7 @@ BASE: dict[str, Any] = {
     "shared_experts": 0,
     "dense_layers": 0,
     "expert_parallel": 1,
-    "offload": "none",
+    "offload": False,
     "offload_bandwidth": 25e9,
     "nvme_bandwidth": 3e9,
     "bucket_bytes": math.inf,
@@ -84,11 +84,11 @@ CASES: dict[str, dict[str, Any]] = {
     "one GPU": {"n_gpus": 1, "tensor_parallel": 1, "pipeline_parallel": 1},
     "one node": {"n_gpus": 8, "tensor_parallel": 2, "pipeline_parallel": 2},
     "tensor groups over nodes": {"tensor_parallel": 16, "tensor_parallel_overlap": 0.0},
-    "no recompute": {"recompute": "none"},
+    "no recompute": {"recompute": False},
     "full recompute": {"recompute": "full"},
     "attention recomputed": {"recompute": "core_attention", "context_parallel": 2},
     "scores recomputed": {"attention_kernel": "standard"},
-    "scores kept": {"attention_kernel": "standard", "recompute": "none"},
+    "scores kept": {"attention_kernel": "standard", "recompute": False},
     "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
     "context parallel": {"context_parallel": 2},
     "context groups over nodes": {"context_parallel": 4, "recompute": "full"},
@@ -100,14 +100,14 @@ CASES: dict[str, dict[str, Any]] = {
     "compressed gradients": {"gradient_compression": 16.0},
     "offloaded to the host": {"offload": "cpu"},
     "offloaded to drives": {"offload": "nvme", "zero_stage": 0, "optimizer_time": 0.05},
-    "zero bubble": {"pipeline_schedule": "zb_h1", "recompute": "none"},
+    "zero bubble": {"pipeline_schedule": "zb_h1", "recompute": False},
     "folded pipeline": {
         "pipeline_schedule": "zb_v",
         "sequence_parallel": True,
-        "recompute": "none",
+        "recompute": False,
     },
     "experts": {**EXPERTS, "expert_parallel_overlap": 0.001},
-    "experts of every rank": {**EXPERTS, "expert_parallel": 1, "recompute": "none"},
+    "experts of every rank": {**EXPERTS, "expert_parallel": 1, "recompute": False},
     "experts over nodes": {
         **EXPERTS,
         "n_gpus": 1024,
@@ -189,7 +189,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     layers = 2 * (active - c["vocab_size"] * c["hidden_size"]) * tokens + 2 * product
     forward, backward = 2 * active * tokens + 2 * product, 4 * active * tokens + 4 * product
     again = {
-        "none": 0.0,
+        False: 0.0,
         "selective": 0.0 if flash else 2 * product,
         "core_attention": 2 * product,
         "full": layers,
@@ -330,7 +330,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     host = owned * (c["gradient_bytes_per_element"] + c["bytes_per_element"])
     drives = owned * (12 + 12)  # read and written
     offload_time = {
-        "none": 0.0,
+        False: 0.0,
         "cpu": host / c["offload_bandwidth"],
         "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
     }[c["offload"]]
@@ -426,7 +426,7 @@ def test_full_recompute_costs_a_third() -> None:
     # Narayanan et al. 2021, eq. 3: 96 against 72 B s l h^2.
     factor = fleetcube.evaluate(
         "recompute_flops_factor",
-        recompute=["none", "full"],
+        recompute=[False, "full"],
         attention_kernel="standard",
         layer_matrix_flops_per_token=70.0,
         attention_flops_per_token=2.0,
@@ -556,7 +556,7 @@ def test_stating_a_jitter_counts_it() -> None:
             {},
             {"step_time_jitter": 0.05},
             {"step_time_jitter": 0.05, "jitter_model": "normal"},
-            {"step_time_jitter": 0.05, "jitter_model": "none"},
+            {"step_time_jitter": 0.05, "jitter_model": False},
         )
     )
     assert none == off == 0 < implied == normal

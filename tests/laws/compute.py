@@ -90,8 +90,8 @@ def value(name: str, **scenario: Any) -> float:
     "kernel_attention_span_attention_kernel_standard",
     "matrix_recompute_passes_recompute_full",
     "attention_recompute_passes_recompute_core_attention",
-    "matrix_recompute_passes_recompute_none",
-    "attention_recompute_passes_recompute_none",
+    "matrix_recompute_passes_recompute_false",
+    "attention_recompute_passes_recompute_false",
     by="table",
     source="Narayanan et al. 2021, eq. 3 and appendix: 96 and 72 B s l h^2 (1 + s / 6h + ...)",
     tolerance=1e-12,
@@ -100,24 +100,24 @@ def operations_of_gpts() -> Pairs:
     """four shapes of SC21's table 1, with and without recomputing layers"""
     for shape in GPTS:
         _, h, layers = shape
-        for recompute, factor, logits in (("none", 72, 12), ("full", 96, 16)):
+        for recompute, factor, logits in ((False, 72, 12), ("full", 96, 16)):
             run = gpt(*shape, recompute=recompute, attention_kernel="standard")
             done = value("kernel_flops_per_step", **run) * value("recompute_flops_factor", **run)
             inner = 1 + 2048 / (6 * h) + 51200 / (logits * layers * h)
             yield done, factor * 512 * 2048 * layers * h * h * inner
-            if recompute == "none":
+            if recompute is False:
                 reported = value("model_flops_per_step", flops_counting="transformer", **run)
                 yield reported, factor * 512 * 2048 * layers * h * h * inner
 
 
-def products(s: int, width: int, kernel: str, recompute: str) -> float:
+def products(s: int, width: int, kernel: str, recompute: str | bool) -> float:
     """Operations of a head's attention products on a sequence, product by product."""
     one = 2 * s * s * width / (2 if kernel == "flash" else 1)
     forward, backward = ["q k", "p v"], ["dp", "dv", "dq", "dk"]
     if kernel == "flash":
         backward.append("q k")  # scores never reach memory
     again = {
-        "none": [],
+        False: [],
         "selective": forward if kernel == "standard" else [],
         "core_attention": forward,
         "full": forward,
@@ -141,7 +141,7 @@ def products_of_a_layer() -> Pairs:
     for h, heads, groups, f, layers in ((4096, 32, 8, 14336, 32), (8192, 64, 8, 28672, 80)):
         for s in (8192, 131072):
             for kernel in ("standard", "flash"):
-                for recompute in ("none", "selective", "core_attention", "full"):
+                for recompute in (False, "selective", "core_attention", "full"):
                     scenario = {
                         "hidden_size": h,
                         "attention_heads": heads,
@@ -270,7 +270,7 @@ def time_by_recipe() -> Pairs:
         "nvfp4": ([(0.85, "fp4"), (0.15, "bf16")], "bf16"),
     }
     for recipe, (linear, others) in recipes.items():
-        for recompute in ("none", "full"):
+        for recompute in (False, "full"):
             for s in (8192, 131072):
                 passes = 4 if recompute == "full" else 3
                 tokens = 64 * s
@@ -420,7 +420,7 @@ def backward_over_forward() -> Pairs:
         ("flash", formulas.flash_attention_backward_ratio()),
         ("standard", formulas.standard_attention_backward_ratio()),
     ):
-        whole = products(64, 128, kernel, "none")
+        whole = products(64, 128, kernel, False)
         forward = products(64, 128, kernel, "core_attention") - whole
         yield ours, (whole - forward) / forward
 

@@ -130,7 +130,7 @@ def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wi
 )
 def heads_and_rings() -> Pairs:
     """Ulysses and Ulysses in a node with a ring across, six layouts, forward once and twice"""
-    for (ranks, tensor, node, near), recompute in product(layouts(), ("none", "full")):
+    for (ranks, tensor, node, near), recompute in product(layouts(), (False, "full")):
         passes = 3 if recompute == "full" else 2
         for kind, group in (("a2a", ranks), ("a2a+p2p", near)):
             wires, waited = heads_handed_out(ranks, tensor, near, group)
@@ -171,7 +171,7 @@ def heads_and_rings() -> Pairs:
 )
 def gathered_keys() -> Pairs:
     """six layouts, forward once and twice; memory of a layer at work"""
-    for (ranks, tensor, node, near), recompute in product(layouts(), ("none", "full")):
+    for (ranks, tensor, node, near), recompute in product(layouts(), (False, "full")):
         rounds = 4 if recompute == "full" else 3  # gathered, gathered, gradients scattered
         block = 2 * TOKENS / ranks * max(KV / tensor, 1) * SIZE * 2
         wires, hop = Wires(ranks, near), 0.0

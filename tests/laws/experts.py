@@ -225,7 +225,7 @@ def tokens_sorted() -> Pairs:
     """expert layers of a mixed model: experts over 1, 4 and 16 ranks, once and twice forward"""
     tokens, width = 4096, 2048
     for e in (1, 4, 16):
-        for recompute in ("none", "full"):
+        for recompute in (False, "full"):
             for dispatch in ("per_expert", "per_node"):
                 point: dict[str, Any] = {**MIXED, "n_gpus": 16, "expert_parallel": e}
                 point |= {"sequence_length": tokens, "compute_model": "roofline"}
@@ -259,7 +259,7 @@ def tokens_sorted() -> Pairs:
 def shared_experts_beside() -> Pairs:
     """a mixed model on 1 and 2 stages, with and without recomputation, overlaps of 0 and 0.5"""
     for stages in (1, 2):
-        for recompute in ("none", "full"):
+        for recompute in (False, "full"):
             point: dict[str, Any] = {**MIXED, "n_gpus": 8, "pipeline_parallel": stages}
             point |= {"sequence_length": 4096, "global_batch_size": 24 // stages}
             point |= {"peak_flops_bf16": 989e12, "recompute": recompute}

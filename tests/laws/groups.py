@@ -53,7 +53,7 @@ def ring_attention(ranks: int, repeated: bool) -> int:
 def context_ring() -> Pairs:
     """1 to 16 ranks, in one node and in two, forward repeated or not"""
     for c in (1, 2, 4, 8, 16):
-        for recompute in ("none", "full"):
+        for recompute in (False, "full"):
             point = {"layers": 32, "hidden_size": 4096, "kv_heads": 8, "sequence_length": 65536}
             point |= {**LINKS, "context_parallel": c, "recompute": recompute}
             keys = np.dtype("float16").itemsize * (65536 // c) * 8 * 128
@@ -79,7 +79,7 @@ def expert_exchange() -> Pairs:
     """Mixtral 8x7B, experts over 2 to 8 ranks with 1 or 4 tensor ranks each"""
     for e in (2, 4, 8):
         for t in (1, 4):
-            for recompute in ("none", "full"):
+            for recompute in (False, "full"):
                 point = {**MIXTRAL, **LINKS, "tensor_parallel": t, "expert_parallel": e}
                 point |= {"recompute": recompute}
                 message = 4096 * 4096 * 2 * 2  # tokens, width, two experts, BF16

@@ -481,7 +481,7 @@ def blocks_on_one_clock() -> Pairs:
         run |= {"num_microbatches": 1, "compute_model": "roofline", "logits_time": 0.0}
         run |= {"peak_flops": 989e12, "attention_peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
         names = ["compute_time", "activation_memory_per_layer"]
-        got = values(names, **shape("mamba2", pattern), **run, recompute="none")
+        got = values(names, **shape("mamba2", pattern), **run, recompute=False)
         blocks = [block(letter) for letter in pattern]
         busy = sum(3 * gpu.clock + 0.5 * gpu.seconds.get("attention", 0.0) for gpu, _ in blocks)
         yield got["compute_time"], busy

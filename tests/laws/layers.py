@@ -127,7 +127,7 @@ def microbatches_through_layers() -> Pairs:
     for shape, t, e, p, apart in (*cases, (MIXED, 2, 4, 1, 1)):
         routed = shape is MIXED
         for kernel, recompute in (
-            ("flash", "none"),
+            ("flash", False),
             ("flash", "core_attention"),
             ("flash", "selective"),
             ("standard", "selective"),

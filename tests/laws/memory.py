@@ -146,7 +146,7 @@ def sides_of_the_limit() -> Pairs:
     "sharded_layer_state_memory",
     "dense_layer_parameters",
     "ffn_gradients_memory",
-    "layer_activation_memory_recompute_none",
+    "layer_activation_memory_recompute_false",
     by="derivation",
     source="the tensors alive in the backward pass of a gated block, listed one by one",
 )
@@ -161,5 +161,5 @@ def tensors_at_work() -> Pairs:
         grads = formulas.ffn_gradients_memory(4096, 8192, ranks, 3, 28672, ranks, 2)
         alive = sum(4096 * 2 * width / ranks for width in (8192, 28672, 28672, 28672))
         yield grads, alive
-        kept = formulas.layer_activation_memory_recompute_none(grads)
+        kept = formulas.layer_activation_memory_recompute_false(grads)
         yield formulas.working_memory(states, kept), gathered + alive

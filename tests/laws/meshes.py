@@ -136,7 +136,7 @@ def sharding_groups() -> Pairs:
         point: dict[str, Any] = {**RATES, **FREE, **MODEL, "n_gpus": math.prod(sizes)}
         point |= {"tensor_parallel": tensor, "context_parallel": context}
         point |= {"pipeline_parallel": stages, "data_parallel_shard": shard}
-        point |= {"stage_split": "alike"}
+        point |= {"stage_split": False}
         point |= {"zero_stage": stage, "gradient_sync": sync, "reshard_after_forward": reshard}
         point |= {"global_batch_size": 3 * shard * replicate, "all_reduce": "hierarchical"}
         names = ("data_fabric_time", "data_node_time", "data_parallel_time", "gradients_memory")
@@ -207,7 +207,7 @@ def folded_experts() -> Pairs:
         point |= {"pipeline_parallel": stages, "data_parallel_shard": shard}
         point |= {"expert_tensor_parallel": apart, "expert_parallel": spread}
         point |= {"sequence_parallel": True, "zero_stage": 1, "all_reduce": "hierarchical"}
-        point |= {"stage_split": "alike", "global_batch_size": 64}
+        point |= {"stage_split": False, "global_batch_size": 64}
         rows = [[group(ranks, k, "pp") for k in range(n_gpus)] for ranks in (ours, experts)]
         reason = computed(point, "expert_layout_reason")[0]
         yield reason, 0.0 if rows[0] == rows[1] else 19.0
@@ -267,7 +267,7 @@ def exchanges_of_experts() -> Pairs:
         point: dict[str, Any] = {**MIXTRAL, **RATES, "n_gpus": 64, "tensor_parallel": 4}
         point |= {"expert_tensor_parallel": apart, "shared_experts": shared, "dense_layers": dense}
         point |= {"sequence_parallel": True, "tensor_parallel_exchange_time": 7.0}
-        point |= {"num_microbatches": 3, "recompute": "full" if repeated else "none"}
+        point |= {"num_microbatches": 3, "recompute": "full" if repeated else False}
         point |= {"expert_message": 1e9, "regather_time": 0.0, "inter_node_latency": 1.0}
         passed, rate, latency = 0.0, 400e9, 0.5e-6
         if apart > NODE:

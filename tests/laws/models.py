@@ -240,12 +240,14 @@ def state_bytes() -> Pairs:
 # Activations
 
 
-def kept(h: int, a: int, s: int, t: int, sequence: bool, recompute: str, flash: bool) -> float:
+def kept(
+    h: int, a: int, s: int, t: int, sequence: bool, recompute: str | bool, flash: bool
+) -> float:
     """Bytes of a GPT layer's activations of one sequence, tensor by tensor, in BF16."""
     outer = [2 * s * h] * 4 + [s * h] * 2  # two norms, attention and MLP in; two dropout masks
     inner = [2 * s * h] * 3 + [2 * s * h]  # queries, keys, values; in of the output projection
     inner += [2 * s * 4 * h] * 2  # in and out of GeLU
-    if recompute == "none" and not flash:
+    if recompute is False and not flash:
         inner += [2 * a * s * s, a * s * s, 2 * a * s * s]  # softmax, its mask, what is left
     return sum(outer) / (t if sequence else 1) + sum(inner) / t
 
@@ -263,7 +265,7 @@ def activations() -> Pairs:
     """GPT-3 and 22B, t 1 and 8, with and without sequence parallelism, flash, recompute"""
     for h, a in ((12288, 96), (6144, 64)):
         for t, sequence in ((1, False), (8, False), (8, True)):
-            for recompute, flash in (("none", False), ("none", True), ("selective", False)):
+            for recompute, flash in ((False, False), (False, True), ("selective", False)):
                 point = {
                     "layers": 96,
                     "hidden_size": h,
@@ -310,7 +312,7 @@ def tokens_routed() -> Pairs:
         yield computed(point, "activation_message")[0], message
         logits = np.zeros((2, 4096, 1), np.float32).nbytes * 32000
         yield computed(point, "logits_memory")[0], logits
-        alike = {**point, "pipeline_parallel": 2, "stage_split": "alike"}
+        alike = {**point, "pipeline_parallel": 2, "stage_split": False}
         yield computed(alike, "logits_memory")[0], 0
 
 
@@ -352,7 +354,7 @@ def layout() -> Pairs:
     """8B on 128 GPUs: t 2, c 2, p 4, buckets of 40 MB; and t 2, p 64"""
     point = {"parameters": 8e9, "layers": 32, "hidden_size": 4096, "n_gpus": 128}
     point |= {"tensor_parallel": 2, "context_parallel": 2, "pipeline_parallel": 4}
-    point |= {"stage_split": "alike", "global_batch_size": 64, "bucket_bytes": 40e6}
+    point |= {"stage_split": False, "global_batch_size": 64, "bucket_bytes": 40e6}
     places = {}  # tensor innermost, then context, data, pipeline
     for gpu in range(128):
         places[gpu] = (gpu % 2, gpu // 2 % 2, gpu // 4 % 8, gpu // 32)
@@ -407,7 +409,7 @@ def reasons() -> Pairs:
         ({"pipeline_parallel": 3, "layers": 33}, "gpus_not_divisible"),
         ({"global_batch_size": 32}, "batch_smaller_than_data_parallel"),
         ({"global_batch_size": 65}, "batch_not_divisible"),
-        ({"layers": 33, "pipeline_parallel": 2, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"layers": 33, "pipeline_parallel": 2, "stage_split": False}, "layers_not_divisible"),
         ({"layers": 33, "pipeline_parallel": 2}, "feasible"),
         ({"layers": 33.5, "pipeline_parallel": 2}, "layers_not_divisible"),
         ({"layers": 12, "pipeline_parallel": 16}, "stage_without_layers"),

@@ -276,7 +276,7 @@ def both_ways() -> Pairs:
         holds = [{s, p - 1 - s} for _ in range(replicas) for s in range(p)]
         ranks = Counter(stage for stages in holds for stage in stages)
         point: dict[str, Any] = {"n_gpus": len(holds), "pipeline_parallel": p, "layers": 8}
-        point |= {"hidden_size": 1024, "pipeline_schedule": "dualpipe", "stage_split": "alike"}
+        point |= {"hidden_size": 1024, "pipeline_schedule": "dualpipe", "stage_split": False}
         names = ["gradient_ranks", "held_parameters", "sharded_parameters", "reduced_parameters"]
         got = computed(point, *names, "parameters", "logits_memory")
         yield got[0], ranks[0]

@@ -55,7 +55,7 @@ def sends_and_bubbles() -> Pairs:
             [*names, "bubble_time", "bubble_fraction"],
             engine="numpy",
             **layout,
-            stage_split="alike",
+            stage_split=False,
             pipeline_send_time=0.015,
             pipeline_gather_time=0.005,
             compute_time=0.5 * m,  # with the layers' traffic and the slowest rank: 1 s

@@ -14,7 +14,7 @@ from .check import Pairs, check
 
 GPUS = 8  # of a node
 DEVIATIONS = {
-    "none": lambda ranks: 0.0,
+    False: lambda ranks: 0.0,
     "normal": lambda ranks: statistics.expected_maximum(ranks, ranks, 0),
     "gumbel": lambda ranks: statistics.expected_maximum_gumbel(ranks, ranks, 0),
 }
@@ -179,7 +179,7 @@ MIXED = tuple(product((1, 4, 50, 400), (0.003, 0.05, 0.5, 1.0), (0.3, 1.0, 2.0, 
 def some_slow_and_all_jittering() -> Pairs:
     """1 to 400 nodes of 8, shares of 0.003 to 1, slowdowns of 0.3 to 4 deviations, or no jitter"""
     for model, (nodes, share, slowdown) in product(DEVIATIONS, MIXED):
-        jitter = float(model != "none")
+        jitter = float(model is not False)
         slow_ranks = nodes * GPUS * share / (1 - (1 - share) ** nodes)
         deviations = [DEVIATIONS[model](ranks) for ranks in (nodes * GPUS, slow_ranks)]
         sound = stragglers.no_slow_node(share, nodes)
@@ -198,13 +198,13 @@ def some_slow_and_all_jittering() -> Pairs:
 def some_very_slow_and_all_jittering() -> Pairs:
     """1 to 400 nodes of 8, shares to 0.05, mean slowdowns of 0.3 to 4 deviations, or no jitter"""
     for model, (nodes, share, slowdown) in product(DEVIATIONS, MIXED):
-        jitter = float(model != "none")
+        jitter = float(model is not False)
         deviations = [DEVIATIONS[model](ranks) for ranks in (nodes * GPUS, GPUS)]
         late = stragglers.later_than_jitter(slowdown, jitter, *deviations)
         longest = stragglers.longest_of_some(share * late, nodes)
         ours = stragglers.slowest_of_some_exponential(longest, slowdown, jitter, deviations[0])
         theirs = drawn_wait(share, nodes, slowdown, jitter, "exponential", model)
-        if share <= 0.05 or model == "none":
+        if share <= 0.05 or model is False:
             yield ours, theirs
         else:  # a bound from below, but for what draws and deviations are known to
             yield max(float(ours) - theirs, 0.06), 0.06
@@ -224,8 +224,8 @@ def some_very_slow_and_all_jittering() -> Pairs:
 def slow_until_the_next_check() -> Pairs:
     """1 to 400 nodes, checks every 0.001 to 30 lives, 10 % slower, jitter of 0 and 1 %"""
     for tail, nodes, interval in product(("fixed", "exponential"), (1, 50, 400), (1e-3, 0.05, 30)):
-        for model in ("none", "normal"):
-            jitter = 0.01 * (model != "none")
+        for model in (False, "normal"):
+            jitter = 0.01 * (model is not False)
             given = {"n_gpus": nodes * GPUS, "slow_nodes": "checked", "slow_node_mttf": 1e6}
             given |= {"slow_node_check_interval": interval * 1e6, "slow_node_slowdown": 0.1}
             given |= {"slow_node_tail": tail, "jitter_model": model, "step_time_jitter": jitter}

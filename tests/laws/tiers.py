@@ -407,7 +407,7 @@ def a_site_at_work() -> Pairs:
 @check(
     "counted_outage_rate",
     "site_uptime",
-    "running_sites_elastic_off",
+    "running_sites_elastic_false",
     "rigid_awaited_sites_uptime",
     "awaited_sites_uptime_elastic_shrink",
     "several_site_working_time",
@@ -435,11 +435,11 @@ def outages() -> Pairs:
         for site, life in itertools.product(range(sites), (200.0, 100.0)[: 1 + (sites > 1)]):
             ends = np.cumsum(rng.exponential([life, repair], (8000, 2)).ravel())
             up[site] &= np.searchsorted(ends, clock) % 2 == 0
-        whole, one = _values("availability site_uptime", **outage, elastic="off")
+        whole, one = _values("availability site_uptime", **outage, elastic=False)
         yield one, up[0].mean()
         yield whole, up.all(axis=0).mean()
         counted = {**outage, "time_at_risk": span, "maintenance_fraction": 0.0}
-        yield _values("working_time", **counted, elastic="off")[0], up.all(axis=0).sum() * 0.5
+        yield _values("working_time", **counted, elastic=False)[0], up.all(axis=0).sum() * 0.5
         yield _values("working_time", **counted, elastic="shrink")[0], span
     flags = fleetcube.evaluate("arrangement_reason", engine="numpy", **{**JOB, "sites": 2}).attrs
     codes = dict(zip(flags["flag_meanings"].split(), flags["flag_values"], strict=True))

@@ -443,7 +443,7 @@ def passes_of_sequence_parallel_layers() -> Pairs:
     """Recompute none and full, mfu and roofline, 2 to 64 tensor ranks, links of 1 to 400 GB/s"""
     tokens, hidden, ffn = 4096, 4096, 14336
     for recompute, model, tensor, link in itertools.product(
-        ("none", "full"), ("mfu", "roofline"), (2, 8, 64), (1e9, 50e9, 400e9)
+        (False, "full"), ("mfu", "roofline"), (2, 8, 64), (1e9, 50e9, 400e9)
     ):
         half = (tensor - 1) / tensor * tokens * hidden * 2 / link
         width = {"attention": (4096 + 2 * 1024) / tensor, "ffn": 2 * ffn / tensor}

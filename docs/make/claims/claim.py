@@ -200,7 +200,7 @@ def get(name: str, scale: float = 1.0, **inputs: Any) -> Any:
 
     Stages of pipelines are alike, and links as their data sheets say, as in all of these documents.
     """
-    alike = {"stage_split": "alike"} if "pipeline_parallel" in inputs else {}
+    alike = {"stage_split": False} if "pipeline_parallel" in inputs else {}
     array = fleetcube.evaluate(name, **{"calibration": "none", **alike, **inputs})
     if "flag_meanings" in array.attrs:
         words = array.attrs["flag_meanings"].split()

@@ -98,7 +98,7 @@ CONFLICTS = (
         (
             Stand(
                 APPENDIX,
-                "checkpoint_bytes_per_parameter gradient_storage=none",
+                "checkpoint_bytes_per_parameter gradient_storage=false",
                 _gives("14", "TB", lambda: get("checkpoint_size", 1e12, parameters=1e12), "1T"),
             ),
             Stand(

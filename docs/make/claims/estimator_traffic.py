@@ -112,7 +112,7 @@ def _tree_is_for_small() -> str:
 
 
 def _mfu_of_a_node() -> float:
-    return float(get("mfu", n_gpus=8, recompute="none", flops_counting="parameters", **TRAFFIC))
+    return float(get("mfu", n_gpus=8, recompute=False, flops_counting="parameters", **TRAFFIC))
 
 
 CLAIMS = (

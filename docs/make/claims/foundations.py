@@ -470,7 +470,7 @@ CLAIMS = (
         "Training state: bytes a parameter",
         Verdict.OTHERS,
         (
-            plain("14", "B", lambda: get("state_bytes_per_parameter", gradient_storage="none")),
+            plain("14", "B", lambda: get("state_bytes_per_parameter", gradient_storage=False)),
             other(
                 "100,000-GPU training cluster",
                 "14",

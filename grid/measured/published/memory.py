@@ -20,7 +20,7 @@ _KORTHIKANTI = {
 }
 # Techniques of figure 7, against tensor parallelism alone
 _TECHNIQUES: Mapping[str, Mapping[str, Any]] = {
-    "pct_seq": {"recompute": "none", "sequence_parallel": True},
+    "pct_seq": {"recompute": False, "sequence_parallel": True},
     "pct_sel": {"recompute": "selective", "sequence_parallel": False},
     "pct_seqsel": {"recompute": "selective", "sequence_parallel": True},
     "pct_full": {"recompute": "full", "sequence_parallel": False},
@@ -38,7 +38,7 @@ _SIMUMAX: Mapping[str, Mapping[str, Any]] = {
 _MEGATRON = {
     "zero_stage": 1,
     "gradient_storage": "fp32",
-    "recompute": "none",
+    "recompute": False,
     "sequence_parallel": True,
     "attention_kernel": "flash",
 }
@@ -63,9 +63,9 @@ def _figure_1(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]
         return []
     layers_only = {**inputs, **layout, "logits_memory": 0.0, "pipeline_stage": 1}
     states_only = {**inputs, **layout, "activation_memory": 0.0, "working_memory": 0.0}
-    states_only["stage_split"] = "alike"  # the figure shows the mean stage
+    states_only["stage_split"] = False  # the figure shows the mean stage
     both = {"recompute": "selective", "sequence_parallel": True}
-    alone = {"recompute": "none", "sequence_parallel": False}
+    alone = {"recompute": False, "sequence_parallel": False}
     figures: dict[str, tuple[Mapping[str, Any], str]] = {
         "gib_params_optimizer": (states_only, "memory_per_gpu"),
         "gib_activations_tp_baseline": ({**layers_only, **alone}, "activation_memory"),

@@ -17,8 +17,8 @@ _MEGASCALE = {"175B": (96, 12288, 128, 8, 6), "530B": (105, 20480, 160, 35, 3)}
 _MEGASCALE_VOCABULARY = 64_000
 # Korthikanti et al. 2022, table 4: one layer of the 22B model, tensor parallelism of 8
 _LAYER: Mapping[str, Inputs] = {
-    "baseline no recompute": {"recompute": "none"},
-    "sequence parallelism": {"recompute": "none", "sequence_parallel": True},
+    "baseline no recompute": {"recompute": False},
+    "sequence parallelism": {"recompute": False, "sequence_parallel": True},
     "full recompute": {"recompute": "full"},
     "selective recompute": {"recompute": "selective"},
     "selective+sequence": {"recompute": "selective", "sequence_parallel": True},
@@ -39,7 +39,7 @@ _LLAMA_3: Inputs = {
     "global_batch_size": 2048,
     "micro_batch_size": 1,
     "zero_stage": 2,
-    "recompute": "none",
+    "recompute": False,
     "precision": "bf16",
     "compute_model": "roofline",
     "attention_kernel": "flash",

@@ -71,7 +71,7 @@ _DEEPSEEK_RUN: Inputs = {
     "intra_node_bandwidth": 160e9,
     "prediction_layers": 1,
     "zero_stage": 1,
-    "recompute": "none",
+    "recompute": False,
     "pipeline_schedule": "dualpipe",
     "expert_parallel_overlap": 1.0,
     "routing_nodes": 4,
@@ -155,9 +155,9 @@ def _vtrain(facts: Facts) -> list[Reading]:
     inputs |= {"inter_node_bandwidth": 12.5e9} if "inter_node_bandwidth" not in inputs else {}
     seconds, notes = _seconds(facts, inputs)
     # in one node models of width 2048 reach the model FLOP/s of those of 12288 in many
-    recompute = "none" if facts.record["group"] == "vtrain_single" else "full"
+    recompute = False if facts.record["group"] == "vtrain_single" else "full"
     inputs |= {"recompute": recompute, "zero_stage": 1}
-    notes = (f"recomputation is not stated: {recompute}", *notes)
+    notes = (f"recomputation is not stated: {recompute or 'none'}", *notes)
     return [Reading(inputs, seconds, notes=notes)]
 
 
@@ -230,7 +230,7 @@ def _mosaic(facts: Facts) -> list[Reading]:
     stages = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0}
     if sharding not in stages:
         raise UnreadableError(f"parallel.sharding = {shown(sharding)} is not one of {[*stages]}")
-    recompute = "full" if facts.flag("parallel.act_ckpt") else "none"
+    recompute = "full" if facts.flag("parallel.act_ckpt") else False
     inputs |= {"zero_stage": stages[sharding], "recompute": recompute}
     seconds, notes = _seconds(facts, inputs)
     return [Reading(inputs, seconds, notes=notes)]
@@ -247,7 +247,7 @@ def _bridge(facts: Facts) -> list[Reading]:
     inputs |= {"sequence_length": facts.whole("model.seq")}
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
     sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
-    inputs |= {"zero_stage": 3 if sharded else 1, "recompute": "none"}
+    inputs |= {"zero_stage": 3 if sharded else 1, "recompute": False}
     inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
     layer = inputs["tensor_parallel"] * inputs["pipeline_parallel"]
     if inputs["expert_parallel"] * layer > inputs["n_gpus"]:
@@ -290,7 +290,7 @@ def _mlperf(facts: Facts) -> list[Reading]:
     inputs = _gpt(facts) | {"node": node, "fabric": fabric}
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
     inputs |= chunked(inputs.pop("virtual_stages"))
-    inputs |= {"recompute": "none", "zero_stage": 1 if facts.flag("parallel.dist_optimizer") else 0}
+    inputs |= {"recompute": False, "zero_stage": 1 if facts.flag("parallel.dist_optimizer") else 0}
     inputs |= {"sequence_parallel": facts.flag("parallel.sequence_parallel")}
     seconds, notes = _seconds(facts, inputs)
     return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
@@ -305,7 +305,7 @@ def _simumax(facts: Facts) -> list[Reading]:
     batch = replicas * each * facts.whole("parallel.microbatches")
     inputs |= _run(precision="bf16") | _layout(facts, batch)
     inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
-    inputs |= {"recompute": "none", "zero_stage": 1, "gradient_bytes_per_element": 4}
+    inputs |= {"recompute": False, "zero_stage": 1, "gradient_bytes_per_element": 4}
     notes = ["optimizer, gradients and recomputation are those of its launch scripts"]
     if label.startswith("deepseek"):
         inputs["dense_layers"] = 1
@@ -515,7 +515,7 @@ def _nemo(facts: Facts) -> list[Reading]:
     # with 512 and more of them replicas would have no sequence
     gpus = math.prod(facts.whole(f"parallel.{key}") for key in ("tp", "pp", "dp", "cp"))
     inputs |= _run(precision=name) | _layout(facts, gpus=gpus)
-    inputs |= {"recompute": "none", "zero_stage": 1} | _sequence_parallel(inputs)
+    inputs |= {"recompute": False, "zero_stage": 1} | _sequence_parallel(inputs)
     rate = facts.number("measured.tflops_per_gpu_with_cp") * 1e12
     seconds = _model_flops(inputs) / (rate * inputs["n_gpus"])
     notes: tuple[str, ...] = (

@@ -23,7 +23,7 @@ row(
 )
 
 
-@alternative("wait_for_node", sparing="none")
+@alternative("wait_for_node", sparing=False)
 def unspared_wait_for_node(node_provision_time, spare_availability):
     """Time that the job waits for a healthy node after a failure, on average.
 
@@ -63,7 +63,7 @@ row(
     "as it is without elasticity",
     summary=("Time that the job waits for a healthy node after a failure, on average."),
     returns="[s] wait for a node",
-    elastic="off",
+    elastic=False,
 )
 
 
@@ -91,7 +91,7 @@ row(
 )
 
 
-@alternative("recovery_time", recovery_model="one")
+@alternative("recovery_time", recovery_model=False)
 def recovery_time(
     detection_time, drain_time, effective_provision_time, checkpoint_restore_time, reinit_time
 ):

@@ -113,7 +113,7 @@ def flash_attention_backward_ratio():
     return 2.5
 
 
-@alternative("elementwise_time", linear_attention="none")
+@alternative("elementwise_time", linear_attention=False)
 def elementwise_time(
     microbatch_tokens,
     hidden_size,
@@ -138,7 +138,7 @@ def elementwise_time(
     return moved / reached_hbm_bandwidth
 
 
-@alternative("layer_matrix_time", linear_attention="none")
+@alternative("layer_matrix_time", linear_attention=False)
 def layer_matrix_time(attention_projection_time, ffn_time, elementwise_time):
     """Time of a layer's forward pass without the attention products.
 

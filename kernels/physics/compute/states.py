@@ -6,7 +6,7 @@ from ...alternatives import alternative, row
 from ..model.layer_kinds import KINDS
 from .layer_time import attention_projection_time, elementwise_time
 
-row("linear_state_flops_per_token", 0.0, linear_attention="none")
+row("linear_state_flops_per_token", 0.0, linear_attention=False)
 
 
 @alternative("linear_state_flops_per_token", linear_attention="mamba2")

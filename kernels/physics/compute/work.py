@@ -36,7 +36,7 @@ def quantised_kernel_peak_flops(
     return (matrices + attention + logits_flops_per_token) / least
 
 
-@alternative("layer_matrix_flops_per_token", linear_attention="none")
+@alternative("layer_matrix_flops_per_token", linear_attention=False)
 def layer_matrix_flops_per_token(active_matrix_parameters):
     """Operations of one token in the layers' matrices, forward and backward, nothing repeated.
 
@@ -267,7 +267,7 @@ row(
     summary="Forward passes of a layer's matrices that its backward pass repeats.",
     returns="[1] passes",
     source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
-    recompute=("none", "selective", "core_attention"),
+    recompute=(False, "selective", "core_attention"),
 )
 
 
@@ -298,7 +298,7 @@ row(
 )
 
 
-row("attention_recompute_passes", 0.0, recompute="none")
+row("attention_recompute_passes", 0.0, recompute=False)
 
 
 row(

@@ -9,7 +9,7 @@ from ...ops import where
 from ...topology import group_ranks_per_node
 
 
-@alternative("context_message", linear_attention="none")
+@alternative("context_message", linear_attention=False)
 def context_message(microbatch_tokens, kv_heads, head_size, tensor_parallel, bytes_per_element):
     """Bytes of one rank's keys and values of one layer and micro-batch.
 
@@ -57,7 +57,7 @@ def context_send_time(
     return point_to_point_time(context_message, latency, bandwidth)
 
 
-@alternative("context_exchanges_per_layer", recompute=("none", "selective"))
+@alternative("context_exchanges_per_layer", recompute=(False, "selective"))
 def kept_context_exchanges_per_layer(context_parallel):
     """Exchanges of each layer and micro-batch: once round forward, twice as much backward.
 

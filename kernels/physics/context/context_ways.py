@@ -82,7 +82,7 @@ row(
 )
 
 
-@alternative("context_passes", recompute=("none", "selective"))
+@alternative("context_passes", recompute=(False, "selective"))
 def kept_context_passes():
     """Passes of each layer and micro-batch through attention: forward and backward.
 
@@ -106,7 +106,7 @@ def repeated_context_passes():
     return 3.0
 
 
-@alternative("head_message", linear_attention="none")
+@alternative("head_message", linear_attention=False)
 def attention_head_message(
     microbatch_tokens,
     attention_heads,

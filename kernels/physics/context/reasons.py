@@ -10,7 +10,7 @@ from ...reasons import is_whole
 from ..model.layer_kinds import KINDS
 
 
-@alternative("layer_kinds_reason", linear_attention="none")
+@alternative("layer_kinds_reason", linear_attention=False)
 def plain_layer_kinds_reason(linear_layers):
     """Why layers of several kinds cannot be laid out; 0 where they can.
 

@@ -100,7 +100,7 @@ def shard_replicas(site_gradient_ranks, gradient_ranks):
     return site_gradient_ranks / gradient_ranks
 
 
-@alternative("replica_parameters", stage_split="alike")
+@alternative("replica_parameters", stage_split=False)
 def even_replica_parameters(
     parameters, tensor_parallel, pipeline_parallel, gradient_ranks, parameter_copies
 ):

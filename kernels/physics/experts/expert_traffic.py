@@ -9,7 +9,7 @@ from ...ops import where
 from ...topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-@alternative("expert_message", linear_attention="none")
+@alternative("expert_message", linear_attention=False)
 def expert_message(activation_message, residual_ranks, routed_visits_per_token, expert_bytes_share):
     """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
@@ -246,7 +246,7 @@ def expert_gather_time(
     return (expert_tensor_parallel - 1) * (latency + expert_message / bandwidth)
 
 
-@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
+@alternative("expert_all_to_alls_per_layer", recompute=(False, "selective", "core_attention"))
 def kept_expert_all_to_alls_per_layer():
     """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
 

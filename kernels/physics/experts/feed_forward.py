@@ -103,7 +103,7 @@ def tokens_per_expert(microbatch_tokens, routed_visits_per_token, expert_paralle
     return microbatch_tokens * routed_visits_per_token * expert_parallel / experts
 
 
-@alternative("routed_ffn_time", linear_attention="none")
+@alternative("routed_ffn_time", linear_attention=False)
 def routed_ffn_time(
     tokens_per_expert,
     experts,

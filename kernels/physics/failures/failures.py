@@ -22,7 +22,7 @@ def switches(n_gpus, gpus_per_switch):
     return n_gpus / gpus_per_switch
 
 
-@alternative("node_mttf", fleet_aging="off")
+@alternative("node_mttf", fleet_aging=False)
 def node_mttf(
     gpus_per_node,
     gpu_mttf,
@@ -115,7 +115,7 @@ def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exp
     return 1 / power_law_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent)
 
 
-row("node_repair_rate", "node_failure_rate", recovery_model="one")
+row("node_repair_rate", "node_failure_rate", recovery_model=False)
 
 
 @alternative("node_repair_rate", recovery_model="kinds")
@@ -178,7 +178,7 @@ row(
     0.0,
     summary="Probability that a failed node finds a hot spare.",
     returns="[1] probability",
-    sparing="none",
+    sparing=False,
 )
 
 
@@ -288,7 +288,7 @@ def crews_whole_safe_pool_probability(spare_nodes, repair_crews, repair_time, no
     return whole_of_safe(spare_nodes, repair_crews, repair_time * node_repair_rate)
 
 
-@alternative("cluster_uptime", elastic="off")
+@alternative("cluster_uptime", elastic=False)
 def rigid_cluster_uptime(whole_cluster_probability, latency_uptime_factor):
     """Share of the time in which the job does not wait for a node in repair.
 
@@ -376,7 +376,7 @@ row(
     "nodes_in_repair",
     summary="Nodes that the job lacks while others are repaired, on average.",
     returns="[1] nodes in repair",
-    sparing="none",
+    sparing=False,
 )
 
 
@@ -430,7 +430,7 @@ def crews_nodes_beyond_spares(spare_nodes, repair_crews, repair_time, node_repai
     return missing_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
 
 
-row("elastic_capacity", 1.0, "the job waits until it is whole again", elastic="off")
+row("elastic_capacity", 1.0, "the job waits until it is whole again", elastic=False)
 
 
 @alternative("elastic_capacity", elastic="shrink")

@@ -35,7 +35,7 @@ def site_uptime(sites, site_mttf, site_link_mttf, site_repair_time):
     return 1 / ((1 + site_repair_time / site_mttf) * (1 + link))
 
 
-@alternative("awaited_sites_uptime", elastic="off")
+@alternative("awaited_sites_uptime", elastic=False)
 def rigid_awaited_sites_uptime(sites, site_uptime):
     """Share of the time in which the job does not wait for a site: all are up.
 

@@ -101,7 +101,7 @@ def kaplan_critical_batch_tokens(loss):
     """
 
 
-row("tokens_to_target", "training_tokens", batch_quality="none")
+row("tokens_to_target", "training_tokens", batch_quality=False)
 
 
 @alternative("tokens_to_target", batch_quality="critical")
@@ -127,7 +127,7 @@ def critical_tokens_to_target(
     return grown - ramp_spared_tokens
 
 
-row("ramp_spared_tokens", 0.0, training_stages="one")
+row("ramp_spared_tokens", 0.0, training_stages=False)
 
 
 @alternative("ramp_spared_tokens", training_stages="several")

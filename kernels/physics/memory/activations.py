@@ -43,7 +43,7 @@ row(
 row("dropout_mask_bytes", 0.0, gated_ffn=True)
 
 
-@alternative("residual_activations_per_token", linear_attention="none")
+@alternative("residual_activations_per_token", linear_attention=False)
 def residual_activations_per_token(
     hidden_size, ffn_input_width, bytes_per_element, dropout_mask_bytes, residual_ranks
 ):
@@ -59,7 +59,7 @@ def residual_activations_per_token(
     return (masked + bytes_per_element * ffn_input_width) / residual_ranks
 
 
-@alternative("matrix_activations_per_token", linear_attention="none")
+@alternative("matrix_activations_per_token", linear_attention=False)
 def matrix_activations_per_token(
     attention_heads,
     kv_heads,
@@ -103,7 +103,7 @@ def standard_score_activations_per_token(
 row("score_activations_per_token", 0.0, attention_kernel="flash")
 
 
-@alternative("activation_memory_per_layer", recompute="none")
+@alternative("activation_memory_per_layer", recompute=False)
 def kept_activation_memory_per_layer(
     microbatch_tokens,
     residual_activations_per_token,
@@ -203,7 +203,7 @@ def stage_microbatches_in_flight(
     """
 
 
-@alternative("logits_memory", stage_split="alike")
+@alternative("logits_memory", stage_split=False)
 def even_logits_memory(
     microbatch_tokens, vocab_size, tensor_parallel, pipeline_parallel, logits_at_first
 ):
@@ -239,7 +239,7 @@ def staged_logits_memory(
     return share * 4 * microbatch_tokens * vocab_size / tensor_parallel
 
 
-@alternative("activation_memory", stage_split="alike")
+@alternative("activation_memory", stage_split=False)
 def even_activation_memory(
     layers, pipeline_parallel, microbatches_in_flight, activation_memory_per_layer, logits_memory
 ):

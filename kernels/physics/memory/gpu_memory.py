@@ -35,7 +35,7 @@ row(
     0.0,
     ("what a checkpoint holds, 14 bytes a parameter with weights and optimizer states"),
     source="Fleet Foundations table 7",
-    gradient_storage="none",
+    gradient_storage=False,
 )
 
 
@@ -75,7 +75,7 @@ row(
     "optimizer_bytes_per_parameter",
     "master weight and moments",
     source=("Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes)"),
-    gradient_storage=("none", "bf16", "fp32"),
+    gradient_storage=(False, "bf16", "fp32"),
 )
 
 
@@ -120,7 +120,7 @@ def min_gpus_for_state(parameters, state_bytes_per_parameter, hbm_capacity):
     return parameters * state_bytes_per_parameter / hbm_capacity
 
 
-@alternative("held_parameters", stage_split="alike")
+@alternative("held_parameters", stage_split=False)
 def even_held_parameters(local_parameters, parameter_copies):
     """Parameters of one GPU of a stage.
 
@@ -152,7 +152,7 @@ def staged_held_parameters(
     return (stage_shared_parameters + own) / tensor_parallel
 
 
-@alternative("sharded_parameters", stage_split="alike")
+@alternative("sharded_parameters", stage_split=False)
 def even_sharded_parameters(
     parameters, tensor_parallel, pipeline_parallel, gradient_ranks, parameter_copies
 ):
@@ -269,7 +269,7 @@ row(
     summary=("Bytes of one parameter that only the optimizer's update uses, as a GPU keeps them."),
     returns="[B] bytes of one parameter",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1",
-    offload="none",
+    offload=False,
 )
 
 
@@ -358,7 +358,7 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     return where(known == known, near, np.nan)
 
 
-row("offload_time", 0.0, offload="none")
+row("offload_time", 0.0, offload=False)
 
 
 @alternative("offload_time", offload="cpu")

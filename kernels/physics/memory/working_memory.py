@@ -70,7 +70,7 @@ def expert_gradient_buffer_parameters(
     return different / tensor_parallel
 
 
-row("gradient_buffer_memory", 0.0, gradient_storage=("none", "bf16", "bf16_and_fp32"))
+row("gradient_buffer_memory", 0.0, gradient_storage=(False, "bf16", "bf16_and_fp32"))
 
 
 @alternative("gradient_buffer_memory", gradient_storage="fp32")
@@ -139,7 +139,7 @@ row(
 )
 
 
-@alternative("ffn_gradients_memory", linear_attention="none")
+@alternative("ffn_gradients_memory", linear_attention=False)
 def ffn_gradients_memory(
     microbatch_tokens,
     ffn_input_width,
@@ -167,7 +167,7 @@ row(
     "ffn_gradients_memory",
     "gradients of its widest activations",
     source="Chen et al. 2016, arXiv:1604.06174, section 3",
-    recompute="none",
+    recompute=False,
 )
 
 

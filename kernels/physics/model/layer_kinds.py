@@ -69,7 +69,7 @@ def linear_key_width(linear_key_heads, linear_state_size):
     return linear_key_heads * linear_state_size
 
 
-row("linear_parameters_per_layer", 0.0, linear_attention="none")
+row("linear_parameters_per_layer", 0.0, linear_attention=False)
 
 
 @alternative("linear_parameters_per_layer", linear_attention="mamba2")
@@ -123,7 +123,7 @@ def kimi_delta_parameters_per_layer(
     return hidden_size * width + low_rank
 
 
-row("linear_convolution_width", 0.0, linear_attention=("none", "lightning"))
+row("linear_convolution_width", 0.0, linear_attention=(False, "lightning"))
 
 
 @alternative(
@@ -141,7 +141,7 @@ def short_linear_convolution_width(linear_inner_width, linear_key_width):
     return linear_inner_width + 2 * linear_key_width
 
 
-row("linear_vector_parameters", 0.0, linear_attention="none")
+row("linear_vector_parameters", 0.0, linear_attention=False)
 
 
 @alternative("linear_vector_parameters", linear_attention="mamba2")

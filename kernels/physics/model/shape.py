@@ -126,7 +126,7 @@ def ffn_parameters_per_layer(hidden_size, ffn_hidden_size, ffn_matrices):
     return ffn_matrices * hidden_size * ffn_hidden_size
 
 
-@alternative("expert_parameters", linear_attention="none")
+@alternative("expert_parameters", linear_attention=False)
 def expert_parameters(hidden_size, expert_ffn_hidden_size, ffn_matrices):
     """Weights of one expert.
 
@@ -138,7 +138,7 @@ def expert_parameters(hidden_size, expert_ffn_hidden_size, ffn_matrices):
     return ffn_matrices * hidden_size * expert_ffn_hidden_size
 
 
-@alternative("expert_layers", linear_attention="none")
+@alternative("expert_layers", linear_attention=False)
 def expert_layers(layers, dense_layers):
     """Layers whose feed-forward block is a mixture of experts.
 
@@ -251,7 +251,7 @@ def llama_unmultiplied_parameters(layers, hidden_size, embedding_tables, vocab_s
     return (2 * layers + 1 + (embedding_tables - 1) * vocab_size) * hidden_size
 
 
-@alternative("parameters", linear_attention="none")
+@alternative("parameters", linear_attention=False)
 def parameters(
     layers,
     hidden_size,
@@ -303,7 +303,7 @@ def expert_active_parameters(parameters, skipped_parameters):
     return parameters - skipped_parameters
 
 
-@alternative("looked_up_parameters", linear_attention="none")
+@alternative("looked_up_parameters", linear_attention=False)
 def looked_up_parameters(unmultiplied_parameters):
     """Active parameters that no product reads: look-ups, biases, norms.
 

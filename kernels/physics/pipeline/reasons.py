@@ -155,7 +155,7 @@ def whole_stage_reason(
     return where(known == known, reason, np.nan)
 
 
-@alternative("stage_reason", stage_split="alike")
+@alternative("stage_reason", stage_split=False)
 def even_stage_reason(layers, pipeline_parallel, stage_chunks):
     """Why layers cannot be split over a pipeline's stages; 0 where they can.
 

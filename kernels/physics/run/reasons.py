@@ -8,7 +8,7 @@ from ...ops import where
 from ...reasons import REASONS as REASONS
 from ...reasons import is_whole
 
-row("training_stages_reason", 0.0, "there is one", training_stages="one")
+row("training_stages_reason", 0.0, "there is one", training_stages=False)
 
 
 @alternative("training_stages_reason", training_stages="several")
@@ -84,7 +84,7 @@ def additive_goodput_reason(
     return _progress_reason(1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget)))
 
 
-row("progress_reason", "goodput_reason", elastic="off")
+row("progress_reason", "goodput_reason", elastic=False)
 
 
 @alternative("progress_reason", elastic="shrink")

@@ -23,7 +23,7 @@ def several_site_working_time(time_at_risk, awaited_sites_uptime):
     return time_at_risk * awaited_sites_uptime
 
 
-row("slow_node_stop_time", 0.0, slow_nodes=("none", "share"))
+row("slow_node_stop_time", 0.0, slow_nodes=(False, "share"))
 
 
 @alternative("slow_node_stop_time", slow_nodes=("detected", "checked"))
@@ -125,7 +125,7 @@ def one_site_training_steps(tokens_to_target, tokens_per_step):
     return tokens_to_target / tokens_per_step
 
 
-row("availability", "steady_availability", "as it is once the job has begun", transitions="none")
+row("availability", "steady_availability", "as it is once the job has begun", transitions=False)
 
 
 @alternative("availability", transitions="counted")
@@ -149,7 +149,7 @@ row(
     0.0,
     summary="Time that GPUs wait for the job to be made ready.",
     returns="[s] time",
-    transitions="none",
+    transitions=False,
 )
 
 
@@ -167,7 +167,7 @@ def transition_share(transition_wait, job_time):
     return transition_wait / job_time
 
 
-@alternative("mean_step_time", training_stages="one")
+@alternative("mean_step_time", training_stages=False)
 def mean_step_time(step_time):
     """Time of a step, on average over the run.
 
@@ -190,7 +190,7 @@ def attempted_steps(training_steps, goodput, availability):
     return training_steps / (goodput * availability)
 
 
-@alternative("job_time", training_stages="one")
+@alternative("job_time", training_stages=False)
 def job_time(attempted_steps, step_time):
     """Wall time of the run.
 

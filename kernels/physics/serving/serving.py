@@ -186,7 +186,7 @@ def kv_elements_per_layer(kv_heads, head_size):
     return 2 * kv_heads * head_size
 
 
-@alternative("kv_cache_bytes_per_token", linear_attention="none")
+@alternative("kv_cache_bytes_per_token", linear_attention=False)
 def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element):
     """Bytes of keys and values that each token of a sequence occupies.
 
@@ -230,7 +230,7 @@ def windowed_cached_tokens(
     )
 
 
-@alternative("request_kv_cache", linear_attention="none")
+@alternative("request_kv_cache", linear_attention=False)
 def request_kv_cache(cached_tokens, kv_cache_bytes_per_token):
     """Keys and values of one request at its end: the prompt and the answer.
 
@@ -369,7 +369,7 @@ def windowed_decode_context(
     return attending * full - share * (full - seen / steps)
 
 
-@alternative("decode_bytes", linear_attention="none")
+@alternative("decode_bytes", linear_attention=False)
 def decode_bytes(
     decode_weights_bytes,
     serving_batch_size,

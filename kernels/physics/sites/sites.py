@@ -268,7 +268,7 @@ row(
     "as often as all are up",
     summary=("Share of the sites that work for the job, on average: it waits until all are up."),
     returns="[1] share",
-    elastic="off",
+    elastic=False,
 )
 
 

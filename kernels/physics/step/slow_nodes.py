@@ -19,7 +19,7 @@ from ...stragglers import (
 COUNTED = ("share", "detected", "checked")  # choices of slow_nodes by which there are some
 
 
-row("slow_node_fraction", 0.0, slow_nodes="none")
+row("slow_node_fraction", 0.0, slow_nodes=False)
 
 
 row("slow_node_fraction", "slow_node_share", slow_nodes="share")
@@ -60,7 +60,7 @@ def awaited_nodes(nodes):
     return np.maximum(nodes, 1.0)
 
 
-@alternative("no_slow_node_probability", slow_nodes=("none", "share", "detected"))
+@alternative("no_slow_node_probability", slow_nodes=(False, "share", "detected"))
 @same_as(no_slow_node)
 def independent_no_slow_node_probability(slow_node_fraction, awaited_nodes):
     """Chance that none of the job's nodes is slow at a time.
@@ -121,7 +121,7 @@ def ranks_of_slowest_node(n_gpus, awaited_nodes):
     return n_gpus / awaited_nodes
 
 
-row("slow_rank_deviation", 0.0, jitter_model="none")
+row("slow_rank_deviation", 0.0, jitter_model=False)
 
 
 @alternative("slow_rank_deviation", jitter_model="normal")
@@ -183,7 +183,7 @@ def late_slow_node_probability(
     """
 
 
-@alternative("longest_slowdown", slow_nodes=("none", "share", "detected"))
+@alternative("longest_slowdown", slow_nodes=(False, "share", "detected"))
 def longest_slowdown_of_some(slow_node_fraction, late_slow_node_probability, awaited_nodes):
     """Expected largest slowdown of an exponential tail, over the mean one and beyond jitter.
 
@@ -223,7 +223,7 @@ def exponential_slow_node_wait(
     """
 
 
-@alternative("slowest_rank_slowdown", slow_nodes="none")
+@alternative("slowest_rank_slowdown", slow_nodes=False)
 def slowest_rank_slowdown(straggler_slowdown, step_time_jitter, slowest_rank_deviation):
     """Extra compute time of the slowest awaited rank, over the mean rank's.
 
@@ -247,7 +247,7 @@ def slowest_rank_slowdown_of_some(straggler_slowdown, slow_node_wait):
     return straggler_slowdown + slow_node_wait
 
 
-row("slow_node_stops", 0.0, slow_nodes=("none", "share"))
+row("slow_node_stops", 0.0, slow_nodes=(False, "share"))
 
 
 @alternative("slow_node_stops", slow_nodes="detected")

@@ -5,7 +5,7 @@ import numpy as np
 from ...alternatives import alternative, row
 from ...ops import where
 
-row("stage_imbalance_time", 0.0, stage_split="alike")
+row("stage_imbalance_time", 0.0, stage_split=False)
 
 
 @alternative("stage_imbalance_time", stage_split="whole_layers")

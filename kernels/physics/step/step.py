@@ -60,7 +60,7 @@ def one_site_exposed_communication_time(
     return exposed + exposed_data_parallel_time + offload_time + contention_time
 
 
-row("slowest_rank_deviation", 0.0, jitter_model="none")
+row("slowest_rank_deviation", 0.0, jitter_model=False)
 
 
 @alternative("slowest_rank_deviation", jitter_model="normal")
@@ -98,7 +98,7 @@ def straggler_time(compute_time, slowest_rank_slowdown):
     return compute_time * slowest_rank_slowdown
 
 
-@alternative("bubble_time", stage_split="alike")
+@alternative("bubble_time", stage_split=False)
 def even_bubble_time(bubble_ratio, compute_time, straggler_time, exposed_layer_communication_time):
     """Time of one step in which pipeline stages idle; their work includes layers' traffic.
 

@@ -47,7 +47,7 @@ def tensor_parallel_latency(
     """
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="none")
+@alternative("tensor_parallel_all_reduces_per_layer", recompute=False)
 def none_recompute_all_reduces_per_layer():
     """All-reduces of each layer and micro-batch: two forward, two backward.
 
@@ -92,7 +92,7 @@ def split_distributed_input_gathers(tensor_parallel, residual_ranks):
     return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
-row("saved_input_gather_time", 0.0, recompute=("none", "selective", "core_attention"))
+row("saved_input_gather_time", 0.0, recompute=(False, "selective", "core_attention"))
 
 
 @alternative("saved_input_gather_time", recompute="full")
@@ -349,7 +349,7 @@ def expert_tensor_parallel_time(
     return shared_layer_exchange_time + layer_passes * changed
 
 
-@alternative("shared_layer_exchange_time", linear_attention="none")
+@alternative("shared_layer_exchange_time", linear_attention=False)
 def shared_layer_exchange_time(
     tensor_parallel_all_reduces_per_layer,
     layers,
