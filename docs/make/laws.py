@@ -31,7 +31,7 @@ if this page is out of date. `python -m docs.make` writes it.
 - **peer**: another program ({peer}).
 
 The tables name the checks, and the largest difference of each from what it compares with: relative,
-or absolute where so stated or where the right value is 0; "rounding" is less than 1e-9, or nothing. The last
+or absolute where so stated or where the right value is 0; "rounding" is below 1e-9, or 0. The last
 section says what each check compares, and at which points.
 
 A law holds wherever its inputs are within their bounds (an input outside them is an error), unless
