@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import mmap
 import platform
 import signal
 import sys
@@ -39,10 +40,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _released() -> Iterator[None]:
-    """What JAX compiled for one module of tests is no use to the next, and is gigabytes in all."""
-    yield
+MOST = 1 << 30  # bytes of a process of tests, above which it gives back what was compiled
+STATM = Path("/proc/self/statm")
+
+
+def release() -> None:
+    """Forget what was compiled, and give its memory back."""
     _program.cache_clear()
     _jitted.cache_clear()
     if "jax" in sys.modules:
@@ -50,6 +53,20 @@ def _released() -> Iterator[None]:
     gc.collect()
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed
+
+
+@pytest.fixture(autouse=True)
+def _bounded() -> Iterator[None]:
+    yield
+    if STATM.exists() and int(STATM.read_text().split()[1]) * mmap.PAGESIZE > MOST:
+        release()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _released() -> Iterator[None]:
+    """What JAX compiled for one module of tests is no use to the next, and is gigabytes in all."""
+    yield
+    release()
 
 
 @pytest.fixture(scope="session", autouse=True)
