@@ -40,7 +40,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-MOST = 1 << 30  # bytes of a process of tests, above which it gives back what was compiled
+most: float = 1 << 30  # bytes of a process of tests, above which it gives back what was compiled
 STATM = Path("/proc/self/statm")
 
 
@@ -55,11 +55,17 @@ def release() -> None:
         ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed
 
 
+def resident() -> int:
+    return int(STATM.read_text().split()[1]) * mmap.PAGESIZE if STATM.exists() else 0
+
+
 @pytest.fixture(autouse=True)
 def _bounded() -> Iterator[None]:
+    global most
     yield
-    if STATM.exists() and int(STATM.read_text().split()[1]) * mmap.PAGESIZE > MOST:
+    if resident() > most:
         release()
+        most = max(most, 1.2 * resident())  # what cannot be given back is not tried at each test
 
 
 @pytest.fixture(scope="module", autouse=True)
