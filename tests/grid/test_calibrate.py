@@ -329,9 +329,9 @@ def test_a_wrong_unit_is_doubted(tmp_path: Path) -> None:
 def test_choices_and_labels_are_columns_too(tmp_path: Path) -> None:
     text = "model, recompute, sequence_parallel, zero_stage, n_gpus, step_time\n"
     for recompute, flag, stage, model in (
-        ("none", "true", 1, "llama-3-8b"),
+        (False, "true", 1, "llama-3-8b"),
         ("full", "FALSE", 2, "llama-3-70b"),
-        ("none", "true", 3, "llama-3-8b"),
+        (False, "true", 3, "llama-3-8b"),
     ):
         time = fleetcube.evaluate(
             "step_time",
