@@ -1,20 +1,13 @@
 """Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
 
-import ctypes
 import gc
-import mmap
-import platform
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fleetcube.grid.function import _jitted
-from fleetcube.kernels.engines.jax import _program
-
-from . import draws, table
+from . import draws, memory, table
 
 draws.load()
 
@@ -40,39 +33,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-most: float = 1 << 30  # bytes of a process of tests, above which it gives back what was compiled
-STATM = Path("/proc/self/statm")
-
-
-def release() -> None:
-    """Forget what was compiled, and give its memory back."""
-    _program.cache_clear()
-    _jitted.cache_clear()
-    if "jax" in sys.modules:
-        sys.modules["jax"].clear_caches()
-    gc.collect()
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed
-
-
-def resident() -> int:
-    return int(STATM.read_text().split()[1]) * mmap.PAGESIZE if STATM.exists() else 0
-
-
 @pytest.fixture(autouse=True)
 def _bounded() -> Iterator[None]:
-    global most
     yield
-    if resident() > most:
-        release()
-        most = max(most, 1.2 * resident())  # what cannot be given back is not tried at each test
+    memory.bound()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _released() -> Iterator[None]:
     """What JAX compiled for one module of tests is no use to the next, and is gigabytes in all."""
     yield
-    release()
+    memory.release()
 
 
 @pytest.fixture(scope="session", autouse=True)

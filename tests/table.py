@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from . import memory
+
 only = ""  # part of the names of rows that are tried, by `pytest --only NAME`
 
 
@@ -33,6 +35,7 @@ def each(names: str | tuple[str, ...], rows: Iterable[Any], ids: Any = None) -> 
                         test(**fixtures, **given)
                     except (Exception, pytest.fail.Exception) as error:
                         failed[name] = error
+                    memory.bound()
             if failed:
                 told = [
                     f"{name}: {type(error).__name__}: {error}" for name, error in failed.items()
