@@ -179,7 +179,7 @@ class Sweep(Evaluation):
                 raise InputError("where is for one output; name it with of")
             sweep, conditions = self._where([of], where, mask_infeasible)
         elif how in ("argmin", "argmax") and of is not None:
-            sweep = self.judged
+            sweep = self.with_memory_margin
         with mapping(sweep, settings) as (plan, map_):
             reduced = reduce(plan, self.spec, how, over, map_, settings.cores, of, q, conditions)
         return reduced if where is not None or sweep is self else reduced.set_coords(NEAR)

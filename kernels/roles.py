@@ -20,8 +20,8 @@ LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "mem
 # A predicted quantity, the input that says where in its 90 % interval it is (-1 and 1 are the ends,
 # 0 the prediction), and the factor that is the interval's half; 1 where no interval is known
 ERRORS: Mapping[str, tuple[str, str]] = {"step_time": ("step_time_error", "error_factor")}
-# What sets parts beside the whole, which an interval of the whole says nothing of
-PARTED = frozenset(
+# Ratios of parts to the whole, of which an interval of the whole says nothing
+RATIOS_OF_PARTS = frozenset(
     {
         "bubble_overhead",
         "communication_fraction",
@@ -163,9 +163,9 @@ TEXTS: Mapping[str, str] = {
     "pipeline_layout": "move its inputs along axes instead",
     "start_date": "say it there; phases begin as those before them end",
 }
-FOLDED = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
-UNCHUNKED = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage
-AHEAD = ("combined_1f1b",)  # those that run further ahead than interleaved passes
+FOLDED_SCHEDULES = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
+UNCHUNKED_SCHEDULES = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage
+SCHEDULES_AHEAD = ("combined_1f1b",)  # those that run further ahead than interleaved passes
 GROUP = "microbatch_group_size"
 
 # A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
@@ -176,12 +176,12 @@ LETTERS: Mapping[str, tuple[str, ...]] = {
     "-": ("layers", "ffn_layers", "dense_layers"),
     "E": ("layers", "ffn_layers"),
 }
-SAID: Mapping[str, Mapping[str, Any]] = {
+LETTER_SETS: Mapping[str, Mapping[str, Any]] = {
     "M": {"linear_attention": "mamba2"},
     "G": {"linear_attention": "gated_deltanet"},
     "": {"mixture_of_experts": True},  # feed-forward blocks are counted
 }
-UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
+MISSING_LETTER_SETS: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
     "E": {"experts": 1, "experts_per_token": 1},
     "MG": {"linear_attention": "mamba2"},
 }

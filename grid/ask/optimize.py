@@ -27,9 +27,9 @@ from ..show.tables import label
 from ..spec import values
 from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
+from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
 from .solve.solve import Target, check_free, read_condition, without
-from .wider import FACTOR, remarks, wider, with_remarks
 
 if TYPE_CHECKING:
     import xarray
@@ -214,7 +214,7 @@ class Search:
         plan = Plan(problem, rated, engine, free=names)
         for unused in set(names) - _ancestors(plan, rated):
             raise InputError(f"{of} and its conditions do not depend on {unused}; leave it out")
-        problem, self.wider = wider(problem, plan, names, rated)
+        problem, self.extrapolation = extrapolation_error(problem, plan, names, rated)
         judged = feasible and REASON in plan.outputs
         self.limited = [
             name for name in LIMITS if judged and all(name in case.formulas for case in plan.cases)
@@ -225,8 +225,8 @@ class Search:
         self.steps = {x: STEPS[x][1] for x in names if x in STEPS and STEPS[x][1] in known}
         outputs = [*rated, *self.slopes.values(), *self.steps.values()]
         self.near = [NEAR] if self.limited else []
-        free = [*names, *([FACTOR] if self.wider else [])]
-        outputs += self.wider.also(outputs) if self.wider else []
+        free = [*names, *([FACTOR] if self.extrapolation else [])]
+        outputs += self.extrapolation.also(outputs) if self.extrapolation else []
         self.plan = Plan(problem, list(dict.fromkeys([*outputs, *self.near])), engine, free=free)
         self.reason = [REASON] if judged else []
         self.rated = rated
@@ -242,8 +242,11 @@ class Search:
         }
         shape = tuple(cut.stop - cut.start for cut in region.values())
         free = {span.name: at[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
-        if self.wider:
-            free, names = self.wider.free(region, free), [*names, *self.wider.also(names)]
+        if self.extrapolation:
+            free, names = (
+                self.extrapolation.free(region, free),
+                [*names, *self.extrapolation.also(names)],
+            )
         outs: dict[str, Array] = {}
         for name in names:
             own = self.plan.out_dims[name]
@@ -255,8 +258,8 @@ class Search:
             free_values = free if set(own) == set(region) else None
             evaluate_block(self.plan, own, cut, {name: out}, 1, free_values)
             outs[name] = np.broadcast_to(out.reshape(-1), (len(at),))
-        if self.wider:
-            self.wider.complete(outs, region, free)
+        if self.extrapolation:
+            self.extrapolation.complete(outs, region, free)
         return outs
 
     def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:

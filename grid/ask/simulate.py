@@ -23,7 +23,7 @@ from ..spec.arguments import scenario_and_axes
 from ..spec.axis import Array
 from ..spec.scenario import Problem, resolve
 from ..spec.values import check_threads
-from .wider import with_remarks
+from .extrapolation import with_remarks
 
 if TYPE_CHECKING:
     import xarray

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
-from ...kernels.roles import ERRORS, PARTED, REASON
+from ...kernels.roles import ERRORS, RATIOS_OF_PARTS, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.labels import UNUSED, attributes, coordinates, ordered, root_attributes
@@ -110,7 +110,7 @@ def errors(plan: Plan, name: str) -> dict[str, Distribution]:
             continue
         felt = set(map(without_phase, reached(plan, [name])))
         computed = any(quantity in map(without_phase, case.formulas) for case in plan.cases)
-        if computed and quantity in felt and felt.isdisjoint(PARTED):
+        if computed and quantity in felt and felt.isdisjoint(RATIOS_OF_PARTS):
             laws[error] = ERROR
     return laws
 

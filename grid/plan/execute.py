@@ -73,14 +73,14 @@ def on_device(
     cases = plan.cases_of(dims)
     if plan.engine != "jax" or len(cases) > 1:
         return None
-    values = _left_there(plan, cases[0], dims, region, names)
+    values = _on_device_arrays(plan, cases[0], dims, region, names)
     masked = [name for name in names if plan.mask and name in plan.layout_dependent]
     if masked:
         own = plan.out_dims[REASON]
         if len(plan.cases_of(own)) > 1:
             return None
         inside = {dim: region[dim] for dim in own}
-        reason = _left_there(plan, cases[0], own, inside, [REASON])[REASON]
+        reason = _on_device_arrays(plan, cases[0], own, inside, [REASON])[REASON]
         sizes = dict(zip(own, reason.shape, strict=True))
         reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
         for name in masked:
@@ -88,7 +88,7 @@ def on_device(
     return values
 
 
-def _left_there(
+def _on_device_arrays(
     plan: Plan, case: Case, dims: tuple[str, ...], region: Region, names: Sequence[str]
 ) -> dict[str, Any]:
     shape = extent(region, dims, dims)
@@ -118,7 +118,7 @@ def _mask(
 
 
 @dataclass(frozen=True)
-class Last:
+class FusedStep:
     """The last step to some outputs: what remains where the operands are there already."""
 
     engine: Run
@@ -151,7 +151,7 @@ def evaluate_whole(
     that had been compiled behind.
     """
     compiled, size = False, 0
-    known: list[tuple[Any, Last]] | None = plan.notes.get(dims)
+    known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
     steps = []
     for cut, step in known or _steps(plan, dims, list(outs), threads, keep):
         compiled |= step.run({name: out[cut] for name, out in outs.items()}, threads)
@@ -168,7 +168,7 @@ def evaluate_whole(
 
 def _steps(
     plan: Plan, dims: tuple[str, ...], names: list[str], threads: int, keep: bool
-) -> Iterator[tuple[Any, Last]]:
+) -> Iterator[tuple[Any, FusedStep]]:
     """The last step of each case, and which part of the outputs it fills."""
     small = math.prod(plan.shape(dims)) * REUSE <= plan.full
     for case in plan.cases_of(dims):
@@ -177,7 +177,7 @@ def _steps(
         if keep and small and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
-            step = Last(
+            step = FusedStep(
                 RUN["numpy"], {}, {name: np.atleast_1d(array) for name, array in arrays.items()}
             )
         yield (*runs.values(), ...), step
@@ -194,18 +194,18 @@ class Piece:
         """Evaluate quantities over a region of some dimensions into arrays."""
         self.last(dims, region, list(outs)).run(outs, self.threads)
 
-    def last(self, dims: tuple[str, ...], region: Region, outs: list[str]) -> "Last":
+    def last(self, dims: tuple[str, ...], region: Region, outs: list[str]) -> "FusedStep":
         """The last step to quantities over a region of some dimensions; takes those before."""
         formulas, needed = self._fused(dims, outs)
         self._keep(dims, region, [name for name in needed if not self._is_given(name)])
         operands = {name: self._operand(name, dims, region) for name in needed}
         if not dims:  # kernels walk a last axis: give a point one
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
-        run = auto_engine.run_again if self.plan.behind else RUN[self.plan.engine]
+        run = auto_engine.run_again if self.plan.compiles_in_background else RUN[self.plan.engine]
         minor = self.plan.is_minor(dims, len(formulas) or len(outs))
         if minor and self.plan.engine == "numba":
             run = numpy_engine.run  # to the same bits
-        return Last(run, formulas, operands)
+        return FusedStep(run, formulas, operands)
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)

@@ -37,7 +37,8 @@ class Grid:
     """
 
     engine: str
-    behind = False  # whether kernels are compiled behind, and NumPy stands in, to the same bits
+    # Kernels are compiled in the background; NumPy stands in meanwhile, to the same bits
+    compiles_in_background = False
     axes: Sequence[Any]  # in the order of memory, each with a name
     sizes: Mapping[str, int]
     dims: Mapping[str, tuple[str, ...]]  # of every quantity and input

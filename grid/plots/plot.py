@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import CROSSING, ERRORS, PARTED, REASON
+from ...kernels.roles import CROSSING, ERRORS, RATIOS_OF_PARTS, REASON
 from ..errors import InputError
 from ..plan.labels import END_OF
 from ..reduce.pareto import SENSES
@@ -229,7 +229,7 @@ def _with_ends(
         places = cube[error].values
         if {-1.0, 0.0, 1.0} <= {*places.tolist()}:
             inside = cube[name].isel({error: abs(places) <= 1})
-            found = [] if name in PARTED else [inside.min(error), inside.max(error)]
+            found = [] if name in RATIOS_OF_PARTS else [inside.min(error), inside.max(error)]
             return cube.sel({error: 0.0}, drop=True), found
     return cube, []
 

@@ -132,7 +132,7 @@ class Evaluation:
         seen = plan.structure.notes.setdefault("evaluated", False)
         plan.structure.notes["evaluated"] = True
         if seen and engine == "auto":
-            plan = self._behind(plan)
+            plan = self._compiling(plan)
         again = plan in self._evaluated
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
         compiled = False
@@ -147,21 +147,21 @@ class Evaluation:
                 views = {name: out[cut] for name, out in outs.items()}
                 evaluate_block(plan, dims, region, views, threads)
         self._evaluated.add(plan)
-        used = "numpy" if plan.behind and not compiled else plan.engine
+        used = "numpy" if plan.compiles_in_background and not compiled else plan.engine
         return dataset(plan, arrays, self._spec, used)
 
-    def _behind(self, plan: Plan) -> Plan:
+    def _compiling(self, plan: Plan) -> Plan:
         """For an evaluation that comes back: a plan of kernels, if that is worth compiling.
 
-        They are compiled behind the caller, for whom NumPy goes on meanwhile, to the same bits.
+        They are compiled in the background; NumPy evaluates meanwhile, to the same bits.
         """
         if plan.engine != "numpy" or plan.full <= plan.most_table or not compiles():
             return plan  # compiled already, or a copy of tables
-        key = ("behind", plan.mask)
+        key = ("compiling", plan.mask)
         if key not in self._plans:
-            behind = Plan(self._problem, self._outputs, "numba", plan.mask)
-            behind.behind = True
-            self._plans[key] = behind
+            compiling = Plan(self._problem, self._outputs, "numba", plan.mask)
+            compiling.compiles_in_background = True
+            self._plans[key] = compiling
         return self._plans[key]
 
     def _arrays(
@@ -204,7 +204,7 @@ class Evaluation:
         return self.replace(outputs=outputs)
 
     @functools.cached_property
-    def judged(self) -> Self:
+    def with_memory_margin(self) -> Self:
         """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
         plan = self.plan()
         limited = REASON in plan.outputs and any(

@@ -6,7 +6,16 @@ from itertools import accumulate
 from typing import Any
 
 from ...catalog import CatalogError, record
-from ...kernels.roles import AHEAD, FOLDED, GROUP, LETTERS, SAID, SPLIT, UNCHUNKED, UNSAID
+from ...kernels.roles import (
+    FOLDED_SCHEDULES,
+    GROUP,
+    LETTER_SETS,
+    LETTERS,
+    MISSING_LETTER_SETS,
+    SCHEDULES_AHEAD,
+    SPLIT,
+    UNCHUNKED_SCHEDULES,
+)
 from ..errors import InputError, shown
 from . import values
 
@@ -15,7 +24,7 @@ _MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
 _RULE = f"write one letter for each layer: {_MEANT}"
 ABOUT = f"layers of one block each, a letter for each, in place of their counts: {_MEANT}"
 
-SETS = (*dict.fromkeys(name for names in LETTERS.values() for name in names), *SAID[""])
+SETS = (*dict.fromkeys(name for names in LETTERS.values() for name in names), *LETTER_SETS[""])
 
 LAYOUT = "pipeline_layout"
 _LAYOUT_RULE = (
@@ -54,9 +63,9 @@ def counts(pattern: Any) -> dict[str, Any]:
     for letter in letters:
         for name in LETTERS[letter]:
             made[name] += 1
-    for some, said in UNSAID.items():
+    for some, said in MISSING_LETTER_SETS.items():
         made |= {} if {*some} & {*letters} else said
-    for letter, said in SAID.items():
+    for letter, said in LETTER_SETS.items():
         if letter in letters:
             if any(made.get(name, value) != value for name, value in said.items()):
                 raise InputError(
@@ -180,13 +189,13 @@ def _of_layout(
     for name in (SPLIT["schedule"], SPLIT["chunks"]):
         if name in swept:
             raise InputError(f"{LAYOUT} holds for one {name}; take its axis away")
-    folded = schedule in FOLDED
+    folded = schedule in FOLDED_SCHEDULES
     number = 2.0 if folded else values.number(SPLIT["chunks"], chunks)
-    if schedule in UNCHUNKED:
+    if schedule in UNCHUNKED_SCHEDULES:
         number = 1.0
     if not number.is_integer():
         raise InputError(f"{LAYOUT} needs {SPLIT['chunks']} as a whole number, not {shown(chunks)}")
-    even = not folded and schedule not in AHEAD and GROUP not in {*scenario, *swept}
+    even = not folded and schedule not in SCHEDULES_AHEAD and GROUP not in {*scenario, *swept}
     made = stages(scenario[LAYOUT], int(number), folded, even)
     layers = SPLIT["all"]
     labels = [scenario["model"]] if "model" in scenario and "model" not in swept else models

@@ -198,7 +198,7 @@ def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
     """A coordinate that marks points near the memory limit; none if there is no limit."""
     from fleetcube.kernels.roles import NEAR
 
-    if sweep.judged is sweep:
+    if sweep.with_memory_margin is sweep:
         return {}
     near = sweep.of([NEAR])
     small = near.plan("numpy").size(NEAR) <= most

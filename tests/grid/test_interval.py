@@ -13,7 +13,7 @@ from fleetcube import InputError, Sweep, evaluate
 from fleetcube.cli import cli
 from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import load, parameters
-from fleetcube.kernels.roles import ENDS, ERRORS, PARTED
+from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
 matplotlib.use("Agg")
 JOB: dict[str, Any] = {
@@ -58,9 +58,12 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
         if parts & {*parameters(formula)} and "step_time_ratio" not in parameters(formula)
     }
     scaled = {"batch_independent_time"}  # has a formula in which all parts are alike
-    assert mixed - scaled <= PARTED
-    assert {n for n in PARTED if not {*up(n), n} & mixed} == {"step_time_low", "step_time_high"}
-    assert {step, shift, factor} & PARTED == set()
+    assert mixed - scaled <= RATIOS_OF_PARTS
+    assert {n for n in RATIOS_OF_PARTS if not {*up(n), n} & mixed} == {
+        "step_time_low",
+        "step_time_high",
+    }
+    assert {step, shift, factor} & RATIOS_OF_PARTS == set()
 
 
 def test_outputs_that_an_interval_does_not_reach_have_none() -> None:
@@ -103,7 +106,8 @@ def test_outputs_rise_or_fall_all_along_the_interval() -> None:
         for name, quantity in load().items()
         if quantity.unit != "flag"
         and "step_time" in {name, *up(name)}
-        and not {name, *up(name)} & (PARTED | {"batch_independent_time"} - {"step_time_low"})
+        and not {name, *up(name)}
+        & (RATIOS_OF_PARTS | {"batch_independent_time"} - {"step_time_low"})
     )
     assert {"step_time", "tokens_per_second", "mfu", "hfu"} <= {*names}
     more = ["job_time", "job_cost", "gpu_hours", "energy", "expected_failures", "carbon_emissions"]

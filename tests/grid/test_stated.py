@@ -59,12 +59,12 @@ def test_a_token_visits_no_more_experts_than_there_are() -> None:
 
 
 def test_a_model_cut_down_counts_both_of_its_embeddings() -> None:
-    asked = ["parameters", "unmultiplied_parameters"]
+    asked = ["parameters", "non_matmul_parameters"]
     cut = fleetcube.evaluate(asked, model="deepseek-v3", layers=4, dense_layers=4)
     layer = 187105280 + 3 * 7168 * 18432
     norms = (2 * 4 + 1) * 7168
     assert cut.parameters == 4 * layer + 2 * 129280 * 7168 + norms
-    assert cut.unmultiplied_parameters == 129280 * 7168 + norms
+    assert cut.non_matmul_parameters == 129280 * 7168 + norms
 
 
 def test_stated_parameters_stand_whatever_the_shape() -> None:

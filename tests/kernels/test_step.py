@@ -41,7 +41,7 @@ BASE: dict[str, Any] = {
     "data_parallel_overlap": 0.4,
     "kv_heads": 8,
     "vocab_size": 32000,
-    "unmultiplied_parameters": 0,
+    "non_matmul_parameters": 0,
     "attention_kernel": "flash",
     "expert_parallel_overlap": 0.0,
     "serial_time_per_step": 0.0,

@@ -350,8 +350,8 @@ def bytes_of_weights() -> Pairs:
 
 @check(
     "parameters",
-    "gpt_unmultiplied_parameters",
-    "llama_unmultiplied_parameters",
+    "gpt_non_matmul_parameters",
+    "llama_non_matmul_parameters",
     "embedding_tables_gated_ffn_false",
     "untied_embedding_tables",
     by="table",

@@ -168,7 +168,7 @@ def mixers_tensor_by_tensor() -> Pairs:
 
 @check(
     "mixed_parameters",
-    "mixed_unmultiplied_parameters",
+    "mixed_non_matmul_parameters",
     "mixed_expert_layers",
     "expert_latent_parameters",
     "latent_expert_parameters",
@@ -210,7 +210,7 @@ def stages_of_patterns() -> Pairs:
 
 @check(
     "mixed_parameters",
-    "mixed_unmultiplied_parameters",
+    "mixed_non_matmul_parameters",
     "mamba2_parameters_per_layer",
     "gated_deltanet_parameters_per_layer",
     "lightning_parameters_per_layer",

@@ -66,7 +66,7 @@ def llama(row: tuple[int, ...]) -> dict[str, Any]:
 
 
 @check(
-    "gpt_unmultiplied_parameters",
+    "gpt_non_matmul_parameters",
     "plain_ffn_hidden_size",
     "plain_ffn_matrices",
     "head_size",
@@ -82,7 +82,7 @@ def megatron_sizes() -> Pairs:
 
 
 @check(
-    "llama_unmultiplied_parameters",
+    "llama_non_matmul_parameters",
     "attention_parameters_per_layer",
     "dense_ffn_parameters",
     "ffn_parameters_per_layer",
@@ -97,7 +97,7 @@ def llama_sizes() -> Pairs:
 
 
 @check(
-    "llama_unmultiplied_parameters",
+    "llama_non_matmul_parameters",
     "expert_ffn_parameters",
     "expert_parameters",
     "routed_parameters",

@@ -33,8 +33,8 @@ from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axis import Array, Axis
 from ...spec.scenario import Problem, resolve
+from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from ..gradient import uncounted
-from ..wider import FACTOR, remarks, wider, with_remarks
 from .bracket import Bracket, Near, Solution, box, put, within
 from .scan import scan_values
 
@@ -242,10 +242,12 @@ class Solver:
         problem = replace(
             problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
-        problem, self.wider = wider(problem, scan, [for_], target.outputs)
+        problem, self.extrapolation = extrapolation_error(problem, scan, [for_], target.outputs)
         scanned = replace(problem, axes=(*problem.axes, axis))
-        if self.wider:
-            scanned = replace(scanned, tables={**problem.tables, **self.wider.along(scanned.axes)})
+        if self.extrapolation:
+            scanned = replace(
+                scanned, tables={**problem.tables, **self.extrapolation.along(scanned.axes)}
+            )
         self.scan = Plan(scanned, target.outputs, engine)
         self.slopes = {
             of: name_of("d", of, for_) for of in target.outputs if derivative(of) is None
@@ -253,8 +255,8 @@ class Solver:
         steps = STEPS[for_][1] if for_ in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
-        free = [for_, *([FACTOR] if self.wider else [])]
-        outputs += self.wider.also(outputs) if self.wider else []
+        free = [for_, *([FACTOR] if self.extrapolation else [])]
+        outputs += self.extrapolation.also(outputs) if self.extrapolation else []
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
         judged = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
@@ -267,12 +269,15 @@ class Solver:
     ) -> dict[str, Array]:
         """Outputs over a tile, the input at some values."""
         free = {self.for_: at}
-        if self.wider:
-            free, names = self.wider.free(tile, free), [*names, *self.wider.also(names)]
+        if self.extrapolation:
+            free, names = (
+                self.extrapolation.free(tile, free),
+                [*names, *self.extrapolation.also(names)],
+            )
         outs = {name: np.empty(at.shape, np.int8 if name == REASON else float) for name in names}
         evaluate_block(self.plan, tuple(tile), tile, outs, threads, free)
-        if self.wider:
-            self.wider.complete(outs, tile, free)
+        if self.extrapolation:
+            self.extrapolation.complete(outs, tile, free)
         return outs
 
     def answers(self, tile: Region, whole: bool) -> dict[str, Array]:

@@ -197,7 +197,7 @@ def kimi_delta_vector_parameters(
     return convolution + linear_heads * (linear_state_size + 1) + linear_head_size
 
 
-def mixed_unmultiplied_parameters(
+def mixed_non_matmul_parameters(
     mixer_and_ffn_blocks,
     hidden_size,
     linear_layers,
@@ -219,8 +219,8 @@ def mixed_unmultiplied_parameters(
 
 row(
     "looked_up_parameters",
-    "mixed_unmultiplied_parameters",
-    "N_unmultiplied",
+    "mixed_non_matmul_parameters",
+    "N_non_matmul",
     linear_attention=KINDS,
 )
 
@@ -235,7 +235,7 @@ def mixed_parameters(
     latent_parameters,
     vocab_size,
     hidden_size,
-    mixed_unmultiplied_parameters,
+    mixed_non_matmul_parameters,
 ):
     """l_a x attention + l_s x mixer with a state + feed-forward + V h + those in no product
 
@@ -244,7 +244,7 @@ def mixed_parameters(
     attention = attention_layers * attention_parameters_per_layer
     mixers = attention + linear_layers * linear_parameters_per_layer
     matrices = mixers + (ffn_parameters + latent_parameters)
-    return matrices + vocab_size * hidden_size + mixed_unmultiplied_parameters
+    return matrices + vocab_size * hidden_size + mixed_non_matmul_parameters
 
 
 row(

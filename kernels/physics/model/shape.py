@@ -214,8 +214,8 @@ def untied_embedding_tables():
     return 2.0
 
 
-@alternative("unmultiplied_parameters", gated_ffn=False)
-def gpt_unmultiplied_parameters(
+@alternative("non_matmul_parameters", gated_ffn=False)
+def gpt_non_matmul_parameters(
     layers,
     hidden_size,
     ffn_hidden_size,
@@ -240,8 +240,8 @@ def gpt_unmultiplied_parameters(
     return layers * (biases + norms) + looked_up
 
 
-@alternative("unmultiplied_parameters", gated_ffn=True)
-def llama_unmultiplied_parameters(layers, hidden_size, embedding_tables, vocab_size):
+@alternative("non_matmul_parameters", gated_ffn=True)
+def llama_non_matmul_parameters(layers, hidden_size, embedding_tables, vocab_size):
     """Parameters in no matrix product: norms, what is looked up.
 
     (2 l + 1) h + (tables - 1) V h: no biases, no positions
@@ -258,7 +258,7 @@ def parameters(
     attention_parameters_per_layer,
     ffn_parameters,
     vocab_size,
-    unmultiplied_parameters,
+    non_matmul_parameters,
 ):
     """Parameters of the model, where the scenario does not state them.
 
@@ -269,7 +269,7 @@ def parameters(
     Source: Narayanan et al. 2021 (SC21), eq. 2; Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
     matrices = layers * attention_parameters_per_layer + ffn_parameters
-    return matrices + vocab_size * hidden_size + unmultiplied_parameters
+    return matrices + vocab_size * hidden_size + non_matmul_parameters
 
 
 row(
@@ -304,15 +304,15 @@ def expert_active_parameters(parameters, skipped_parameters):
 
 
 @alternative("looked_up_parameters", linear_attention=False)
-def looked_up_parameters(unmultiplied_parameters):
+def looked_up_parameters(non_matmul_parameters):
     """Active parameters that no product reads: look-ups, biases, norms.
 
-    N_unmultiplied; 0 for a model whose published active parameters leave the embedding out
+    N_non_matmul; 0 for a model whose published active parameters leave the embedding out
 
     Returns: [1] parameters
     Source: stated by the scenario
     """
-    return 1.0 * unmultiplied_parameters
+    return 1.0 * non_matmul_parameters
 
 
 def active_matrix_parameters(active_parameters, looked_up_parameters, vocab_size, hidden_size):

@@ -22,7 +22,7 @@ Row = tuple[tuple[str, ...], Array]  # numbers, and the axes along which they va
 
 
 @dataclass(frozen=True)
-class Wider:
+class ExtrapolationError:
     """The error factor where some sizes are free.
 
     `logs` and `per_decade` are its logarithm without them, and what a decade outside of the
@@ -74,9 +74,9 @@ class Wider:
             outs[name] = outs[name] + outs[by_factor] * slope.reshape(outs[name].shape)
 
 
-def wider(
+def extrapolation_error(
     problem: Problem, plan: Plan, free: Sequence[str], outputs: Iterable[str]
-) -> tuple[Problem, Wider | None]:
+) -> tuple[Problem, ExtrapolationError | None]:
     """How free sizes widen the interval, and the problem without its error factor.
 
     None where they do not, or where outputs need no interval.
@@ -103,7 +103,7 @@ def wider(
     rest = {name: row for name, row in problem.tables.items() if name != FACTOR}
     return (
         replace(problem, axes=axes, tables=rest),
-        Wider(sizes, (names, elementary.log(array)), problem.per_decade, through),
+        ExtrapolationError(sizes, (names, elementary.log(array)), problem.per_decade, through),
     )
 
 
