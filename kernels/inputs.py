@@ -68,6 +68,11 @@ def _option(
     return Input(name, "1", default, description, "option", choices=choices, **columns)
 
 
+def _switch(name: str, description: str, *implied_by: str) -> Input:
+    on = True if implied_by else None
+    return _option(name, False, (False, True), description, implied=on, implied_by=implied_by)
+
+
 def _budget(name: str, default: float, loss: str) -> Input:
     description = f"share of wall time lost to {loss} (goodput_model = additive)"
     return _real(name, "1", default, description, positive=False, high=1.0)
@@ -101,13 +106,10 @@ _ROWS: list[str | Input] = [
     _count("n_gpus", None, "accelerators of the job"),
     _count("gpus_per_node", 8, "accelerators of one node"),
     _count("gpus_per_domain", 72, "accelerators of one scale-up domain (NVL72), whole nodes of it"),
-    _option(
+    _switch(
         "scale_up_domain",
-        False,
-        (False, True),
         "what joins GPUs inside a node joins those of several nodes, too, which fail one by one",
-        implied=True,
-        implied_by=("gpus_per_domain",),
+        "gpus_per_domain",
     ),
     _count("nics_per_node", 8, "network cards of one node, for failures", low=0),
     _count("series_psus_per_node", 0, "power supplies whose loss stops the node", low=0),
@@ -136,10 +138,8 @@ _ROWS: list[str | Input] = [
     ),
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
     _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches", low=1.0),
-    _option(
+    _switch(
         "rail_optimized",
-        False,
-        (False, True),
         "a leaf switch serves GPUs of one place in their nodes, not all GPUs of a few nodes",
     ),
     _real(
@@ -151,15 +151,13 @@ _ROWS: list[str | Input] = [
         may_be_infinite=True,
     ),
     _real("pod_oversubscription", "1", 1.0, "bandwidth between leaves over that of pods", low=1.0),
-    _option(
+    _switch(
         "network_tiers",
-        False,
-        (False, True),
         "traffic is followed tier by tier: leaf switches, pods and between them",
-        implied=True,
-        implied_by=("gpus_per_pod", "rail_optimized"),
+        "gpus_per_pod",
+        "rail_optimized",
     ),
-    _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
+    _switch("node_reduction", "switches inside a node add up (NVLink SHARP)"),
     _count(
         "torus_x", 1, "accelerators along the first dimension of a node, or domain, that is a torus"
     ),
@@ -168,12 +166,12 @@ _ROWS: list[str | Input] = [
     _count(
         "torus_ring_multiple", 4, "sizes that close into rings are multiples of this (else lines)"
     ),
-    _option(
+    _switch(
         "twisted_torus",
-        False,
-        (False, True),
-        "rings of the short dimensions come back shifted along the long ones (n x n x 2n, "
-        "n x 2n x 2n)",
+        (
+            "rings of the short dimensions come back shifted along the long ones (n x n x 2n, "
+            "n x 2n x 2n)"
+        ),
     ),
     _real(
         "largest_slice",
@@ -183,17 +181,10 @@ _ROWS: list[str | Input] = [
         low=1.0,
         may_be_infinite=True,
     ),
-    _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
+    _switch("fabric_reduction", "switches of the fabric add up (SHARP)"),
     "Sites",
     _count("sites", 1, "places that train one model; each holds whole replicas"),
-    _option(
-        "multi_site",
-        False,
-        (False, True),
-        "the job runs on several sites, which a slow link joins",
-        implied=True,
-        implied_by=("sites",),
-    ),
+    _switch("multi_site", "the job runs on several sites, which a slow link joins", "sites"),
     _real("site_bandwidth", "B/s", None, "of all links that leave one site, per direction"),
     _real("site_latency", "s", 10e-3, "one message between sites", positive=False),
     _option(
@@ -230,13 +221,12 @@ _ROWS: list[str | Input] = [
     _overlap("site_overlap", "share of its window that hides traffic between sites"),
     _mttf("site_mttf", math.inf, "site, as a whole"),
     _mttf("site_link_mttf", math.inf, "site's link to the others"),
-    _option(
+    _switch(
         "outages",
-        False,
-        (False, True),
         "pods, sites and links between sites fail as a whole",
-        implied=True,
-        implied_by=("pod_mttf", "site_mttf", "site_link_mttf"),
+        "pod_mttf",
+        "site_mttf",
+        "site_link_mttf",
     ),
     _real("site_repair_time", "s", 4 * HOUR, "until a site, or its link, is back", positive=False),
     "Power and money",
@@ -305,13 +295,11 @@ _ROWS: list[str | Input] = [
     _real(
         "cluster_utilization", "1", 1.0, "share of the time in which jobs have the GPUs", high=1.0
     ),
-    _option(
+    _switch(
         "reserves",
-        False,
-        (False, True),
         "backup workers and spare nodes are powered and paid for",
-        implied=True,
-        implied_by=("backup_workers", "spare_nodes"),
+        "backup_workers",
+        "spare_nodes",
     ),
     "Model",
     _count("layers", None, "transformer layers", labels="model", part_of="parameters"),
@@ -322,7 +310,7 @@ _ROWS: list[str | Input] = [
         labels="model",
         part_of="parameters",
     ),
-    _option("gated_ffn", False, (False, True), "feed-forward layers with a gate: three matrices"),
+    _switch("gated_ffn", "feed-forward layers with a gate: three matrices"),
     _count("vocab_size", 51200, "tokens of the vocabulary"),
     _real(
         "attention_window",
@@ -332,14 +320,14 @@ _ROWS: list[str | Input] = [
         low=1.0,
         may_be_infinite=True,
     ),
-    _option(
+    _switch(
         "sliding_window",
-        False,
-        (False, True),
-        "queries of some layers or all see the last attention_window tokens only, or none "
-        "(linear_layers)",
-        implied=True,
-        implied_by=("attention_window", "linear_layers"),
+        (
+            "queries of some layers or all see the last attention_window tokens only, or none "
+            "(linear_layers)"
+        ),
+        "attention_window",
+        "linear_layers",
     ),
     _option(
         "linear_attention",
@@ -356,14 +344,7 @@ _ROWS: list[str | Input] = [
     _count("linear_state_size", 128, "width of a key of a layer with a state"),
     _count("linear_convolution_size", 4, "tokens of the short convolution before a state"),
     _count("linear_chunk_size", 128, "tokens that a layer with a state works on at a time"),
-    _option(
-        "mixture_of_experts",
-        False,
-        (False, True),
-        "feed-forward layers of routed experts",
-        implied=True,
-        implied_by=("experts",),
-    ),
+    _switch("mixture_of_experts", "feed-forward layers of routed experts", "experts"),
     _count("experts", 8, "routed experts of one layer"),
     _count("experts_per_token", 2, "routed experts that each token visits"),
     _count("shared_experts", 0, "experts of one layer that every token visits", low=0),
@@ -375,13 +356,10 @@ _ROWS: list[str | Input] = [
         "stage, beside `parameters`",
         low=0,
     ),
-    _option(
+    _switch(
         "multi_token_prediction",
-        False,
-        (False, True),
         "modules behind the last layer predict further tokens",
-        implied=True,
-        implied_by=("prediction_layers",),
+        "prediction_layers",
     ),
     _real(
         "routing_nodes",
@@ -422,17 +400,12 @@ _ROWS: list[str | Input] = [
         implied="padded",
         implied_by=("capacity_factor",),
     ),
-    _option(
+    _switch(
         "token_permutation",
-        False,
-        (False, True),
         "copies of tokens are sorted by expert, and back, through memory (roofline)",
     ),
-    _option(
-        "shared_expert_overlap",
-        False,
-        (False, True),
-        "shared experts compute beside traffic of routed ones, and hide it",
+    _switch(
+        "shared_expert_overlap", "shared experts compute beside traffic of routed ones, and hide it"
     ),
     "Workload",
     _count("sequence_length", 4096, "tokens of one sequence"),
@@ -604,14 +577,13 @@ _ROWS: list[str | Input] = [
         8,
         "data-parallel ranks of one sharding group, with the context-parallel ranks of each",
     ),
-    _option(
+    _switch(
         "hybrid_sharding",
-        False,
-        (False, True),
-        "shard within groups of data_parallel_shard replicas, and replicate across them (HSDP, "
-        "MiCS, instances of a distributed optimizer)",
-        implied=True,
-        implied_by=("data_parallel_shard",),
+        (
+            "shard within groups of data_parallel_shard replicas, and replicate across them "
+            "(HSDP, MiCS, instances of a distributed optimizer)"
+        ),
+        "data_parallel_shard",
     ),
     _option(
         "gradient_sync",
@@ -627,9 +599,7 @@ _ROWS: list[str | Input] = [
         "ZeRO-3 gathers weights again for the backward pass (else they stay until gradients are "
         "reduced)",
     ),
-    _option(
-        "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
-    ),
+    _switch("sequence_parallel", "shard norms and residuals over tensor ranks"),
     _option(
         "recompute",
         "selective",
@@ -637,11 +607,12 @@ _ROWS: list[str | Input] = [
         "activations computed twice: attention's scores (none under flash attention), its forward "
         "kernel, or whole layers",
     ),
-    _option(
+    _switch(
         "distribute_saved_activations",
-        False,
-        (False, True),
-        "tensor ranks share the layer inputs that full recompute keeps (as sequence_parallel does)",
+        (
+            "tensor ranks share the layer inputs that full recompute keeps (as "
+            "sequence_parallel does)"
+        ),
     ),
     _option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     _option(
@@ -678,7 +649,7 @@ _ROWS: list[str | Input] = [
         "whether stages wait for their sends or compute on (auto: asynchronous where they hold "
         "several pieces of the model, as in Megatron-Core)",
     ),
-    _option("scatter_gather", False, (False, True), "stages send a part per tensor rank"),
+    _switch("scatter_gather", "stages send a part per tensor rank"),
     _option(
         "all_reduce",
         "auto",
@@ -707,21 +678,19 @@ _ROWS: list[str | Input] = [
     _overlap("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
     _overlap("context_parallel_overlap", "share of compute that hides context traffic"),
     _overlap("expert_parallel_overlap", "share of compute that hides expert traffic"),
-    _option(
+    _switch(
         "link_sharing",
-        False,
-        (False, True),
-        "kinds of traffic hidden behind compute share a link's bandwidth (else each has all of it)",
-        implied=True,
-        implied_by=(
-            "data_parallel_overlap",
-            "tensor_parallel_overlap",
-            "context_parallel_overlap",
-            "expert_parallel_overlap",
-            "weight_gather_overlap",
+        (
+            "kinds of traffic hidden behind compute share a link's bandwidth (else each has "
+            "all of it)"
         ),
+        "data_parallel_overlap",
+        "tensor_parallel_overlap",
+        "context_parallel_overlap",
+        "expert_parallel_overlap",
+        "weight_gather_overlap",
     ),
-    _option("fsdp_prefetch", False, (False, True), "gather ZeRO-3 weights ahead in both passes"),
+    _switch("fsdp_prefetch", "gather ZeRO-3 weights ahead in both passes"),
     _option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     _real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
     _real("nvme_bandwidth", "B/s", 3e9, "per GPU, to its drives"),
@@ -869,13 +838,10 @@ _ROWS: list[str | Input] = [
         high=4.0,
         positive=False,
     ),
-    _option(
+    _switch(
         "shifted_step_time",
-        False,
-        (False, True),
         "the step's time is not as predicted, but elsewhere in its interval",
-        implied=True,
-        implied_by=("step_time_error",),
+        "step_time_error",
     ),
     _real(
         "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False
@@ -1143,13 +1109,10 @@ _ROWS: list[str | Input] = [
         positive=False,
         high=0.999,
     ),
-    _option(
+    _switch(
         "checkpoint_corruption",
-        False,
-        (False, True),
         "whether unreadable checkpoints are counted",
-        implied=True,
-        implied_by=("corruption_probability",),
+        "corruption_probability",
     ),
     _option("goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"),
     _budget("bubble_budget", 0.05, "pipeline bubbles; 0 where step_time counts them"),
@@ -1169,18 +1132,13 @@ _ROWS: list[str | Input] = [
     _count("prompt_tokens", 1024, "tokens of one prompt", low=0),
     _count("output_tokens", 256, "tokens of one answer"),
     _real("kv_bytes_per_element", "B", 2, "size of a key or value in the cache"),
-    _option(
+    _switch(
         "latent_attention",
-        False,
-        (False, True),
         "all heads read one latent vector of a token, of which every tensor rank keeps a copy",
-        implied=True,
-        implied_by=("kv_elements_per_layer",),
+        "kv_elements_per_layer",
     ),
-    _option(
+    _switch(
         "data_parallel_attention",
-        False,
-        (False, True),
         "each GPU of a replica holds all attention weights, and serves requests of its own",
     ),
     _real("request_rate", "1/s", 1.0, "requests of all users"),
