@@ -112,6 +112,15 @@ def test_maths_stands_as_it_is_written_and_what_is_too_wide_is_filled(name: str)
                 assert "".join(f"\n    {line}".rstrip() for line in lines) + "\n" in text
 
 
+def test_the_code_of_a_row_is_where_the_row_stands() -> None:
+    assert field(explain("saved_input_gather_time"), "code")[0] == (
+        "kernels/physics/tensor/tensor_traffic.py, a row of saved_input_gather_time"
+    )
+    assert field(explain("leaf_gpus"), "code")[0] == (
+        "kernels/physics/network/network_tiers.py, a row of leaf_gpus"
+    )
+
+
 def test_a_flag_is_not_cut_from_its_meaning() -> None:
     text = explain("infeasible_reason")
     flags = re.search(r"^flags:((?:.*,\n)*.*)$", text, re.MULTILINE)
