@@ -186,3 +186,14 @@ def test_a_row_says_its_value_beside_why() -> None:
                 value, _, why = read(formula).maths.partition(": ")
                 assert value == f"{formula.__value__:g}"
                 assert not why.startswith(value)
+
+
+def test_what_was_read_before_the_graph_is_read_again() -> None:
+    """Such a formula has all that is needed, and would keep its maths for a summary."""
+    formula: Any = graph.load()["cluster_mtbf"].formulas["empirical"]
+    found = read(formula)
+    del formula.__stated__
+    read.cache_clear()
+    assert read(formula).summary != found.summary
+    assert graph.load.__wrapped__() == graph.load()
+    assert read(formula) == found
