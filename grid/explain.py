@@ -9,7 +9,7 @@ from typing import Any
 
 from ..catalog import KINDS, glossary, kind
 from ..kernels import physics
-from ..kernels.alternatives import is_twin
+from ..kernels.alternatives import is_row, is_twin
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select, units
@@ -206,7 +206,7 @@ def _explain_quantity(quantity: Quantity) -> list[str]:
             usual = INPUTS[quantity.option].default
             chosen = [_written(v) + (" (default)" if v == usual else "") for v in values]
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
-        lines += _explain_formula(formula)
+        lines += _explain_formula(quantity.name, formula)
     lines += ["", *_feeds(quantity.name, "nothing: it is a result")]
     formulas = select([quantity.name], choose({}, ()), INPUTS)
     if len(formulas) > 1:
@@ -218,7 +218,7 @@ def _explain_quantity(quantity: Quantity) -> list[str]:
     return [*lines, *(["", "Inputs of these, with defaults:", *_defaults(rows)] if rows else [])]
 
 
-def _explain_formula(formula: Function) -> list[str]:
+def _explain_formula(quantity: str, formula: Function) -> list[str]:
     doc = read(formula)
     lines = [*_wrapped(doc.summary), "", *_maths(doc), ""]
     if doc.flags:
@@ -229,7 +229,9 @@ def _explain_formula(formula: Function) -> list[str]:
         lines += _wrapped(f"holds:   {doc.range}", "         ")
     lines += _wrapped(f"source:  {doc.source}", "         ")
     place = [_file(formula.__globals__["__name__"]), formula.__code__.co_name]
-    if is_twin(formula):  # a law, or the formula of another group
+    if is_row(formula):  # its file has no such function
+        place = [_file(formula.__module__), f"a row of {quantity}"]
+    elif is_twin(formula):  # a law, or the formula of another group
         place += [f"named in {_file(formula.__module__)}", formula.__name__]
     return [*lines, *_field("code", place)]
 

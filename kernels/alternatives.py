@@ -60,7 +60,9 @@ def row(
         formula.__value__ = value
     sections = [f"Returns: {returns}" * bool(returns), f"Range: {holds}" * bool(holds)]
     sections.append(f"Source: {source}")
-    maths = said or (value if isinstance(value, str) else f"{value:g}")
+    maths = said or str(value)
+    if not isinstance(value, str):
+        maths = f"{value:g}: {said}" if said else f"{value:g}"
     formula.__doc__ = "\n\n".join(filter(None, [summary, maths, "\n".join(filter(None, sections))]))
     setattr(
         sys.modules[home], name, alternative(quantity, **option)(formula) if option else formula
@@ -145,8 +147,8 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 @functools.cache  # to find where a function ends in its file takes a millisecond
 def source_of(formula: Callable[..., Any]) -> str:
     """The source of a formula; of a twin, under its own signature."""
-    if hasattr(formula, "__value__"):
-        return f"def {formula.__name__}():\n    return {formula.__value__!r}\n"
+    if formula.__code__ is _constant.__code__:
+        return f"def {formula.__name__}():\n    return {formula.__globals__['VALUE']!r}\n"
     text = inspect.getsource(formula)
     if not is_twin(formula):
         return text
@@ -158,6 +160,11 @@ def source_of(formula: Callable[..., Any]) -> str:
 def is_twin(formula: Callable[..., Any]) -> bool:
     """Whether a formula has the code of a law, or of another formula."""
     return hasattr(formula, "__signature__")
+
+
+def is_row(formula: Callable[..., Any]) -> bool:
+    """Whether a formula is a constant, or passes a name on."""
+    return formula.__code__ in (_constant.__code__, _passed_on.__code__)
 
 
 def docstring(function: Callable[..., Any]) -> str:

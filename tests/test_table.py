@@ -30,3 +30,8 @@ def test_rows_and_fixtures_are_given_together() -> None:
 
     with pytest.raises(AssertionError, match="1 of 2 rows fail\nB: "):
         in_folder(folder="c")
+
+
+def test_an_empty_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="the table is empty"):
+        each("word", [word for word in "ab" if word == "c"])

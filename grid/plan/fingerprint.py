@@ -12,7 +12,8 @@ from typing import Any
 from ... import grid, kernels
 from ...kernels.alternatives import source_of
 from ...kernels.engines import jax
-from ...kernels.graph.bind import Made, dependencies
+from ...kernels.graph.bind import Made, definitions, dependencies
+from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from .labels import plain
@@ -72,6 +73,7 @@ def fingerprint(
             texts = sources.setdefault(f"formula.{label}", [])  # several where they are made
             texts += [repr(formula)] if made else []
             texts += map(source_of, dependencies(formula))
+            texts += map(repr, map(read, definitions(formula)))  # with what its docstring inherits
     facts |= {label: _hash("\0".join(texts)) for label, texts in sources.items()}
     used = {name for every in formulas.values() for each in every for name in parameters(each)}
     for name in sorted(used & INPUTS.keys()):

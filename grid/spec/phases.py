@@ -8,6 +8,7 @@ import numpy as np
 
 from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
+from ...kernels.inputs import OFF
 from ...kernels.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import dates, patterns, values
@@ -172,6 +173,9 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
             )
         for key, value in own.items():
             values.check_name(key)
+            if value is None:  # it would hide what [scenario] says, and is no value
+                off = f"; {OFF}" if values.is_option(key) else ""
+                raise InputError(f"phase {name!r}: {key} = None is no value; leave it out{off}")
             if isinstance(value, Mapping):
                 raise InputError(
                     f"phase {name!r}: {key} is a table; give distributions in [scenario]"

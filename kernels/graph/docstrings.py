@@ -39,7 +39,7 @@ def read(function: Callable[..., Any]) -> Doc:
 
     An alternative says what differs from the formula that states its quantity: a first line
     without a full stop is its maths, and what is missing of summary, flags, `Returns` and `Source`
-    is that one's.
+    is that one's. Of the summary it is what stands before a colon; the rest is of that formula.
     Raises ValueError where a section is missing or malformed.
     """
     text = docstring(function)
@@ -58,7 +58,7 @@ def read(function: Callable[..., Any]) -> Doc:
             raise ValueError(f"the docstring of {function.__name__} has no section {name!r}")
     summary, _, maths = body.strip().partition("\n")
     if inherited and not summary.endswith("."):
-        summary, maths = inherited.summary, body
+        summary, maths = f"{inherited.summary.partition(': ')[0].rstrip('.')}.", body
     returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections.get("Returns", "")))
     if returns is None and not inherited:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")

@@ -73,6 +73,7 @@ def load() -> dict[str, Quantity]:
         for formula in {*quantity.formulas.values()} - {quantity.stated}:
             own: Any = formula
             own.__stated__ = quantity.stated  # says what its own docstring leaves out
+    read.cache_clear()  # what was read before had nothing to inherit
     return graph
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,9 @@ DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "op
 def section(text: str, heading: str) -> list[str]:
     """Lines below a heading, up to the next empty line."""
     return text.partition(f"{heading}")[2].partition("\n\n")[0].splitlines()[1:]
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def field(text: str, title: str) -> list[str]:
@@ -110,6 +114,14 @@ def test_maths_stands_as_it_is_written_and_what_is_too_wide_is_filled(name: str)
             lines = paragraph.splitlines()
             if max(map(len, lines)) <= 76:
                 assert "".join(f"\n    {line}".rstrip() for line in lines) + "\n" in text
+
+
+def test_the_code_of_a_row_is_where_the_row_stands() -> None:
+    for name, module in [("distributed_input_gathers", "tensor"), ("leaf_gpus", "network")]:
+        file, place = field(explain(name), "code")
+        assert file.startswith(f"kernels/physics/{module}/")
+        assert place == f"a row of {name}"
+        assert f'row("{name}", ' in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_a_flag_is_not_cut_from_its_meaning() -> None:

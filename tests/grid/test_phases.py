@@ -297,6 +297,8 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ([{**TOKENS, "name": "to 8K"}, {**TOKENS, "name": "to-8K"}], {}, "both 'to_8K'"),
     ([{**TOKENS, "name": "a"}], {"n_gpus__b": 8}, "n_gpus__b is of no phase"),
     ([{**TOKENS, "earlier_tokens": 1e9}], {}, "say those before the first in [scenario]"),
+    ([{**TOKENS, "recompute": None}], {"recompute": "full"}, "None is no value; leave it out; off"),
+    ([{**TOKENS, "gpu_mttf": None}], {}, "gpu_mttf = None is no value; leave it out"),
     ([TOKENS] * 65, {}, "65 phases are more than 64"),
 ]
 

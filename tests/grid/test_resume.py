@@ -18,12 +18,15 @@ import xarray
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.fingerprint import difference, fingerprint
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import is_ours
 from fleetcube.grid.store.names import JOURNAL, LOCK, PLAN
 from fleetcube.grid.store.places import durable
 from fleetcube.grid.store.places.place import Folder
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import load
 
 from .kill import contents
 
@@ -215,6 +218,34 @@ def test_other_versions_records_and_formulas_are_refused(
     journal.write_record(partial, PLAN, {**held, part: "older"})
     with pytest.raises(InputError, match=f'{part}: "older" -> '):
         sweep.store(stopped, chunks=CHUNKS, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "change"),
+    [
+        ("pipeline_parallel_tier", ("TIERS", "0 nowhere, 1 node")),  # a table of flags
+        ("leaf_gpus", ("__doc__", "gpus_per_switch\n\nSource: Daly 2006")),  # of a row
+    ],
+)
+def test_words_that_stand_outside_of_formulas_are_in_the_fingerprint(
+    quantity: str, change: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def facts() -> dict[str, Any]:
+        read.cache_clear()
+        sweep = Sweep({**SCENARIO, "n_gpus": 64}, {}, [quantity])
+        return fingerprint(sweep.plan("numpy"), sweep.spec, "float64", {})
+
+    before = facts()
+    assert difference(before, facts()) is None
+    formula = load()[quantity].default
+    home = sys.modules[formula.__module__] if change[0] == "TIERS" else formula
+    with monkeypatch.context() as patch:
+        patch.setattr(home, *change)
+        told = difference(before, facts())
+    read.cache_clear()
+    assert told is not None
+    assert told.startswith(f"formula.{quantity}")
+    assert "more)" not in told
 
 
 def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:

@@ -160,3 +160,40 @@ def test_most_laws_show_an_example() -> None:
     # Sources print worked examples for most of them, not for all.
     shown = [name for name, function in LAWS.items() if read(function).example]
     assert len(shown) > 0.7 * len(LAWS)
+
+
+def test_what_stands_behind_the_colon_of_a_summary_is_not_inherited() -> None:
+    """It is of one formula: masked blocks are skipped by one kernel, and not by the other."""
+    flash, standard = (
+        read(graph.load()["kernel_attention_span"].formulas[kernel])
+        for kernel in ("flash", "standard")
+    )
+    assert flash.summary == f"{standard.summary.rstrip('.')}: masked blocks are skipped."
+    for quantity in graph.load().values():
+        for formula in quantity.formulas.values():
+            if hasattr(formula, "__stated__") and not graph.docstring(formula).startswith(
+                read(formula).summary
+            ):
+                assert ": " not in read(formula).summary
+
+
+def test_a_row_says_its_value_beside_why() -> None:
+    capacity = graph.load()["elastic_capacity"].formulas[False]
+    assert read(capacity).maths == "1: the job waits until it is whole again"
+    for quantity in graph.load().values():
+        for formula in quantity.formulas.values():
+            if hasattr(formula, "__value__"):
+                value, _, why = read(formula).maths.partition(": ")
+                assert value == f"{formula.__value__:g}"
+                assert not why.startswith(value)
+
+
+def test_what_was_read_before_the_graph_is_read_again() -> None:
+    """Such a formula has all that is needed, and would keep its maths for a summary."""
+    formula: Any = graph.load()["cluster_mtbf"].formulas["empirical"]
+    found = read(formula)
+    del formula.__stated__
+    read.cache_clear()
+    assert read(formula).summary != found.summary
+    assert graph.load.__wrapped__() == graph.load()
+    assert read(formula) == found

@@ -3,7 +3,13 @@
 from ...alternatives import alternative, row
 from ...layer import gemm_time
 
-row("embedding_share", 0.0, compute_model="mfu")
+row(
+    "embedding_share",
+    0.0,
+    "it takes no operations",
+    source="Narayanan et al. 2021 (SC21), appendix (the input embedding is not counted)",
+    compute_model="mfu",
+)
 
 
 @alternative("embedding_share", compute_model="roofline")

@@ -20,7 +20,7 @@ def quantised_kernel_peak_flops(
     attention_peak_flops,
     logits_peak_flops,
 ):
-    """Dense peak of one GPU over all operations of a step, each kind at its own.
+    """Dense peak of one GPU over all operations of a step: each kind at its own.
 
     (M + A + L) / (M / P + A / P_attention + L / P_logits), what is computed again counted
 

@@ -112,7 +112,7 @@ def critical_tokens_to_target(
     critical_batch_tokens,
     ramp_spared_tokens,
 ):
-    """Tokens that the run takes to the loss that the stated tokens reach with the reference batch.
+    """Tokens that the run takes: to the loss that those stated reach with the reference batch.
 
     D (1 + B s / B_crit) / (1 + B_ref / B_crit) - what a ramp of the batch spares
 

@@ -40,7 +40,13 @@ row(
 )
 
 
-row("dropout_mask_bytes", 0.0, gated_ffn=True)
+row(
+    "dropout_mask_bytes",
+    0.0,
+    "models with gates are pre-trained without dropout",
+    source="Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, section 5",
+    gated_ffn=True,
+)
 
 
 @alternative("residual_activations_per_token", linear_attention=False)
@@ -100,7 +106,13 @@ def standard_score_activations_per_token(
     return (bytes_per_element + dropout_mask_bytes * (bytes_per_element + 1)) * scores
 
 
-row("score_activations_per_token", 0.0, attention_kernel="flash")
+row(
+    "score_activations_per_token",
+    0.0,
+    "they never reach memory",
+    source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1",
+    attention_kernel="flash",
+)
 
 
 @alternative("activation_memory_per_layer", recompute=False)
@@ -124,7 +136,7 @@ def kept_activation_memory_per_layer(
 def selective_activation_memory_per_layer(
     microbatch_tokens, residual_activations_per_token, matrix_activations_per_token
 ):
-    """Memory of one layer's activations of one micro-batch; scores are computed again.
+    """Memory of one layer's activations of one micro-batch: scores are computed again.
 
     T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
 

@@ -273,7 +273,13 @@ row(
 )
 
 
-row("kept_optimizer_bytes", 0.0, offload=("cpu", "nvme"))
+row(
+    "kept_optimizer_bytes",
+    0.0,
+    "they live elsewhere",
+    source="Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2",
+    offload=("cpu", "nvme"),
+)
 
 
 def optimizer_memory(optimizer_parameters, kept_optimizer_bytes):

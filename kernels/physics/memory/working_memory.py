@@ -70,7 +70,13 @@ def expert_gradient_buffer_parameters(
     return different / tensor_parallel
 
 
-row("gradient_buffer_memory", 0.0, gradient_storage=(False, "bf16", "bf16_and_fp32"))
+row(
+    "gradient_buffer_memory",
+    0.0,
+    "they are written where they stay",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1",
+    gradient_storage=(False, "bf16", "bf16_and_fp32"),
+)
 
 
 @alternative("gradient_buffer_memory", gradient_storage="fp32")

@@ -123,7 +123,13 @@ def kimi_delta_parameters_per_layer(
     return hidden_size * width + low_rank
 
 
-row("linear_convolution_width", 0.0, linear_attention=(False, "lightning"))
+row(
+    "linear_convolution_width",
+    0.0,
+    "it has none",
+    source="MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2",
+    linear_attention=(False, "lightning"),
+)
 
 
 @alternative(

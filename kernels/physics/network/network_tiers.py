@@ -27,7 +27,7 @@ row("leaf_gpus", "gpus_per_switch", rail_optimized=False)
 
 @alternative("leaf_gpus", rail_optimized=True)
 def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
-    """GPUs that reach each other through one leaf switch, each along its rail.
+    """GPUs that reach each other through one leaf switch: each along its rail.
 
     GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and what
     is meant for another rail changes rails inside the node

@@ -197,7 +197,7 @@ row(
 row(
     "first_stage_kept_ratio",
     1.0,
-    "1; a pipeline_layout whose pieces differ sets it",
+    "a pipeline_layout whose pieces differ sets it",
     source="Narayanan et al. 2021 (SC21), section 2.2",
     holds=("pieces of a stage that differ by no more than the most even split makes them"),
     pipeline_schedule=PLAIN,

@@ -35,7 +35,7 @@ row(
 
 @alternative("peak_flops", precision="nvfp4")
 def nvfp4_peak_flops(peak_flops_fp4, peak_flops_bf16, sixteen_bit_layers_share):
-    """Dense peak of one GPU in the layers' matrix products, some layers kept in sixteen bits.
+    """Dense peak of one GPU in the layers' matrix products: some layers stay in sixteen bits.
 
     1 / ((1 - k) / P_4 + k / P_16): the rate at which k of the operations take sixteen bits
 
@@ -101,7 +101,7 @@ row(
 
 @alternative("operand_bytes_per_element", precision="fp8_blockwise")
 def blockwise_operand_bytes_per_element():
-    """Size of an element that the layers' matrix products read, with its share of the scale.
+    """Size of an element that the layers' matrix products read: with its share of the scale.
 
     1 + 4 / 128: an FP32 scale for 128 elements of an activation
 

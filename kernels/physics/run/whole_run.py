@@ -132,7 +132,7 @@ row("availability", "steady_availability", "as it is once the job has begun", tr
 def availability_after_transition(
     steady_availability, transition_time, training_steps, mean_step_time, goodput
 ):
-    """Share of the cluster's time that is there for the job, which is made ready first.
+    """Share of the cluster's time that is there for the job: it is made ready first.
 
     A U / (U + A T_t), U = steps x step time / goodput: the wall time is U / A + T_t
 

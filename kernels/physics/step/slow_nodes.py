@@ -40,7 +40,7 @@ def detected_slow_node_fraction(slow_node_mttf, slow_node_detection_time):
 @alternative("slow_node_fraction", slow_nodes="checked")
 @same_as(share_slow_between_checks)
 def checked_slow_node_fraction(slow_node_mttf, slow_node_check_interval):
-    """Share of the nodes that are slow at a time, where regular checks replace those that are.
+    """Share of the nodes that are slow at a time: regular checks replace those that are.
 
     1 - (1 - e^-x) / x, x = interval / M
 
@@ -137,7 +137,7 @@ def normal_slow_rank_deviation(slow_ranks):
 
 @alternative("slow_rank_deviation", jitter_model="gumbel")
 def gumbel_slow_rank_deviation(slow_ranks):
-    """How many standard deviations the slowest rank of slow nodes lies above their mean, Gumbel.
+    """How many standard deviations the slowest rank of slow nodes lies above their mean: Gumbel.
 
     the largest of their ranks
 

@@ -77,7 +77,7 @@ def normal_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
 @alternative("slowest_rank_deviation", jitter_model="gumbel")
 @same_as(expected_maximum_gumbel)
 def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
-    """How many standard deviations the slowest awaited rank lies above the mean, long tails.
+    """How many standard deviations the slowest awaited rank lies above the mean: long tails.
 
     the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
 
@@ -356,7 +356,7 @@ def sharded_gradient_window(fsdp_forward_window, fsdp_backward_window):
 row(
     "weight_window",
     0.0,
-    "0; ZeRO-3 gathers them where they are used",
+    "ZeRO-3 gathers them where they are used",
     source="Rajbhandari et al. 2020 (ZeRO), section 7",
     zero_stage=(0, 3),
 )
