@@ -54,7 +54,8 @@ def check_unit(unit: str) -> None:
 
 @each("function", LAWS.values(), ids=list(LAWS))
 def test_docstring_names_the_parameters_of_the_signature(function: Function) -> None:
-    assert tuple(read(function).parameters) == tuple(inspect.signature(function).parameters)
+    listed, taken = read(function).parameters, inspect.signature(function).parameters
+    assert tuple(listed) == tuple(taken), "Parameters: lists each of them, as in `n [1]: workers`"
 
 
 @each("function", DOCUMENTED)

@@ -303,7 +303,8 @@ def test_the_points_reach_every_reason_and_most_losses() -> None:
     codes = set(read(FORMULAS["flushed_infeasible_reason"]).flags)
     reasons = [name for name, made in FORMULAS.items() if set(read(made).flags) == codes]
     # -1: unknown, where a replica takes more than the cluster
-    assert {code for name in reasons for code in reference[name].tolist()} - {-1} == codes
+    found = {code for name in reasons for code in reference[name].tolist()} - {-1}
+    assert found == codes, "in points(), draw what gives these, at few points: reasons hide others"
     assert set(reference["flushed_infeasible_reason"].tolist()) >= set(range(12))
     assert len(set(reference["dominant_overhead"].tolist())) >= 4
 

@@ -37,6 +37,7 @@ def test_laws_and_quantities_are_found() -> None:
 @each("function", SOURCED.values(), ids=SOURCED)
 def test_a_source_names_works_of_the_bibliography(function: Callable[..., Any]) -> None:
     source = read(function).source
+    assert not re.search(r"arXiv\s+\d", source), "write its number as in arXiv:2204.02311"
     keys, unknown = cited(source)
     assert not unknown, f"{', '.join(unknown)}: add it to kernels/references.bib, or say which"
     begin = " or ".join(SELF_EVIDENT)
@@ -51,7 +52,7 @@ def test_every_entry_is_cited() -> None:
 def test_the_whole_file_is_read() -> None:
     text = resources.files(kernels).joinpath("references.bib").read_text(encoding="utf-8")
     assert text.count("\n@") == len(references())
-    assert list(references()) == sorted(references())
+    assert list(references()) == sorted(references()), "put entries in the order of their keys"
 
 
 REQUIRED = {
@@ -73,7 +74,9 @@ def test_an_entry_is_complete(key: str) -> None:
     assert entry["bibtex"].count("\n") == len(entry), "one field a line: `  name = {value},`"
     assert re.fullmatch(r"10\.\d{4,}/\S+", entry.get("doi", "10.1000/none"))
     assert re.fullmatch(r"\d{4}\.\d{4,5}", entry.get("eprint", "1234.5678"))
-    assert ("eprint" in entry) == (entry.get("archiveprefix") == "arXiv")
+    assert ("eprint" in entry) == (entry.get("archiveprefix") == "arXiv"), (
+        "below an eprint stands the line `  archiveprefix = {arXiv},`, and nowhere else"
+    )
 
 
 @each("key", [key for key in references() if re.search(r"\d{4}", key)])
