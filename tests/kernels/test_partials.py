@@ -108,7 +108,7 @@ def test_partials_are_the_slopes_in_80_digits() -> None:
         "draw what they need in points() of test_engines.py"
     )
     left_out = sum(counts["left out"] for _, counts in found.values())
-    assert left_out < 0.01 * DRAWN * len(PARTIALS)
+    assert left_out <= 0.01 * DRAWN * len(PARTIALS)
 
 
 @pytest.mark.slow
