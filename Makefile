@@ -29,7 +29,7 @@ test: $(VENV)/test
 test-all: test
 	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 8 --dist worksteal
 
-# What ends in half a minute; with NAME=quantity, its formulas on every engine and their derivatives, too
+# What ends in ten seconds; with NAME=quantity, its formulas on every engine and their derivatives, too
 quick: $(VENV)/test
 	@$(BIN)/python -m pytest -q -n0 tests/test_architecture.py tests/kernels/test_graph.py \
 		tests/kernels/test_docstrings.py tests/kernels/test_sources.py
