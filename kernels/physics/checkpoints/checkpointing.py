@@ -108,8 +108,6 @@ row(
     source="Young 1974, CACM 17(9)",
     checkpoint_mode="sync",
 )
-
-
 row(
     "checkpoint_stall_time",
     "snapshot_time",
@@ -117,8 +115,6 @@ row(
     source="Mohan et al. 2021, CheckFreq, FAST",
     checkpoint_mode=("async", "in_memory"),
 )
-
-
 row(
     "checkpoint_flush_time",
     "checkpoint_write_time",
@@ -126,8 +122,6 @@ row(
     source="Mohan et al. 2021, CheckFreq, FAST",
     checkpoint_mode=("sync", "async"),
 )
-
-
 row(
     "checkpoint_flush_time",
     "peer_copy_time",
@@ -135,8 +129,6 @@ row(
     source="Wang et al. 2023, Gemini, SOSP",
     checkpoint_mode="in_memory",
 )
-
-
 row(
     "minimum_checkpoint_interval",
     0.0,
@@ -144,8 +136,6 @@ row(
     returns="[s] shortest interval",
     checkpoint_mode="sync",
 )
-
-
 row(
     "minimum_checkpoint_interval",
     "checkpoint_flush_time",

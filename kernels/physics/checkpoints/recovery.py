@@ -13,8 +13,6 @@ row(
     returns="[s] wait for a node",
     node_pool="open",
 )
-
-
 row(
     "node_provision_time",
     0.0,
@@ -65,8 +63,6 @@ row(
     returns="[s] wait for a node",
     elastic=False,
 )
-
-
 row("effective_provision_time", 0.0, "the job continues with fewer replicas", elastic="shrink")
 
 
@@ -241,8 +237,6 @@ def corruption_rollback_time(
 
 
 row("unsafe_time", 0.0, "training waits for the write", checkpoint_mode="sync")
-
-
 row(
     "unsafe_time",
     "checkpoint_flush_time",

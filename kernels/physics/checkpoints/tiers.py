@@ -67,8 +67,6 @@ def peer_memory_tier_copy_time(peer_copy_time, rail_busy_share):
 
 
 row("memory_tier_restore_time", "snapshot_time", "the copy from the host", memory_tier="host")
-
-
 row(
     "memory_tier_restore_time",
     "peer_copy_time",

@@ -138,8 +138,6 @@ row(
     ),
     attention_kernel="standard",
 )
-
-
 row(
     "kernel_attention_span",
     "causal_attention_span",
@@ -269,24 +267,18 @@ row(
     source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
     recompute=(False, "selective", "core_attention"),
 )
-
-
 row(
     "matrix_recompute_passes",
     1.0,
     recompute="full",
     source="Chen et al. 2016, arXiv:1604.06174, section 3",
 )
-
-
 row(
     "score_recompute_passes",
     1.0,
     attention_kernel="standard",
     source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
 )
-
-
 row(
     "score_recompute_passes",
     0.0,
@@ -296,11 +288,7 @@ row(
     source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1",
     attention_kernel="flash",
 )
-
-
 row("attention_recompute_passes", 0.0, recompute=False)
-
-
 row(
     "attention_recompute_passes",
     "score_recompute_passes",
@@ -315,8 +303,6 @@ row(
     ),
     recompute="selective",
 )
-
-
 row(
     "attention_recompute_passes",
     1.0,

@@ -63,16 +63,12 @@ row(
     source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
     context_parallel_type=("p2p", "all_gather"),
 )
-
-
 row(
     "head_sharing_ranks",
     "context_parallel",
     source="Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1",
     context_parallel_type="a2a",
 )
-
-
 row(
     "head_sharing_ranks",
     "context_ranks_per_node",

@@ -27,8 +27,6 @@ family(
     },
     switched_context_rail_bandwidth,
 )
-
-
 family(
     __name__,
     {

@@ -13,8 +13,6 @@ row(
     source=("Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)"),
     gradient_sync=("microbatch", "two_hop"),
 )
-
-
 row(
     "gradient_reductions",
     1.0,
@@ -46,8 +44,6 @@ row(
     source=("PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)"),
     reshard_after_forward=False,
 )
-
-
 row(
     "replica_reductions",
     1.0,
@@ -56,8 +52,6 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), section 7.1",
     zero_stage=(0, 1),
 )
-
-
 row(
     "replica_reductions",
     "shard_reductions",
@@ -65,8 +59,6 @@ row(
     source="Zhang et al. 2022 (MiCS), arXiv:2205.00119, section 3.4",
     zero_stage=(2, 3),
 )
-
-
 row(
     "shard_reductions",
     "num_microbatches",
@@ -75,8 +67,6 @@ row(
     source=("Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding)"),
     gradient_sync="microbatch",
 )
-
-
 row(
     "shard_reductions",
     1.0,
@@ -257,8 +247,6 @@ family(
     activations.switch_tensor_parallel_between_nodes_time,
     activations.auto_tensor_parallel_all_reduce_time,
 )
-
-
 row("replica_reduce_time", 0.0, hybrid_sharding=False)
 
 

@@ -180,8 +180,6 @@ row(
     returns="[1] probability",
     sparing=False,
 )
-
-
 row("spare_availability", "spare_left_probability", "that one is left", sparing="hot")
 
 
@@ -222,8 +220,6 @@ row(
     returns="[1] share of the wall time",
     node_pool="open",
 )
-
-
 row("whole_cluster_probability", "whole_pool_probability", node_pool="closed")
 
 
@@ -306,8 +302,6 @@ row(
     "the job continues with fewer replicas, which elastic_capacity counts",
     elastic="shrink",
 )
-
-
 row("latency_uptime_factor", 1.0, corruption_detection="at_once")
 
 
@@ -378,8 +372,6 @@ row(
     returns="[1] nodes in repair",
     sparing=False,
 )
-
-
 row("missing_nodes", "nodes_beyond_spares", "those in repair beyond the spares", sparing="hot")
 
 

@@ -74,8 +74,6 @@ row(
     source="Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3",
     sequence_parallel=False,
 )
-
-
 row(
     "residual_ranks",
     "tensor_parallel",

@@ -38,8 +38,6 @@ row(
     source=("Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (masks of one byte)"),
     gated_ffn=False,
 )
-
-
 row(
     "dropout_mask_bytes",
     0.0,
@@ -174,8 +172,6 @@ row(
     source="Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)",
     recompute="full",
 )
-
-
 row(
     "schedule_slope",
     0.0,

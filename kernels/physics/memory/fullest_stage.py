@@ -257,8 +257,6 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
     gradient_sync=("microbatch", "two_hop"),
 )
-
-
 row(
     "unsharded_gradient_bytes",
     "gradient_storage_bytes",
@@ -266,8 +264,6 @@ row(
     source="PyTorch fully_shard (set_requires_gradient_sync)",
     gradient_sync="step",
 )
-
-
 row(
     "gathered_weight_bytes",
     0.0,
@@ -276,8 +272,6 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3",
     reshard_after_forward=True,
 )
-
-
 row(
     "gathered_weight_bytes",
     "bytes_per_element",

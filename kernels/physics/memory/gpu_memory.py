@@ -184,8 +184,6 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1",
     zero_stage=0,
 )
-
-
 row(
     "optimizer_parameters",
     "sharded_parameters",
@@ -249,8 +247,6 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
     gradient_sync=("microbatch", "two_hop"),
 )
-
-
 row(
     "accumulated_parameters",
     "held_parameters",
@@ -261,8 +257,6 @@ row(
     ),
     gradient_sync="step",
 )
-
-
 row(
     "kept_optimizer_bytes",
     "optimizer_state_bytes",
@@ -271,8 +265,6 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1",
     offload=False,
 )
-
-
 row(
     "kept_optimizer_bytes",
     0.0,

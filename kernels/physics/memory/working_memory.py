@@ -134,8 +134,6 @@ row(
     ),
     reshard_after_forward=True,
 )
-
-
 row(
     "gathered_parameters",
     "held_parameters",

@@ -259,8 +259,6 @@ row(
     source="Waleffe et al. 2024, arXiv:2406.07887, section 3.3",
     sliding_window=True,
 )
-
-
 row(
     "attending_layers",
     "layers",

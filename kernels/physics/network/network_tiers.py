@@ -78,8 +78,6 @@ row(
     returns="[1] GPUs",
     scale_up_domain=False,
 )
-
-
 row("scale_up_gpus", "seated_domain_gpus", scale_up_domain=True)
 
 
@@ -110,8 +108,6 @@ row(
     source=("Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)"),
     all_reduce="torus",
 )
-
-
 row("idle_domain_gpus", 0.0, scale_up_domain=False)
 
 
@@ -134,8 +130,6 @@ row(
     summary=("Bandwidth per direction of one GPU inside its node, or scale-up domain."),
     returns="[B/s] bandwidth of one GPU",
 )
-
-
 row("job_gpus", "n_gpus", summary="GPUs of the job on all sites.", returns="[1] GPUs")
 
 

@@ -18,8 +18,6 @@ row(
     ),
     pipeline_schedule=("gpipe", "zb_h1", "dualpipe"),
 )
-
-
 row(
     "stage_chunks",
     "virtual_stages",
@@ -317,8 +315,6 @@ def usual_awaited_pipeline_sends(
 
 
 row("awaited_pipeline_sends", "blocking_pipeline_sends", pipeline_sends="blocking")
-
-
 row("awaited_pipeline_sends", "asynchronous_pipeline_sends", pipeline_sends="asynchronous")
 
 

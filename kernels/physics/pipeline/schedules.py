@@ -161,8 +161,6 @@ row(
     source="Narayanan et al. 2021 (SC21), section 2.2",
     pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1"),
 )
-
-
 row(
     "logits_at_first",
     1.0,
@@ -173,8 +171,6 @@ row(
     ),
     pipeline_schedule=("zb_v", "dualpipe", "dualpipev"),
 )
-
-
 row(
     "logits_at_last",
     0.0,
@@ -182,8 +178,6 @@ row(
     source="Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6",
     pipeline_schedule=("zb_v", "dualpipev"),
 )
-
-
 row(
     "logits_at_last",
     1.0,
@@ -192,8 +186,6 @@ row(
     source="Narayanan et al. 2021 (SC21), section 2.2",
     pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "dualpipe"),
 )
-
-
 row(
     "first_stage_kept_ratio",
     1.0,

@@ -126,8 +126,6 @@ row(
     returns="[1] parameters",
     mixture_of_experts=False,
 )
-
-
 row(
     "dense_layer_parameters",
     "ffn_parameters_per_layer",
@@ -135,8 +133,6 @@ row(
     source="DeepSeek-AI 2024, arXiv:2412.19437, section 4.2",
     mixture_of_experts=True,
 )
-
-
 row("expert_layer_parameters", 0.0, mixture_of_experts=False)
 
 

@@ -5,11 +5,7 @@ import numpy as np
 from ...alternatives import alternative, row
 
 row("peak_flops", "peak_flops_bf16", precision="bf16")
-
-
 row("peak_flops", "peak_flops_fp16", precision="fp16")
-
-
 row(
     "peak_flops",
     "peak_flops_fp8",
@@ -23,8 +19,6 @@ row(
     ),
     precision=("fp8", "fp8_blockwise", "mxfp8"),
 )
-
-
 row(
     "peak_flops",
     "peak_flops_fp4",
@@ -53,8 +47,6 @@ row(
     returns="[FLOP/s] peak",
     precision=("bf16", "fp16"),
 )
-
-
 row(
     "attention_peak_flops",
     "peak_flops_bf16",
@@ -65,8 +57,6 @@ row(
     ),
     precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
 )
-
-
 row(
     "logits_peak_flops",
     "peak_flops",
@@ -74,8 +64,6 @@ row(
     returns="[FLOP/s] peak",
     precision=("bf16", "fp16"),
 )
-
-
 row(
     "logits_peak_flops",
     "peak_flops_bf16",
@@ -85,11 +73,7 @@ row(
     ),
     precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
 )
-
-
 row("operand_bytes_per_element", "bytes_per_element", precision=("bf16", "fp16"))
-
-
 row(
     "operand_bytes_per_element",
     1.0,

@@ -151,8 +151,6 @@ row(
     returns="[s] time",
     transitions=False,
 )
-
-
 row("transition_wait", "transition_time", transitions="counted")
 
 

@@ -278,8 +278,6 @@ row(
     source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1",
     latent_attention=True,
 )
-
-
 row(
     "kv_cache_ranks",
     "kv_head_ranks",
@@ -289,8 +287,6 @@ row(
     source="Pope et al. 2022, arXiv:2211.05102, section 3.3",
     data_parallel_attention=False,
 )
-
-
 row(
     "kv_cache_ranks",
     "tensor_parallel",

@@ -82,16 +82,12 @@ row(
     returns="[1] steps",
     site_sync="every_step",
 )
-
-
 row(
     "steps_per_site_exchange",
     "inner_steps",
     source="Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1",
     site_sync="local_steps",
 )
-
-
 row("site_parallel_time", 0.0, multi_site=False)
 
 
@@ -116,8 +112,6 @@ row(
     source="Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3",
     site_sync="every_step",
 )
-
-
 row(
     "site_window",
     "compute_time",
@@ -132,8 +126,6 @@ row(
     ),
     site_sync="local_steps",
 )
-
-
 row("exposed_site_parallel_time", 0.0, multi_site=False)
 
 
@@ -270,8 +262,6 @@ row(
     returns="[1] share",
     elastic=False,
 )
-
-
 row("running_sites", "site_uptime", elastic="shrink")
 
 

@@ -26,8 +26,6 @@ def fabric_busy_time(
 
 
 family(__name__, INSIDE_A_NODE, fabric_busy_time)
-
-
 row("contention_time", 0.0, link_sharing=False)
 
 

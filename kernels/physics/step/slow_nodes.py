@@ -20,8 +20,6 @@ COUNTED = ("share", "detected", "checked")  # choices of slow_nodes by which the
 
 
 row("slow_node_fraction", 0.0, slow_nodes=False)
-
-
 row("slow_node_fraction", "slow_node_share", slow_nodes="share")
 
 

@@ -80,8 +80,6 @@ row(
     returns="[1] 1 where it is",
     twisted_torus=False,
 )
-
-
 row("torus_twist", 1.0, twisted_torus=True)
 
 
@@ -198,8 +196,6 @@ family(
     data_torus_bandwidth,
     data_torus_hops,
 )
-
-
 row("gradient_torus_bandwidth", "data_torus_bandwidth", mixture_of_experts=False)
 
 
@@ -322,8 +318,6 @@ family(
     },
     torus_tensor_parallel_all_reduce_time,
 )
-
-
 family(
     __name__,
     {
