@@ -43,8 +43,7 @@ def row(
     `summary`, `returns` and `holds` are sections of the docstring, where another formula of the
     quantity does not state them.
     """
-    frame: Any = inspect.currentframe()
-    home = frame.f_back.f_globals["__name__"]
+    home = _home(inspect.currentframe())
     name = quantity
     for key, choice in option.items():
         first = choice[0] if isinstance(choice, tuple) else choice
@@ -101,17 +100,23 @@ def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
     return register
 
 
-def family(home: str, names: Mapping[str, str], *formulas: Any, **option: Any) -> None:
-    """Add to module `home` the twins of formulas, which differ from these in names alone.
+def family(names: Mapping[str, str], *formulas: Any, **option: Any) -> None:
+    """Add to the module that calls this the twins of formulas, which differ in names alone.
 
     `names` gives the new name of parameters, quantities and words of docstrings. A formula that
     is an alternative is called after its new quantity; `option` is its choice, if it has another.
     """
+    home = _home(inspect.currentframe())
     for formula in formulas:
         twin = _renamed_twin(home, names, formula)
         if option:
             alternative(twin.__alternative__[0], **option)(twin)
         setattr(sys.modules[home], twin.__name__, twin)
+
+
+def _home(frame: Any) -> str:
+    """The module that called the function of a frame."""
+    return str(frame.f_back.f_globals["__name__"])
 
 
 def _renamed_twin(home: str, names: Mapping[str, str], formula: Any) -> Any:

@@ -76,14 +76,14 @@ def test_names_that_become_one_are_refused() -> None:
         return price * gpus
 
     with pytest.raises(ValueError, match="two names of owned_cost become one: gpus, gpus"):
-        family(__name__, {"price": "gpus"}, owned_cost)
+        family({"price": "gpus"}, owned_cost)
 
 
 @pytest.mark.parametrize("value", [2.0, 3.0])
 def test_the_twin_of_a_row_has_its_value_in_its_source(value: float) -> None:
     home = vars(sys.modules[__name__])
     row("of_switches", value, network_tiers=True)
-    family(__name__, {"of_switches": "of_leaves"}, home["of_switches_network_tiers_true"])
+    family({"of_switches": "of_leaves"}, home["of_switches_network_tiers_true"])
     twin = home["of_leaves_network_tiers_true"]
     assert twin() == value
     assert source_of(twin) == f"def {twin.__name__}():\n    return {value!r}\n"

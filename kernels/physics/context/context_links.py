@@ -105,7 +105,6 @@ def _sending(
 
 
 family(
-    __name__,
     {**IN_DOMAINS, "node_context_ranks_per_node": "domain_context_ranks_per_node"},
     node_context_ranks_per_node,
     scale_up_domain=True,

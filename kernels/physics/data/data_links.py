@@ -17,7 +17,6 @@ from .gradients import (
 )
 
 family(
-    __name__,
     {
         "context_rail_bandwidth": "data_rail_bandwidth",
         "context-parallel": "data-parallel",
@@ -28,7 +27,6 @@ family(
     switched_context_rail_bandwidth,
 )
 family(
-    __name__,
     {
         "expert_rail_bandwidth": "replica_rail_bandwidth",
         "expert-parallel traffic": "traffic between sharding groups",
@@ -263,7 +261,7 @@ def replica_node_share(replica_ranks_per_node):
     return 1 - 1 / replica_ranks_per_node
 
 
-family(__name__, INSIDE_A_NODE, whole_data_fabric_time)
+family(INSIDE_A_NODE, whole_data_fabric_time)
 
 
 @alternative("data_node_time", hybrid_sharding=True)
@@ -285,7 +283,6 @@ for _tier, _gpus, _words in (
     ("pod", "gpus_per_pod", "in one pod"),
 ):
     family(
-        __name__,
         {
             "data_parallel_ranks_per_node": f"data_parallel_ranks_per_{_tier}",
             "scale_up_gpus": _gpus,
@@ -356,7 +353,6 @@ def tiered_replica_rail_bandwidth(
 
 
 family(
-    __name__,
     {**IN_DOMAINS, "node_expert_gradient_ranks_per_node": "domain_expert_gradient_ranks_per_node"},
     node_expert_gradient_ranks_per_node,
     scale_up_domain=True,

@@ -4,7 +4,6 @@ from ...alternatives import family
 from ..tensor import tensor_all_reduce as activations
 
 family(
-    __name__,
     {
         "tensor_parallel_all_reduce_time": "data_parallel_all_reduce_time",
         "tensor_parallel_in_node_time": "data_parallel_in_node_time",

@@ -136,7 +136,6 @@ def auto_gradient_reduce_scatter_time(
 
 
 family(
-    __name__,
     {
         "gradient_reduce_scatter_time": "weight_all_gather_time",
         "bucket_message": "gathered_message",

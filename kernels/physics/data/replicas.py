@@ -221,7 +221,6 @@ def replica_bandwidth(
 
 
 family(
-    __name__,
     {
         "tensor_parallel_all_reduce_time": "replica_all_reduce_time",
         "tensor_parallel_in_node_time": "replica_in_node_time",

@@ -74,7 +74,7 @@ INSIDE_A_NODE = {
 }  # of a rail
 
 
-family(__name__, INSIDE_A_NODE, no_expert_fabric_time, routed_expert_fabric_time)
+family(INSIDE_A_NODE, no_expert_fabric_time, routed_expert_fabric_time)
 
 
 @alternative("expert_rail_bandwidth", network_tiers=True)
@@ -108,7 +108,6 @@ def tiered_expert_rail_bandwidth(
 
 
 family(
-    __name__,
     {**IN_DOMAINS, "node_expert_ranks_per_node": "domain_expert_ranks_per_node"},
     node_expert_ranks_per_node,
     scale_up_domain=True,

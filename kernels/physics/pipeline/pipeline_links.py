@@ -96,7 +96,6 @@ def tiered_pipeline_rail_bandwidth(
 
 
 family(
-    __name__,
     {**IN_DOMAINS, "node_pipeline_ranks_per_node": "domain_pipeline_ranks_per_node"},
     node_pipeline_ranks_per_node,
     scale_up_domain=True,

@@ -25,7 +25,7 @@ def fabric_busy_time(
     return layers + pipeline_fabric_time + data_fabric_time
 
 
-family(__name__, INSIDE_A_NODE, fabric_busy_time)
+family(INSIDE_A_NODE, fabric_busy_time)
 row("contention_time", 0.0, link_sharing=False)
 
 

@@ -127,7 +127,6 @@ def _reducing(
 
 
 family(
-    __name__,
     {**IN_DOMAINS, "node_tensor_parallel_ranks_per_node": "domain_tensor_parallel_ranks_per_node"},
     node_tensor_parallel_ranks_per_node,
     scale_up_domain=True,

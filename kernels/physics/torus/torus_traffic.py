@@ -183,7 +183,6 @@ def data_torus_hops(
 
 
 family(
-    __name__,
     {
         "data_torus_bandwidth": "replica_torus_bandwidth",
         "data_torus_hops": "replica_torus_hops",
@@ -305,7 +304,6 @@ def torus_tensor_parallel_all_reduce_time(
 
 
 family(
-    __name__,
     {
         "tensor_parallel_all_reduce_time": "data_parallel_all_reduce_time",
         "tensor-parallel": "data-parallel",
@@ -319,7 +317,6 @@ family(
     torus_tensor_parallel_all_reduce_time,
 )
 family(
-    __name__,
     {
         "tensor_parallel_all_reduce_time": "replica_all_reduce_time",
         "in a tensor-parallel group": "between sharding groups",
@@ -363,7 +360,6 @@ def torus_gradient_reduce_scatter_time(
 
 
 family(
-    __name__,
     {
         "gradient_reduce_scatter_time": "weight_all_gather_time",
         "bucket_message": "gathered_message",
