@@ -563,8 +563,8 @@ def test_two_hosts_are_refused(server: Server) -> None:
     [
         (b"POST /api/cube HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b" 501 "),
         (b"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 501 "),
-        (b"a b c d\r\n\r\n", b"Bad request"),
-        (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b"Invalid HTTP version"),
+        (b"a b c d\r\n\r\n", b" 400 "),
+        (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b" 505 "),
         (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 414 "),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 200 + b"\r\n", b" 431 "),
         (b"GET / HTTP/1.1\r\nA: " + b"a" * 70_000 + b"\r\nHost: localhost\r\n\r\n", b" 431 "),
@@ -581,7 +581,8 @@ def test_other_methods_and_other_protocols_are_refused(
 
 
 def test_requests_without_headers_are_refused(server: Server) -> None:
-    assert b"does not name this machine" in raw_answer(server, b"GET /api/cube\r\n\r\n")
+    old = raw_answer(server, b"GET /api/cube\r\n\r\n")  # of HTTP 0.9: Python 3.14 answers nothing
+    assert b"does not name this machine" in old or not old
     assert b"does not name" in raw_answer(server, b"GET /api/cube HTTP/1.0\r\n\r\n")
 
 
