@@ -19,7 +19,7 @@ import llvmlite.binding
 import pytest
 
 from fleetcube import Sweep, function
-from fleetcube.kernels.engines import kernel_cache, scalar
+from fleetcube.kernels.engines import kernel_cache, loops, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 
 SCRIPT = """
@@ -201,6 +201,10 @@ def test_machine_code_is_released(made: str, monkeypatch: pytest.MonkeyPatch) ->
         gc.collect()
         return sum(engine() is not None for engine in engines)
 
+    # what is loaded once and stays, whichever test needs it first
+    loops.address()
+    Sweep({}, {"n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate("numba")
+    function("cluster_mtbf", {"n_gpus": 8}, "gpu_mttf", engine="numba")(1e8)
     modules = len(sys.modules)
     monkeypatch.setattr(llvmlite.binding, "create_mcjit_compiler", seen)
     if made == "kernels":
