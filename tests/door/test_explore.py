@@ -563,8 +563,8 @@ def test_two_hosts_are_refused(server: Server) -> None:
     [
         (b"POST /api/cube HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b" 501 "),
         (b"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 501 "),
-        (b"a b c d\r\n\r\n", b" 400 "),
-        (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b" 505 "),
+        (b"a b c d\r\n\r\n", b"bad request"),
+        (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b"http version"),
         (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 414 "),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 200 + b"\r\n", b" 431 "),
         (b"GET / HTTP/1.1\r\nA: " + b"a" * 70_000 + b"\r\nHost: localhost\r\n\r\n", b" 431 "),
@@ -576,7 +576,7 @@ def test_other_methods_and_other_protocols_are_refused(
     server: Server, raw: bytes, said: bytes
 ) -> None:
     answer = raw_answer(server, raw)
-    assert said in answer.splitlines()[0]
+    assert said in answer.splitlines()[0].lower()  # releases of Python word it differently
     assert answer.endswith(b'; send GET"}')
 
 
