@@ -52,20 +52,16 @@ def row(
     if isinstance(value, str):
         formula = _twin(_passed_on, name, home, (value,))
     else:
-        formula = types.FunctionType(
-            _constant.__code__, {**globals(), "VALUE": value, "__name__": home}, name
-        )
+        scope = {"VALUE": value, "__name__": home, "__builtins__": __builtins__}
+        formula = types.FunctionType(_constant.__code__, scope, name)
         formula.__module__, formula.__qualname__ = home, name
-        formula.__value__ = value
-    sections = [f"Returns: {returns}" * bool(returns), f"Range: {holds}" * bool(holds)]
-    sections.append(f"Source: {source}")
-    maths = said or str(value)
-    if not isinstance(value, str):
-        maths = f"{value:g}: {said}" if said else f"{value:g}"
-    formula.__doc__ = "\n\n".join(filter(None, [summary, maths, "\n".join(filter(None, sections))]))
-    setattr(
-        sys.modules[home], name, alternative(quantity, **option)(formula) if option else formula
-    )
+        said = f"{value:g}: {said}" if said else f"{value:g}"
+    sections = {"Returns": returns, "Range": holds, "Source": source}
+    last = "\n".join(f"{heading}: {text}" for heading, text in sections.items() if text)
+    formula.__doc__ = "\n\n".join(filter(None, [summary, said or str(value), last]))
+    if option:
+        alternative(quantity, **option)(formula)
+    setattr(sys.modules[home], name, formula)
 
 
 def _passed_on(value: Any) -> Any:

@@ -16,6 +16,7 @@ import pytest
 
 from fleetcube import kernels
 from fleetcube.kernels import ops, physics, reasons
+from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.inputs import INPUTS
@@ -481,7 +482,7 @@ def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
         names = set(function.__code__.co_names) & set(function.__globals__)
         for value in (function.__globals__[name] for name in names):
             known = value is np or value is ops.np or value is reasons
-            known |= getattr(function, "__value__", None) is value
+            known |= is_row(function) and value is function.__globals__["VALUE"]
             assert known or isinstance(value, types.FunctionType), function.__name__
         assert function.__closure__ is None
         assert function.__defaults__ is None

@@ -70,9 +70,10 @@ def load() -> dict[str, Quantity]:
     graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
     _check(graph)
     for quantity in graph.values():
-        for formula in {*quantity.formulas.values()} - {quantity.stated}:
+        stated = quantity.stated
+        for formula in {*quantity.formulas.values()} - {stated}:
             own: Any = formula
-            own.__stated__ = quantity.stated  # says what its own docstring leaves out
+            own.__stated__ = stated  # says what its own docstring leaves out
     read.cache_clear()  # what was read before had nothing to inherit
     return graph
 

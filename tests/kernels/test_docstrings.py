@@ -13,7 +13,7 @@ import pytest
 
 from fleetcube import kernels
 from fleetcube.catalog.units import UnitError, factor
-from fleetcube.kernels.alternatives import is_twin
+from fleetcube.kernels.alternatives import is_row, is_twin
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
@@ -83,7 +83,7 @@ def test_a_docstring_says_nothing_that_the_graph_knows(function: Function) -> No
     own = said(function)
     assert "Parameters" not in own, "units stand where quantities and inputs are declared"
     stated = getattr(function, "__stated__", None)
-    if stated and not is_twin(function) and not hasattr(function, "__value__"):
+    if stated and not is_twin(function) and not is_row(function):
         both = own.keys() & said(stated).keys() & {"Returns", "Flags", "Source"}
         assert not [name for name in both if own[name] == said(stated)[name]], "leave it out"
 
@@ -183,9 +183,9 @@ def test_a_row_says_its_value_beside_why() -> None:
     assert read(capacity).maths == "1: the job waits until it is whole again"
     for quantity in graph.load().values():
         for formula in quantity.formulas.values():
-            if hasattr(formula, "__value__"):
+            if is_row(formula) and not graph.parameters(formula):
                 value, _, why = read(formula).maths.partition(": ")
-                assert value == f"{formula.__value__:g}"
+                assert value == f"{formula():g}"
                 assert not why.startswith(value)
 
 

@@ -25,8 +25,9 @@ from typing import Any
 from fleetcube import kernels
 from fleetcube.grid.plan.citations import SELF_EVIDENT
 from fleetcube.kernels import physics
+from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph.docstrings import Doc, read
-from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.graph.formulas import load, parameters
 
 Function = Callable[..., Any]
 MODULES = [
@@ -64,10 +65,8 @@ def why_none(function: Function) -> str:
     """Why a formula needs no check of its own; empty: it is a law."""
     if law := getattr(function, "__law__", None):
         return f"is `{law.__name__}`"
-    if hasattr(function, "__value__"):
-        return "a constant"
-    if function.__code__.co_name == "_passed_on":
-        return "passed on"
+    if is_row(function):
+        return "passed on" if parameters(function) else "a constant"
     made = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(made, ast.FunctionDef)
     defined = read(function).source.startswith(SELF_EVIDENT)
