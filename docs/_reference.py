@@ -333,7 +333,7 @@ def _links(names: Iterable[str]) -> str:
 
 
 def _codes(values: Iterable[Any]) -> str:
-    return ", ".join(f"`{str(v).lower() if isinstance(v, bool) else v}`" for v in values)
+    return ", ".join(f"`{inputs.written(value)}`" for value in values)
 
 
 def _plain(text: str) -> str:

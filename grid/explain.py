@@ -18,7 +18,7 @@ from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.table_notes import WIDTH
-from .show.tables import scale
+from .show.tables import label, scale
 from .spec import dates, patterns
 from .spec.scenario import choose
 
@@ -204,7 +204,7 @@ def _explain_quantity(quantity: Quantity) -> list[str]:
         lines.append("")
         if quantity.option:
             usual = INPUTS[quantity.option].default
-            chosen = [_written(v) + (" (default)" if v == usual else "") for v in values]
+            chosen = [label(v) + (" (default)" if v == usual else "") for v in values]
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
         lines += _explain_formula(quantity.name, formula)
     lines += ["", *_feeds(quantity.name, "nothing: it is a result")]
@@ -262,7 +262,7 @@ def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
 
     def written(current: str, depth: int) -> Iterable[str]:
         option = load()[current].option
-        choice = f" {_whole(f'({option} = {_written(INPUTS[option].default)})')}" if option else ""
+        choice = f" {_whole(f'({option} = {label(INPUTS[option].default)})')}" if option else ""
         yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
         for needed in below[current]:
             yield from written(needed, depth + 1)
@@ -273,11 +273,11 @@ def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
 def _explain_input(row: Input) -> list[str]:
     lines = [_named(row), ""]
     lines += [*_wrapped(f"{row.description[0].upper()}{row.description[1:]}."), ""]
-    lines += _field("choices", map(_written, row.choices)) if row.choices else []
+    lines += _field("choices", map(label, row.choices)) if row.choices else []
     lines.append(f"default: {default_of(row) or 'none: it is required'}")
     if row.implied_by:
         implying = " or ".join(row.implied_by)
-        lines += _wrapped(f"implied: {_written(row.implied)} where {implying} is given", " " * 9)
+        lines += _wrapped(f"implied: {label(row.implied)} where {implying} is given", " " * 9)
     if row.kind != "option":
         lines.append(f"bounds:  {bounds(row)}")
     lines.append(f"kind:    {kinds_of_inputs()[row.name]}, under {headings()[row.name]}")
@@ -341,7 +341,7 @@ def _list_all() -> str:
         lines += ["", heading]
         for row in rows:
             default = f" = {default_of(row)}" if default_of(row) else ", required"
-            choices = f" ({', '.join(map(_written, row.choices))})" if row.choices else ""
+            choices = f" ({', '.join(map(label, row.choices))})" if row.choices else ""
             lines.append(f"  {_named(row)}{default}")
             lines += _wrapped(f"      {row.description}{choices}", " " * 6)
     lines += ["", "", "QUANTITIES: name [unit]"]
@@ -370,7 +370,7 @@ def default_of(row: Input) -> str:
     if row.default is None:
         return ""
     if row.kind == "option":
-        return _written(row.default)
+        return label(row.default)
     return readable(row.default, row.unit, row.name)
 
 
@@ -392,10 +392,6 @@ def bounds(row: Input) -> str:
 
 def _named(row: Input) -> str:
     return row.name if row.unit == "1" else f"{row.name} [{row.unit}]"
-
-
-def _written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _unit(unit: str) -> str:

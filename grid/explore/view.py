@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
-from ...kernels.inputs import INPUTS
+from ...kernels.inputs import INPUTS, written
 from ...kernels.roles import MONEY, REASON
 from ..errors import ChangedError, InputError, check_path, nearest, shown
 from ..plan.labels import own_version
@@ -87,7 +87,7 @@ class Points:
         value = self.values[k : k + 1].tolist()[0]
         if isinstance(value, int | float) and not isinstance(value, bool):
             return value
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return written(value)
 
     @functools.cached_property
     def picks(self) -> Array:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS
+from ...kernels.inputs import INPUTS, written
 from ...kernels.roles import IN_HOURS, NEAR, REASON, TIME
 from ..errors import InputError, check_path, nearest
 from ..plan.labels import END_OF
@@ -78,7 +78,7 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
 def label(value: Any) -> str:
     """A point of an axis as text."""
     value = value.item() if isinstance(value, np.generic) else value
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return written(value)
 
 
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:

@@ -215,12 +215,13 @@ def _feet(comparison: Any) -> None:
 
 def _entry(name: str, value: Any) -> str:
     from fleetcube.grid.spec.values import unit_of
+    from fleetcube.kernels.inputs import written
 
     if value is None:
         return "-"
     if isinstance(value, float):
         return with_unit(value, unit_of(name), name)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return written(value)
 
 
 def _ratio(variable: Any) -> Any:
