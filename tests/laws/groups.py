@@ -103,7 +103,6 @@ def expert_exchange() -> Pairs:
 @check(
     "expert_gradient_ranks",
     "node_expert_gradient_ranks_per_node",
-    "outer_expert_context_ranks_per_node",
     by="derivation",
     source="GPUs that hold the same experts counted, in the cluster and on the first node",
 )

@@ -167,11 +167,8 @@ def on_first_node(members: list[int]) -> int:
 
 
 @check(
-    "outer_expert_stride",
-    "expert_stride_rank_order_tp_cp_ep_pp_dp",
     "inner_expert_gradient_stride",
     "outer_expert_gradient_stride",
-    "expert_context_ranks_per_node_rank_order_tp_cp_ep_pp_dp",
     "inner_data_parallel_ranks_per_node",
     "outer_data_parallel_ranks_per_node",
     "outer_data_parallel_ranks_per_leaf",
@@ -215,8 +212,7 @@ def folded_experts() -> Pairs:
             computed(point | {"sequence_parallel": False}, "expert_fold_reason")[0] == 19,
             (reason == 19 or (apart != tensor and tensor > 1)),
         )
-        legacy = apart == tensor and context > 1 and order == "tp-cp-ep-dp-pp"
-        if reason or legacy:  # there experts are spread over data ranks alone
+        if reason:
             continue
         data, copies = group(ours, 0, "cp", "shard"), group(ours, 0, "replicate")
         same = group(experts, 0, "shard")

@@ -30,9 +30,9 @@ family(
     {
         "expert_rail_bandwidth": "replica_rail_bandwidth",
         "expert-parallel traffic": "traffic between sharding groups",
-        "expert_stride": "replica_stride",
+        "expert_tensor_parallel": "replica_stride",
         "expert_parallel": "shard_replicas",
-        "a group (stride x e GPUs)": "the groups (stride x replicas)",
+        "a group (t_e e GPUs)": "the groups (stride x replicas)",
         "is under": "are under",
     },
     switched_expert_rail_bandwidth,

@@ -43,18 +43,17 @@ def outer_expert_gradient_stride(expert_tensor_parallel, expert_parallel, pipeli
 
 
 @alternative("expert_gradient_ranks_per_node", scale_up_domain=False)
+@same_as(group_ranks_per_node)
 def node_expert_gradient_ranks_per_node(
-    gpus_per_node, expert_gradient_stride, expert_gradient_ranks, expert_context_ranks_per_node
+    gpus_per_node, expert_gradient_stride, expert_gradient_ranks
 ):
     """Ranks on each node that hold the same routed experts.
 
-    clip(gpus per node / stride, 1, ranks), and no fewer than those that share a sequence
+    clip(gpus per node / stride, 1, ranks)
 
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
     """
-    spread = group_ranks_per_node(gpus_per_node, expert_gradient_stride, expert_gradient_ranks)
-    return np.minimum(np.maximum(spread, expert_context_ranks_per_node), expert_gradient_ranks)
 
 
 @same_as(flat_bandwidth)

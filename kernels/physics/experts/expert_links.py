@@ -17,11 +17,11 @@ from .expert_traffic import node_expert_ranks_per_node
 
 @alternative("expert_rail_bandwidth", network_tiers=False)
 def switched_expert_rail_bandwidth(
-    expert_stride, expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+    expert_tensor_parallel, expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
 ):
     """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
 
-    that without oversubscription where a group (stride x e GPUs) is under one leaf switch
+    that without oversubscription where a group (t_e e GPUs) is under one leaf switch
 
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
@@ -30,7 +30,7 @@ def switched_expert_rail_bandwidth(
         rank order, megatron/core/parallel_state.py
     """
     return rail_under_switches(
-        expert_stride * expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+        expert_tensor_parallel * expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
     )
 
 
@@ -80,7 +80,7 @@ family(INSIDE_A_NODE, no_expert_fabric_time, routed_expert_fabric_time)
 @alternative("expert_rail_bandwidth", network_tiers=True)
 def tiered_expert_rail_bandwidth(
     expert_parallel,
-    expert_stride,
+    expert_tensor_parallel,
     expert_ranks_per_node,
     leaf_gpus,
     gpus_per_pod,
@@ -94,13 +94,16 @@ def tiered_expert_rail_bandwidth(
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
     """
     below = np.maximum(
-        group_ranks_per_node(leaf_gpus, expert_stride, expert_parallel), expert_ranks_per_node
+        group_ranks_per_node(leaf_gpus, expert_tensor_parallel, expert_parallel),
+        expert_ranks_per_node,
     )
     return tiered_all_to_all_bandwidth(
         expert_parallel,
         expert_ranks_per_node,
         below,
-        np.maximum(group_ranks_per_node(gpus_per_pod, expert_stride, expert_parallel), below),
+        np.maximum(
+            group_ranks_per_node(gpus_per_pod, expert_tensor_parallel, expert_parallel), below
+        ),
         leaf_bandwidth,
         rail_bandwidth,
         pod_bandwidth,
@@ -116,11 +119,11 @@ family(
 
 @same_as(crossed_tier)
 def expert_parallel_tier(
-    expert_parallel, expert_stride, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus
+    expert_parallel, expert_tensor_parallel, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus
 ):
     """Highest tier that expert-parallel traffic crosses.
 
-    the smallest tier that holds all groups of e x stride GPUs
+    the smallest tier that holds all groups of t_e e GPUs
 
     Returns: [flag] tier
     Flags: TIERS

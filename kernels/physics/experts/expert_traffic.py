@@ -5,7 +5,6 @@ import numpy as np
 from ...alternatives import alternative, row, same_as
 from ...collectives import two_level_all_to_all_time
 from ...inputs import SWITCHED
-from ...ops import where
 from ...topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
 
 
@@ -24,13 +23,14 @@ def expert_message(activation_message, residual_ranks, routed_visits_per_token, 
 
 @alternative("expert_ranks_per_node", scale_up_domain=False)
 @same_as(group_ranks_per_node)
-def node_expert_ranks_per_node(gpus_per_node, expert_stride, expert_parallel):
+def node_expert_ranks_per_node(gpus_per_node, expert_tensor_parallel, expert_parallel):
     """Ranks of one expert-parallel group on each node.
 
-    clip(gpus per node / stride, 1, e)
+    clip(gpus per node / t_e, 1, e)
 
     Returns: [1] ranks on one node
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over
+        tensor, context and data ranks)
     """
 
 
@@ -194,29 +194,6 @@ def rank_visits_per_token(
     """
     ranks = open_nodes * expert_ranks_per_node
     return distinct_groups(experts_per_token, experts * open_nodes / expert_nodes, ranks)
-
-
-@alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
-def outer_expert_context_ranks_per_node(
-    expert_tensor_parallel, tensor_parallel, context_ranks_per_node
-):
-    """Ranks on each node that share a sequence, and hold the same routed experts.
-
-    those of a sequence; 1 where experts are folded over them
-
-    Returns: [1] ranks on one node
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
-    """
-    return where(expert_tensor_parallel == tensor_parallel, context_ranks_per_node, 1.0)
-
-
-row(
-    "expert_context_ranks_per_node",
-    1.0,
-    "experts are folded over them",
-    source=("Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)"),
-    rank_order="tp-cp-ep-pp-dp",
-)
 
 
 def expert_gather_time(

@@ -104,30 +104,6 @@ def expert_tensor_parallel(tensor_parallel):
     return 1.0 * tensor_parallel
 
 
-@alternative("expert_stride", rank_order="tp-cp-ep-dp-pp")
-def outer_expert_stride(expert_tensor_parallel, tensor_parallel, context_parallel):
-    """GPUs between neighbours of an expert-parallel group.
-
-    t c; t_e where the GPUs of an expert are not those of a layer: experts are then folded over
-    tensor, context and data ranks
-
-    Returns: [1] GPUs
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks; the
-        generator of experts' ranks)
-    """
-    apart = expert_tensor_parallel != tensor_parallel
-    return where(apart, expert_tensor_parallel, tensor_parallel * context_parallel)
-
-
-row(
-    "expert_stride",
-    "expert_tensor_parallel",
-    "t_e: experts are folded over tensor and context ranks",
-    source=("Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)"),
-    rank_order="tp-cp-ep-pp-dp",
-)
-
-
 @alternative("site_gradient_ranks", multi_site=False)
 def one_site_gradient_ranks(data_parallel, context_parallel, parameter_copies):
     """Ranks of one site that hold the same weights and add up their gradients.

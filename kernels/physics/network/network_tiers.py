@@ -83,11 +83,11 @@ row("scale_up_gpus", "seated_domain_gpus", scale_up_domain=True)
 
 @alternative("seated_domain_gpus", all_reduce=SWITCHED)
 def switched_seated_domain_gpus(
-    gpus_per_domain, tensor_parallel, context_parallel, expert_parallel, expert_stride
+    gpus_per_domain, tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel
 ):
     """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
 
-    floor(D / g) g for groups of g = max(t c, e x stride) GPUs up to D; g / ceil(g / D) of larger
+    floor(D / g) g for groups of g = max(t c, t_e e) GPUs up to D; g / ceil(g / D) of larger
     ones
 
     Returns: [1] GPUs
@@ -97,7 +97,7 @@ def switched_seated_domain_gpus(
     Source: by definition; as Slurm's topology/block seats segments, and Megatron-Bridge's recipes
         use 64 of a rack's 72 GPUs for 64 expert ranks
     """
-    group = np.maximum(tensor_parallel * context_parallel, expert_parallel * expert_stride)
+    group = np.maximum(tensor_parallel * context_parallel, expert_parallel * expert_tensor_parallel)
     whole = np.floor(gpus_per_domain / group) * group
     return where(group > gpus_per_domain, group / np.ceil(group / gpus_per_domain), whole)
 

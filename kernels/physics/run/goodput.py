@@ -303,12 +303,12 @@ def exact_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime)
 
 
 @alternative("recovery_overhead", goodput_model="first_order")
-def first_order_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime):
+def first_order_recovery_overhead(recovery_time, cluster_mtbf, cluster_uptime):
     """1 - u + u R / M
 
     Source: Young 1974, CACM 17(9), with a recovery term
     """
-    return (1 - cluster_uptime) + cluster_uptime * counted_recovery_time / cluster_mtbf
+    return (1 - cluster_uptime) + cluster_uptime * recovery_time / cluster_mtbf
 
 
 @alternative("recovery_overhead", goodput_model="additive")
@@ -444,6 +444,8 @@ def additive_goodput(
     maintenance_fraction is given: set either budget to 0 to count it once.
 
     Returns: [1] useful time over wall time; NaN where the budgets leave nothing
+    Range: budgets hold what a corruption found late costs; a closed pool's waits that its latency
+        hides are counted, so that a longer one may seem to gain 1e-4
     Source: Fleet Foundations table 8
     Example:
         >>> round(float(additive_goodput(0.03, 0.0, 0.10, 0.05, 0.05, 1.0)), 2)

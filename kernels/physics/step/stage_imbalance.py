@@ -33,7 +33,7 @@ def slowest_stage_imbalance_time(
 
     Returns: [s] time of one step
     Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
-        mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
+        mean stage, whose compute counts logits: faster GPUs may seem up to 5 % slower
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
     """
     computing = compute_time + straggler_time
