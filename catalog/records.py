@@ -17,7 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..kernels.inputs import INPUTS, OFF, written
+from ..kernels.declare import OFF, written
+from ..kernels.inputs import INPUTS
 from .files import parse_toml, read_some
 from .spelling import hint, near
 from .units import UnitError, parse

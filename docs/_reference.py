@@ -22,7 +22,7 @@ from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.explain import bounds, default_of, feeds, topics
 from fleetcube.grid.plan.citations import cited, references
-from fleetcube.kernels import inputs
+from fleetcube.kernels import declare, inputs
 from fleetcube.kernels.alternatives import source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Quantity, load, units
@@ -130,8 +130,9 @@ def all_inputs() -> Iterable[str]:
     yield f"{len(inputs.INPUTS)} inputs. Numbers are in the unit named; text may carry another"
     yield '(`"400 Gbit/s"`). A [catalog](catalog.md) label sets several at once; what a scenario'
     yield "states itself stands above its labels. Any may be an axis. Kinds say who can change it:"
-    yield f"{', '.join(inputs.KINDS[:-1])}; `model` is what is trained, and how laws predict it."
-    for heading, rows in inputs.groups().items():
+    who = ", ".join(declare.CHANGERS[:-1])
+    yield f"{who}; `model` is what is trained, and how laws predict it."
+    for heading, rows in inputs.BY_TOPIC.items():
         yield from ("", f"## {heading}")
         yield from _names(row.name for row in rows)
         for row in rows:
@@ -144,7 +145,7 @@ def all_inputs() -> Iterable[str]:
                 yield f"- bounds: {bounds(row)}"
             if row.implied_by:
                 yield f"- implied: `{row.implied}` where {_links(row.implied_by)} is given"
-            yield f"- kind: {inputs.kinds_of_inputs()[row.name]}"
+            yield f"- kind: {row.changed_by}"
             labels = [name for name, names in KINDS.items() if row.name in names]
             if labels:
                 yield f"- set by labels of: {', '.join(labels)}"
@@ -333,7 +334,7 @@ def _links(names: Iterable[str]) -> str:
 
 
 def _codes(values: Iterable[Any]) -> str:
-    return ", ".join(f"`{inputs.written(value)}`" for value in values)
+    return ", ".join(f"`{declare.written(value)}`" for value in values)
 
 
 def _plain(text: str) -> str:

@@ -11,9 +11,10 @@ from ..catalog import KINDS, glossary, kind
 from ..kernels import physics
 from ..kernels.alternatives import is_row, is_twin
 from ..kernels.calculus.derivatives import derivative
+from ..kernels.declare import Input
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select, units
-from ..kernels.inputs import INPUTS, Input, groups, headings, kinds_of_inputs
+from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
@@ -280,7 +281,7 @@ def _explain_input(row: Input) -> list[str]:
         lines += _wrapped(f"implied: {label(row.implied)} where {implying} is given", " " * 9)
     if row.kind != "option":
         lines.append(f"bounds:  {bounds(row)}")
-    lines.append(f"kind:    {kinds_of_inputs()[row.name]}, under {headings()[row.name]}")
+    lines.append(f"kind:    {row.changed_by}, of {TOPIC_OF[row.name]}")
     labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
     lines += _field("set by", labels) if labels else []
     return [*lines, *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds")]
@@ -337,8 +338,8 @@ def _list_all() -> str:
         "fleetcube catalog. Quantities, below, may be given as inputs too. To search names and "
         "meanings by a word: fleetcube explain price."
     )
-    for heading, rows in groups().items():
-        lines += ["", heading]
+    for topic, rows in BY_TOPIC.items():
+        lines += ["", topic]
         for row in rows:
             default = f" = {default_of(row)}" if default_of(row) else ", required"
             choices = f" ({', '.join(map(label, row.choices))})" if row.choices else ""

@@ -19,7 +19,7 @@ from fleetcube.kernels import ops, physics, reasons
 from fleetcube.kernels.alternatives import is_row
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.inputs import INPUTS, TOPIC_OF
 
 from .table import each
 
@@ -95,7 +95,7 @@ FLOORS = {
         {"explore"},
     ),
     "fleetcube.kernels": (
-        {"elementary", "inputs", "alternatives", "reasons", "roles", "log"},
+        {"elementary", "declare", "alternatives", "reasons", "log"},
         {"ops"},
         {
             *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
@@ -104,6 +104,8 @@ FLOORS = {
         },
         {"reduce_scatter", "reliability", "repair", "scaling", "stragglers", "torus"},
         {"physics"},
+        {"inputs", "roles"},
+        {"vocabulary"},
         {"graph"},
         {"calculus"},
         {"engines"},
@@ -164,8 +166,8 @@ def test_topics_need_only_those_above_them() -> None:
         for formula in quantity.formulas.values():
             own = formula.__module__.split(".")[-2]  # a feature plugs in above the topic
             for needed in graph.parameters(formula):
-                below = home.get(needed, own)
-                fits = floor[below] <= floor[own] or needed == "multi_site"
+                below = home.get(needed) or TOPIC_OF[needed]
+                fits = floor[below] <= floor[own]
                 assert fits, f"{own}: {formula.__name__} may not need {needed} of {below}"
     folder = FOLDERS["fleetcube.kernels"] / "physics"
     for path in sorted(folder.glob("*/*.py")):

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
+from ...kernels.declare import CHANGERS
 from ...kernels.graph import formulas as graph
-from ...kernels.inputs import INPUTS, KINDS, groups, kinds_of_inputs
+from ...kernels.inputs import BY_TOPIC, INPUTS
 from ...kernels.roles import MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
@@ -92,17 +93,19 @@ AS_IT_IS = "model"  # the kind that a plan does not change
 
 
 def kinds() -> dict[str, set[str]]:
-    """Inputs by kind: who can change them; or the first words of the headings of their table."""
-    titles = {title.split()[0].lower(): {r.name for r in rows} for title, rows in groups().items()}
-    own: dict[str, set[str]] = {kind: set() for kind in KINDS}
-    for name, kind in kinds_of_inputs().items():
-        own[kind].add(name)
-    return {**own, **{title: names for title, names in titles.items() if title not in own}}
+    """Inputs by who can change them, and by topic."""
+    topics = {topic: {row.name for row in rows} for topic, rows in BY_TOPIC.items()}
+    changed = {
+        who: {name for name, row in INPUTS.items() if row.changed_by == who} for who in CHANGERS
+    }
+    # "model" is both: here what a plan does not change
+    return {**changed, **{topic: names for topic, names in topics.items() if topic not in changed}}
 
 
 def kind_of(name: str) -> str:
     """Who can change an input, also of one phase; GIVEN for a quantity."""
-    return kinds_of_inputs().get(without_phase(name), GIVEN)
+    row = INPUTS.get(without_phase(name))
+    return row.changed_by if row else GIVEN
 
 
 def among(

@@ -17,7 +17,8 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
-from ...kernels.inputs import INPUTS, written
+from ...kernels.declare import written
+from ...kernels.inputs import INPUTS
 from ...kernels.roles import MONEY, REASON
 from ..errors import ChangedError, InputError, check_path, nearest, shown
 from ..plan.labels import own_version

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...catalog import KINDS
 from ...catalog.records import unit
-from ...kernels.inputs import written
+from ...kernels.declare import written
 from ..errors import InputError, check_path
 from ..show.tables import scale
 from ..store.places.durable import sync_folder, write_file

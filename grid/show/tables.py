@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS, written
+from ...kernels.declare import written
+from ...kernels.inputs import INPUTS
 from ...kernels.roles import IN_HOURS, NEAR, REASON, TIME
 from ..errors import InputError, check_path, nearest
 from ..plan.labels import END_OF

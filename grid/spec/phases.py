@@ -8,7 +8,7 @@ import numpy as np
 
 from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
-from ...kernels.inputs import OFF
+from ...kernels.declare import OFF
 from ...kernels.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import dates, patterns, values

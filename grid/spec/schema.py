@@ -14,8 +14,9 @@ from typing import Any
 from ...catalog import AUTO, KINDS, NONE, kind
 from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
+from ...kernels.declare import Input
 from ...kernels.graph.formulas import load
-from ...kernels.inputs import INPUTS, Input
+from ...kernels.inputs import INPUTS
 from ...kernels.roles import PHASED
 from . import dates, phases
 from .axes import PHASE

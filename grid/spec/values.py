@@ -12,9 +12,10 @@ from ...catalog import KINDS
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
+from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
-from ...kernels.inputs import INPUTS, OFF, Input, written
+from ...kernels.inputs import INPUTS
 from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, nearest, shown
 

@@ -15,10 +15,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from .. import vocabulary
 from ..graph.docstrings import Doc
 from ..graph.formulas import Function, Quantity, UnknownNameError, load, parameters
-from ..inputs import INPUTS
-from ..roles import LAYOUT_REASON, STEPS
 from .made import Chain, Renamed, partial
 from .phases import in_phase, phase_of, without_phase
 from .slopes import (
@@ -85,10 +84,9 @@ def derivative(name: str) -> Derivative | None:
     if match is None or match.group(2) not in load() or load()[match.group(2)].unit == "flag":
         return None
     wrt = without_phase(match.group(3))
-    if wrt in INPUTS:
-        known = INPUTS[wrt].kind == "count" or (
-            INPUTS[wrt].kind == "real" and not match.group(1).startswith("delta")
-        )
+    if row := vocabulary.PHYSICS.inputs.get(wrt):
+        slope = row.kind == "real" and not match.group(1).startswith("delta")
+        known = slope or row.kind == "count"
     else:
         known = wrt in load() and load()[wrt].unit != "flag" and wrt != match.group(2)
     return Derivative(name, match.group(1), match.group(2), match.group(3)) if known else None
@@ -110,8 +108,8 @@ def is_quantity(name: str) -> bool:
 def unit_of(name: str) -> str:
     """Base unit of an input, a quantity or a derivative."""
     plain = without_phase(name)
-    if plain in INPUTS:
-        return INPUTS[plain].unit
+    if row := vocabulary.PHYSICS.inputs.get(plain):
+        return row.unit
     return quantity(plain if plain in load() else name).unit
 
 
@@ -259,11 +257,11 @@ class Differentiator:
         below, above = names = (f"{wrt}_below", f"{wrt}_above")
         if below not in self.made:
             least, step = f"{wrt}_least", f"{wrt}_step"
-            plain = without_phase(wrt)
-            self.made[least] = Chain(((INPUTS[plain].low, 1.0),))
+            plain, steps = without_phase(wrt), vocabulary.PHYSICS.roles.STEPS
+            self.made[least] = Chain(((vocabulary.PHYSICS.inputs[plain].low, 1.0),))
             self.made[step] = Chain(((1.0, 1.0),))
-            if plain in STEPS:
-                formula = STEPS[plain][0]
+            if plain in steps:
+                formula = steps[plain][0]
                 operands = tuple(self._beside(wrt, name) for name in parameters(formula))
                 self.made[step] = formula if wrt == plain else Renamed(formula, operands)
             self._valid(wrt, below, (previous_whole, halved), ((wrt, step, least), (wrt, least)))
@@ -280,7 +278,7 @@ class Differentiator:
         """The nearer of two candidates if it is valid, else the farther one."""
         near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
         # no value of the input affects the layout
-        reason = self._beside(wrt, LAYOUT_REASON)
+        reason = self._beside(wrt, vocabulary.PHYSICS.roles.LAYOUT_REASON)
         if reason not in self._reaching(frozenset([wrt])):
             self.made[name] = near
             return

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import vocabulary
 from ..graph.bind import Binding, Made
 from ..graph.formulas import Function, UnknownNameError, load, parameters
-from ..roles import BEFORE, FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, PHASED, SUMS
 from .made import Renamed
 
 _MARK = "__"
@@ -82,14 +82,15 @@ class Whole(Made):
 
 def parts(outputs: Iterable[str]) -> list[str]:
     """What each phase must compute for outputs of the whole job."""
+    roles = vocabulary.PHYSICS.roles
     needed: dict[str, None] = {}
 
     def visit(name: str) -> None:
         if name not in needed:
             needed[name] = None
-            for weight in MEANS.get(name, ()):
+            for weight in roles.MEANS.get(name, ()):
                 needed[weight] = None
-            if name in OF_WHOLES:
+            if name in roles.OF_WHOLES:
                 for formula in load()[name].formulas.values():
                     for parameter in parameters(formula):
                         visit(parameter)
@@ -110,9 +111,10 @@ def side_by_side(
     `keys` are what names of each phase end in, `own` the names that it sets. Raises
     UnknownNameError for an output that the whole job has no value of.
     """
+    roles = vocabulary.PHYSICS.roles
     differ = _differing(phases, own)
     made: dict[str, Function] = {}
-    of_job, before = BEFORE
+    of_job, before = roles.BEFORE
     seen: list[tuple[str, ...]] = [(of_job,)]
     for key, row in zip(keys, phases, strict=True):
         for name, formula in row.items():
@@ -124,27 +126,27 @@ def side_by_side(
                 made[in_phase(name, key)] = Renamed(formula, operands)
             else:
                 made[name] = formula
-        seen.append((in_phase(PHASED, key),))
+        seen.append((in_phase(roles.PHASED, key),))
 
     def name_in(name: str, key: str) -> str:
         return in_phase(name, key) if name in differ else name
 
     def add(name: str) -> None:
-        if name in made or (name not in differ and name not in SUMS):
+        if name in made or (name not in differ and name not in roles.SUMS):
             return
-        if name in OF_WHOLES:
+        if name in roles.OF_WHOLES:
             formula = phases[0][name]
             for parameter in parameters(formula):
                 add(parameter)
             made[name] = formula
             return
-        kind = next((rule for rule, names in _RULES.items() if name in names), None)
+        kind = next((rule for rule, names in _rules().items() if name in names), None)
         if kind is None:
             raise UnknownNameError(
                 f"{name} has a value in each phase and none of the whole job; ask for one with "
                 "phase = its name, or for each with an axis phase of their names"
             )
-        weights = MEANS.get(name, ())
+        weights = roles.MEANS.get(name, ())
         rows = [tuple(name_in(n, key) for n in (name, *weights)) for key in keys]
         formulas = dict.fromkeys(row[name] for row in phases if name in row)
         made[name] = Whole(kind, tuple(rows), tuple(formulas))
@@ -154,25 +156,29 @@ def side_by_side(
     return made
 
 
-_RULES: Mapping[str, Collection[str]] = {
-    "sum": SUMS,
-    "mean": MEANS,
-    "largest": LARGEST,
-    "least": LEAST,
-    "first": FIRST,
-}
+def _rules() -> dict[str, Collection[str]]:
+    """What is done with the values of phases: the names of which quantities."""
+    roles = vocabulary.PHYSICS.roles
+    return {
+        "sum": roles.SUMS,
+        "mean": roles.MEANS,
+        "largest": roles.LARGEST,
+        "least": roles.LEAST,
+        "first": roles.FIRST,
+    }
 
 
 def _differing(
     phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
 ) -> frozenset[str]:
     """Names whose value may differ from phase to phase; all sums do, as each is of one phase."""
+    roles = vocabulary.PHYSICS.roles
     computed = {name for row in phases for name in row}
-    names = {name for row in own for name in row} | computed.intersection(BEFORE)
+    names = {name for row in own for name in row} | computed.intersection(roles.BEFORE)
     names |= {
         name for name in computed if len({id(row.get(name)) for row in phases if name in row}) > 1
     }
-    for name in computed & SUMS:
+    for name in computed & roles.SUMS:
         names.add(name)
     known = -1
     while known != (known := len(names)):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..calculus.derivatives import Derivative, Differentiator, name_of
+from ..declare import Input
 from ..graph.bind import Binding, Made
 from ..graph.formulas import Function, parameters
 from ..graph.trace import Trace, Value
-from ..inputs import Input
 from .numpy import evaluate
 
 

@@ -1,4 +1,4 @@
-"""The graph of quantities, read from the functions in `physics/`."""
+"""The graph of quantities, read from the functions of the vocabulary's modules."""
 
 import functools
 import importlib
@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import physics
+from .. import vocabulary
 from ..alternatives import docstring
-from ..inputs import INPUTS
 from .bind import Made
 from .docstrings import Doc, read
 
@@ -31,7 +30,8 @@ class Quantity:
     @property
     def default(self) -> Function:
         """The formula of the option's default."""
-        return self.formulas[INPUTS[self.option].default if self.option else None]
+        inputs = vocabulary.PHYSICS.inputs
+        return self.formulas[inputs[self.option].default if self.option else None]
 
     @property
     def stated(self) -> Function:
@@ -62,8 +62,8 @@ class MissingInputError(ValueError):
 def load() -> dict[str, Quantity]:
     """Every quantity by name. Raises ValueError where names collide or the graph has a cycle."""
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
-    for module_name in physics.MODULES:
-        module = importlib.import_module(f"{physics.__name__}.{module_name}")
+    for module_name in vocabulary.PHYSICS.modules:
+        module = importlib.import_module(module_name)
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 _register(formulas, function)
@@ -91,17 +91,18 @@ def _register(
 
 
 def _check(graph: Mapping[str, Quantity]) -> None:
+    inputs = vocabulary.PHYSICS.inputs
     for quantity in graph.values():
-        if quantity.name in INPUTS:
+        if quantity.name in inputs:
             raise ValueError(f"{quantity.name} is both an input and a quantity: rename one")
         if quantity.option:
             _check_choices(quantity, quantity.option)
         for function in quantity.formulas.values():
             for parameter in parameters(function):
-                if parameter not in graph and parameter not in INPUTS:
+                if parameter not in graph and parameter not in inputs:
                     raise ValueError(
                         f"{function.__name__} needs {parameter}, which nothing defines: "
-                        "write its formula, or add it to inputs.py"
+                        "write its formula, or declare it in the inputs.py of its topic"
                     )
     done: set[str] = set()
     for name in graph:
@@ -109,10 +110,10 @@ def _check(graph: Mapping[str, Quantity]) -> None:
 
 
 def _check_choices(quantity: Quantity, option: str) -> None:
-    row, name = INPUTS.get(option), quantity.name
+    row, name = vocabulary.PHYSICS.inputs.get(option), quantity.name
     if row is None or row.kind != "option":
         raise ValueError(
-            f"{name} is chosen by {option}, which is not an option: add it to inputs.py"
+            f"{name} is chosen by {option}, which is not an option: declare it in inputs.py"
         )
     for choice in (*row.choices, *quantity.formulas):
         if choice not in quantity.formulas:
@@ -120,7 +121,7 @@ def _check_choices(quantity: Quantity, option: str) -> None:
         if choice not in row.choices:
             raise ValueError(
                 f"{name} has a formula where {option} = {choice}, which is not a choice: "
-                "add it to inputs.py"
+                "add it to its option in inputs.py"
             )
 
 
@@ -146,9 +147,9 @@ def parameters(function: Function) -> tuple[str, ...]:
 
 def units(function: Function) -> dict[str, str]:
     """Units of what a formula needs, from where each is declared."""
-    graph = load()
+    graph, inputs = load(), vocabulary.PHYSICS.inputs
     return {
-        name: INPUTS[name].unit if name in INPUTS else graph[name].unit
+        name: inputs[name].unit if name in inputs else graph[name].unit
         for name in parameters(function)
     }
 
@@ -161,18 +162,18 @@ def select(
     `given` names stop the search: they have a value. Options choose among alternatives. Raises
     MissingInputError where an input is needed that is not given.
     """
-    graph, given = load(), frozenset(given)
+    graph, inputs, given = load(), vocabulary.PHYSICS.inputs, frozenset(given)
     order: dict[str, Function] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in given or name in order:
             return
         if name not in graph:
-            if name not in INPUTS:
+            if name not in inputs:
                 raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
             wanted = path[0] if path else name
             via = f" (via {' -> '.join(path[1:])})" if len(path) > 1 else ""
-            row = INPUTS[name]
+            row = inputs[name]
             hint = f" or a {row.labels} label" if row.labels else ""
             raise MissingInputError(
                 f"{name} is missing: {wanted} needs it{via} and it has no default; "

@@ -18,7 +18,6 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
     "compute": ("ends", "layer_time", "states", "work"),
     "tensor": ("tensor_all_reduce", "tensor_halves", "tensor_links", "tensor_traffic"),
     "pipeline": ("pipeline_links", "pipeline_traffic", "reasons", "schedules", "stage_layers"),
-    "serving": ("serving",),
     "data": (
         "data_links",
         "gradient_all_reduce",
@@ -33,6 +32,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
     "sites": ("sites",),
     "run": ("goodput", "reasons", "scale_out", "training_stages", "whole_run"),
     "cost": ("owning", "power", "prices"),
+    "serving": ("serving",),
     "feasibility": ("verdict",),
 }
 

@@ -12,8 +12,9 @@ from docs.make.claims.claim import MARGIN, Claim, Figure, Reading, Verdict, off_
 from docs.make.claims.conflicts import CONFLICTS, DOCUMENTS, Stand
 from docs.make.claims.numbers import NUMBERS, Number, computed
 from docs.make.claims.page import PAGE, page
+from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.formulas import load
-from fleetcube.kernels.inputs import INPUTS, written
+from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
 

@@ -14,8 +14,9 @@ from fleetcube import Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.values import option
+from fleetcube.kernels.declare import WORDS_FOR_OFF
 from fleetcube.kernels.graph.formulas import load
-from fleetcube.kernels.inputs import INPUTS, WORDS_FOR_OFF
+from fleetcube.kernels.inputs import INPUTS
 
 ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]

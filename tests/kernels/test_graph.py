@@ -3,6 +3,7 @@
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import fleetcube
 from fleetcube.catalog import KINDS
-from fleetcube.kernels import inputs, physics, roles
+from fleetcube.kernels import physics, roles, vocabulary
 from fleetcube.kernels.alternatives import alternative
+from fleetcube.kernels.declare import CHANGERS
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
-from fleetcube.kernels.inputs import INPUTS, groups
+from fleetcube.kernels.inputs import INPUTS
 
 OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 DEFAULTS = {name for name, row in INPUTS.items() if row.default is not None}
@@ -32,7 +34,9 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Build:
             function.__module__ = module.__name__
             setattr(module, f"added_{number}", function)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(physics, "MODULES", (*physics.MODULES, "added"))
+        known = vocabulary.PHYSICS
+        more = replace(known, modules=(*known.modules, module.__name__))
+        monkeypatch.setattr(vocabulary, "PHYSICS", more)
         return graph.load.__wrapped__()
 
     return load
@@ -211,7 +215,9 @@ def test_a_formula_for_what_is_no_choice_is_refused(build: Build) -> None:
     def partial(layers: Any) -> Any:
         return layers
 
-    message = "where sequence_parallel = maybe, which is not a choice: add it to inputs.py"
+    message = (
+        "where sequence_parallel = maybe, which is not a choice: add it to its option in inputs.py"
+    )
     with pytest.raises(ValueError, match=message):
         build(partial)
 
@@ -222,7 +228,7 @@ def test_an_alternative_of_what_is_no_option_is_refused(build: Build, name: str)
     def partial(layers: Any) -> Any:
         return layers
 
-    message = f"partial is chosen by {name}, which is not an option: add it to inputs.py"
+    message = f"partial is chosen by {name}, which is not an option: declare it in inputs.py"
     with pytest.raises(ValueError, match=message):
         build(partial)
 
@@ -230,6 +236,7 @@ def test_an_alternative_of_what_is_no_option_is_refused(build: Build, name: str)
 def test_every_module_of_quantities_is_read() -> None:
     folder = Path(physics.__path__[0])
     found = {f"{path.parent.name}.{path.stem}" for path in folder.glob("*/[a-z]*.py")}
+    found -= {f"{topic}.{table}" for topic in physics.TOPICS for table in ("inputs", "roles")}
     assert found == set(physics.MODULES), "add it to TOPICS in kernels/physics/__init__.py"
 
 
@@ -273,17 +280,10 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
 
 
 def test_every_input_has_one_kind() -> None:
-    assert inputs.HEADING_KINDS.keys() == groups().keys()
-    assert {*inputs.HEADING_KINDS.values(), *inputs.OTHER_KINDS} == {*inputs.KINDS}
-    other = [name for names in inputs.OTHER_KINDS.values() for name in names]
-    assert len(other) == len({*other})
-    for kind, names in inputs.OTHER_KINDS.items():
-        for name in names:  # an exception is one
-            assert inputs.HEADING_KINDS[inputs.headings()[name]] != kind, name
-    assert inputs.kinds_of_inputs().keys() == INPUTS.keys()
+    assert {row.changed_by for row in INPUTS.values()} == {*CHANGERS}
     known = {"gpu_mttf": "hardware", "oversubscription": "fabric", "repair_time": "operations"}
     known |= {"tensor_parallel": "software", "n_gpus": "job", "layers": "model"}
-    assert known.items() <= inputs.kinds_of_inputs().items()
+    assert known.items() <= {name: row.changed_by for name, row in INPUTS.items()}.items()
 
 
 def test_an_input_names_what_sets_it_and_what_it_is_a_part_of() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ....kernels.calculus.phases import without_phase
-from ....kernels.inputs import INPUTS, Input
+from ....kernels.declare import Input
+from ....kernels.inputs import INPUTS
 from ...errors import InputError, shown
 from ...spec import values
 from ...spec.axis import Array

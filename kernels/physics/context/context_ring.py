@@ -4,9 +4,9 @@ import numpy as np
 
 from ...alternatives import alternative, same_as
 from ...collectives import point_to_point_time
-from ...inputs import SWITCHED
 from ...ops import where
 from ...topology import group_ranks_per_node
+from ..network.inputs import SWITCHED
 
 
 @alternative("context_message", linear_attention=False)

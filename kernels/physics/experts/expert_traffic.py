@@ -4,8 +4,8 @@ import numpy as np
 
 from ...alternatives import alternative, row, same_as
 from ...collectives import two_level_all_to_all_time
-from ...inputs import SWITCHED
 from ...topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
+from ..network.inputs import SWITCHED
 
 
 @alternative("expert_message", linear_attention=False)

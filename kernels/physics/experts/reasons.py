@@ -2,10 +2,10 @@
 
 from ... import reasons
 from ...alternatives import alternative, row
-from ...inputs import SWITCHED
 from ...ops import where
 from ...reasons import REASONS as REASONS
 from ...reasons import is_whole
+from ..network.inputs import SWITCHED
 
 
 @alternative("dispatch_reason", all_reduce=SWITCHED)

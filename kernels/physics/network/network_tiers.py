@@ -3,8 +3,8 @@
 import numpy as np
 
 from ...alternatives import alternative, row
-from ...inputs import SWITCHED
 from ...ops import where
+from .inputs import SWITCHED
 
 
 def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):

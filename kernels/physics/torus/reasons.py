@@ -4,9 +4,9 @@ import numpy as np
 
 from ... import reasons
 from ...alternatives import alternative, row
-from ...inputs import SWITCHED
 from ...ops import where
 from ...reasons import REASONS as REASONS
+from ..network.inputs import SWITCHED
 
 row("torus_reason", 0.0, "switches connect all", all_reduce=SWITCHED)
 

@@ -215,7 +215,7 @@ def _feet(comparison: Any) -> None:
 
 def _entry(name: str, value: Any) -> str:
     from fleetcube.grid.spec.values import unit_of
-    from fleetcube.kernels.inputs import written
+    from fleetcube.kernels.declare import written
 
     if value is None:
         return "-"

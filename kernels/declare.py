@@ -1,0 +1,92 @@
+"""How inputs are declared: a row of the table of its topic. Everything is in SI base units."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+HOUR = 3600.0
+CHANGERS = ("hardware", "fabric", "operations", "software", "job", "model")
+
+
+@dataclass(frozen=True)
+class Input:
+    """One name that a scenario may set.
+
+    `kind` is "real", "count" (whole in reality, continuous in the formulas) or "option" (one of
+    `choices`). `default` is None where the value must be given or come from a label. An option
+    that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
+    A `convention` is a way to report: results that depend on it state the choice.
+
+    `changed_by` is one of CHANGERS: who buys machines or the network, runs them, writes the
+    software or asks for the job. "model" is what a plan takes as it is: what is trained, and how
+    laws predict it.
+
+    For messages: `labels` are the kinds of catalog labels that set it, `part_of` is the quantity to
+    give in its place where it is needed for that, `idle` is a remark where nothing needs it.
+    """
+
+    name: str
+    unit: str
+    default: Any
+    description: str
+    kind: str = "real"
+    low: float = 0.0
+    high: float = math.inf
+    positive: bool = True
+    may_be_infinite: bool = False
+    choices: tuple[Any, ...] = ()
+    implied: Any = None
+    implied_by: tuple[str, ...] = ()
+    convention: bool = False
+    labels: str = ""
+    part_of: str = ""
+    idle: str = ""
+    changed_by: str = ""
+
+    def means_off(self, value: Any) -> bool:
+        """Whether a value is a word for off, which is False in the choices."""
+        return str(value).lower() in WORDS_FOR_OFF and any(c is False for c in self.choices)
+
+
+OFF = "off is spelled false (False in Python)"
+WORDS_FOR_OFF = ("none", "off", "one", "alike")
+
+
+def written(choice: Any) -> str:
+    """A choice as specs, commands and coordinates spell it."""
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+
+
+def declared(*rows: str | Input) -> tuple[Input, ...]:
+    """The inputs of a topic: one of CHANGERS, then the inputs that it can change, and so on."""
+    found, who = [], ""
+    for row in rows:
+        if isinstance(row, Input):
+            found.append(replace(row, changed_by=who))
+        else:
+            who = row
+    return tuple(found)
+
+
+real = Input
+
+
+def count(
+    name: str, default: float | None, description: str, *, low: float = 1.0, **columns: Any
+) -> Input:
+    return Input(name, "1", default, description, "count", low, positive=low > 0, **columns)
+
+
+def option(
+    name: str, default: Any, choices: tuple[Any, ...], description: str, **columns: Any
+) -> Input:
+    return Input(name, "1", default, description, "option", choices=choices, **columns)
+
+
+def switch(name: str, description: str, *implied_by: str) -> Input:
+    on = True if implied_by else None
+    return option(name, False, (False, True), description, implied=on, implied_by=implied_by)
+
+
+def overlap(name: str, description: str) -> Input:
+    return real(name, "1", 0.0, description, positive=False, high=1.0)

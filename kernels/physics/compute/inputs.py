@@ -1,0 +1,49 @@
+"""Inputs of compute."""
+
+import math
+
+from ...declare import declared, option, real
+
+INPUTS = declared(
+    "software",
+    option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
+    real(
+        "flops_efficiency",
+        "1",
+        0.45,
+        "share of peak while computing: no bubble, no communication (compute_model = mfu)",
+        high=1.0,
+    ),
+    real(
+        "attention_efficiency",
+        "1",
+        0.5,
+        "share of peak of the attention kernel (roofline)",
+        high=1.0,
+    ),
+    real(
+        "layer_overhead_time",
+        "s",
+        0.0,
+        "launches and waits of all passes of a micro-batch through a layer (roofline)",
+        positive=False,
+    ),
+    "model",
+    real(
+        "attention_window",
+        "1",
+        math.inf,
+        "tokens that a query of a windowed layer sees, its own counted (infinite: all before it)",
+        low=1.0,
+        may_be_infinite=True,
+    ),
+    option("compute_model", "mfu", ("mfu", "roofline"), "how compute time is predicted"),
+    option(
+        "flops_counting",
+        "transformer_causal",
+        ("parameters", "transformer", "transformer_causal"),
+        "convention of mfu and other reports, never of times: 6 N D, or matrix by matrix with "
+        "attention (whole, or without what a causal mask hides) and logits",
+        convention=True,
+    ),
+)

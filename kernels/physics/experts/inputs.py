@@ -1,0 +1,58 @@
+"""Inputs of mixtures of experts."""
+
+import math
+
+from ...declare import declared, option, overlap, real, switch
+
+INPUTS = declared(
+    "software",
+    option(
+        "expert_dispatch",
+        "per_expert",
+        ("per_expert", "per_node"),
+        "tokens travel once for each expert they visit, or once for each node, and spread there",
+        implied="per_node",
+        implied_by=("routing_nodes",),
+    ),
+    switch(
+        "token_permutation",
+        "copies of tokens are sorted by expert, and back, through memory (roofline)",
+    ),
+    switch(
+        "shared_expert_overlap",
+        "shared experts compute beside traffic of routed ones, and hide it",
+    ),
+    overlap("expert_parallel_overlap", "share of compute that hides expert traffic"),
+    "model",
+    real(
+        "routing_nodes",
+        "1",
+        math.inf,
+        "nodes whose experts a token may visit (infinite: those of all)",
+        low=1.0,
+        may_be_infinite=True,
+    ),
+    real(
+        "expert_load_imbalance",
+        "1",
+        1.0,
+        "tokens of the busiest rank's experts over the mean (expert_capacity = unlimited, dropped)",
+        low=1.0,
+    ),
+    real(
+        "capacity_factor",
+        "1",
+        1.25,
+        "most tokens that an expert takes, over the mean (expert_capacity = padded, dropped)",
+        low=1.0,
+    ),
+    option(
+        "expert_capacity",
+        "unlimited",
+        ("unlimited", "padded", "dropped"),
+        "experts take all tokens; or buffers of capacity_factor, filled up; or no more tokens than "
+        "that",
+        implied="padded",
+        implied_by=("capacity_factor",),
+    ),
+)

@@ -1,0 +1,45 @@
+"""Inputs of number formats and what GPUs do in them."""
+
+from ...declare import declared, option, real
+
+INPUTS = declared(
+    "hardware",
+    real("peak_flops_fp16", "FLOP/s", None, "dense FP16 peak of one GPU", labels="gpu or node"),
+    real("peak_flops_bf16", "FLOP/s", None, "dense BF16 peak of one GPU", labels="gpu or node"),
+    real("peak_flops_fp8", "FLOP/s", None, "dense FP8 peak of one GPU", labels="gpu or node"),
+    real("peak_flops_fp4", "FLOP/s", None, "dense FP4 peak of one GPU", labels="gpu or node"),
+    real("hbm_bandwidth", "B/s", None, "memory bandwidth of one GPU", labels="gpu or node"),
+    "software",
+    real("bytes_per_element", "B", 2, "size of an activation or weight"),
+    option(
+        "precision",
+        "bf16",
+        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+        "number formats of the layers' matrices (fp8: one scale a tensor); attention and logits "
+        "stay in 16 bits",
+    ),
+    real(
+        "sixteen_bit_layers_share",
+        "1",
+        0.15,
+        "share of the layers' products that stays in 16 bits (precision = nvfp4)",
+        positive=False,
+        high=1.0,
+    ),
+    real(
+        "gemm_efficiency",
+        "1",
+        0.8,
+        "share of peak of a large matrix product (compute_model = roofline)",
+        high=1.0,
+    ),
+    real("memory_efficiency", "1", 0.8, "share of memory bandwidth reached (roofline)", high=1.0),
+    "model",
+    real(
+        "gemm_half_size",
+        "1",
+        128.0,
+        "rows, columns or depth at which a matrix product loses half its rate (roofline)",
+        positive=False,
+    ),
+)

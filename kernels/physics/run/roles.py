@@ -1,0 +1,100 @@
+"""What others ask of a run: what time is lost to, and how phases add up to the whole job."""
+
+from collections.abc import Mapping
+
+# What the wall time is lost to, in the order of the flags of dominant_overhead
+LOSSES = (
+    "compute_inefficiency_overhead",
+    "communication_overhead",
+    "bubble_overhead",
+    "straggler_overhead",
+    "checkpoint_overhead",
+    "rework_overhead",
+    "recovery_overhead",
+)
+# A job in phases: what each must state of itself, and what the whole is of what they are. Other
+# quantities have a value in each phase and none of the job
+PHASED = "training_tokens"
+BEFORE = ("earlier_tokens", "tokens_before")  # those before the job; a phase adds those before it
+_WALL = ("job_time", "availability")
+_STEPS = ("training_steps", "step_time")
+_GPU_STEPS = (*_STEPS, "n_gpus")
+SUMS = frozenset(
+    {
+        "attempted_steps",
+        "carbon_emissions",
+        "checkpoints_written",
+        "electricity_cost",
+        "energy",
+        "expected_failures",
+        "failed_nodes",
+        "gpu_cost",
+        "gpu_hours",
+        "ideal_job_time",
+        "job_cost",
+        "job_duration",
+        "job_time",
+        "time_at_risk",
+        "tokens_to_target",
+        "training_steps",
+        "training_tokens",
+        "transition_wait",
+        "working_time",
+    }
+)
+MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
+    "availability": ("job_time",),
+    "bubble_fraction": _STEPS,
+    "bubble_overhead": _WALL,
+    "checkpoint_overhead": _WALL,
+    "communication_fraction": _STEPS,
+    "communication_overhead": _WALL,
+    "compute_inefficiency_overhead": _WALL,
+    "effective_flops": _WALL,
+    "ettr": _WALL,
+    "goodput": _WALL,
+    "hfu": (*_GPU_STEPS, "peak_flops"),
+    "mfu": (*_GPU_STEPS, "peak_flops"),
+    "model_flops_per_gpu": _GPU_STEPS,
+    "recovery_overhead": _WALL,
+    "reliability_overhead": _WALL,
+    "rework_overhead": _WALL,
+    "step_to_communication_ratio": ("training_steps", "exposed_communication_time"),
+    "straggler_overhead": _WALL,
+    "tokens_per_second": _STEPS,
+    "transition_share": ("job_time",),
+    "useful_compute_share": _WALL,
+    **{
+        f"{tier}_tier_{loss}": _WALL
+        for tier in ("memory", "drive", "storage")
+        for loss in ("overhead", "rework")
+    },
+}
+LARGEST = frozenset(
+    {
+        "allocated_gpus",
+        "allocated_nodes",
+        "facility_power",
+        "it_power",
+        "memory_per_gpu",
+        "memory_per_gpu_high",
+        "memory_per_gpu_low",
+        "near_memory_limit",
+        "racks",
+        "compute_optimal_parameters",
+        "overtraining",
+        "trained_tokens",
+    }
+)
+LEAST = frozenset({"compute_optimal_loss", "feasible", "loss", "memory_margin", "tokens_before"})
+FIRST = frozenset({"infeasible_reason"})  # that is not 0
+OF_WHOLES = frozenset(  # whose formula holds for the wholes of what it reads
+    {
+        "cost_per_million_tokens",
+        "dominant_overhead",
+        "energy_per_token",
+        "lifetime_flops",
+        "reliability_to_communication_ratio",
+        "reliability_to_useful_ratio",
+    }
+)

@@ -1,0 +1,15 @@
+"""Inputs of tensor parallelism."""
+
+from ...declare import declared, overlap, switch
+
+INPUTS = declared(
+    "software",
+    switch(
+        "distribute_saved_activations",
+        (
+            "tensor ranks share the layer inputs that full recompute keeps (as "
+            "sequence_parallel does)"
+        ),
+    ),
+    overlap("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
+)
