@@ -39,6 +39,8 @@ LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 wh
 LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
 )
+# Topics whose inputs of software say how a job is laid out
+LAYOUT_TOPICS = ("layout", "tensor", "context", "experts", "pipeline", "data")
 # A quantity, and the inputs whose product it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
 

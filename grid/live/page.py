@@ -18,7 +18,7 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
-from ...kernels.inputs import INPUTS, headings, kinds_of_inputs
+from ...kernels.inputs import INPUTS, TOPIC_OF
 from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, TIME, WHOLES
 from ..ask.interval import SHARE
 from ..ask.uncertainty import errors
@@ -247,7 +247,6 @@ def _unit(row: _Choice, name: str) -> str:
 def _inputs(
     names: Iterable[str], moved: Sequence[str], first: _Choice, sliders: Mapping[str, Axis]
 ) -> list[dict[str, Any]]:
-    topics = headings()
     measured = auto.measured() if first.plan.problem.found else {}
     made: list[dict[str, Any]] = []
     for name in names:
@@ -260,8 +259,8 @@ def _inputs(
             "name": name,
             "title": words(name),
             "about": row.description,
-            "topic": topics[name],
-            "kind": kinds_of_inputs()[name],
+            "topic": TOPIC_OF[name].capitalize(),
+            "kind": INPUTS[name].changed_by,
             "factor": factor,
             "unit": unit,
             "count": row.kind == "count",

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.roles import REASON, STEPS
+from ...kernels.calculus.phases import without_phase
+from ...kernels.inputs import TOPIC_OF
+from ...kernels.roles import LAYOUT_TOPICS, REASON, STEPS
 from ..ask.interval import interval
-from ..ask.sensitivity import among, check_levers, levers
+from ..ask.sensitivity import among, check_levers, kind_of, levers
 from ..errors import InputError
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
@@ -20,7 +22,6 @@ from ..spec import dates
 from ..spec.axes import make_axis
 
 _TOP = 12  # levers
-_LAYOUT = ("layout",)  # the kind of inputs that choices are of
 _SPREAD = np.geomspace(1 / 8, 8, 25)  # of a number without an axis
 _BAR = (
     '<svg id="bar" role="img" viewBox="0 0 640 26" preserveAspectRatio="none" aria-label="{}">{}'
@@ -218,7 +219,11 @@ def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
     sweep = Evaluation(row, {}, [name])
     plan = sweep.plan("numpy")
     try:
-        chosen = among(plan, check_levers(plan, name, None), None, _LAYOUT)
+        chosen = [
+            lever
+            for lever in among(plan, check_levers(plan, name, None), None)
+            if kind_of(lever) != "software" or TOPIC_OF[without_phase(lever)] not in LAYOUT_TOPICS
+        ]
         found = levers(sweep, name, chosen, None)
     except InputError:  # nothing matters
         return ""

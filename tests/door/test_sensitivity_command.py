@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetcube.kernels.inputs import KINDS
+from fleetcube.kernels.declare import CHANGERS
 
 from .command import fleetcube
 
@@ -153,12 +153,12 @@ def test_what_a_plan_may_change_is_ranked_by_default(folder: Path) -> None:
     count = int(re.findall(r"left out: (\d+); --kind all shows them$", told.strip())[0])
     assert len(everything - names) == count
     assert "left out" not in whole
-    named, _ = ranked("--without", "cluster", "--without", "gpu_mttf")
+    named, _ = ranked("--without", "layout", "--without", "gpu_mttf")
     assert "provision_time" in named
     assert not {"n_gpus", "gpu_mttf"} & named
     assert "job_cost" not in told  # no price is stated
-    done = fleetcube(*words, "--without", "clusters", folder=folder)
-    assert "did you mean 'cluster'" in done.stderr
+    done = fleetcube(*words, "--without", "layouts", folder=folder)
+    assert "did you mean 'layout'" in done.stderr
     assert "layers" in ranked("--wrt", "layers")[0]
 
 
@@ -182,7 +182,7 @@ def test_kinds_say_who_can_change_an_input(folder: Path) -> None:
 
     def ranked(*more: str) -> dict[str, str]:
         lines = fleetcube(*words, *more, folder=folder).stdout.splitlines()[2:]
-        kinds = (*KINDS, "given")
+        kinds = (*CHANGERS, "given")
         return {cells[0]: cells[1] for cells in map(str.split, lines) if cells[1] in kinds}
 
     whole = ranked("--kind", "all")
@@ -197,13 +197,13 @@ def test_kinds_say_who_can_change_an_input(folder: Path) -> None:
     assert not {"gpu_mttf", "n_gpus", "tensor_parallel"} & left.keys()
 
 
-def test_kinds_are_headings_of_the_table_of_inputs(folder: Path) -> None:
+def test_kinds_are_topics_of_inputs(folder: Path) -> None:
     words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512", "--top", "99", "--kind")
-    told = fleetcube(*words, "reliability,checkpoints", folder=folder).stdout
+    told = fleetcube(*words, "failures,checkpoints", folder=folder).stdout
     names = {line.split()[0] for line in told.splitlines()[2:] if line}
     assert {"gpu_mttf", "provision_time"} <= names
     assert not {"hidden_size", "n_gpus", "gemm_efficiency"} & names
-    for kind, said in (("reliable", "did you mean 'reliability'"), ("serving", "no input of")):
+    for kind, said in (("failure", "did you mean 'failures'"), ("serving", "no input of")):
         done = fleetcube(*words, kind, folder=folder)
         assert done.returncode == 2
         assert said in done.stderr
