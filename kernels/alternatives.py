@@ -6,21 +6,25 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def alternative(quantity: str, **option: Any) -> Callable[[F], F]:
+def alternative(quantity: str, off: float | str | None = None, **option: Any) -> Callable[[F], F]:
     """Register a function as the formula of `quantity` where an option has a given value.
 
-    The option's value may be a tuple: the formula then serves each of its values.
+    The option's value may be a tuple: the formula then serves each of its values. `off` is what the
+    quantity is where the option is False: a `row`.
     """
     ((name, values),) = option.items()
 
     def mark(function: F) -> F:
         choices = values if isinstance(values, tuple) else (values,)
         function.__alternative__ = (quantity, name, choices)  # type: ignore[attr-defined]
+        if off is not None:
+            _row(function.__module__, quantity, off, **{name: False})
         return function
 
     return mark
@@ -43,7 +47,19 @@ def row(
     `summary`, `returns` and `holds` are sections of the docstring, where another formula of the
     quantity does not state them.
     """
-    home = _home(inspect.currentframe())
+    sections = {"Returns": returns, "Range": holds, "Source": source}
+    _row(_home(inspect.currentframe()), quantity, value, said, summary, sections, **option)
+
+
+def _row(
+    home: str,
+    quantity: str,
+    value: float | str,
+    said: str = "",
+    summary: str = "",
+    sections: Mapping[str, str] = MappingProxyType({"Source": "by definition"}),
+    **option: Any,
+) -> None:
     name = quantity
     for key, choice in option.items():
         first = choice[0] if isinstance(choice, tuple) else choice
@@ -56,7 +72,6 @@ def row(
         formula = types.FunctionType(_constant.__code__, scope, name)
         formula.__module__, formula.__qualname__ = home, name
         said = f"{value:g}: {said}" if said else f"{value:g}"
-    sections = {"Returns": returns, "Range": holds, "Source": source}
     last = "\n".join(f"{heading}: {text}" for heading, text in sections.items() if text)
     formula.__doc__ = "\n\n".join(filter(None, [summary, said or str(value), last]))
     if option:
