@@ -47,15 +47,17 @@ def check(
 ) -> Callable[[Callable[[], Pairs]], Callable[[], Pairs]]:
     """Enter a function that yields pairs (ours, theirs) into the table.
 
-    `laws` are names of formulas ("module.name" where two modules have the name); `by` is one of
-    KINDS; `source` says where theirs comes from. The
-    test fails where any pair differs by more than `tolerance`, relative to theirs or `absolute`.
+    `laws` are names of formulas, with spaces between ("module.name" where two modules have the
+    name); `by` is one of KINDS; `source` says where theirs comes from. The test fails where any
+    pair differs by more than `tolerance`, relative to theirs or `absolute`.
     """
     if by not in KINDS:
         raise ValueError(f"by={by!r}: one of {', '.join(KINDS)}")
 
+    names = tuple(" ".join(laws).split())
+
     def enter(pairs: Callable[[], Pairs]) -> Callable[[], Pairs]:
-        CHECKS.append(Check(laws, by, source, tolerance, pairs, absolute))
+        CHECKS.append(Check(names, by, source, tolerance, pairs, absolute))
         return pairs
 
     return enter

@@ -88,13 +88,8 @@ def _point(
 
 
 @check(
-    "tiered_delay",
-    "interruption_delay",
-    "recoveries",
-    "equivalent_lost_work",
-    "tiered_checkpoint_stall_time",
-    "tiered_checkpoint_restore_time",
-    "dearer_recovery",
+    "tiered_delay interruption_delay recoveries equivalent_lost_work tiered_checkpoint_stall_time "
+    "tiered_checkpoint_restore_time dearer_recovery",
     by="simulator",
     source="60,000 failures of three severities, nested checkpoints, one after the other",
     tolerance=0.02,
@@ -124,9 +119,7 @@ def _time(duration: Any, rate: Any, graver: Any, restart: Any, whole: Any) -> An
 
 
 @check(
-    "interruption_delay",
-    "recoveries",
-    "growth",
+    "interruption_delay recoveries growth",
     by="derivation",
     source="Laplace transforms of renewals, in 50 digits",
     tolerance=1e-12,
@@ -144,10 +137,7 @@ def transforms() -> Pairs:
 
 
 @check(
-    "interruption_delay",
-    "recoveries",
-    "tiered_delay",
-    "equivalent_lost_work",
+    "interruption_delay recoveries tiered_delay equivalent_lost_work",
     by="derivation",
     source="Daly 2006, eq. 13: one tier, whichever it is, is one tier",
     tolerance=1e-12,
@@ -179,8 +169,7 @@ def _waste(stalls: Three, rates: Three, first: Any, second: Any, third: Any) -> 
 
 
 @check(
-    "tiered_delay",
-    "equivalent_lost_work",
+    "tiered_delay equivalent_lost_work",
     by="derivation",
     source="the limit of short intervals: goodput of checkpoints that cost nothing",
     tolerance=1e-9,
@@ -206,10 +195,7 @@ BEST: list[tuple[Three, Three]] = [
 
 
 @check(
-    "pooled_interval",
-    "drive_copy_every",
-    "storage_copy_every",
-    "tiered_mtbf",
+    "pooled_interval drive_copy_every storage_copy_every tiered_mtbf",
     by="derivation",
     source="the least first-order waste over 64,516 nested patterns",
     tolerance=0.005,
@@ -234,9 +220,7 @@ def best_patterns() -> Pairs:
 
 
 @check(
-    "pooled_interval",
-    "drive_copy_every",
-    "storage_copy_every",
+    "pooled_interval drive_copy_every storage_copy_every",
     by="table",
     source="Benoit et al. 2017: the least waste of tiers is the sum of sqrt(2 d lambda)",
     tolerance=0.01,
@@ -255,8 +239,7 @@ def benoits_sum() -> Pairs:
 
 
 @check(
-    "drive_tier_share",
-    "storage_tier_share",
+    "drive_tier_share storage_tier_share",
     by="derivation",
     source="1,000 failures of drawn gravity: which tier is the first that survives it?",
 )
@@ -274,13 +257,8 @@ def fallbacks() -> Pairs:
 
 
 @check(
-    "peer_memory_tier_copy_time",
-    "memory_tier_stall_time",
-    "drive_tier_stall_time",
-    "storage_tier_stall_time",
-    "memory_tier_flush_time",
-    "drive_tier_flush_time",
-    "storage_tier_flush_time",
+    "peer_memory_tier_copy_time memory_tier_stall_time drive_tier_stall_time "
+    "storage_tier_stall_time memory_tier_flush_time drive_tier_flush_time storage_tier_flush_time "
     "tiered_checkpoint_flush_time",
     by="simulator",
     source="copies sent millisecond by millisecond, on a rail that idles in some of them",
@@ -319,12 +297,8 @@ def copies() -> Pairs:
 
 
 @check(
-    "drive_tier_overhead",
-    "storage_tier_overhead",
-    "memory_tier_overhead",
-    "drive_tier_rework",
-    "storage_tier_rework",
-    "memory_tier_rework",
+    "drive_tier_overhead storage_tier_overhead memory_tier_overhead drive_tier_rework "
+    "storage_tier_rework memory_tier_rework",
     by="simulator",
     source="a ledger of 1,000 checkpoints and of one failure in each of 12,000 s, by tier",
     tolerance=1e-3,
@@ -359,10 +333,7 @@ def ledger() -> Pairs:
 
 
 @check(
-    "drive_copy_time",
-    "host_memory_tier_bytes",
-    "peer_memory_tier_bytes",
-    "drive_tier_bytes",
+    "drive_copy_time host_memory_tier_bytes peer_memory_tier_bytes drive_tier_bytes "
     "tiered_infeasible_reason",
     by="derivation",
     source="bytes laid out node by node, tiers struck out one after the other",

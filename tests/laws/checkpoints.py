@@ -10,9 +10,7 @@ from .models import computed
 
 
 @check(
-    "young_checkpoint_interval",
-    "daly_checkpoint_interval",
-    "exact_checkpoint_interval",
+    "young_checkpoint_interval daly_checkpoint_interval exact_checkpoint_interval",
     by="simulator",
     source="checkpoints begun when the interval is over and the one before is safe",
 )
@@ -30,8 +28,7 @@ def intervals_in_use() -> Pairs:
 
 
 @check(
-    "per_node_read_bandwidth",
-    "storage_checkpoint_restore_time",
+    "per_node_read_bandwidth storage_checkpoint_restore_time",
     by="simulator",
     source="nodes added until the storage is full, a checkpoint read second by second",
 )
@@ -48,11 +45,7 @@ def reads() -> Pairs:
     yield formulas.storage_checkpoint_restore_time(300e9, 3e9), seconds
 
 
-@check(
-    "recovery_time",
-    by="simulator",
-    source="the phases of a recovery, one after the other",
-)
+@check("recovery_time", by="simulator", source="the phases of a recovery, one after the other")
 def phases() -> Pairs:
     """phases of 1, 2, 4, ... s, so that each counts once"""
     clock = 0.0
@@ -62,9 +55,7 @@ def phases() -> Pairs:
 
 
 @check(
-    "additive_goodput",
-    "additive_checkpoint_overhead",
-    "additive_recovery_overhead",
+    "additive_goodput additive_checkpoint_overhead additive_recovery_overhead "
     "one_site_availability",
     by="table",
     source="Fleet Foundations table 8: 77 % of the time is useful; a ledger of 1,000 h",
@@ -92,9 +83,7 @@ def budgets() -> Pairs:
 
 
 @check(
-    "additive_goodput_reason",
-    "first_order_goodput_reason",
-    "shrinking_progress_reason",
+    "additive_goodput_reason first_order_goodput_reason shrinking_progress_reason "
     "sync_infeasible_reason",
     by="derivation",
     source="hours of 1,024 struck out one loss after the other: is one left, and who works in it?",

@@ -20,8 +20,7 @@ def pairs_seen(sequence: int, window: int) -> int:
 
 
 @check(
-    "windowed_causal_attention_span",
-    "full_causal_attention_span",
+    "windowed_causal_attention_span full_causal_attention_span",
     by="derivation",
     source="every pair of a query and a key under the mask, counted one by one",
 )
@@ -43,8 +42,7 @@ def keys_of_a_query() -> Pairs:
 
 
 @check(
-    "windowed_attention_span",
-    "attention_span_sliding_window_false",
+    "windowed_attention_span attention_span_sliding_window_false",
     by="derivation",
     source="columns of the band that each layer's attention has, layer by layer",
 )
@@ -82,16 +80,10 @@ def value(name: str, **scenario: Any) -> float:
 
 
 @check(
-    "kernel_flops_per_token",
-    "kernel_flops_per_step",
-    "model_flops_per_step",
-    "recompute_flops_factor",
-    "attention_flops_per_token",
-    "kernel_attention_span_attention_kernel_standard",
-    "matrix_recompute_passes_recompute_full",
-    "attention_recompute_passes_recompute_core_attention",
-    "matrix_recompute_passes_recompute_false",
-    "attention_recompute_passes_recompute_false",
+    "kernel_flops_per_token kernel_flops_per_step model_flops_per_step recompute_flops_factor "
+    "attention_flops_per_token kernel_attention_span_attention_kernel_standard "
+    "matrix_recompute_passes_recompute_full attention_recompute_passes_recompute_core_attention "
+    "matrix_recompute_passes_recompute_false attention_recompute_passes_recompute_false",
     by="table",
     source="Narayanan et al. 2021, eq. 3 and appendix: 96 and 72 B s l h^2 (1 + s / 6h + ...)",
     tolerance=1e-12,
@@ -126,11 +118,9 @@ def products(s: int, width: int, kernel: str, recompute: str | bool) -> float:
 
 
 @check(
-    "recompute_flops_factor",
-    "kernel_attention_span_attention_kernel_flash",
-    "score_recompute_passes_attention_kernel_standard",
-    "score_recompute_passes_attention_kernel_flash",
-    "attention_recompute_passes_recompute_selective",
+    "recompute_flops_factor kernel_attention_span_attention_kernel_flash "
+    "score_recompute_passes_attention_kernel_standard "
+    "score_recompute_passes_attention_kernel_flash attention_recompute_passes_recompute_selective "
     "attention_flops_per_token",
     by="derivation",
     source="every matrix product of a layer listed: Dao 2023, algorithm 2 (five backward products)",
@@ -164,10 +154,7 @@ def products_of_a_layer() -> Pairs:
 
 
 @check(
-    "transformer_model_flops_per_token",
-    "parameters_model_flops_per_token",
-    "mfu",
-    "model_flops_per_gpu",
+    "transformer_model_flops_per_token parameters_model_flops_per_token mfu model_flops_per_gpu "
     "ideal_compute_time",
     by="table",
     source="Chowdhery et al. 2022 (PaLM), section 4.1 and appendix B: 46.2 %, 45.7 % by 6 N",
@@ -188,9 +175,7 @@ def utilisation_of_palm() -> Pairs:
 
 
 @check(
-    "mfu",
-    "hfu",
-    "recompute_flops_factor",
+    "mfu hfu recompute_flops_factor",
     by="table",
     source="Korthikanti et al. 2022, table 5: MFU of steps printed to 0.01 s (of 1.10 s, 22B)",
     tolerance=5e-3,
@@ -246,11 +231,8 @@ def causal_operations() -> Pairs:
 
 
 @check(
-    "quantised_kernel_peak_flops",
-    "nvfp4_peak_flops",
-    "attention_peak_flops_precision_fp8",
-    "logits_peak_flops_precision_fp8",
-    "mfu_compute_time",
+    "quantised_kernel_peak_flops nvfp4_peak_flops attention_peak_flops_precision_fp8 "
+    "logits_peak_flops_precision_fp8 mfu_compute_time",
     by="derivation",
     source="each product of a step in the format that its recipe gives it, times added up",
     tolerance=1e-12,
@@ -302,9 +284,7 @@ def time_by_recipe() -> Pairs:
 
 
 @check(
-    "expert_bytes_share",
-    "blockwise_dispatch_bytes_per_element",
-    "expert_message",
+    "expert_bytes_share blockwise_dispatch_bytes_per_element expert_message",
     by="derivation",
     source="DeepSeek-AI 2024, section 3.3.3: all-to-alls of a layer in the formats they travel in",
 )
@@ -349,11 +329,8 @@ def bytes_of_weights() -> Pairs:
 
 
 @check(
-    "parameters",
-    "gpt_non_matmul_parameters",
-    "llama_non_matmul_parameters",
-    "embedding_tables_gated_ffn_false",
-    "untied_embedding_tables",
+    "parameters gpt_non_matmul_parameters llama_non_matmul_parameters "
+    "embedding_tables_gated_ffn_false untied_embedding_tables",
     by="table",
     source="released weights and reports: GPT-2, Llama 3, Mistral 7B, Gemma (tied), Gemma 2 (tied)",
     tolerance=2e-5,  # norms: the last one of GPT-2, two more a layer in Gemma 2
@@ -409,8 +386,7 @@ def parameters_of_models() -> Pairs:
 
 
 @check(
-    "flash_attention_backward_ratio",
-    "standard_attention_backward_ratio",
+    "flash_attention_backward_ratio standard_attention_backward_ratio",
     by="derivation",
     source="products of a backward pass over those of a forward pass, listed",
 )
@@ -426,10 +402,8 @@ def backward_over_forward() -> Pairs:
 
 
 @check(
-    "blockwise_operand_bytes_per_element",
-    "mxfp8_operand_bytes_per_element",
-    "fp4_operand_bytes_per_element",
-    "nvfp4_operand_bytes_per_element",
+    "blockwise_operand_bytes_per_element mxfp8_operand_bytes_per_element "
+    "fp4_operand_bytes_per_element nvfp4_operand_bytes_per_element",
     by="derivation",
     source="bits of a block of elements and of its scale: 128 and FP32, 32 and E8M0, 16 and E4M3",
 )

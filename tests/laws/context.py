@@ -39,9 +39,7 @@ def pairs_of(queries: Any, keys: Any) -> int:
 
 
 @check(
-    "unbalanced_straggler_time",
-    "roofline_attention_time",
-    "mfu_attention_time",
+    "unbalanced_straggler_time roofline_attention_time mfu_attention_time",
     by="simulator",
     source="a ring of ranks in step: blocks of queries and keys of a causal mask, token by token; "
     "each exchange waits for the rank with most",
@@ -113,17 +111,9 @@ def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wi
 
 
 @check(
-    "attention_head_message",
-    "head_exchange_time",
-    "head_context_collective_time",
-    "kept_context_passes",
-    "repeated_context_passes",
-    "head_context_parallel_time",
-    "switched_head_ring_send_time",
-    "head_ring_message",
-    "head_ring_exchanges",
-    "head_context_fabric_time",
-    "head_context_node_time",
+    "attention_head_message head_exchange_time head_context_collective_time kept_context_passes "
+    "repeated_context_passes head_context_parallel_time switched_head_ring_send_time "
+    "head_ring_message head_ring_exchanges head_context_fabric_time head_context_node_time "
     "collective_exposed_context_parallel_time",
     by="simulator",
     source="every message of every rank, in its node and out of it; rings step at the slowest link",
@@ -159,11 +149,8 @@ def heads_and_rings() -> Pairs:
 
 
 @check(
-    "gathered_context_collective_time",
-    "switched_context_gather_step_time",
-    "gathered_context_fabric_time",
-    "gathered_context_node_time",
-    "gathered_working_memory",
+    "gathered_context_collective_time switched_context_gather_step_time "
+    "gathered_context_fabric_time gathered_context_node_time gathered_working_memory "
     "head_working_memory",
     by="simulator",
     source="a ring of all ranks for each card of a node, a part of the keys and values on each; "
@@ -243,8 +230,7 @@ def heads_dealt_out() -> Pairs:
 
 
 @check(
-    "paired_sequence_parts",
-    "sequence_parts_context_balance_contiguous",
+    "paired_sequence_parts sequence_parts_context_balance_contiguous",
     by="simulator",
     source="parts dealt out: one to each rank, or going and coming back",
 )

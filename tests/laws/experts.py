@@ -52,12 +52,8 @@ def _hit(experts: np.ndarray, each: int, groups: int) -> np.ndarray:
 
 
 @check(
-    "open_nodes",
-    "node_visits_per_token",
-    "rank_visits_per_token",
-    "per_node_fabric_bytes",
-    "per_node_node_bytes",
-    "per_node_all_to_all_time",
+    "open_nodes node_visits_per_token rank_visits_per_token per_node_fabric_bytes "
+    "per_node_node_bytes per_node_all_to_all_time",
     by="simulator",
     source="tokens routed to the best experts of the best nodes; each copy put on its link: to the "
     "GPU of the same place on each node, and on from there",
@@ -169,10 +165,8 @@ def grouped_products() -> Pairs:
 
 
 @check(
-    "unlimited_routed_visits_per_token",
-    "padded_routed_visits_per_token",
-    "dropped_routed_visits_per_token",
-    "tokens_per_expert",
+    "unlimited_routed_visits_per_token padded_routed_visits_per_token "
+    "dropped_routed_visits_per_token tokens_per_expert",
     by="simulator",
     source="tokens put into the experts' buffers one by one, the busiest rank's counted",
 )
@@ -214,10 +208,8 @@ def tokens_in_buffers() -> Pairs:
 
 
 @check(
-    "per_expert_sorted_copies_per_token",
-    "per_node_sorted_copies_per_token",
-    "routed_token_permutation_time",
-    "sorting_layer_time",
+    "per_expert_sorted_copies_per_token per_node_sorted_copies_per_token "
+    "routed_token_permutation_time sorting_layer_time",
     by="simulator",
     source="every array that a dispatcher reads or writes to sort tokens, on the clock of a GPU",
 )
@@ -250,9 +242,7 @@ def tokens_sorted() -> Pairs:
 
 
 @check(
-    "shared_expert_flops_share",
-    "shared_expert_overlap_share",
-    "routed_exposed_expert_parallel_time",
+    "shared_expert_flops_share shared_expert_overlap_share routed_exposed_expert_parallel_time",
     by="simulator",
     source="products of shared experts done one by one, forward, again and for both gradients",
 )
@@ -279,11 +269,7 @@ def shared_experts_beside() -> Pairs:
                 yield waits, 2 * compute - max(beside, overlap * compute)
 
 
-@check(
-    "per_node_dispatch_reason",
-    by="derivation",
-    source="nodes listed, their experts counted",
-)
+@check("per_node_dispatch_reason", by="derivation", source="nodes listed, their experts counted")
 def nodes_for_tokens() -> Pairs:
     """8 to 64 ranks on nodes of 8 and 12, limits of 1, 1.5 and 4 nodes, 1 to 16 experts a token"""
     for ranks in (8, 16, 24, 64):

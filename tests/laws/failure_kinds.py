@@ -132,9 +132,7 @@ def kinds_and_late_corruption() -> Pairs:
 
 
 @check(
-    "kinds_recovery_time",
-    "late_corruption_time",
-    "late_counted_recovery_time",
+    "kinds_recovery_time late_corruption_time late_counted_recovery_time",
     by="derivation",
     source="E[e^(-R/M)] and 1 / (1 + D / M_c) in 40 digits; the mean where nothing fails",
 )
@@ -230,9 +228,7 @@ def _uptime(spares: int, busy: float, rate: float, delay: float, fails: bool, se
 
 
 @check(
-    "late_latency_uptime_factor",
-    "pool_hidden_wait_time",
-    "safe_pool_hidden_wait_time",
+    "late_latency_uptime_factor pool_hidden_wait_time safe_pool_hidden_wait_time "
     "rigid_cluster_uptime",
     by="simulator",
     source="nodes that fail, one by one, while the job works on corrupt numbers, and in its waits",
@@ -283,8 +279,7 @@ def bathtub() -> Pairs:
 
 
 @check(
-    "aging_node_mttf",
-    "kinds_node_repair_rate",
+    "aging_node_mttf kinds_node_repair_rate",
     by="simulator",
     source="a million nodes whose hardware is drawn thrice as often, and whose losses are sorted",
     tolerance=5e-3,
@@ -326,9 +321,7 @@ CAUSES = {  # Llama 3 405B: 54 days of 16,384 GPUs (Grattafiori et al. 2024, tab
 
 
 @check(
-    "node_mttf",
-    "component_cluster_mtbf",
-    "component_node_failure_rate",
+    "node_mttf component_cluster_mtbf component_node_failure_rate",
     by="table",
     source="Llama 3 (Grattafiori et al. 2024), table 5: 419 interruptions in 54 days by cause",
     tolerance=2e-4,
@@ -362,8 +355,7 @@ def rsc_1_by_size() -> Pairs:
 
 
 @check(
-    "effective_training_time_ratio",
-    "exact_goodput",
+    "effective_training_time_ratio exact_goodput",
     by="table",
     source="Kokolis et al. 2025: 16,000 GPUs of RSC-1, restarts of 5 min, saved hourly or as often",
     tolerance=0.035,
@@ -377,8 +369,7 @@ def rsc_1_ettr() -> Pairs:
 
 
 @check(
-    "exact_goodput",
-    "kinds_recovery_time",
+    "exact_goodput kinds_recovery_time",
     by="table",
     source="Wan et al. 2025 (ByteRobust): cumulative ETTR of 0.97, 9,600 GPUs for three months",
     tolerance=0.02,

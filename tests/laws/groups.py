@@ -42,10 +42,7 @@ def ring_attention(ranks: int, repeated: bool) -> int:
 
 
 @check(
-    "context_message",
-    "context_send_time",
-    "context_parallel_time",
-    "kept_context_exchanges_per_layer",
+    "context_message context_send_time context_parallel_time kept_context_exchanges_per_layer "
     "repeated_context_exchanges_per_layer",
     by="simulator",
     source="ring attention: keys, values and gradients followed from rank to rank",
@@ -67,11 +64,8 @@ def context_ring() -> Pairs:
 
 
 @check(
-    "node_expert_ranks_per_node",
-    "per_expert_all_to_all_time",
-    "routed_expert_parallel_time",
-    "kept_expert_all_to_alls_per_layer",
-    "repeated_expert_all_to_alls_per_layer",
+    "node_expert_ranks_per_node per_expert_all_to_all_time routed_expert_parallel_time "
+    "kept_expert_all_to_alls_per_layer repeated_expert_all_to_alls_per_layer",
     by="derivation",
     source="ranks placed, every pair's share put on its link; passes through experts listed",
 )
@@ -101,8 +95,7 @@ def expert_exchange() -> Pairs:
 
 
 @check(
-    "expert_gradient_ranks",
-    "node_expert_gradient_ranks_per_node",
+    "expert_gradient_ranks node_expert_gradient_ranks_per_node",
     by="derivation",
     source="GPUs that hold the same experts counted, in the cluster and on the first node",
 )
@@ -119,11 +112,8 @@ def same_experts() -> Pairs:
 
 
 @check(
-    "mean_reduced_expert_parameters",
-    "expert_mean_reduced_parameters",
-    "expert_data_parallel_bandwidth",
-    "expert_gradient_node_bandwidth",
-    "expert_gradient_rail_bandwidth",
+    "mean_reduced_expert_parameters expert_mean_reduced_parameters expert_data_parallel_bandwidth "
+    "expert_gradient_node_bandwidth expert_gradient_rail_bandwidth",
     by="simulator",
     source="rings of dense and of expert weights played apart, bytes of one rank added up",
 )
@@ -151,10 +141,7 @@ def expert_rings() -> Pairs:
 
 
 @check(
-    "folded_stage_chunks",
-    "whole_pipeline_message",
-    "scattered_pipeline_message",
-    "pipeline_send_time",
+    "folded_stage_chunks whole_pipeline_message scattered_pipeline_message pipeline_send_time "
     "scattered_pipeline_gather_time",
     by="simulator",
     source="the parts of an activation sent rank by rank and put together around a ring",

@@ -143,14 +143,9 @@ def elements(tensors: dict[str, tuple[int, ...]], matrices: bool | None = None) 
 
 
 @check(
-    "mamba2_parameters_per_layer",
-    "gated_deltanet_parameters_per_layer",
-    "lightning_parameters_per_layer",
-    "kimi_delta_parameters_per_layer",
-    "mamba2_vector_parameters",
-    "gated_deltanet_vector_parameters",
-    "kimi_delta_vector_parameters",
-    "short_linear_convolution_width",
+    "mamba2_parameters_per_layer gated_deltanet_parameters_per_layer "
+    "lightning_parameters_per_layer kimi_delta_parameters_per_layer mamba2_vector_parameters "
+    "gated_deltanet_vector_parameters kimi_delta_vector_parameters short_linear_convolution_width",
     by="derivation",
     source="tensors of a mixer as the weight files of Nemotron-H, Qwen3-Next, MiniMax-Text-01 and "
     "Kimi Linear name them",
@@ -167,12 +162,8 @@ def mixers_tensor_by_tensor() -> Pairs:
 
 
 @check(
-    "mixed_parameters",
-    "mixed_non_matmul_parameters",
-    "mixed_expert_layers",
-    "expert_latent_parameters",
-    "latent_expert_parameters",
-    "mixer_and_ffn_blocks",
+    "mixed_parameters mixed_non_matmul_parameters mixed_expert_layers expert_latent_parameters "
+    "latent_expert_parameters mixer_and_ffn_blocks",
     by="derivation",
     source="tensors of every block of a pattern, letter by letter",
 )
@@ -209,11 +200,8 @@ def stages_of_patterns() -> Pairs:
 
 
 @check(
-    "mixed_parameters",
-    "mixed_non_matmul_parameters",
-    "mamba2_parameters_per_layer",
-    "gated_deltanet_parameters_per_layer",
-    "lightning_parameters_per_layer",
+    "mixed_parameters mixed_non_matmul_parameters mamba2_parameters_per_layer "
+    "gated_deltanet_parameters_per_layer lightning_parameters_per_layer "
     "kimi_delta_parameters_per_layer",
     by="table",
     source="billions of parameters that model cards and reports print: Nemotron-H, Nemotron 3, "
@@ -331,9 +319,7 @@ def lightning_in_blocks(draw: np.random.Generator, block: int, tokens: int) -> f
 
 
 @check(
-    "mamba2_state_flops_per_token",
-    "delta_state_flops_per_token",
-    "lightning_state_flops_per_token",
+    "mamba2_state_flops_per_token delta_state_flops_per_token lightning_state_flops_per_token",
     by="simulator",
     source="the algorithms of the papers, run in chunks with every product counted; outputs agree "
     "with the recurrence, token by token",
@@ -352,8 +338,7 @@ def states_in_chunks() -> Pairs:
 
 
 @check(
-    "mamba2_state_flops_per_token",
-    "delta_state_flops_per_token",
+    "mamba2_state_flops_per_token delta_state_flops_per_token",
     by="peer",
     source="Megatron-LM, megatron/training/training.py, num_floating_point_operations (7 H P N for "
     "Mamba-2, 8 H P N for gated DeltaNet: the recurrences, token by token)",
@@ -462,15 +447,9 @@ def block(letter: str) -> tuple[Gpu, float]:
 
 
 @check(
-    "linear_projection_time",
-    "linear_state_time",
-    "mixed_layer_matrix_time",
-    "mixed_elementwise_time",
-    "latent_routed_ffn_time",
-    "linear_activations_per_token",
-    "mixed_residual_activations_per_token",
-    "mixed_matrix_activations_per_token",
-    "windowed_causal_attention_span",
+    "linear_projection_time linear_state_time mixed_layer_matrix_time mixed_elementwise_time "
+    "latent_routed_ffn_time linear_activations_per_token mixed_residual_activations_per_token "
+    "mixed_matrix_activations_per_token windowed_causal_attention_span",
     by="simulator",
     source="products done, arrays moved and arrays kept of each block of a pattern, on one clock",
 )
@@ -506,9 +485,7 @@ def widest_blocks() -> Pairs:
 
 
 @check(
-    "mixed_shared_layer_exchange_time",
-    "mixed_context_message",
-    "linear_state_message",
+    "mixed_shared_layer_exchange_time mixed_context_message linear_state_message "
     "latent_expert_message",
     by="simulator",
     source="messages of every block of a pattern, summed",
@@ -536,12 +513,8 @@ def messages_of_blocks() -> Pairs:
 
 
 @check(
-    "linear_state_bytes",
-    "mixed_kv_cache_bytes_per_token",
-    "mixed_request_kv_cache",
-    "mixed_decode_bytes",
-    "windowed_cached_tokens",
-    "windowed_decode_context",
+    "linear_state_bytes mixed_kv_cache_bytes_per_token mixed_request_kv_cache mixed_decode_bytes "
+    "windowed_cached_tokens windowed_decode_context",
     by="simulator",
     source="caches of every layer of a request, token by token",
 )
@@ -566,9 +539,7 @@ def caches_of_layers() -> Pairs:
 
 
 @check(
-    "mixed_layer_kinds_reason",
-    "plain_layer_kinds_reason",
-    "arrangement_reason",
+    "mixed_layer_kinds_reason plain_layer_kinds_reason arrangement_reason",
     by="derivation",
     source="layers of each kind put into a row, one after the other",
 )

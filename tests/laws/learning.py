@@ -54,9 +54,7 @@ def noisy_descent() -> Pairs:
 
 
 @check(
-    "critical_tokens_to_target",
-    "ramp_spared_tokens",
-    "linear_ramp_tokens_factor",
+    "critical_tokens_to_target ramp_spared_tokens linear_ramp_tokens_factor "
     "stepped_ramp_tokens_factor",
     by="simulator",
     source="runs played step by step: a batch learns what B / (1 + B / B_crit) tokens of small "
@@ -91,12 +89,8 @@ def batches_played() -> Pairs:
 
 
 @check(
-    "critical_batch_between",
-    "bergsma_critical_batch_tokens",
-    "zhang_critical_batch_tokens",
-    "critical_tokens_to_target",
-    "tokens_before",
-    "trained_tokens",
+    "critical_batch_between bergsma_critical_batch_tokens zhang_critical_batch_tokens "
+    "critical_tokens_to_target tokens_before trained_tokens",
     by="simulator",
     source="training played token by token: where a run to x tokens has the critical batch c x^p, "
     "the tokens around x have c x^p / (1 - p), whose sum of shares wasted is the run's",
@@ -159,8 +153,7 @@ def by_the_loss() -> Pairs:
 
 
 @check(
-    "critical_batch_of_tokens",
-    "critical_batch_at_overhead",
+    "critical_batch_of_tokens critical_batch_at_overhead",
     by="table",
     source="batches that labs chose: Brown et al. 2020, arXiv:2005.14165, table 2.1; Hoffmann et "
     "al. 2022, arXiv:2203.15556, table 4; Touvron et al. 2023, arXiv:2307.09288, section 2.2; Bi "
@@ -193,9 +186,7 @@ def loss_at(
 
 
 @check(
-    "optimal_parameters",
-    "optimal_tokens",
-    "compute_optimal_loss",
+    "optimal_parameters optimal_tokens compute_optimal_loss",
     by="derivation",
     source="the least of eq. 2 of Hoffmann et al. 2022 along N D = C / 6, found by SciPy",
     tolerance=1e-6,
@@ -262,9 +253,7 @@ def tokens_of_labs() -> Pairs:
 
 
 @check(
-    "power_law_loss",
-    "besiroglu_irreducible_loss",
-    "hoffmann_irreducible_loss",
+    "power_law_loss besiroglu_irreducible_loss hoffmann_irreducible_loss",
     by="table",
     source="two fits to the same runs: Besiroglu et al. 2024, arXiv:2404.10102, table 1, and "
     "Hoffmann et al. 2022, arXiv:2203.15556, eq. 10 as printed, 1.69 + 406.4 / "
@@ -282,9 +271,7 @@ def two_fits() -> Pairs:
 
 
 @check(
-    "lifetime_flops",
-    "power_law_loss",
-    "optimal_tokens",
+    "lifetime_flops power_law_loss optimal_tokens",
     by="table",
     source="Sardana et al. 2024, arXiv:2401.00448, fig. 1: 1.7e22 FLOP (17 %) less with 7 in place "
     "of 13 billion parameters for 2e12 tokens of inference, the loss the same; with their powers, "

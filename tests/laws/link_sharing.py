@@ -42,9 +42,7 @@ KINDS = ("tensor", "context", "expert", "data")
 
 
 @check(
-    "shared_contention_time",
-    "exposed_context_parallel_time",
-    "routed_exposed_expert_parallel_time",
+    "shared_contention_time exposed_context_parallel_time routed_exposed_expert_parallel_time",
     by="simulator",
     source="a link that carries one byte at a time, kinds of traffic coming as windows open",
 )
@@ -118,28 +116,12 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
 
 
 @check(
-    "tensor_fabric_time",
-    "tensor_node_time",
-    "context_fabric_time",
-    "context_node_time",
-    "routed_expert_fabric_time",
-    "routed_expert_node_time",
-    "per_expert_fabric_bytes",
-    "per_expert_node_bytes",
-    "pipeline_fabric_time",
-    "pipeline_node_time",
-    "whole_data_fabric_time",
-    "whole_data_node_time",
-    "dense_data_fabric_share",
-    "dense_data_node_share",
-    "expert_data_fabric_share",
-    "expert_data_node_share",
-    "data_parallel_bytes_zero_stage_0",
-    "sharded_gradient_data_parallel_bytes",
-    "sharded_weight_data_parallel_bytes",
-    "fabric_busy_time",
-    "node_network_busy_time",
-    "busy_time",
+    "tensor_fabric_time tensor_node_time context_fabric_time context_node_time "
+    "routed_expert_fabric_time routed_expert_node_time per_expert_fabric_bytes "
+    "per_expert_node_bytes pipeline_fabric_time pipeline_node_time whole_data_fabric_time "
+    "whole_data_node_time dense_data_fabric_share dense_data_node_share expert_data_fabric_share "
+    "expert_data_node_share data_parallel_bytes_zero_stage_0 sharded_gradient_data_parallel_bytes "
+    "sharded_weight_data_parallel_bytes fabric_busy_time node_network_busy_time busy_time",
     by="derivation",
     source="bytes of every operation of a step counted link by link, in the node and on one rail",
 )
@@ -229,8 +211,7 @@ def bytes_on_links() -> Pairs:
 
 
 @check(
-    "tensor_fabric_time",
-    "tensor_node_time",
+    "tensor_fabric_time tensor_node_time",
     by="derivation",
     source="bytes of every gather and reduce-scatter of a layer's passes counted link by link",
 )

@@ -11,9 +11,7 @@ from .check import Pairs, check
 
 
 @check(
-    "one_site_memory_per_gpu",
-    "staged_activation_memory",
-    "even_activation_memory",
+    "one_site_memory_per_gpu staged_activation_memory even_activation_memory "
     "activation_memory_per_layer_recompute_full",
     by="table",
     source="Korthikanti et al. 2022, arXiv:2205.05198, figures 1 and 7; SimuMax's B200 table "
@@ -28,14 +26,9 @@ def published_memories() -> Pairs:
 
 
 @check(
-    "replicated_weights_memory",
-    "sharded_weights_memory",
-    "replicated_gradients_memory",
-    "sharded_gradients_memory",
-    "optimizer_parameters_zero_stage_1",
-    "optimizer_memory",
-    "even_sharded_parameters",
-    "even_held_parameters",
+    "replicated_weights_memory sharded_weights_memory replicated_gradients_memory "
+    "sharded_gradients_memory optimizer_parameters_zero_stage_1 optimizer_memory "
+    "even_sharded_parameters even_held_parameters",
     by="table",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, table 1: 7.5B, 128B and 1T, GB of "
     "states on 1 to 1024 ranks",
@@ -78,10 +71,8 @@ def zero_states() -> Pairs:
 
 
 @check(
-    "kept_activation_memory_per_layer",
-    "selective_activation_memory_per_layer",
-    "residual_activations_per_token",
-    "matrix_activations_per_token",
+    "kept_activation_memory_per_layer selective_activation_memory_per_layer "
+    "residual_activations_per_token matrix_activations_per_token "
     "standard_score_activations_per_token",
     by="derivation",
     source="the tensors of a GPT layer, listed one by one: Korthikanti et al. 2022, "
@@ -119,11 +110,7 @@ def copied_keys_and_values() -> Pairs:
 
 
 @check(
-    "near_memory_limit",
-    "memory_margin",
-    "memory_per_gpu_low",
-    "memory_per_gpu_high",
-    "capacity_reason",
+    "near_memory_limit memory_margin memory_per_gpu_low memory_per_gpu_high capacity_reason",
     by="derivation",
     source="the ratio of what is needed to what is there, against the factor and its inverse",
 )
@@ -142,10 +129,7 @@ def sides_of_the_limit() -> Pairs:
 
 
 @check(
-    "working_memory",
-    "sharded_layer_state_memory",
-    "dense_layer_parameters",
-    "ffn_gradients_memory",
+    "working_memory sharded_layer_state_memory dense_layer_parameters ffn_gradients_memory "
     "layer_activation_memory_recompute_false",
     by="derivation",
     source="the tensors alive in the backward pass of a gated block, listed one by one",

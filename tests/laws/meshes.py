@@ -110,17 +110,9 @@ def counted(
 
 
 @check(
-    "shard_gradient_ranks",
-    "repeated_gathers_per_reduction",
-    "hybrid_replica_reduce_time",
-    "shard_replicas",
-    "replica_message",
-    "hybrid_data_fabric_time",
-    "hybrid_data_node_time",
-    "replica_bytes",
-    "replica_fabric_share",
-    "replica_node_share",
-    "sharded_gradients_memory",
+    "shard_gradient_ranks repeated_gathers_per_reduction hybrid_replica_reduce_time "
+    "shard_replicas replica_message hybrid_data_fabric_time hybrid_data_node_time replica_bytes "
+    "replica_fabric_share replica_node_share sharded_gradients_memory "
     "accumulated_parameters_gradient_sync_step",
     by="simulator",
     source="groups of a mesh built rank by rank, a step's collectives played block by block",
@@ -167,23 +159,12 @@ def on_first_node(members: list[int]) -> int:
 
 
 @check(
-    "inner_expert_gradient_stride",
-    "outer_expert_gradient_stride",
-    "inner_data_parallel_ranks_per_node",
-    "outer_data_parallel_ranks_per_node",
-    "outer_data_parallel_ranks_per_leaf",
-    "outer_data_parallel_ranks_per_pod",
-    "inner_pipeline_stride",
-    "replica_ranks_per_node",
-    "outer_expert_fold_reason",
-    "inner_expert_fold_reason",
-    "expert_gradient_ranks",
-    "mean_reduced_expert_parameters",
-    "expert_mean_reduced_parameters",
-    "expert_data_fabric_share",
-    "expert_data_node_share",
-    "expert_local_parameters",
-    "even_replica_parameters",
+    "inner_expert_gradient_stride outer_expert_gradient_stride inner_data_parallel_ranks_per_node "
+    "outer_data_parallel_ranks_per_node outer_data_parallel_ranks_per_leaf "
+    "outer_data_parallel_ranks_per_pod inner_pipeline_stride replica_ranks_per_node "
+    "outer_expert_fold_reason inner_expert_fold_reason expert_gradient_ranks "
+    "mean_reduced_expert_parameters expert_mean_reduced_parameters expert_data_fabric_share "
+    "expert_data_node_share expert_local_parameters even_replica_parameters",
     by="simulator",
     source="meshes of attention and of experts built rank by rank, their stages compared; a step's "
     "collectives played block by block",
@@ -250,8 +231,7 @@ def folded_experts() -> Pairs:
 
 
 @check(
-    "expert_tensor_parallel_time",
-    "expert_gather_time",
+    "expert_tensor_parallel_time expert_gather_time",
     by="simulator",
     source="exchanges of a layer's passes listed; tokens passed round the GPUs of an expert",
 )
@@ -282,9 +262,7 @@ def exchanges_of_experts() -> Pairs:
 
 
 @check(
-    "weights_held_state_bytes",
-    "gathered_held_state_bytes",
-    "staged_replica_parameters",
+    "weights_held_state_bytes gathered_held_state_bytes staged_replica_parameters",
     by="derivation",
     source="every stage's memory and shard taken by themselves, the largest kept",
 )

@@ -66,10 +66,7 @@ def llama(row: tuple[int, ...]) -> dict[str, Any]:
 
 
 @check(
-    "gpt_non_matmul_parameters",
-    "plain_ffn_hidden_size",
-    "plain_ffn_matrices",
-    "head_size",
+    "gpt_non_matmul_parameters plain_ffn_hidden_size plain_ffn_matrices head_size",
     by="table",
     source="Narayanan et al. 2021 (SC21), table 1",
 )
@@ -82,11 +79,8 @@ def megatron_sizes() -> Pairs:
 
 
 @check(
-    "llama_non_matmul_parameters",
-    "attention_parameters_per_layer",
-    "dense_ffn_parameters",
-    "ffn_parameters_per_layer",
-    "gated_ffn_matrices",
+    "llama_non_matmul_parameters attention_parameters_per_layer dense_ffn_parameters "
+    "ffn_parameters_per_layer gated_ffn_matrices",
     by="table",
     source="parameters in the weight files of Llama 2 7B and 13B, Llama 3.1 8B, 70B, 405B",
 )
@@ -97,13 +91,8 @@ def llama_sizes() -> Pairs:
 
 
 @check(
-    "llama_non_matmul_parameters",
-    "expert_ffn_parameters",
-    "expert_parameters",
-    "routed_parameters",
-    "skipped_parameters",
-    "expert_active_parameters",
-    "expert_layers",
+    "llama_non_matmul_parameters expert_ffn_parameters expert_parameters routed_parameters "
+    "skipped_parameters expert_active_parameters expert_layers",
     by="table",
     source="Mixtral 8x7B: parameters in its weight files, 12.9 billion active (arXiv:2401.04088)",
     tolerance=2e-3,
@@ -172,8 +161,7 @@ def weights(shape: dict[str, Any]) -> list[tuple[str, int, int]]:
 
 
 @check(
-    "dense_local_parameters",
-    "expert_local_parameters",
+    "dense_local_parameters expert_local_parameters",
     by="derivation",
     source="tensors put on the GPUs of a stage one by one, mean over GPUs",
 )
@@ -193,12 +181,8 @@ def laid_out() -> Pairs:
 
 
 @check(
-    "replicated_weights_memory",
-    "sharded_weights_memory",
-    "replicated_gradients_memory",
-    "sharded_gradients_memory",
-    "optimizer_memory",
-    "even_sharded_parameters",
+    "replicated_weights_memory sharded_weights_memory replicated_gradients_memory "
+    "sharded_gradients_memory optimizer_memory even_sharded_parameters "
     "bf16_gradient_storage_bytes",
     by="table",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, figure 1: 7.5B on 64 GPUs",
@@ -214,11 +198,8 @@ def zero_stages() -> Pairs:
 
 
 @check(
-    "state_bytes_per_parameter",
-    "min_gpus_for_state",
-    "bf16_gradient_storage_bytes",
-    "fp32_gradient_storage_bytes",
-    "double_gradient_storage_bytes",
+    "state_bytes_per_parameter min_gpus_for_state bf16_gradient_storage_bytes "
+    "fp32_gradient_storage_bytes double_gradient_storage_bytes "
     "copied_gradient_optimizer_state_bytes",
     by="table",
     source="Megatron-LM, docs of the distributed optimizer: 16, 18 and 20 bytes a parameter",
@@ -253,10 +234,8 @@ def kept(
 
 
 @check(
-    "kept_activation_memory_per_layer",
-    "selective_activation_memory_per_layer",
-    "residual_activations_per_token",
-    "matrix_activations_per_token",
+    "kept_activation_memory_per_layer selective_activation_memory_per_layer "
+    "residual_activations_per_token matrix_activations_per_token "
     "standard_score_activations_per_token",
     by="derivation",
     source="tensors of a layer listed one by one (Korthikanti et al. 2022, section 4.1)",
@@ -282,12 +261,8 @@ def activations() -> Pairs:
 
 
 @check(
-    "even_logits_memory",
-    "expert_ffn_input_width",
-    "expert_active_ffn_width",
-    "tokens_per_expert",
-    "microbatch_tokens",
-    "activation_message",
+    "even_logits_memory expert_ffn_input_width expert_active_ffn_width tokens_per_expert "
+    "microbatch_tokens activation_message",
     by="simulator",
     source="tokens of one micro-batch routed evenly and counted, widths added up",
 )
@@ -317,8 +292,7 @@ def tokens_routed() -> Pairs:
 
 
 @check(
-    "kv_elements_per_layer",
-    "kv_cache_bytes_per_token",
+    "kv_elements_per_layer kv_cache_bytes_per_token",
     by="table",
     source="Kwon et al. 2023 (vLLM), section 3: OPT-13B, 800 KB a token, 1.6 GB for 2,048",
     tolerance=2.5e-2,
@@ -336,17 +310,9 @@ def cache_of_opt() -> Pairs:
 
 
 @check(
-    "gradient_message",
-    "weight_message",
-    "whole_gradient_buckets",
-    "bucket_message",
-    "one_site_gradient_ranks",
-    "gradient_ranks_hybrid_sharding_false",
-    "data_parallel",
-    "num_microbatches",
-    "node_pipeline_ranks_per_node",
-    "outer_pipeline_stride",
-    "node_tensor_parallel_ranks_per_node",
+    "gradient_message weight_message whole_gradient_buckets bucket_message "
+    "one_site_gradient_ranks gradient_ranks_hybrid_sharding_false data_parallel num_microbatches "
+    "node_pipeline_ranks_per_node outer_pipeline_stride node_tensor_parallel_ranks_per_node",
     by="simulator",
     source="GPUs numbered in Megatron's order, gradients cut into buckets until none is left",
 )
@@ -385,15 +351,9 @@ def layout() -> Pairs:
 
 
 @check(
-    "layout_reason",
-    "hybrid_sharding_reason",
-    "even_stage_reason",
-    "whole_stage_reason",
-    "dense_expert_layout_reason",
-    "routed_expert_layout_reason",
-    "flushed_infeasible_reason",
-    "capacity_reason",
-    "feasible",
+    "layout_reason hybrid_sharding_reason even_stage_reason whole_stage_reason "
+    "dense_expert_layout_reason routed_expert_layout_reason flushed_infeasible_reason "
+    "capacity_reason feasible",
     by="derivation",
     source="layouts broken in one way each, reasons by the table of codes in words",
 )
@@ -433,8 +393,7 @@ def reasons() -> Pairs:
 
 
 @check(
-    "arithmetic_intensity",
-    "ridge_point",
+    "arithmetic_intensity ridge_point",
     by="simulator",
     source="multiply-adds of a 64 x 64 matrix in BF16, read once; peaks of the data sheet",
     tolerance=1e-3,

@@ -45,11 +45,7 @@ def played(again: float = 0.0, **layout: Any) -> Any:
 
 
 @check(
-    "dual_bubble_ratio",
-    "dual_idle_passes",
-    "dual_microbatches_in_flight",
-    by="simulator",
-    source=PLAYED,
+    "dual_bubble_ratio dual_idle_passes dual_microbatches_in_flight", by="simulator", source=PLAYED
 )
 def dual_bubbles() -> Pairs:
     """2 to 8 stages both ways, 1 to 5 folded, m from 2 p on, nothing to all computed again"""
@@ -64,8 +60,7 @@ def dual_bubbles() -> Pairs:
 
 
 @check(
-    "dual_idle_passes",
-    "dual_microbatches_in_flight",
+    "dual_idle_passes dual_microbatches_in_flight",
     by="table",
     source="DeepSeek-AI 2024, arXiv:2412.19437, table 2: bubble (PP/2 - 1) (F&B + B - 3 W), "
     "activations PP + 1; passes F, input and weight gradients of one length",
@@ -82,12 +77,7 @@ def table_of_deepseek() -> Pairs:
         yield formulas.dual_microbatches_in_flight(p, 1), p + 1
 
 
-@check(
-    "flushed_bubble_ratio",
-    "combined_microbatches_in_flight",
-    by="simulator",
-    source=PLAYED,
-)
+@check("flushed_bubble_ratio combined_microbatches_in_flight", by="simulator", source=PLAYED)
 def combined_bubbles() -> Pairs:
     """1 to 7 stages, 1 to 3 chunks, groups of p micro-batches to all of them"""
     for layout, p, m, v, group in combined():
@@ -123,8 +113,7 @@ TRAFFIC = (0.1, 0.6, 1.4)  # of a forward pass, beside it
 
 
 @check(
-    "combined_unpaired_expert_time",
-    "routed_exposed_expert_parallel_time",
+    "combined_unpaired_expert_time routed_exposed_expert_parallel_time",
     by="simulator",
     source=PLAYED,
 )
@@ -157,10 +146,7 @@ def beside_pairs(asked: Any) -> Pairs:
 
 
 @check(
-    "dual_unpaired_expert_time",
-    "routed_exposed_expert_parallel_time",
-    by="simulator",
-    source=PLAYED,
+    "dual_unpaired_expert_time routed_exposed_expert_parallel_time", by="simulator", source=PLAYED
 )
 def dual_traffic() -> Pairs:
     """traffic of 0.1 to 1.4 forward passes, hidden by none or all of compute, some repeated"""
@@ -199,10 +185,8 @@ def combined_sends() -> Pairs:
 
 
 @check(
-    "combined_asynchronous_pipeline_sends",
-    "dual_asynchronous_pipeline_sends",
-    "one_forward_one_backward_blocking_pipeline_sends",
-    "zero_bubble_blocking_pipeline_sends",
+    "combined_asynchronous_pipeline_sends dual_asynchronous_pipeline_sends "
+    "one_forward_one_backward_blocking_pipeline_sends zero_bubble_blocking_pipeline_sends",
     by="simulator",
     source=PLAYED,
 )
@@ -226,9 +210,7 @@ def bounds_of_sends() -> Pairs:
 
 
 @check(
-    "combined_schedule_reason",
-    "dualpipe_schedule_reason",
-    "dualpipev_schedule_reason",
+    "combined_schedule_reason dualpipe_schedule_reason dualpipev_schedule_reason",
     by="simulator",
     source="dualpipe/dualpipe.py, dualpipe/dualpipev.py and megatron/core, whose refusals the "
     "simulator repeats",
@@ -258,14 +240,9 @@ def what_does_not_run() -> Pairs:
 
 
 @check(
-    "mirrored_parameter_copies",
-    "even_held_parameters",
-    "even_sharded_parameters",
-    "dense_mean_reduced_parameters",
-    "expert_mean_reduced_parameters",
-    "mean_reduced_expert_parameters",
-    "one_site_gradient_ranks",
-    "even_logits_memory",
+    "mirrored_parameter_copies even_held_parameters even_sharded_parameters "
+    "dense_mean_reduced_parameters expert_mean_reduced_parameters mean_reduced_expert_parameters "
+    "one_site_gradient_ranks even_logits_memory",
     by="derivation",
     source="stages written down for each GPU, and GPUs counted that hold them",
 )

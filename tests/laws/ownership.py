@@ -43,8 +43,7 @@ def paid(loan: float, rate: float, years: int, left: float = 0.0) -> float:
 
 
 @check(
-    "capital_recovery_factor",
-    "discount_factor",
+    "capital_recovery_factor discount_factor",
     by="simulator",
     source="loans played year by year, with interest and payments",
 )
@@ -74,14 +73,8 @@ def tables_of_interest() -> Pairs:
 
 
 @check(
-    "machine_capital",
-    "machine_payments",
-    "building_payments",
-    "operating_cost",
-    "ownership_cost",
-    "owned_gpu_hour_cost",
-    "break_even_utilization",
-    "owned_gpu_cost",
+    "machine_capital machine_payments building_payments operating_cost ownership_cost "
+    "owned_gpu_hour_cost break_even_utilization owned_gpu_cost",
     by="simulator",
     source="a cluster bought, run and sold, its books kept year by year",
 )
@@ -151,8 +144,7 @@ def superpods() -> Pairs:
 
 
 @check(
-    "fabric_tiers",
-    "pod_uplinks",
+    "fabric_tiers pod_uplinks",
     by="table",
     source="Llama 3 report (arXiv:2407.21783), section 3.3.1: 24,576 GPUs, 16 to a rack switch, "
     "pods of 3,072 that one layer joins, 1:7 between pods, in three tiers",

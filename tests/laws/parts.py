@@ -43,9 +43,7 @@ def product_times() -> Pairs:
 
 
 @check(
-    "elementwise_time",
-    "roofline_optimizer_time",
-    "reached_hbm_bandwidth",
+    "elementwise_time roofline_optimizer_time reached_hbm_bandwidth",
     by="simulator",
     source="every read and write of a layer's arrays and of the update listed",
 )
@@ -70,12 +68,8 @@ def moved_bytes() -> Pairs:
 
 
 @check(
-    "dense_layer_parameters",
-    "expert_layer_parameters",
-    "expert_gradient_buffer_parameters",
-    "sharded_layer_state_memory",
-    "sharded_gradient_layer_state_memory",
-    "fp32_gradient_buffer_memory",
+    "dense_layer_parameters expert_layer_parameters expert_gradient_buffer_parameters "
+    "sharded_layer_state_memory sharded_gradient_layer_state_memory fp32_gradient_buffer_memory",
     by="derivation",
     source="tensors that are whole on a GPU while a layer is worked on, listed",
 )
@@ -104,11 +98,8 @@ def layer_states() -> Pairs:
 
 
 @check(
-    "full_layer_activation_memory",
-    "selective_layer_activation_memory",
-    "ffn_gradients_memory",
-    "working_memory",
-    "one_site_memory_per_gpu",
+    "full_layer_activation_memory selective_layer_activation_memory ffn_gradients_memory "
+    "working_memory one_site_memory_per_gpu",
     by="derivation",
     source="tensors alive in the backward pass of one layer, listed; parts of a GPU's memory added",
 )
@@ -132,11 +123,7 @@ def alive() -> Pairs:
 
 
 @check(
-    "one_site_communication_time",
-    "one_site_exposed_communication_time",
-    "step_time",
-    "mfu",
-    "step_time_low",
+    "one_site_communication_time one_site_exposed_communication_time step_time mfu step_time_low "
     "step_time_high",
     by="simulator",
     source="a timeline of one step, part after part",

@@ -102,9 +102,7 @@ TOLD = [
 
 
 @check(
-    "attention_projection_time",
-    "dense_ffn_time",
-    "attention_parameters_per_layer",
+    "attention_projection_time dense_ffn_time attention_parameters_per_layer",
     by="peer",
     source=SOURCE,
 )
@@ -116,11 +114,8 @@ def weights_products() -> Pairs:
 
 
 @check(
-    "attention_score_flops",
-    "standard_attention_core_time",
-    "standard_attention_backward_ratio",
-    "plain_layer_time",
-    "layer_recompute_time",
+    "attention_score_flops standard_attention_core_time standard_attention_backward_ratio "
+    "plain_layer_time layer_recompute_time",
     by="peer",
     source=SOURCE,
 )
@@ -135,10 +130,8 @@ def layer_products() -> Pairs:
 
 
 @check(
-    "residual_activations_per_token",
-    "matrix_activations_per_token",
-    "standard_score_activations_per_token",
-    "kept_activation_memory_per_layer",
+    "residual_activations_per_token matrix_activations_per_token "
+    "standard_score_activations_per_token kept_activation_memory_per_layer "
     "selective_activation_memory_per_layer",
     by="peer",
     source=SOURCE,
@@ -154,7 +147,7 @@ def activations() -> Pairs:
             yield told.ours(kept, **shared)[0], told.selective
 
 
-@check("bubble_ratio", "flushed_bubble_ratio", by="peer", source=SOURCE)
+@check("bubble_ratio flushed_bubble_ratio", by="peer", source=SOURCE)
 def bubbles() -> Pairs:
     """six pipelines of 4 to 35 stages, three of them with fewer micro-batches than stages"""
     for told in TOLD:
@@ -170,10 +163,7 @@ def in_flight() -> Pairs:
 
 
 @check(
-    "activation_message",
-    "whole_pipeline_message",
-    "scattered_pipeline_message",
-    "pipeline_send_time",
+    "activation_message whole_pipeline_message scattered_pipeline_message pipeline_send_time "
     "pipeline_parallel_time",
     by="peer",
     source=SOURCE,
@@ -188,10 +178,7 @@ def sends() -> Pairs:
 
 
 @check(
-    "replicated_weights_memory",
-    "optimizer_memory",
-    "dense_local_parameters",
-    "even_sharded_parameters",
+    "replicated_weights_memory optimizer_memory dense_local_parameters even_sharded_parameters",
     by="peer",
     source=SOURCE,
 )
@@ -204,9 +191,7 @@ def states() -> Pairs:
         yield told.ours("optimizer_memory", zero_stage=1)[0], told.shared_optimizer
 
 
-@check(
-    "gradient_message", "weight_message", "replicated_data_parallel_time", by="peer", source=SOURCE
-)
+@check("gradient_message weight_message replicated_data_parallel_time", by="peer", source=SOURCE)
 def gradients() -> Pairs:
     """time of a step's gradients, reduced at once or around ZeRO-1's update, of six clusters"""
     for told in TOLD:
@@ -215,10 +200,7 @@ def gradients() -> Pairs:
 
 
 @check(
-    "tensor_parallel_time_mixture_of_experts_false",
-    "sequence_regather_time",
-    by="peer",
-    source=SOURCE,
+    "tensor_parallel_time_mixture_of_experts_false sequence_regather_time", by="peer", source=SOURCE
 )
 def tensor_traffic() -> Pairs:
     """time of a step's tensor traffic, with sequence parallelism too, in six layouts"""

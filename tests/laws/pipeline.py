@@ -43,10 +43,7 @@ def interleaved() -> Iterator[dict[str, Any]]:
 
 
 @check(
-    "bubble_ratio",
-    "pipeline.bubble_fraction",
-    "schedules.bubble_fraction",
-    "flushed_bubble_ratio",
+    "bubble_ratio pipeline.bubble_fraction schedules.bubble_fraction flushed_bubble_ratio",
     by="simulator",
     source=PLAYED,
 )
@@ -66,7 +63,7 @@ def plain_bubbles() -> Pairs:
         )
 
 
-@check("bubble_ratio", "flushed_bubble_ratio", by="simulator", source=PLAYED)
+@check("bubble_ratio flushed_bubble_ratio", by="simulator", source=PLAYED)
 def interleaved_bubbles() -> Pairs:
     """interleaved: 2 to 8 stages, 2 to 5 chunks, 1 to 24 micro-batches, every group that runs"""
     for layout in interleaved():
@@ -78,9 +75,8 @@ def interleaved_bubbles() -> Pairs:
 
 
 @check(
-    "one_forward_one_backward_microbatches_in_flight",
-    "microbatches_in_flight_pipeline_schedule_gpipe",
-    "zero_bubble_microbatches_in_flight",
+    "one_forward_one_backward_microbatches_in_flight "
+    "microbatches_in_flight_pipeline_schedule_gpipe zero_bubble_microbatches_in_flight "
     "pytorch_microbatch_group_size",
     by="simulator",
     source=PLAYED,
@@ -141,9 +137,7 @@ def zb_v(again: float, microbatches: tuple[int, ...]) -> Pairs:
 
 
 @check(
-    "zb_v_bubble_ratio",
-    "flushed_folded_idle_passes",
-    "bypassed_folded_idle_passes",
+    "zb_v_bubble_ratio flushed_folded_idle_passes bypassed_folded_idle_passes",
     by="simulator",
     source=PLAYED,
 )
@@ -154,9 +148,7 @@ def zb_v_bubbles() -> Pairs:
 
 
 @check(
-    "zb_v_bubble_ratio",
-    "flushed_folded_idle_passes",
-    "bypassed_folded_idle_passes",
+    "zb_v_bubble_ratio flushed_folded_idle_passes bypassed_folded_idle_passes",
     by="simulator",
     source=PLAYED,
     tolerance=0.05,
@@ -178,10 +170,8 @@ def waited(sends: str, **layout: Any) -> Iterator[float]:
 
 
 @check(
-    "gpipe_blocking_pipeline_sends",
-    "one_forward_one_backward_blocking_pipeline_sends",
-    "gpipe_asynchronous_pipeline_sends",
-    "one_forward_one_backward_asynchronous_pipeline_sends",
+    "gpipe_blocking_pipeline_sends one_forward_one_backward_blocking_pipeline_sends "
+    "gpipe_asynchronous_pipeline_sends one_forward_one_backward_asynchronous_pipeline_sends",
     by="simulator",
     source=PLAYED,
 )
@@ -223,9 +213,8 @@ def interleaved_sends_waited_for() -> Pairs:
 
 
 @check(
-    "one_forward_one_backward_blocking_pipeline_sends",
-    "one_forward_one_backward_asynchronous_pipeline_sends",
-    "zero_bubble_blocking_pipeline_sends",
+    "one_forward_one_backward_blocking_pipeline_sends "
+    "one_forward_one_backward_asynchronous_pipeline_sends zero_bubble_blocking_pipeline_sends "
     "zero_bubble_asynchronous_pipeline_sends",
     by="simulator",
     source=PLAYED,
@@ -258,9 +247,7 @@ def bounds_of_sends() -> Pairs:
 
 
 @check(
-    "megatron_interleaving_reason",
-    "pytorch_interleaving_reason",
-    "interleaved_schedule_reason",
+    "megatron_interleaving_reason pytorch_interleaving_reason interleaved_schedule_reason "
     "microbatch_group_size_pipeline_scheduler_megatron",
     by="simulator",
     source="megatron/core/pipeline_parallel/schedules.py and "
@@ -300,9 +287,7 @@ def what_no_scheduler_runs() -> Pairs:
 
 
 @check(
-    "megatron_interleaving_reason",
-    "pytorch_interleaving_reason",
-    "pytorch_microbatch_group_size",
+    "megatron_interleaving_reason pytorch_interleaving_reason pytorch_microbatch_group_size",
     by="derivation",
     source="the sentences that Megatron-LM (schedules.py) and PyTorch (pipelining/schedules.py) "
     "refuse a number of micro-batches with, as predicates of whole numbers",
@@ -327,9 +312,7 @@ def refusals() -> Pairs:
 
 
 @check(
-    "awaited_pipeline_time",
-    "exposed_pipeline_parallel_time",
-    "pipeline_parallel_time",
+    "awaited_pipeline_time exposed_pipeline_parallel_time pipeline_parallel_time",
     by="simulator",
     source=PLAYED,
 )

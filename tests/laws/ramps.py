@@ -36,10 +36,7 @@ def run(tokens: float, ramp: float, first: int, last: int, length: int) -> dict[
 
 
 @check(
-    "linear_ramp_steps",
-    "staged_job_time",
-    "staged_mean_step_time",
-    "batch_independent_time",
+    "linear_ramp_steps staged_job_time staged_mean_step_time batch_independent_time "
     "extra_ramp_steps",
     by="simulator",
     source="runs played step by step, the batch set by the tokens seen so far",
@@ -62,9 +59,7 @@ def growing_batches() -> Pairs:
 
 
 @check(
-    "availability_after_transition",
-    "transition_share",
-    "mean_step_time",
+    "availability_after_transition transition_share mean_step_time",
     by="derivation",
     source="wall times added up by hand: steps over goodput and availability, and what goes before",
 )
@@ -81,9 +76,7 @@ def made_ready() -> Pairs:
 
 
 @check(
-    "stepped_ramp_steps",
-    "staged_job_time",
-    "staged_mean_step_time",
+    "stepped_ramp_steps staged_job_time staged_mean_step_time",
     by="simulator",
     source="runs played step by step, the batch set by the tokens seen so far",
     tolerance=1e-5,
@@ -105,9 +98,7 @@ def doubled_batches() -> Pairs:
 
 
 @check(
-    "long_context_extra_time",
-    "staged_job_time",
-    "staged_mean_step_time",
+    "long_context_extra_time staged_job_time staged_mean_step_time",
     by="simulator",
     source="pairs of queries and keys of every sequence of a step, at each length of two stages",
 )
@@ -129,12 +120,8 @@ def longer_sequences() -> Pairs:
 
 
 @check(
-    "step_time_ratio",
-    "step_time_in_interval",
-    "step_time_low_of_shifted",
-    "step_time_high_of_shifted",
-    "batch_independent_time_of_shifted",
-    "long_context_extra_time_of_shifted",
+    "step_time_ratio step_time_in_interval step_time_low_of_shifted step_time_high_of_shifted "
+    "batch_independent_time_of_shifted long_context_extra_time_of_shifted",
     by="simulator",
     source="a run played step by step on clocks that are 1.2 times slower, 1.3 times faster: half "
     "way up an interval of x 1.44, and at the lower end of one of x 1.3",

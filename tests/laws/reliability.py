@@ -42,12 +42,8 @@ def node_lives() -> Pairs:
 
 
 @check(
-    "component_node_failure_rate",
-    "component_cluster_mtbf",
-    "interruptions_per_failure",
-    "expected_failures",
-    "failed_nodes",
-    "mean_time",
+    "component_node_failure_rate component_cluster_mtbf interruptions_per_failure "
+    "expected_failures failed_nodes mean_time",
     by="simulator",
     source="events of single nodes, of domains and of switches, drawn for each and counted",
     tolerance=1e-2,
@@ -79,9 +75,7 @@ def interruptions() -> Pairs:
 
 
 @check(
-    "power_law_mtbf",
-    "empirical_cluster_mtbf",
-    "empirical_node_failure_rate",
+    "power_law_mtbf empirical_cluster_mtbf empirical_node_failure_rate",
     by="table",
     source="Kokolis et al. 2025: 6.50 failures in 1,000 node-days; MTBF printed to two digits",
     tolerance=2.2e-2,
@@ -95,9 +89,7 @@ def projected_mtbf() -> Pairs:
 
 
 @check(
-    "failure_probability",
-    "exponential_failure_probability",
-    "weibull_failure_probability",
+    "failure_probability exponential_failure_probability weibull_failure_probability",
     by="derivation",
     source="the density of a lifetime of that mean, integrated in 30 digits",
 )
@@ -119,11 +111,7 @@ def failure_probabilities() -> Pairs:
 
 
 @check(
-    "poisson_at_most",
-    "poisson_below",
-    "poisson_probability",
-    "poisson_excess",
-    "hot_spare_availability",
+    "poisson_at_most poisson_below poisson_probability poisson_excess hot_spare_availability "
     "hot_spare_missing_nodes",
     by="derivation",
     source="the incomplete gamma function in 40 digits (mpmath)",
@@ -147,8 +135,7 @@ def poisson_tails() -> Pairs:
 
 
 @check(
-    "erlang_carried",
-    "closed_idle_safe_whole_cluster_probability",
+    "erlang_carried closed_idle_safe_whole_cluster_probability",
     by="derivation",
     source="Erlang's recursion 1/B(n) = 1 + n / (a B(n - 1)), from B(0) = 1",
 )
@@ -199,8 +186,7 @@ def _played(
 
 
 @check(
-    "time_at_risk",
-    "working_time_multi_site_false",
+    "time_at_risk working_time_multi_site_false",
     by="simulator",
     source="a calendar, hour by hour: made ready, maintained or at work",
     tolerance=1e-9,
@@ -214,10 +200,8 @@ def hours_at_risk() -> Pairs:
 
 
 @check(
-    "closed_whole_cluster_probability",
-    "closed_idle_safe_whole_cluster_probability",
-    "expected_failures",
-    "failed_nodes",
+    "closed_whole_cluster_probability closed_idle_safe_whole_cluster_probability "
+    "expected_failures failed_nodes",
     by="simulator",
     source="a queue of repairs, node by node, of constant, exponential and uniform lengths",
     tolerance=3e-2,
@@ -267,11 +251,7 @@ def _chain(births: list[float], crews: float, repair: float) -> list[float]:
 
 
 @check(
-    "erlang_blocked",
-    "poisson_truncated",
-    "spare_left",
-    "whole_of_safe",
-    "crews_spare_left_probability",
+    "erlang_blocked poisson_truncated spare_left whole_of_safe crews_spare_left_probability "
     "crews_whole_safe_pool_probability",
     by="derivation",
     source="the balance of births and deaths, state by state",
@@ -301,11 +281,7 @@ def crews_and_steady_failures() -> Pairs:
 
 
 @check(
-    "queue_odds",
-    "whole_of_pool",
-    "missing_of_pool",
-    "crews_whole_pool_probability",
-    "crews_nodes_in_repair",
+    "queue_odds whole_of_pool missing_of_pool crews_whole_pool_probability crews_nodes_in_repair "
     "crews_nodes_beyond_spares",
     by="derivation",
     source="the balance of births and deaths, state by state, of nodes that all fail alike",
@@ -336,9 +312,7 @@ def crews_and_pools() -> Pairs:
 
 
 @check(
-    "crews_whole_pool_probability",
-    "crews_whole_safe_pool_probability",
-    "crews_spare_left_probability",
+    "crews_whole_pool_probability crews_whole_safe_pool_probability crews_spare_left_probability",
     by="simulator",
     source="nodes that wait for the first crew that is free, each repair by itself",
     tolerance=3e-2,
@@ -392,8 +366,7 @@ def _played_by_crews(
 
 
 @check(
-    "unspared_missing_nodes",
-    "shrinking_elastic_capacity",
+    "unspared_missing_nodes shrinking_elastic_capacity",
     by="simulator",
     source="nodes that fail at random and stop the replicas they belong to",
     tolerance=2e-2,
@@ -432,8 +405,7 @@ def _failures(parts: int, shape: float, mtbf: float, span: float, aged: bool, rn
 
 
 @check(
-    "exact_goodput",
-    "goodput.expected_slowdown",
+    "exact_goodput goodput.expected_slowdown",
     by="simulator",
     source="64 and 512 parts, each with lives of its own, and what the job keeps between failures",
     tolerance=2e-3,
@@ -483,10 +455,7 @@ def _rows() -> list[dict[str, float]]:
 
 
 @check(
-    "young_interval",
-    "daly_interval",
-    "exact_interval",
-    "checkpoint.expected_slowdown",
+    "young_interval daly_interval exact_interval checkpoint.expected_slowdown "
     "goodput.expected_slowdown",
     by="table",
     source="tests/data/young_daly.csv: Lambert W by mpmath, and numerical minimisation of eq. 13",
@@ -539,25 +508,11 @@ def _cycle(
 
 
 @check(
-    "exact_goodput",
-    "exact_recovery_overhead",
-    "exact_rework_overhead",
-    "exact_checkpoint_overhead",
-    "checkpoints_written",
-    "restart_overhead",
-    "segment_efficiency",
-    "segment_rework",
-    "useful_share",
-    "stall_share",
-    "rollback_time",
-    "corruption_rollback_time",
-    "rollback_time_checkpoint_corruption_false",
-    "unsafe_time_checkpoint_mode_async",
-    "unsafe_time_checkpoint_mode_sync",
-    "lost_work_time",
-    "restart_time",
-    "rigid_cluster_uptime",
-    "latency_uptime_factor_corruption_detection_at_once",
+    "exact_goodput exact_recovery_overhead exact_rework_overhead exact_checkpoint_overhead "
+    "checkpoints_written restart_overhead segment_efficiency segment_rework useful_share "
+    "stall_share rollback_time corruption_rollback_time rollback_time_checkpoint_corruption_false "
+    "unsafe_time_checkpoint_mode_async unsafe_time_checkpoint_mode_sync lost_work_time "
+    "restart_time rigid_cluster_uptime latency_uptime_factor_corruption_detection_at_once",
     by="derivation",
     source="renewal reward: segments that a life between failures keeps, its survival summed",
 )
@@ -592,14 +547,9 @@ def renewal_reward() -> Pairs:
 
 
 @check(
-    "checkpoint.first_order_waste",
-    "goodput.first_order_waste",
-    "first_order_goodput",
-    "first_order_checkpoint_overhead",
-    "first_order_rework_overhead",
-    "first_order_recovery_overhead",
-    "effective_training_time_ratio",
-    "ettr",
+    "checkpoint.first_order_waste goodput.first_order_waste first_order_goodput "
+    "first_order_checkpoint_overhead first_order_rework_overhead first_order_recovery_overhead "
+    "effective_training_time_ratio ettr",
     by="derivation",
     source="Daly's exact shares in 50 digits, where losses vanish: what is left of them",
     tolerance=1e-5,
@@ -645,8 +595,7 @@ def published_ettr() -> Pairs:
 
 
 @check(
-    "spared_wait_for_node",
-    "unspared_wait_for_node",
+    "spared_wait_for_node unspared_wait_for_node",
     by="simulator",
     source="failures that find a spare or wait, repairs of constant length",
     tolerance=3e-2,
@@ -690,13 +639,8 @@ def interrupted_waits() -> Pairs:
 
 
 @check(
-    "checkpoints_written",
-    "write_bandwidth_storage_scaling_total",
-    "per_node_write_bandwidth",
-    "checkpoint_size",
-    "checkpoint_write_time",
-    "snapshot_time",
-    "peer_copy_time",
+    "checkpoints_written write_bandwidth_storage_scaling_total per_node_write_bandwidth "
+    "checkpoint_size checkpoint_write_time snapshot_time peer_copy_time",
     by="simulator",
     source="a clock that works, stops for the slower of nodes and system, and goes on",
     tolerance=1e-9,
@@ -720,9 +664,7 @@ def a_day_without_failures() -> Pairs:
 
 
 @check(
-    "first_order_goodput_reason",
-    "additive_goodput_reason",
-    "shrinking_progress_reason",
+    "first_order_goodput_reason additive_goodput_reason shrinking_progress_reason "
     "sync_infeasible_reason",
     by="derivation",
     source="a day of 1,024 shares handed out to each loss in turn: is any share left for the job?",

@@ -11,9 +11,7 @@ from .models import MIXTRAL, computed
 
 
 @check(
-    "concurrent_requests",
-    "serving_replicas",
-    "serving_gpus",
+    "concurrent_requests serving_replicas serving_gpus",
     by="simulator",
     source="a request every 0.1 s for an hour, each there for its latency, counted every second",
 )
@@ -39,8 +37,7 @@ def requests() -> Pairs:
 
 
 @check(
-    "decode_tokens_per_second",
-    "serving_cost_per_million_tokens",
+    "decode_tokens_per_second serving_cost_per_million_tokens",
     by="simulator",
     source="batches answered one after the other, step by step, until a million tokens are out",
 )
@@ -62,9 +59,7 @@ def price_of_answers() -> Pairs:
 
 
 @check(
-    "divided_serving_weights_memory",
-    "decode_tokens_per_second",
-    "decode_step_time",
+    "divided_serving_weights_memory decode_tokens_per_second decode_step_time",
     by="table",
     source="Fleet Foundations, the single-accelerator roofline: 8.03B in BF16, 208.6 tokens/s on "
     "an H100",
@@ -80,9 +75,7 @@ def tokens_of_one_gpu() -> Pairs:
 
 
 @check(
-    "request_kv_cache",
-    "kv_cache_memory",
-    "largest_serving_batch",
+    "request_kv_cache kv_cache_memory largest_serving_batch",
     by="simulator",
     source="requests let in until the next one does not fit",
 )
@@ -99,8 +92,7 @@ def caches() -> Pairs:
 
 
 @check(
-    "expert_unvisited_weights_memory",
-    "decode_weights_bytes",
+    "expert_unvisited_weights_memory decode_weights_bytes",
     by="simulator",
     source="20,000 batches routed at random (fixed seed), experts that are visited counted",
     tolerance=1e-2,

@@ -12,8 +12,7 @@ H100 = (989e12, 3.35e12)
 
 
 @check(
-    "roofline_flops",
-    "network_roofline_flops",
+    "roofline_flops network_roofline_flops",
     by="derivation",
     source="one unit of work through arithmetic, memory and network: the last to finish counts",
 )
@@ -42,8 +41,7 @@ def ridge_of_the_h100() -> Pairs:
 
 
 @check(
-    "roofline.iron_law_time",
-    "scale_out.iron_law_time",
+    "roofline.iron_law_time scale_out.iron_law_time",
     by="simulator",
     source="move, compute, wait: one after the other, gradients through the played ring",
 )

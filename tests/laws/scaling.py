@@ -178,20 +178,14 @@ def bytes_sent() -> Pairs:
         yield formulas.gradient_bytes_sent(14e9, ranks), sent_by_a_rank(ranks, 14e9)
 
 
-@check(
-    "rho",
-    by="table",
-    source="Fleet Foundations: 11.2 % for 560.4 ms over 5 s",
-    tolerance=5e-3,
-)
+@check("rho", by="table", source="Fleet Foundations: 11.2 % for 560.4 ms over 5 s", tolerance=5e-3)
 def communication_over_computing() -> Pairs:
     """one printed ratio, 0.112"""
     yield formulas.rho(0.5604, 5.0), 0.112
 
 
 @check(
-    "step_effective_flops",
-    "node_effective_flops",
+    "step_effective_flops node_effective_flops",
     by="table",
     source="Fleet Foundations, compound loss: 1,024 GPUs of 989 TFLOP/s, 0.50, 0.50, 0.77",
     tolerance=1e-6,

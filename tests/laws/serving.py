@@ -15,8 +15,7 @@ def _copies(ranks: int, heads: int) -> list[set[int]]:
 
 
 @check(
-    "shared_kv_head_ranks",
-    "context_message",
+    "shared_kv_head_ranks context_message",
     by="simulator",
     source="heads of keys and values placed where grouped query heads read them; Pope et al. 2022, "
     "arXiv:2211.05102, section 3.3",
@@ -32,11 +31,8 @@ def heads_on_ranks() -> Pairs:
 
 
 @check(
-    "largest_serving_batch",
-    "serving_memory_reason",
-    "copied_attention_serving_weights_memory",
-    "kv_head_ranks_latent_attention_true",
-    "kv_cache_ranks_data_parallel_attention_true",
+    "largest_serving_batch serving_memory_reason copied_attention_serving_weights_memory "
+    "kv_head_ranks_latent_attention_true kv_cache_ranks_data_parallel_attention_true",
     by="derivation",
     source="requests admitted one by one to the emptiest GPU until one finds no room",
 )
@@ -66,18 +62,9 @@ def admitted_requests() -> Pairs:
 
 
 @check(
-    "full_decode_context",
-    "windowed_decode_context",
-    "full_prompt_attention_span",
-    "windowed_prompt_attention_span",
-    "decode_bytes",
-    "decode_attention_flops",
-    "decode_flops",
-    "prefill_attention_flops",
-    "prefill_flops",
-    "decode_step_time",
-    "prefill_time",
-    "request_latency",
+    "full_decode_context windowed_decode_context full_prompt_attention_span "
+    "windowed_prompt_attention_span decode_bytes decode_attention_flops decode_flops "
+    "prefill_attention_flops prefill_flops decode_step_time prefill_time request_latency "
     "time_to_first_token",
     by="simulator",
     source="every token of an answer replayed, layer by layer: what is read of each earlier one, "
@@ -142,10 +129,7 @@ def published_windows() -> Pairs:
 
 
 @check(
-    "kv_elements_per_layer",
-    "kv_cache_bytes_per_token",
-    "full_cached_tokens",
-    "request_kv_cache",
+    "kv_elements_per_layer kv_cache_bytes_per_token full_cached_tokens request_kv_cache",
     by="table",
     source="Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3 (800 KB a token, up to 1.6 GB for "
     "2,048); DeepSeek-AI 2025, arXiv:2505.09343, table 1",

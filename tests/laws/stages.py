@@ -24,11 +24,7 @@ def split(layers: int, stages: int) -> list[int]:
 
 
 @check(
-    "first_stage_layers",
-    "last_stage_layers",
-    "middle_stage_layers",
-    "layers_of_stage",
-    "first_sparse_stage",
+    "first_stage_layers last_stage_layers middle_stage_layers layers_of_stage first_sparse_stage "
     "layers_before_stage",
     by="simulator",
     source="layers handed out one by one, the ends last; Llama 3 405B: 7, 14 x 8, 7 on 16 stages",
@@ -89,25 +85,12 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
 
 
 @check(
-    "stage_parameters",
-    "stage_of_one_way",
-    "most_stage_parameters",
-    "common_layer_parameters",
-    "end_table_parameters",
-    "stage_shared_parameters",
-    "stage_routed_parameters",
-    "staged_held_parameters",
-    "first_stage_held_layers",
-    "last_stage_held_layers",
-    "staged_sharded_parameters",
-    "dense_layer_parameters_mixture_of_experts_true",
-    "mixed_expert_layer_parameters",
-    "mixed_routed_layer_parameters",
-    "staged_reduced_parameters",
-    "staged_reduced_expert_parameters",
-    "ring_routed_reduction_share",
-    "first_stage_tables",
-    "last_stage_tables",
+    "stage_parameters stage_of_one_way most_stage_parameters common_layer_parameters "
+    "end_table_parameters stage_shared_parameters stage_routed_parameters staged_held_parameters "
+    "first_stage_held_layers last_stage_held_layers staged_sharded_parameters "
+    "dense_layer_parameters_mixture_of_experts_true mixed_expert_layer_parameters "
+    "mixed_routed_layer_parameters staged_reduced_parameters staged_reduced_expert_parameters "
+    "ring_routed_reduction_share first_stage_tables last_stage_tables",
     by="simulator",
     source="a Mixtral's layers, dense ones first, put on stages one by one, weights added up",
 )
@@ -143,16 +126,9 @@ def parameters_on_stages() -> Pairs:
 
 
 @check(
-    "fullest_stage",
-    "stage_memory",
-    "microbatches_of_stage",
-    "one_forward_one_backward_schedule_depth",
-    "combined_schedule_depth",
-    "one_forward_one_backward_schedule_slope",
-    "staged_activation_memory",
-    "staged_logits_memory",
-    "replicated_held_state_bytes",
-    "gradients_held_state_bytes",
+    "fullest_stage stage_memory microbatches_of_stage one_forward_one_backward_schedule_depth "
+    "combined_schedule_depth one_forward_one_backward_schedule_slope staged_activation_memory "
+    "staged_logits_memory replicated_held_state_bytes gradients_held_state_bytes "
     "sharded_state_bytes",
     by="simulator",
     source="memory of every stage added up, passes in flight counted in the schedule played",
@@ -211,11 +187,7 @@ def uneven(p: int, v: int) -> Iterator[list[float]]:
         yield each
 
 
-@check(
-    "paced_bubble_time",
-    by="simulator",
-    source=PLAYED + ", its stages of unequal lengths",
-)
+@check("paced_bubble_time", by="simulator", source=PLAYED + ", its stages of unequal lengths")
 def uneven_stages() -> Pairs:
     """GPipe, and 1F1B whose last stage is the slowest: 2 to 8 stages, 1 to 24 micro-batches"""
     for p, m, schedule in product((2, 3, 4, 8), (1, 2, 4, 9, 24), ("gpipe", "1f1b")):
@@ -266,10 +238,7 @@ def uneven_chunks() -> Pairs:
 
 
 @check(
-    "slowest_stage_imbalance_time",
-    "stage_imbalance",
-    "mfu_logits_share",
-    "roofline_logits_share",
+    "slowest_stage_imbalance_time stage_imbalance mfu_logits_share roofline_logits_share "
     "roofline_embedding_share",
     by="derivation",
     source="layers, embedding and logits of every stage added up, by roofline and by operations",
@@ -301,10 +270,7 @@ def slowest_stages() -> Pairs:
 
 
 @check(
-    "some_prediction_flops_per_token",
-    "some_prediction_time",
-    "mfu_logits_share",
-    "roofline_logits_share",
+    "some_prediction_flops_per_token some_prediction_time mfu_logits_share roofline_logits_share",
     by="derivation",
     source="a model one layer deeper; the layer, a projection and logits on the last stage",
 )
@@ -379,12 +345,8 @@ def kept(layers: list[int], p: int, m: int, **schedule: Any) -> list[float]:
 
 
 @check(
-    "staged_activation_memory",
-    "kept_microbatches",
-    "mirrored_first_stage_kept_ratio",
-    "first_stage_kept_ratio_pipeline_schedule_gpipe",
-    "middle_stage_kept_ratio",
-    "last_stage_kept_ratio",
+    "staged_activation_memory kept_microbatches mirrored_first_stage_kept_ratio "
+    "first_stage_kept_ratio_pipeline_schedule_gpipe middle_stage_kept_ratio last_stage_kept_ratio",
     by="simulator",
     source=PLAYED,
 )

@@ -92,9 +92,7 @@ def expected_maximum_gumbel() -> Pairs:
 
 
 @check(
-    "expected_maximum",
-    "expected_maximum_gumbel",
-    "normal_slowest_rank_deviation",
+    "expected_maximum expected_maximum_gumbel normal_slowest_rank_deviation "
     "gumbel_slowest_rank_deviation",
     by="simulator",
     source="draws of every rank of every replica, the slowest replicas left out",

@@ -37,11 +37,8 @@ def layouts() -> list[dict[str, Any]]:
 
 
 @check(
-    "usual_awaited_pipeline_sends",
-    "awaited_pipeline_time",
-    "exposed_pipeline_parallel_time",
-    "even_bubble_time",
-    "schedules.bubble_fraction",
+    "usual_awaited_pipeline_sends awaited_pipeline_time exposed_pipeline_parallel_time "
+    "even_bubble_time schedules.bubble_fraction",
     by="simulator",
     source=PLAYED,
 )
@@ -104,8 +101,7 @@ def what_more_gpus_leave() -> Pairs:
 
 
 @check(
-    "reduced_exchanged_message",
-    "sharded_exchanged_message",
+    "reduced_exchanged_message sharded_exchanged_message",
     by="simulator",
     source="blocks passed round rings, bytes through a port counted",
 )
@@ -120,8 +116,7 @@ def exchanges() -> Pairs:
 
 
 @check(
-    "split_distributed_input_gathers",
-    "full_recompute_saved_input_gather_time",
+    "split_distributed_input_gathers full_recompute_saved_input_gather_time",
     by="simulator",
     source="rings of each layer's passes played; a rank without the whole saved input gathers it",
 )
@@ -155,8 +150,7 @@ def saved_inputs() -> Pairs:
 
 
 @check(
-    "fsdp_units",
-    "expert_ffn_regathers_per_layer",
+    "fsdp_units expert_ffn_regathers_per_layer",
     by="derivation",
     source="layers of a stage wrapped one by one; blocks whose input is a whole sequence, counted",
 )

@@ -76,8 +76,7 @@ def played_fleet(
 
 
 @check(
-    "share_slow",
-    "detected_slow_node_stops",
+    "share_slow detected_slow_node_stops",
     by="simulator",
     source="a node played through 20,000 turns, lognormal times until it is found",
     tolerance=0.03,
@@ -131,9 +130,7 @@ def stops_of_checks() -> Pairs:
 
 
 @check(
-    "no_slow_node",
-    "ranks_of_slow_nodes",
-    "awaited_nodes",
+    "no_slow_node ranks_of_slow_nodes awaited_nodes",
     by="derivation",
     source="sums over the binomial distribution of slow nodes (scipy)",
     tolerance=1e-9,
@@ -152,12 +149,7 @@ def binomial_counts() -> Pairs:
     yield evaluated("awaited_nodes", **half), 1.0
 
 
-@check(
-    "longest_of_some",
-    by="derivation",
-    source="the sum of its terms",
-    tolerance=5e-7,
-)
+@check("longest_of_some", by="derivation", source="the sum of its terms", tolerance=5e-7)
 def harmonic_sums() -> Pairs:
     """1 to 1,000,000 variables, chances of 1e-9 to 1"""
     for number, share in product((1, 2, 7, 1000, 10**6), (0.0, 1e-9, 0.005, 0.5, 1.0)):
@@ -188,8 +180,7 @@ def some_slow_and_all_jittering() -> Pairs:
 
 
 @check(
-    "slowest_of_some_exponential",
-    "later_than_jitter",
+    "slowest_of_some_exponential later_than_jitter",
     by="simulator",
     source="draws of every rank of every node",
     tolerance=0.35,
@@ -211,11 +202,8 @@ def some_very_slow_and_all_jittering() -> Pairs:
 
 
 @check(
-    "checked_no_slow_node_probability",
-    "fixed_slow_node_wait",
-    "exponential_slow_node_wait",
-    "longest_slowdown_between_checks",
-    "late_slow_node_probability",
+    "checked_no_slow_node_probability fixed_slow_node_wait exponential_slow_node_wait "
+    "longest_slowdown_between_checks late_slow_node_probability",
     by="simulator",
     source="draws of every rank of every node, at times since the last check",
     tolerance=1e-2,
@@ -238,8 +226,7 @@ def slow_until_the_next_check() -> Pairs:
 
 
 @check(
-    "longest_between_checks",
-    "longest_slowdown_of_some",
+    "longest_between_checks longest_slowdown_of_some",
     by="derivation",
     source="the sum of its terms, at 4,000 times since the last check",
     tolerance=1e-5,
@@ -258,9 +245,7 @@ def harmonic_sums_between_checks() -> Pairs:
 
 
 @check(
-    "normal_slow_rank_deviation",
-    "gumbel_slow_rank_deviation",
-    "slowest_rank_slowdown",
+    "normal_slow_rank_deviation gumbel_slow_rank_deviation slowest_rank_slowdown "
     "slowest_rank_slowdown_of_some",
     by="simulator",
     source="draws of every rank of every node",
@@ -307,12 +292,8 @@ def best_checks() -> Pairs:
 
 
 @check(
-    "step_time",
-    "straggler_overhead",
-    "slow_node_stop_time",
-    "batch_independent_time",
-    "batch_independent_time_of_shifted",
-    "step_time_in_interval",
+    "step_time straggler_overhead slow_node_stop_time batch_independent_time "
+    "batch_independent_time_of_shifted step_time_in_interval",
     by="simulator",
     source="1,000,000 steps played, a stop after each that a slow node is found in",
     tolerance=0.01,

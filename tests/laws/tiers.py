@@ -77,9 +77,7 @@ def _law(law: Callable[..., Any], seat: Any) -> float:
 
 
 @check(
-    "tiered_bandwidth",
-    "tiered_tensor_rail_bandwidth",
-    "tiered_data_rail_bandwidth",
+    "tiered_bandwidth tiered_tensor_rail_bandwidth tiered_data_rail_bandwidth "
     "tiered_replica_rail_bandwidth",
     by="simulator",
     source="chunks sent tier by tier by all groups at once, bytes counted on rails, leaf switches "
@@ -113,8 +111,7 @@ def added_up_tier_by_tier() -> Pairs:
 
 
 @check(
-    "tiered_all_to_all_bandwidth",
-    "tiered_expert_rail_bandwidth",
+    "tiered_all_to_all_bandwidth tiered_expert_rail_bandwidth",
     by="simulator",
     source="a message from every rank to every other at once, bytes counted on rails, leaf "
     "switches and pods",
@@ -145,9 +142,7 @@ def all_to_all_over_tiers() -> Pairs:
 
 
 @check(
-    "crossing_bandwidth",
-    "tiered_context_rail_bandwidth",
-    "tiered_pipeline_rail_bandwidth",
+    "crossing_bandwidth tiered_context_rail_bandwidth tiered_pipeline_rail_bandwidth",
     by="simulator",
     source="stages that send forward or back, whichever leaves the switch or the pod; bytes "
     "counted on rails, leaf switches and pods",
@@ -192,9 +187,7 @@ def sends_over_tiers() -> Pairs:
 
 
 @check(
-    "leaf_bandwidth",
-    "pod_bandwidth",
-    "rail_leaf_gpus",
+    "leaf_bandwidth pod_bandwidth rail_leaf_gpus",
     by="derivation",
     source="servers of 8 wired rail by rail: GPUs that meet on a switch when each changes rails "
     "inside its node; Qian et al. 2024 (Alibaba HPN): 128 hosts are a segment of 1,024 GPUs",
@@ -222,16 +215,10 @@ def rails() -> Pairs:
 
 
 @check(
-    "crossed_tier",
-    "tensor_parallel_tier",
-    "domain_tensor_parallel_ranks_per_node",
-    "domain_expert_ranks_per_node",
-    "domain_expert_gradient_ranks_per_node",
-    "domain_pipeline_ranks_per_node",
-    "expert_parallel_tier",
-    "pipeline_parallel_tier",
-    "hybrid_data_parallel_tier",
-    "pod_gpus",
+    "crossed_tier tensor_parallel_tier domain_tensor_parallel_ranks_per_node "
+    "domain_expert_ranks_per_node domain_expert_gradient_ranks_per_node "
+    "domain_pipeline_ranks_per_node expert_parallel_tier pipeline_parallel_tier "
+    "hybrid_data_parallel_tier pod_gpus",
     by="derivation",
     source="GPUs seated in Megatron-LM's order; does any group of a kind leave a domain, a leaf "
     "switch, a pod?",
@@ -319,12 +306,8 @@ def _values(names: str, **scenario: Any) -> list[float]:
 
 
 @check(
-    "several_site_gradient_ranks",
-    "gradient_site_message",
-    "outer_site_message",
-    "site_link_bandwidth",
-    "site_exchange_time",
-    "several_site_parallel_time",
+    "several_site_gradient_ranks gradient_site_message outer_site_message site_link_bandwidth "
+    "site_exchange_time several_site_parallel_time",
     by="simulator",
     source="GPUs of each site and their parts counted; fragments sent round the sites, hop by hop",
 )
@@ -365,13 +348,9 @@ def _play(steps: int, every: int, compute: float, exchange: float, overlap: floa
 
 
 @check(
-    "several_site_exposed_parallel_time",
-    "several_site_training_steps",
-    "several_site_communication_time",
-    "several_site_exposed_communication_time",
-    "local_outer_state_memory",
-    "local_site_tokens_factor",
-    "several_site_memory_per_gpu",
+    "several_site_exposed_parallel_time several_site_training_steps "
+    "several_site_communication_time several_site_exposed_communication_time "
+    "local_outer_state_memory local_site_tokens_factor several_site_memory_per_gpu",
     by="simulator",
     source="steps of a site played one after the other, exchanges under way beside them; parts of "
     "a GPU's memory listed",
@@ -405,15 +384,9 @@ def a_site_at_work() -> Pairs:
 
 
 @check(
-    "counted_outage_rate",
-    "site_uptime",
-    "running_sites_elastic_false",
-    "rigid_awaited_sites_uptime",
-    "awaited_sites_uptime_elastic_shrink",
-    "several_site_working_time",
-    "several_site_availability",
-    "several_site_reason",
-    "local_site_sync_reason",
+    "counted_outage_rate site_uptime running_sites_elastic_false rigid_awaited_sites_uptime "
+    "awaited_sites_uptime_elastic_shrink several_site_working_time several_site_availability "
+    "several_site_reason local_site_sync_reason",
     by="simulator",
     source="outages of pods, sites and links drawn and counted; times up and down drawn and laid "
     "side by side; replicas dealt out to sites",
@@ -472,9 +445,7 @@ def nodes_of_a_domain() -> Pairs:
 
 
 @check(
-    "switched_seated_domain_gpus",
-    "seated_domain_gpus_all_reduce_torus",
-    "idle_domain_gpus",
+    "switched_seated_domain_gpus seated_domain_gpus_all_reduce_torus idle_domain_gpus",
     by="simulator",
     source="groups seated one after the other, each in a domain that still has room for all of it; "
     "larger ones in as few domains as hold them, evenly",

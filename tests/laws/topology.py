@@ -17,9 +17,7 @@ LAYOUTS = [(g, s, n) for g, s, n in product((1, 4, 8), (1, 2, 8, 32), (1, 2, 8, 
 
 
 @check(
-    "group_ranks_per_node",
-    by="derivation",
-    source="GPUs of the group counted on its first node",
+    "group_ranks_per_node", by="derivation", source="GPUs of the group counted on its first node"
 )
 def ranks_on_a_node() -> Pairs:
     """nodes of 1 to 8 GPUs, strides of 1 to 32, 1 to 64 ranks"""

@@ -148,7 +148,7 @@ def _placed(net: Torus, stride: int, ranks: int) -> tuple[Any, ...]:
     return ranks, stride, *map(float, net.sizes), *net.ways
 
 
-@check("torus_extent", "torus_step", by="derivation", source="chips of placed groups counted")
+@check("torus_extent torus_step", by="derivation", source="chips of placed groups counted")
 def boxes() -> Pairs:
     """groups of 2 to 64 chips, neighbours 1 to 32 chips apart, on tori of 16 to 64 chips"""
     for net, stride, ranks in PLACED:

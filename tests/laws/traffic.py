@@ -18,10 +18,8 @@ def _value(output: str, **scenario: Any) -> float:
 
 
 @check(
-    "whole_layer_input_bytes",
-    "distributed_layer_input_bytes",
-    "activation_memory_per_layer_recompute_full",
-    "expert_message",
+    "whole_layer_input_bytes distributed_layer_input_bytes "
+    "activation_memory_per_layer_recompute_full expert_message",
     by="derivation",
     source="elements counted rank by rank; how stages send them (scatter_gather) changes nothing",
 )
@@ -83,12 +81,8 @@ def _play_backward(
 
 
 @check(
-    "replicated_exposed_data_parallel_time",
-    "sharded_exposed_data_parallel_time",
-    "last_backward_window",
-    "every_backward_window",
-    "first_forward_window",
-    "weight_window_zero_stage_0",
+    "replicated_exposed_data_parallel_time sharded_exposed_data_parallel_time "
+    "last_backward_window every_backward_window first_forward_window weight_window_zero_stage_0",
     by="simulator",
     source="computing and sending played in order, micro-batch by micro-batch",
 )
@@ -157,12 +151,8 @@ def _play_units(
 
 
 @check(
-    "regathered_exposed_unit_time",
-    "kept_exposed_unit_time",
-    "repeated_gathers_per_reduction",
-    "fsdp_backward_window",
-    "prefetched_fsdp_forward_window",
-    "fsdp_forward_window_fsdp_prefetch_false",
+    "regathered_exposed_unit_time kept_exposed_unit_time repeated_gathers_per_reduction "
+    "fsdp_backward_window prefetched_fsdp_forward_window fsdp_forward_window_fsdp_prefetch_false "
     "sharded_gradient_window",
     by="simulator",
     source="two streams in order of issue, one unit gathered ahead: the critical path",
@@ -232,11 +222,8 @@ def _go_round(ranks: int, message: float, latency: float, bandwidth: float) -> f
 
 
 @check(
-    "reduce_scatter_time",
-    "all_gather_time",
-    "logarithmic_reduce_scatter_time",
-    "hierarchical_reduce_scatter_time",
-    "hierarchical_logarithmic_reduce_scatter_time",
+    "reduce_scatter_time all_gather_time logarithmic_reduce_scatter_time "
+    "hierarchical_reduce_scatter_time hierarchical_logarithmic_reduce_scatter_time "
     "auto_reduce_scatter_time",
     by="simulator",
     source="blocks passed round rings and halved between partners, message by message",
@@ -283,14 +270,10 @@ def _library_half(
 
 
 @check(
-    "ring_tensor_parallel_gather_time",
-    "logarithmic_tensor_parallel_gather_time",
-    "hierarchical_tensor_parallel_gather_time",
-    "fitted_tensor_parallel_gather_time",
-    "auto_tensor_parallel_gather_time",
-    "nvls_tensor_parallel_switch_gather_time",
-    "tensor_parallel_exchange_time_sequence_parallel_false",
-    "sequence_tensor_parallel_exchange_time",
+    "ring_tensor_parallel_gather_time logarithmic_tensor_parallel_gather_time "
+    "hierarchical_tensor_parallel_gather_time fitted_tensor_parallel_gather_time "
+    "auto_tensor_parallel_gather_time nvls_tensor_parallel_switch_gather_time "
+    "tensor_parallel_exchange_time_sequence_parallel_false sequence_tensor_parallel_exchange_time",
     by="simulator",
     source="blocks passed round rings, halved between partners and copied by switches",
 )
@@ -342,21 +325,13 @@ def halves_of_activations() -> Pairs:
 
 
 @check(
-    "ring_gradient_reduce_scatter_time",
-    "logarithmic_gradient_reduce_scatter_time",
-    "hierarchical_gradient_reduce_scatter_time",
-    "fitted_gradient_reduce_scatter_time",
-    "auto_gradient_reduce_scatter_time",
-    "ring_weight_all_gather_time",
-    "logarithmic_weight_all_gather_time",
-    "hierarchical_weight_all_gather_time",
-    "fitted_weight_all_gather_time",
-    "auto_weight_all_gather_time",
-    "sharded_optimizer_data_parallel_time",
-    "sharded_gradient_data_parallel_time",
-    "sharded_weight_data_parallel_time",
-    "unit_gradient_buckets",
-    "whole_gradient_buckets",
+    "ring_gradient_reduce_scatter_time logarithmic_gradient_reduce_scatter_time "
+    "hierarchical_gradient_reduce_scatter_time fitted_gradient_reduce_scatter_time "
+    "auto_gradient_reduce_scatter_time ring_weight_all_gather_time "
+    "logarithmic_weight_all_gather_time hierarchical_weight_all_gather_time "
+    "fitted_weight_all_gather_time auto_weight_all_gather_time "
+    "sharded_optimizer_data_parallel_time sharded_gradient_data_parallel_time "
+    "sharded_weight_data_parallel_time unit_gradient_buckets whole_gradient_buckets "
     "gathered_message",
     by="simulator",
     source="every bucket of a step sent by itself, by rings and halving played out",
@@ -422,20 +397,12 @@ def buckets_of_a_step() -> Pairs:
 
 
 @check(
-    "none_recompute_all_reduces_per_layer",
-    "selective_recompute_all_reduces_per_layer",
-    "full_recompute_all_reduces_per_layer",
-    "sequence_regather_time",
-    "sequence_hidden_regather_time",
-    "sequence_regather_window",
-    "tensor_parallel_time_mixture_of_experts_false",
-    "shared_layer_exchange_time",
-    "exposed_tensor_parallel_time",
-    "mfu_qkv_input_gradient_time",
-    "mfu_ffn_input_gradient_time",
-    "roofline_qkv_input_gradient_time",
-    "roofline_ffn_input_gradient_time",
-    "ffn_regathers_per_layer_mixture_of_experts_false",
+    "none_recompute_all_reduces_per_layer selective_recompute_all_reduces_per_layer "
+    "full_recompute_all_reduces_per_layer sequence_regather_time sequence_hidden_regather_time "
+    "sequence_regather_window tensor_parallel_time_mixture_of_experts_false "
+    "shared_layer_exchange_time exposed_tensor_parallel_time mfu_qkv_input_gradient_time "
+    "mfu_ffn_input_gradient_time roofline_qkv_input_gradient_time "
+    "roofline_ffn_input_gradient_time ffn_regathers_per_layer_mixture_of_experts_false",
     by="simulator",
     source="a layer's passes played: every gather, reduce-scatter and product of its backward pass",
 )
@@ -503,20 +470,11 @@ def passes_of_sequence_parallel_layers() -> Pairs:
 
 
 @check(
-    "rail_bandwidth",
-    "switched_tensor_rail_bandwidth",
-    "switched_context_rail_bandwidth",
-    "switched_expert_rail_bandwidth",
-    "switched_data_rail_bandwidth",
-    "switched_replica_rail_bandwidth",
-    "switched_pipeline_rail_bandwidth",
-    "data_spread_rank_order_tp_cp_ep_dp_pp",
-    "outer_data_spread",
-    "inner_replica_stride",
-    "outer_replica_stride",
-    "pipeline_span_rank_order_tp_cp_ep_dp_pp",
-    "inner_pipeline_span",
-    "rail_under_switches",
+    "rail_bandwidth switched_tensor_rail_bandwidth switched_context_rail_bandwidth "
+    "switched_expert_rail_bandwidth switched_data_rail_bandwidth switched_replica_rail_bandwidth "
+    "switched_pipeline_rail_bandwidth data_spread_rank_order_tp_cp_ep_dp_pp outer_data_spread "
+    "inner_replica_stride outer_replica_stride pipeline_span_rank_order_tp_cp_ep_dp_pp "
+    "inner_pipeline_span rail_under_switches",
     by="derivation",
     source="ranks seated in Megatron-LM's order: does any group of a kind meet two leaf switches?",
 )

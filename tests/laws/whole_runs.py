@@ -8,12 +8,8 @@ from .check import Pairs, check
 
 
 @check(
-    "attempted_steps",
-    "job_time",
-    "useful_compute_share",
-    "compute_inefficiency_overhead",
-    "reliability_overhead",
-    "reliability_to_communication_ratio",
+    "attempted_steps job_time useful_compute_share compute_inefficiency_overhead "
+    "reliability_overhead reliability_to_communication_ratio",
     by="simulator",
     source="a ledger of 1,000 steps, checkpoints, failures and an outage, second by second",
 )
@@ -62,10 +58,7 @@ def largest_loss() -> Pairs:
 
 
 @check(
-    "node_power",
-    "it_power",
-    "facility_power",
-    "racks",
+    "node_power it_power facility_power racks",
     by="table",
     source="Fleet Foundations: 10,000 GPUs of 700 W need 7 MW; PUE 1.58 and 1.06",
 )
@@ -80,7 +73,7 @@ def power_of_a_cluster() -> Pairs:
     yield formulas.it_power(3, 10200), 10200 + 10200 + 10200
 
 
-@check("nodes_per_rack", "racks", by="simulator", source="nodes put into racks until one is full")
+@check("nodes_per_rack racks", by="simulator", source="nodes put into racks until one is full")
 def nodes_in_racks() -> Pairs:
     """racks of 5 to 132 kW, nodes of 5.6 to 14.3 kW; a node that no rack feeds"""
     for rack in (5e3, 17e3, 40e3, 132e3):
@@ -114,9 +107,7 @@ def reserved() -> Pairs:
 
 
 @check(
-    "energy",
-    "carbon_emissions",
-    "gpu_hours",
+    "energy carbon_emissions gpu_hours",
     by="table",
     source="Luccioni et al. 2022 (BLOOM): 1,082,990 h of 400 W, 433,196 kWh, 24.69 t at 57 g/kWh",
     tolerance=1e-3,
@@ -131,9 +122,7 @@ def bloom() -> Pairs:
 
 
 @check(
-    "gpu_hours",
-    "rented_gpu_cost",
-    "cost_per_million_tokens",
+    "gpu_hours rented_gpu_cost cost_per_million_tokens",
     by="table",
     source="DeepSeek-AI 2024, arXiv:2412.19437, table 1: 2.788 million hours, 5.576 million USD",
     tolerance=1.1e-2,
@@ -150,8 +139,7 @@ def deepseek() -> Pairs:
 
 
 @check(
-    "cpu_offload_time",
-    "nvme_offload_time",
+    "cpu_offload_time nvme_offload_time",
     by="simulator",
     source="1,000 parameters at a time: gradients out, states in and out, weights in",
 )
