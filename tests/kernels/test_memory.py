@@ -70,18 +70,6 @@ def test_bytes_of_a_parameter(storage: str, each: Any, ranks: int) -> None:
     assert whole == each(1)[0]
 
 
-@pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
-def test_zero_shrinks_the_states_as_published(stage: int, gigabytes: float) -> None:
-    # Rajbhandari et al. 2020, figure 1: 7.5e9 parameters, 64 ranks
-    got = states(parameters=7.5e9, n_gpus=64, zero_stage=stage)
-    assert got / 1e9 == pytest.approx(gigabytes, abs=0.05)
-
-
-def test_a_trillion_parameters_fill_two_hundred_gpus() -> None:
-    # 16 bytes each are 16 TB
-    assert value("min_gpus_for_state", parameters=1e12, hbm_capacity=80e9) == 200
-
-
 def test_states_are_shared_by_every_kind_of_rank() -> None:
     # 2 tensor x 4 pipeline x 2 context x 8 data ranks: gradients are the same over context ranks
     layout = {"tensor_parallel": 2, "pipeline_parallel": 4, "context_parallel": 2, "n_gpus": 128}
@@ -166,13 +154,6 @@ def test_activations_of_a_layer_are_those_of_table_2(
             ),
         )
         assert got * context == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(("stages", "stage"), [(1, 1), (2, 1), (2, 2), (8, 7), (8, 8)])
-def test_logits_lie_on_the_last_stage(stages: int, stage: int) -> None:
-    # Korthikanti et al. 2022, section 4.3: 4 s b v / t on the first stage where it is the last too
-    scenario = model("175B", pipeline_parallel=stages, pipeline_stage=stage)
-    assert value("logits_memory", **scenario) == (4 * 2048 * 51200 / 8 if stage == stages else 0)
 
 
 def test_flash_attention_keeps_no_scores() -> None:
@@ -284,55 +265,6 @@ def test_scores_without_dropout_are_those_of_softmax_alone() -> None:
 # Schedules
 
 
-def passes(schedule: str, stages: int, microbatches: int, chunks: int) -> list[int]:
-    """Passes of the first stage in order: +1 keeps a chunk's activations, -1 drops them.
-
-    Narayanan et al. 2021, section 2.2 and Megatron-LM's schedules: warm up, then one forward and
-    one backward in turn, then drain.
-    """
-    total = microbatches * chunks
-    if schedule == "gpipe":
-        return [1] * total + [-1] * total
-    warm_up = stages - 1 if chunks == 1 else 2 * (stages - 1) + (chunks - 1) * stages
-    warm_up = min(warm_up, total)
-    return [1] * warm_up + [1, -1] * (total - warm_up) + [-1] * warm_up
-
-
-@pytest.mark.parametrize(
-    ("stages", "microbatches", "chunks"),
-    [(1, 4, 1), (4, 16, 1), (4, 3, 1), (8, 8, 1), (4, 16, 2), (8, 64, 3), (4, 4, 5)],
-)
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
-def test_microbatches_in_flight_of_a_schedule_walked_through(
-    schedule: str, stages: int, microbatches: int, chunks: int
-) -> None:
-    held, most = 0, 0
-    for step in passes(schedule, stages, microbatches, chunks):
-        held += step
-        most = max(most, held)
-    assert held == 0
-    got = value(
-        "microbatches_in_flight",
-        pipeline_schedule=schedule,
-        pipeline_parallel=stages,
-        num_microbatches=microbatches,
-        virtual_stages=chunks,
-    )
-    assert got == pytest.approx(most / chunks, rel=1e-12)
-
-
-@pytest.mark.parametrize("schedule", ["zb_h1", "zb_v"])
-def test_zero_bubbles_hold_what_one_forward_one_backward_holds(schedule: str) -> None:
-    # Qi et al. 2023: p micro-batches for both
-    def held(**layout: Any) -> list[float]:
-        counts = fleetcube.evaluate(
-            "microbatches_in_flight", pipeline_parallel=[1, 4, 16], num_microbatches=8, **layout
-        )
-        return [float(count) for count in counts]
-
-    assert held(pipeline_schedule=schedule) == held(pipeline_schedule="1f1b") == [1, 4, 8]
-
-
 # The layer at work
 
 DENSE = {
@@ -398,10 +330,6 @@ def test_activations_of_the_layer_at_work(sequence_parallel: bool) -> None:
             **shape,
         )
         assert got == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_layer_at_work_needs_both() -> None:
-    assert value("working_memory", layer_state_memory=1.0, layer_activation_memory=2.0) == 3
 
 
 # Stages

@@ -173,39 +173,6 @@ def test_unsafe_time_is_the_mean_extra_age_of_the_safe_snapshot(
     assert interval / 2 + got[0] == pytest.approx(lost.mean(), rel=1e-5)
 
 
-def simulate(mtbf: float, interval: float, stall: float, flush: float, recovery: float) -> float:
-    """Goodput of a job with snapshots that are safe after their flush, by drawing its failures."""
-    rng = np.random.default_rng(7)
-    wall = kept = 0.0  # kept: work that is safe
-    for life in rng.exponential(mtbf, 40_000):
-        wall += life
-        if life < recovery:
-            continue  # fails again before it is back
-        up = life - recovery
-        snapshots = math.floor(up / (interval + stall))
-        if snapshots and up - snapshots * (interval + stall) < flush:
-            snapshots -= 1  # the last one was not safe yet
-        kept += snapshots * interval
-    return kept / wall
-
-
-@pytest.mark.parametrize("flush", [0.0, 300.0, 800.0])
-def test_goodput_with_a_flush_by_simulation(flush: float) -> None:
-    # M = 10,000 s, tau = 1,000 s, d = 20 s, R = 200 s: the flush costs F/M, up to 8 %.
-    got = fleetcube.evaluate(
-        "goodput",
-        checkpoint_mode="async",
-        checkpoint_policy="fixed",
-        fixed_checkpoint_interval=1000,
-        cluster_mtbf=10_000,
-        checkpoint_stall_time=20,
-        checkpoint_flush_time=max(flush, 1e-9),
-        recovery_time=200,
-    )
-    drawn = simulate(10_000, 1000, 20, flush, 200)
-    assert float(got) == pytest.approx(drawn, abs=0.004)
-
-
 # Corrupt checkpoints
 
 
@@ -222,29 +189,6 @@ def test_rare_failures_roll_back_a_geometric_number_of_segments(q: float) -> Non
         cluster_mtbf=1e15,
     )
     assert got == pytest.approx([300, 600 * segments, 0, 300 + 600 * segments], rel=1e-11)
-
-
-def test_corruption_costs_goodput_by_simulation() -> None:
-    # Each failure loses a geometric number of the segments since the last that was read; they are
-    # computed again.
-    rng = np.random.default_rng(3)
-    mtbf, interval, stall, recovery, q = 20_000.0, 1000.0, 20.0, 200.0, 0.95
-    wall = kept = 0.0
-    for life in rng.exponential(mtbf, 40_000):
-        wall += life
-        up = max(0.0, life - recovery)
-        written = math.floor(up / (interval + stall))
-        kept += max(written - rng.geometric(1 - q) + 1, 0) * interval
-    got = values(
-        ["goodput"],
-        corruption_probability=q,
-        checkpoint_policy="fixed",
-        fixed_checkpoint_interval=interval,
-        checkpoint_stall_time=stall,
-        cluster_mtbf=mtbf,
-        recovery_time=recovery,
-    )
-    assert got[0] == pytest.approx(kept / wall, abs=0.003)
 
 
 def test_without_failures_corruption_costs_nothing() -> None:

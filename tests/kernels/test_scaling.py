@@ -36,22 +36,6 @@ def test_five_percent_serial_caps_1024_gpus_near_twenty() -> None:
     assert float(amdahl_speedup(0.05, 1e15)) == pytest.approx(20)
 
 
-def test_gustafson_counts_the_work_of_every_worker() -> None:
-    # In one unit of time a single worker does the serial part; all do the rest.
-    for serial in (0.0, 0.004, 0.3, 1.0):
-        work = serial + sum(1 - serial for _ in range(1024))
-        assert gustafson_speedup(serial, 1024) == pytest.approx(work, rel=1e-12)
-
-
-def test_gustafson_is_amdahl_of_the_work_that_it_scales_to() -> None:
-    # s of the parallel time is s / (s + n (1 - s)) of one worker's time (Gustafson 1988).
-    serial, workers = 0.02, 512
-    seen_by_one = serial / (serial + workers * (1 - serial))
-    assert gustafson_speedup(serial, workers) == pytest.approx(
-        amdahl_speedup(seen_by_one, workers), rel=1e-12
-    )
-
-
 @pytest.mark.parametrize(
     "law", [amdahl_speedup, gustafson_speedup, lambda s, n: usl_speedup(s, 0.01, n)]
 )
@@ -59,24 +43,11 @@ def test_one_worker_gains_nothing(law: Any) -> None:
     assert law(0.3, 1) == pytest.approx(1, rel=1e-15)
 
 
-def test_scalability_law_without_coherency_is_amdahl() -> None:
-    workers = np.array([1.0, 2.0, 37.0, 1e5])
-    np.testing.assert_allclose(
-        usl_speedup(0.07, 0.0, workers), amdahl_speedup(0.07, workers), rtol=1e-13
-    )
-
-
 def test_scalability_peak_of_a_published_fit() -> None:
     # R package usl 3.0.4 on SPEC SDM 91: sigma 0.0277285, kappa 0.0001044, gamma 89.9952; it
     # prints a peak at 96.52 users.
     got = fleetcube.evaluate("usl_peak_gpus", serial_fraction=0.0277285, coherency=0.0001044)
     assert float(got) == pytest.approx(96.52, rel=2e-4)
-
-
-def test_scalability_is_highest_at_the_peak() -> None:
-    workers = np.arange(1.0, 2000.0)
-    speedup = usl_speedup(0.03, 2e-5, workers)
-    assert workers[np.argmax(speedup)] == pytest.approx(usl_peak(0.03, 2e-5), abs=0.5)
 
 
 def test_without_coherency_more_always_helps() -> None:
@@ -164,19 +135,6 @@ def test_iron_law_without_work_or_data() -> None:
 # Throughput of the fleet
 
 
-def test_effective_flops_of_a_published_fleet() -> None:
-    # Fleet Foundations: 1024 x 989 TFLOP/s x 0.5 x 0.5 x 0.77 = 194,951.7 TFLOP/s.
-    got = fleetcube.evaluate(
-        "effective_flops",
-        n_gpus=1024,
-        peak_flops="989 TFLOP/s",
-        mfu=0.5,
-        scaling_efficiency=0.5,
-        goodput=0.77,
-    )
-    assert round(float(got) / 1e12, 1) == 194951.7
-
-
 STEP: dict[str, Any] = {
     "calibration": "none",
     "gpu": "h100-sxm",
@@ -204,12 +162,6 @@ def test_without_losses_the_run_takes_the_ideal_time() -> None:
     )
     assert float(got.utilization_efficiency) == pytest.approx(1, rel=1e-12)
     assert float(got.ideal_job_time) == pytest.approx(float(got.job_time), rel=1e-12)
-
-
-def test_reading_of_the_utilisation() -> None:
-    shares = np.array([0.3, 0.6999, 0.70, 0.8, 0.85, 0.8501, 1.0])
-    got = fleetcube.evaluate("utilization_reading", utilization_efficiency=shares)
-    assert got.values.tolist() == [0, 0, 1, 1, 1, 2, 2]
 
 
 # The sync wall

@@ -4,7 +4,6 @@ import math
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fleetcube
@@ -203,18 +202,6 @@ def test_long_prompts_are_bound_by_attention() -> None:
     at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072}
     assert value("prefill_flops", **at) == 2 * 8.03e9 * 131_072 + 64 * 131_072**2 * 4096
     assert value("prefill_flops", **at) > 3 * 2 * 8.03e9 * 131_072
-
-
-def test_requests_in_service_of_a_simulated_queue() -> None:
-    # Little's law: arrivals at random, each in service for the same time.
-    rng = random.Random(3)
-    latency, rate, horizon = 2.5, 40.0, 20_000.0
-    arrivals = [rng.uniform(0, horizon) for _ in range(int(rate * horizon))]
-    watched = [rng.uniform(latency, horizon) for _ in range(2000)]
-    times = np.sort(arrivals)
-    present = np.searchsorted(times, watched) - np.searchsorted(times, np.array(watched) - latency)
-    got = value("concurrent_requests", request_rate=rate, request_latency=latency)
-    assert got == pytest.approx(float(present.mean()), rel=0.02)
 
 
 def test_replicas_carry_the_rate_and_no_fewer_would() -> None:

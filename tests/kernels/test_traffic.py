@@ -245,34 +245,6 @@ def test_zero_reduces_gradients_and_gathers_weights(
     assert got == pytest.approx(expected[zero_stage], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("zero_stage", "prefetch", "backward", "forward"),
-    # 6 micro-batches, each 4 s forward (a third of 12 s of model operations), 8 s backward and
-    # 3 s computed again; ZeRO-3 gathers weights in what hides gradients
-    [
-        (0, False, 11, 0),
-        (1, False, 11, 4),
-        (2, True, 6 * 11, 4),
-        (3, False, 6 * 11, 0),
-        (3, True, 6 * 15, 0),
-    ],
-)
-def test_windows_that_hide_gradients_and_weights(
-    zero_stage: int, prefetch: bool, backward: float, forward: float
-) -> None:
-    got = fleetcube.evaluate(
-        ["gradient_window", "weight_window"],
-        zero_stage=zero_stage,
-        fsdp_prefetch=prefetch,
-        compute_time=6 * 10,
-        exposed_layer_communication_time=6 * 5,  # passes last as long as they wait in their layers
-        recompute_flops_factor=15 / 12,
-        num_microbatches=6,
-    )
-    assert float(got.gradient_window) == pytest.approx(backward, rel=1e-14)
-    assert float(got.weight_window) == pytest.approx(forward, rel=1e-14)
-
-
 # Experts
 
 MOE: dict[str, Any] = {
@@ -331,47 +303,6 @@ def test_experts_slow_every_stage_of_zero(zero_stage: int) -> None:
     assert float(times) == pytest.approx(passes * one, rel=1e-12)
 
 
-@pytest.mark.parametrize("recompute", [False, "selective", "full"])
-@pytest.mark.parametrize("sequence_parallel", [False, True])
-@pytest.mark.parametrize("expert", [1, 2, 8, 16])
-def test_tokens_travel_to_experts_and_back(
-    recompute: str, sequence_parallel: bool, expert: int
-) -> None:
-    # 100 tokens of width 8 in 2 bytes go to 3 experts each; ranks 2 GPUs apart on nodes of 8.
-    message = 100 * 3 * 8 * 2 / (2 if sequence_parallel else 1)
-    inside = across = latency = 0.0
-    for peer in range(1, expert):
-        if 2 * peer < 8:
-            inside += message / expert / 40.0
-        else:
-            across += message / expert / 5.0
-        latency += 0.5 if 2 * expert > 8 else 0.25
-    passes = ["forward", "backward"] + ["forward"] * (recompute == "full")
-    # 6 layers, 2 of them dense, on 2 stages; 7 micro-batches; there and back
-    expected = sum(latency + max(inside, across) for _ in passes for _ in range(7 * 4 // 2 * 2))
-    got = value(
-        "expert_parallel_time",
-        mixture_of_experts=True,
-        recompute=recompute,
-        sequence_parallel=sequence_parallel,
-        microbatch_tokens=100,
-        hidden_size=8,
-        bytes_per_element=2,
-        experts_per_token=3,
-        layers=6,
-        dense_layers=2,
-        pipeline_parallel=2,
-        tensor_parallel=2,
-        expert_parallel=expert,
-        num_microbatches=7,
-        intra_node_latency=0.25,
-        inter_node_latency=0.5,
-        intra_node_bandwidth=40.0,
-        rail_bandwidth=5.0,
-    )
-    assert got == pytest.approx(expected, rel=1e-13)
-
-
 def test_a_dense_model_has_no_expert_traffic() -> None:
     got = fleetcube.evaluate(["expert_parallel_time", "exposed_expert_parallel_time"])
     assert got.expert_parallel_time == got.exposed_expert_parallel_time == 0
@@ -380,113 +311,10 @@ def test_a_dense_model_has_no_expert_traffic() -> None:
 # Context
 
 
-def hops_round_the_ring(ranks: int, *, backward: bool) -> int:
-    """Messages that each rank sends until every query has met all keys and values.
-
-    Backward, their gradients start at the first rank after their owner and end with it.
-    """
-    met = [{rank} for rank in range(ranks)]
-    at = list(range(ranks))  # where each rank's keys and values are
-    sends = 0
-    while any(len(seen) < ranks for seen in met):
-        at = [(place + 1) % ranks for place in at]
-        sends += 1
-        for owner, place in enumerate(at):
-            met[place].add(owner)
-    if backward:
-        place = [(owner + 1) % ranks for owner in range(ranks)]
-        while ranks > 1 and place != list(range(ranks)):
-            place = [(p + 1) % ranks for p in place]
-            sends += 1
-    return sends
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("recompute", [False, "selective", "full"])
-def test_keys_and_values_go_round(ranks: int, recompute: str) -> None:
-    forwards = 2 if recompute == "full" else 1
-    sends = forwards * hops_round_the_ring(ranks, backward=False)
-    sends += hops_round_the_ring(ranks, backward=True)
-    got = fleetcube.evaluate(
-        ["context_message", "context_parallel_time"],
-        recompute=recompute,
-        context_parallel=ranks,
-        micro_batch_size=2,
-        sequence_length=240,
-        kv_heads=4,
-        head_size=16,
-        tensor_parallel=2,
-        bytes_per_element=2,
-        layers=6,
-        pipeline_parallel=3,
-        num_microbatches=5,
-        context_send_time=0.5,
-    )
-    keys = 2 * 240 // ranks * 4 // 2 * 16  # of the tokens and heads that one GPU holds
-    assert got.context_message == (keys + keys) * 2
-    assert got.context_parallel_time == sends * 6 // 3 * 5 * 0.5
-
-
 # Pipeline
 
 
-@pytest.mark.parametrize(
-    ("schedule", "chunks", "chunks_on_a_stage"),
-    # ZB-V folds the model over the stages (twice the volume of 1F1B: Qi et al. 2023)
-    [("gpipe", 1, 1), ("1f1b", 1, 1), ("interleaved", 3, 3), ("zb_h1", 1, 1), ("zb_v", 1, 2)],
-)
-@pytest.mark.parametrize("stages", [1, 4])
-def test_every_boundary_is_crossed_there_and_back(
-    schedule: str, chunks: int, chunks_on_a_stage: int, stages: int
-) -> None:
-    whole = stages * chunks_on_a_stage
-    if schedule == "zb_v":
-        at = [*range(stages), *reversed(range(stages))]
-    else:
-        at = [chunk % stages for chunk in range(whole)]
-    crossed = sum(a != b for a, b in itertools.pairwise(at))
-    got = value(
-        "pipeline_parallel_time",
-        pipeline_schedule=schedule,
-        virtual_stages=chunks,
-        pipeline_parallel=stages,
-        num_microbatches=6,
-        pipeline_send_time=0.5,
-    )
-    if stages == 1:
-        assert got == 0
-    else:  # the stages' mean, and the busiest stage
-        assert 2 * 6 * 0.5 * crossed / stages <= got == 2 * 6 * 0.5 * chunks_on_a_stage
-
-
 # Offload
-
-
-@pytest.mark.parametrize(("offload", "expected"), [(False, 0.0), ("cpu", 30.0), ("nvme", 270.0)])
-def test_offloaded_states_travel_to_their_host(offload: str, expected: float) -> None:
-    # 100 parameters: 4 bytes of gradient go at 20 B/s, 2 of weight come back; 12 of states are
-    # read from drives at 10 B/s, and written.
-    got = fleetcube.evaluate(
-        ["offload_time", "communication_time", "exposed_communication_time"],
-        offload=offload,
-        optimizer_parameters=100,
-        gradient_bytes_per_element=4,
-        bytes_per_element=2,
-        optimizer_bytes_per_parameter=12,
-        offload_bandwidth=20,
-        nvme_bandwidth=10,
-        tensor_parallel_time=1.0,
-        context_parallel_time=2.0,
-        expert_parallel_time=4.0,
-        pipeline_parallel_time=8.0,
-        exposed_pipeline_parallel_time=8.0,
-        data_parallel_time=16.0,
-        exposed_layer_communication_time=0.5,
-        exposed_data_parallel_time=0.25,
-    )
-    assert got.offload_time == expected
-    assert got.communication_time == 31 + expected
-    assert got.exposed_communication_time == 8.75 + expected
 
 
 # Overlap
