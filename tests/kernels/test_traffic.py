@@ -132,15 +132,14 @@ def test_groups_lie_on_nodes_as_the_rank_order_puts_them(layout: tuple[int, ...]
         """Members on the first node of 8."""
         return sum(gpu < 8 for gpu in group)
 
+    folded = [seat[0, c, d, 0] for d in range(data) for c in range(context)]  # experts take context
     groups = {
         "tensor_parallel": [seat[t, 0, 0, 0] for t in range(tensor)],
         "context": [seat[0, c, 0, 0] for c in range(context)],
         "data_parallel": [seat[0, c, d, 0] for c in range(context) for d in range(data)],
-        "expert": [seat[0, 0, d, 0] for d in range(expert)],
+        "expert": folded[:expert],
         "pipeline": [seat[0, 0, 0, p] for p in range(stages)],
-        "expert_gradient": [
-            seat[0, c, d, 0] for c in range(context) for d in range(0, data, expert)
-        ],
+        "expert_gradient": folded[::expert],
     }
     names = {f"{name}_ranks_per_node": max(here(group), 1) for name, group in groups.items()}
     names["gradient_ranks"] = len(groups["data_parallel"])
