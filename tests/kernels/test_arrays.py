@@ -126,11 +126,7 @@ DERIVATIVES: dict[str, tuple[tuple[float, ...], int, Callable[..., float]]] = {
     ),
     "reliability.failure_probability": ((24.0, 195.0), 0, lambda t, m: math.exp(-t / m) / m),
     "reliability.mean_time": ((0.25,), 0, lambda rate: -1 / rate**2),
-    "scaling.amdahl_speedup": (
-        (0.1, 32.0),
-        1,
-        lambda s, n: (1 - s) / (n * s + 1 - s) ** 2,
-    ),
+    "scaling.amdahl_speedup": ((0.1, 32.0), 1, lambda s, n: (1 - s) / (n * s + 1 - s) ** 2),
 }
 
 

@@ -160,13 +160,7 @@ def test_without_failures_a_fixed_interval_still_costs_its_checkpoints() -> None
     assert result.rework_overhead == result.recovery_overhead == 0
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "exact",
-        "first_order",
-    ],
-)
+@pytest.mark.parametrize("model", ["exact", "first_order"])
 @pytest.mark.parametrize("policy", LAWS)
 def test_free_checkpoints_cost_only_the_recovery(policy: str, model: str) -> None:
     result = fleetcube.evaluate(
@@ -284,15 +278,10 @@ def test_the_best_of_many_fixed_intervals_is_the_optimum(mtbf: float, stall: flo
     found = {}
     for model in ("exact", "first_order"):
         intervals = np.geomspace(stall / 3, 8 * mtbf**0.5 * stall**0.5, 3001)
-        goodput = fleetcube.evaluate(
-            "goodput",
-            goodput_model=model,
-            checkpoint_policy="fixed",
-            fixed_checkpoint_interval=intervals,
-            cluster_mtbf=mtbf,
-            checkpoint_stall_time=stall,
-            recovery_time=600,
-        )
+        given = {"goodput_model": model, "checkpoint_policy": "fixed"}
+        given |= {"fixed_checkpoint_interval": intervals, "cluster_mtbf": mtbf}
+        given |= {"checkpoint_stall_time": stall, "recovery_time": 600}
+        goodput = fleetcube.evaluate("goodput", **given)
         found[model] = intervals[np.nanargmax(goodput)]
     step = intervals[1] / intervals[0] - 1
     # Young's, and Lambert's, a little below it
@@ -342,15 +331,10 @@ def test_first_order_waste_at_youngs_interval() -> None:
 def test_ettr_of_sixteen_thousand_gpus(minutes: float, printed: str) -> None:
     # Kokolis et al. 2025: RSC-1's 6.50 failures in 1,000 node-days, restarts of 5 min, checkpoints
     # that cost nothing; printed to these digits.
-    got = fleetcube.evaluate(
-        "ettr",
-        n_gpus=16000,
-        node_mttf=86400 * 1000 / 6.5,
-        recovery_time="5 min",
-        checkpoint_stall_time=0,
-        checkpoint_policy="fixed",
-        fixed_checkpoint_interval=60 * minutes,
-    )
+    given = {"n_gpus": 16000, "node_mttf": 86400 * 1000 / 6.5, "recovery_time": "5 min"}
+    given |= {"checkpoint_stall_time": 0, "checkpoint_policy": "fixed"}
+    given |= {"fixed_checkpoint_interval": 60 * minutes}
+    got = fleetcube.evaluate("ettr", **given)
     assert f"{float(got):.{len(printed) - 2}f}" == printed
 
 

@@ -284,11 +284,7 @@ def test_a_fitted_law_in_terms_of_nccl_tests() -> None:
     ],
 )
 def test_scalars_and_arrays_give_the_same(law: Law) -> None:
-    rows = {
-        "message_bytes": [1e3, 1e6, 1e9],
-        "latency": [1e-6, 5e-6],
-        "bandwidth": [50e9, 450e9],
-    }
+    rows = {"message_bytes": [1e3, 1e6, 1e9], "latency": [1e-6, 5e-6], "bandwidth": [50e9, 450e9]}
     axes = []
     for name in inspect.signature(law).parameters:
         quantity = name.removeprefix("intra_").removeprefix("inter_")

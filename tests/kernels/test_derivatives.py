@@ -21,37 +21,17 @@ from .differentiated import NUMBERS, Point
 
 INF = float("inf")
 JOB: dict[str, Any] = {
-    "n_gpus": 256,
-    "model": "llama-3-70b",
-    "node": "dgx-b200",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 2,
-    "training_tokens": 1e12,
-    "peak_flops_fp16": 1e15,
-    "peak_flops_fp8": 2e15,
-    "peak_flops_fp4": 4e15,
-    "electricity_price": 2e-8,
-    "grid_carbon_intensity": 1e-7,
-    "gpu_hour_price": 2.0,
-    "node_price": 3e5,
-    "depreciation_time": 1.3e8,
-    "fixed_checkpoint_interval": 600,
-    "checkpoint_policy": "exact",
-    "linear_heads": 64,
-    "torus_x": 4,
-    "torus_y": 2,
-    "all_reduce": "auto",
-    "site_bandwidth": 1e11,
+    "n_gpus": 256, "model": "llama-3-70b", "node": "dgx-b200", "fabric": "infiniband-ndr",
+    "tensor_parallel": 8, "pipeline_parallel": 2, "training_tokens": 1e12, "peak_flops_fp16": 1e15,
+    "peak_flops_fp8": 2e15, "peak_flops_fp4": 4e15, "electricity_price": 2e-8,
+    "grid_carbon_intensity": 1e-7, "gpu_hour_price": 2.0, "node_price": 3e5,
+    "depreciation_time": 1.3e8, "fixed_checkpoint_interval": 600, "checkpoint_policy": "exact",
+    "linear_heads": 64, "torus_x": 4, "torus_y": 2, "all_reduce": "auto", "site_bandwidth": 1e11,
     "checkpoint_mode": "sync",  # which tiers would change; without any, their shares have kinks
-    "memory_tier_survival": 0.6,
-    "drive_tier_survival": 0.9,
-    "tier_stall_share": 0.3,
-    "slow_node_slowdown": 0.1,
-    "slow_node_mttf": 1e8,
-    "slow_node_detection_time": 1e4,
+    "memory_tier_survival": 0.6, "drive_tier_survival": 0.9, "tier_stall_share": 0.3,
+    "slow_node_slowdown": 0.1, "slow_node_mttf": 1e8, "slow_node_detection_time": 1e4,
     "slow_node_check_interval": 1e5,
-}
+}  # fmt: skip
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [
     *("job_time", "goodput", "step_time", "memory_per_gpu", "job_cost", "sync_wall_gpus"),
@@ -77,22 +57,12 @@ def test_every_quantity_under_every_option(turn: int) -> None:
 # What options need that no default gives; stated with each option's choice, since it implies some
 NEEDED = {"slow_node_share": 0.01, "node_price": 3e5, "repair_crews": 20}
 ORDINARY = {
-    **NEEDED,
-    "step_time_jitter": 0.05,
-    "serial_time_per_step": 0.02,
-    "data_parallel_overlap": 0.4,
-    "tensor_parallel_overlap": 0.02,
-    "spare_nodes": 2,
-    "corruption_probability": 0.02,
-    "failure_shape": 0.8,
-    "coherency": 1e-8,
-    "serial_fraction": 1e-4,
-    "sqrt_coefficient": 1e-9,
-    "bucket_bytes": 2.5e7,
-    "per_node_storage_bandwidth": 1e10,
-    "rail_busy_share": 0.4,
+    **NEEDED, "step_time_jitter": 0.05, "serial_time_per_step": 0.02, "data_parallel_overlap": 0.4,
+    "tensor_parallel_overlap": 0.02, "spare_nodes": 2, "corruption_probability": 0.02,
+    "failure_shape": 0.8, "coherency": 1e-8, "serial_fraction": 1e-4, "sqrt_coefficient": 1e-9,
+    "bucket_bytes": 2.5e7, "per_node_storage_bandwidth": 1e10, "rail_busy_share": 0.4,
     "software_mttf": 1e9,
-}
+}  # fmt: skip
 
 
 def drawn(low: float, high: float) -> st.SearchStrategy[float]:
@@ -327,13 +297,10 @@ def test_sync_wall_has_the_slopes_of_its_equation(given: tuple[float, ...]) -> N
         step, h, y, slope = parts(n)
         rise = d + a / n**2 + (d - a / n**2) * h + step * (r / k + slope * s / k)
         changes = {
-            "parallel_time_gpus": (h - 1) / n,
-            "fixed_time": h,
-            "time_per_gpu": n * (1 + h),
-            "stall_time": step * slope * n / k,
-            "recovery_time": step * n / k,
+            "parallel_time_gpus": (h - 1) / n, "fixed_time": h, "time_per_gpu": n * (1 + h),
+            "stall_time": step * slope * n / k, "recovery_time": step * n / k,
             "gpu_time_per_failure": -step * (r * n / k**2 + slope * y / k),
-        }
+        }  # fmt: skip
     for name, change in changes.items():
         made = derivatives.partial(scaling.sync_wall, name)
         assert isinstance(made, Partial)

@@ -221,8 +221,7 @@ for _name, _function in FORMULAS.items():
 @pytest.mark.fuzz
 @pytest.mark.parametrize("engine", COMPILED)
 @pytest.mark.parametrize(
-    "topic",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in BY_TOPIC],
+    "topic", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in BY_TOPIC]
 )
 def test_formulas_agree_with_numpy(topic: str, engine: str) -> None:
     found, reference = (results(name, BY_TOPIC[topic]) for name in (engine, "numpy"))
@@ -333,16 +332,10 @@ OUTPUTS = ["job_time", "mfu", "goodput", "dominant_overhead", "reliability_to_co
 
 
 def sweep(engine: str, options: dict[str, Any]) -> Any:
-    return fleetcube.evaluate(
-        OUTPUTS,
-        engine=engine,
-        n_gpus=[64.0, 512.0, 4096.0],
-        tensor_parallel=[1, 8],
-        fabric=["ethernet-100g", "infiniband-ndr"],
-        gpu_mttf=["5_000 h", "50_000 h", "inf h"],
-        **SCENARIO,
-        **options,
-    )
+    given = {"engine": engine, "n_gpus": [64.0, 512.0, 4096.0], "tensor_parallel": [1, 8]}
+    given |= {"fabric": ["ethernet-100g", "infiniband-ndr"]}
+    given |= {"gpu_mttf": ["5_000 h", "50_000 h", "inf h"], **SCENARIO, **options}
+    return fleetcube.evaluate(OUTPUTS, **given)
 
 
 @pytest.fixture(scope="module", params=["defaults", pytest.param("others", marks=pytest.mark.slow)])

@@ -13,14 +13,9 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
 
 LAYOUT: dict[str, Any] = {
-    "n_gpus": 64,
-    "tensor_parallel": 4,
-    "pipeline_parallel": 2,
-    "global_batch_size": 64,
-    "layers": 32,
-    "hidden_size": 4096,
-    "attention_heads": 32,
-}
+    "n_gpus": 64, "tensor_parallel": 4, "pipeline_parallel": 2, "global_batch_size": 64,
+    "layers": 32, "hidden_size": 4096, "attention_heads": 32,
+}  # fmt: skip
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
 BOTH_WAYS = {"pipeline_schedule": "dualpipe"}
 PAIRS: dict[str, Any] = {
@@ -319,14 +314,9 @@ def test_memory_may_be_full_to_the_last_byte() -> None:
 def test_a_flagship_layout_has_more_replicas_than_sequences() -> None:
     # 100,000 GPUs as TP 8, PP 16: 781 replicas on 99,968 GPUs, and 512 sequences.
     flagship = {
-        **LAYOUT,
-        "tensor_parallel": 8,
-        "pipeline_parallel": 16,
-        "global_batch_size": 512,
-        "layers": 128,
-        "hidden_size": 25600,
-        "attention_heads": 160,
-    }
+        **LAYOUT, "tensor_parallel": 8, "pipeline_parallel": 16, "global_batch_size": 512,
+        "layers": 128, "hidden_size": 25600, "attention_heads": 160,
+    }  # fmt: skip
     assert reason(**{**flagship, "n_gpus": 99_968}) == "batch_smaller_than_data_parallel"
     assert reason(**{**flagship, "n_gpus": 100_000}) == "gpus_not_divisible"
     assert reason(**{**flagship, "n_gpus": 99_968, "global_batch_size": 781}) == "feasible"
@@ -344,15 +334,11 @@ def test_what_is_undefined_is_neither_feasible_nor_not(
     unknown: str, mixture_of_experts: bool
 ) -> None:
     known = {
-        **LAYOUT,
-        "mixture_of_experts": mixture_of_experts,
-        "expert_parallel": 2 if mixture_of_experts else 1,
-        "memory_per_gpu": 1e9,
-        "hbm_capacity": math.inf,
-        "checkpoint_mode": "async",
-        "checkpoint_interval": math.inf,
+        **LAYOUT, "mixture_of_experts": mixture_of_experts,
+        "expert_parallel": 2 if mixture_of_experts else 1, "memory_per_gpu": 1e9,
+        "hbm_capacity": math.inf, "checkpoint_mode": "async", "checkpoint_interval": math.inf,
         "checkpoint_flush_time": 1.0,
-    }
+    }  # fmt: skip
     assert reason_code(known) == 0
     undefined = reason_code({**known, unknown: math.nan})
     assert math.isnan(undefined) or (unknown == "experts" and not mixture_of_experts)

@@ -8,49 +8,21 @@ import pytest
 import fleetcube
 
 BASE: dict[str, Any] = {
-    "compute_model": "roofline",
-    "flops_counting": "transformer",
-    "n_gpus": 64,
-    "global_batch_size": 128,
-    "micro_batch_size": 2,
-    "sequence_length": 2048,
-    "layers": 24,
-    "hidden_size": 4096,
-    "attention_heads": 32,
-    "head_size": 128,
-    "kv_heads": 32,
-    "ffn_hidden_size": 16384,
-    "vocab_size": 51200,
-    "gated_ffn": False,
-    "tensor_parallel": 4,
-    "pipeline_parallel": 2,
-    "stage_split": False,
-    "context_parallel": 1,
-    "sequence_parallel": False,
-    "recompute": False,
-    "attention_kernel": "standard",
-    "zero_stage": 1,
-    "bytes_per_element": 2,
-    "precision": "bf16",
-    "peak_flops_bf16": 312e12,
-    "hbm_bandwidth": 2e12,
-    "memory_efficiency": 0.85,
-    "gemm_efficiency": 0.9,
-    "gemm_half_size": 64.0,
-    "attention_efficiency": 0.4,
-    "gradient_storage": "fp32",
-    "optimizer_bytes_per_parameter": 12,
-}
+    "compute_model": "roofline", "flops_counting": "transformer", "n_gpus": 64,
+    "global_batch_size": 128, "micro_batch_size": 2, "sequence_length": 2048, "layers": 24,
+    "hidden_size": 4096, "attention_heads": 32, "head_size": 128, "kv_heads": 32,
+    "ffn_hidden_size": 16384, "vocab_size": 51200, "gated_ffn": False, "tensor_parallel": 4,
+    "pipeline_parallel": 2, "stage_split": False, "context_parallel": 1, "sequence_parallel": False,
+    "recompute": False, "attention_kernel": "standard", "zero_stage": 1, "bytes_per_element": 2,
+    "precision": "bf16", "peak_flops_bf16": 312e12, "hbm_bandwidth": 2e12,
+    "memory_efficiency": 0.85, "gemm_efficiency": 0.9, "gemm_half_size": 64.0,
+    "attention_efficiency": 0.4, "gradient_storage": "fp32", "optimizer_bytes_per_parameter": 12,
+}  # fmt: skip
 LLAMA = {"gated_ffn": True, "kv_heads": 8, "ffn_hidden_size": 14336, "vocab_size": 128256}
 EXPERTS = {
-    **LLAMA,
-    "experts": 16,
-    "experts_per_token": 3,
-    "shared_experts": 2,
-    "dense_layers": 4,
-    "expert_ffn_hidden_size": 1536,
-    "expert_parallel": 4,
-}
+    **LLAMA, "experts": 16, "experts_per_token": 3, "shared_experts": 2, "dense_layers": 4,
+    "expert_ffn_hidden_size": 1536, "expert_parallel": 4,
+}  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {
     "gpt": {},
     "gpt on one GPU": {"n_gpus": 1, "tensor_parallel": 1, "pipeline_parallel": 1},
@@ -68,11 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "fp8": {**LLAMA, "precision": "fp8", "peak_flops_fp8": 600e12, "recompute": "full"},
     "fp8 by blocks": {**EXPERTS, "precision": "fp8_blockwise", "peak_flops_fp8": 600e12},
-    "fp8 bound by memory": {
-        "precision": "mxfp8",
-        "peak_flops_fp8": 600e12,
-        "hbm_bandwidth": 2e10,
-    },
+    "fp8 bound by memory": {"precision": "mxfp8", "peak_flops_fp8": 600e12, "hbm_bandwidth": 2e10},
     "selective flash": {"recompute": "selective", "attention_kernel": "flash"},
     "full": {"recompute": "full"},
     "sequence parallel": {"sequence_parallel": True},
@@ -216,9 +184,7 @@ FP8 = {"precision": "fp8", "peak_flops_fp8": 600e12}
 @pytest.mark.parametrize("precision", [{}, FP8], ids=["bf16", "fp8"])
 @pytest.mark.parametrize("kernel", ["standard", "flash"])
 @pytest.mark.parametrize(
-    "shape",
-    [{}, LLAMA, {**LLAMA, **WINDOWS}, EXPERTS],
-    ids=["gpt", "llama", "windows", "experts"],
+    "shape", [{}, LLAMA, {**LLAMA, **WINDOWS}, EXPERTS], ids=["gpt", "llama", "windows", "experts"]
 )
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 def test_both_models_count_the_same_operations(
@@ -319,15 +285,9 @@ def test_splitting_costs_no_operations() -> None:
 # A100 80 GB, 300 GB/s inside a node, 25 GB/s between nodes.
 A100 = {"gpu": "a100-sxm-80gb", "fabric": "infiniband-hdr", "precision": "fp16"}
 MEGATRON = {
-    "compute_model": "roofline",
-    "flops_counting": "transformer",
-    "attention_kernel": "standard",
-    "vocab_size": 51200,
-    "sequence_length": 2048,
-    "tensor_parallel": 8,
-    "zero_stage": 0,
-    **A100,
-}
+    "compute_model": "roofline", "flops_counting": "transformer", "attention_kernel": "standard",
+    "vocab_size": 51200, "sequence_length": 2048, "tensor_parallel": 8, "zero_stage": 0, **A100,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -356,19 +316,11 @@ def test_measured_steps_are_near_without_calibration(
         ({"recompute": "full"}, full),
         ({"recompute": "selective", "sequence_parallel": True}, selective),
     ):
-        time = fleetcube.evaluate(
-            "step_time",
-            attention_heads=heads,
-            hidden_size=h,
-            layers=layers,
-            pipeline_parallel=stages,
-            virtual_stages=chunks,
-            n_gpus=8 * stages,
-            global_batch_size=batch,
-            micro_batch_size=4 if layers == 48 else 1,
-            **MEGATRON,
-            **change,
-        )
+        given = {"attention_heads": heads, "hidden_size": h, "layers": layers}
+        given |= {"pipeline_parallel": stages, "virtual_stages": chunks, "n_gpus": 8 * stages}
+        given |= {"global_batch_size": batch, "micro_batch_size": 4 if layers == 48 else 1}
+        given |= {**MEGATRON, **change}
+        time = fleetcube.evaluate("step_time", **given)
         assert float(time) == pytest.approx(measured, rel=0.15)
 
 

@@ -22,33 +22,22 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     moe = draw(st.booleans())
     job: dict[str, Any] = {
         "n_gpus": tensor * context * stages * draw(st.sampled_from((1, 2, 8, 64))),
-        "tensor_parallel": tensor,
-        "context_parallel": context,
-        "pipeline_parallel": stages,
-        "expert_parallel": draw(SIZES) if moe else 1,
-        "mixture_of_experts": moe,
-        "experts": 16,
-        "sequence_parallel": draw(st.booleans()),
-        "zero_stage": draw(st.sampled_from((0, 1, 2, 3))),
+        "tensor_parallel": tensor, "context_parallel": context, "pipeline_parallel": stages,
+        "expert_parallel": draw(SIZES) if moe else 1, "mixture_of_experts": moe, "experts": 16,
+        "sequence_parallel": draw(st.booleans()), "zero_stage": draw(st.sampled_from((0, 1, 2, 3))),
         "fsdp_prefetch": draw(st.booleans()),
         "recompute": draw(st.sampled_from((False, "selective", "full"))),
         "all_reduce": draw(st.sampled_from(("auto", "ring", "tree", "hierarchical", "in_network"))),
-        "node_reduction": draw(st.booleans()),
-        "fabric_reduction": draw(st.booleans()),
-        "layers": 32,
-        "hidden_size": 4096,
-        "sequence_length": 4096,
-        "global_batch_size": 4096,
-        "peak_flops": 989e12,
-        "gradient_bytes_per_element": draw(st.sampled_from((2, 4))),
+        "node_reduction": draw(st.booleans()), "fabric_reduction": draw(st.booleans()),
+        "layers": 32, "hidden_size": 4096, "sequence_length": 4096, "global_batch_size": 4096,
+        "peak_flops": 989e12, "gradient_bytes_per_element": draw(st.sampled_from((2, 4))),
         "bucket_bytes": draw(st.sampled_from((25e6, math.inf))),
         "intra_node_bandwidth": draw(st.sampled_from((50e9, 450e9))),
         "inter_node_bandwidth": draw(st.sampled_from((1e9, 50e9))),
         "intra_node_latency": draw(st.sampled_from((0.0, 1e-6))),
         "inter_node_latency": draw(st.sampled_from((0.0, 5e-6))),
-        "oversubscription": draw(st.sampled_from((1.0, 4.0))),
-        "optimizer_time": 0.0,
-    }
+        "oversubscription": draw(st.sampled_from((1.0, 4.0))), "optimizer_time": 0.0,
+    }  # fmt: skip
     return job | {f"{kind}_parallel_overlap": draw(OVERLAPS) for kind in KINDS}
 
 
@@ -97,17 +86,11 @@ def test_more_overlap_or_bandwidth_is_never_slower(job: dict[str, Any], kind: st
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("all_reduce", ["auto", "ring", "tree", "hierarchical", "fitted"])
 def test_one_rank_sends_nothing(zero_stage: int, all_reduce: str) -> None:
+    given = {"engine": "numpy", "model": "llama-3-8b", "node": "dgx-h100"}
+    given |= {"fabric": "infiniband-ndr", "n_gpus": 1, "zero_stage": zero_stage}
+    given |= {"all_reduce": all_reduce, "sequence_parallel": True, "data_parallel_overlap": 0.5}
     got = fleetcube.evaluate(
-        ["communication_time", "exposed_communication_time", "fabric_busy_time"],
-        engine="numpy",
-        model="llama-3-8b",
-        node="dgx-h100",
-        fabric="infiniband-ndr",
-        n_gpus=1,
-        zero_stage=zero_stage,
-        all_reduce=all_reduce,
-        sequence_parallel=True,
-        data_parallel_overlap=0.5,
+        ["communication_time", "exposed_communication_time", "fabric_busy_time"], **given
     )
     assert [float(got[name]) for name in got.data_vars] == [0, 0, 0]
 
@@ -140,18 +123,11 @@ def test_large_experts_groups_share_a_rail_with_gathers() -> None:
     # Mixtral 8x22B, 512 GPUs, all overlaps whole: tokens and weights go through one rail.
     outputs = ["step_time", "bubble_time", "fabric_busy_time", "contention_time"]
     job = {
-        "model": "mixtral-8x22b",
-        "node": "dgx-h100",
-        "fabric": "infiniband-ndr",
-        "n_gpus": 512,
-        "tensor_parallel": 8,
-        "expert_parallel": 8,
-        "pipeline_parallel": 4,
-        "zero_stage": 3,
-        "fsdp_prefetch": True,
-        "sequence_length": 4096,
+        "model": "mixtral-8x22b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 512,
+        "tensor_parallel": 8, "expert_parallel": 8, "pipeline_parallel": 4, "zero_stage": 3,
+        "fsdp_prefetch": True, "sequence_length": 4096,
         **{f"{kind}_parallel_overlap": 1.0 for kind in KINDS},
-    }
+    }  # fmt: skip
     shared, alone = values(outputs, job), values(outputs, job, link_sharing=False)
     assert shared["step_time"] >= shared["fabric_busy_time"] > alone["step_time"] * 0.9
     assert shared["step_time"] - alone["step_time"] == pytest.approx(shared["contention_time"])

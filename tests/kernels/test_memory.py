@@ -82,15 +82,9 @@ def test_states_are_shared_by_every_kind_of_rank() -> None:
 def test_states_of_experts_counted_gpu_by_gpu() -> None:
     # 16 data ranks, experts over groups of 4: an expert lives on 4 ranks, the rest on all 16.
     shape = {
-        "layers": 10,
-        "hidden_size": 1024,
-        "ffn_hidden_size": 4096,
-        "gated_ffn": True,
-        "experts": 8,
-        "experts_per_token": 2,
-        "dense_layers": 2,
-        "vocab_size": 32000,
-    }
+        "layers": 10, "hidden_size": 1024, "ffn_hidden_size": 4096, "gated_ffn": True, "experts": 8,
+        "experts_per_token": 2, "dense_layers": 2, "vocab_size": 32000,
+    }  # fmt: skip
     expert = 3 * 1024 * 4096
     rest = 10 * (4 * 1024 * 1024 + 2 * 1024) + 2 * expert + 8 * 1024 * 8 + (2 * 32000 + 1) * 1024
     here = [expert for _ in range(8) for _ in range(8 // 4)]  # expert layers, experts of a rank
@@ -234,23 +228,12 @@ def test_activations_of_a_mixture_counted_tensor_by_tensor(
                 split += [f] * wide
         masks = 0 if gated else 2 * h  # of dropout, which a model with gates goes without
         total += (2 * sum(whole) + masks) / ranks + 2 * sum(split) / tensor
-    got = value(
-        "activation_memory_per_layer",
-        layers=8,
-        dense_layers=4,
-        hidden_size=h,
-        attention_heads=16,
-        kv_heads=4,
-        ffn_hidden_size=4096,
-        expert_ffn_hidden_size=f,
-        gated_ffn=gated,
-        experts=16,
-        experts_per_token=visits,
-        shared_experts=shared,
-        tensor_parallel=tensor,
-        sequence_parallel=sequence_parallel,
-        sequence_length=100,
-    )
+    given = {"layers": 8, "dense_layers": 4, "hidden_size": h, "attention_heads": 16, "kv_heads": 4}
+    given |= {"ffn_hidden_size": 4096, "expert_ffn_hidden_size": f, "gated_ffn": gated}
+    given |= {"experts": 16, "experts_per_token": visits, "shared_experts": shared}
+    given |= {"tensor_parallel": tensor, "sequence_parallel": sequence_parallel}
+    given |= {"sequence_length": 100}
+    got = value("activation_memory_per_layer", **given)
     assert got == pytest.approx(100 * total / 8, rel=1e-12)
 
 
@@ -268,23 +251,13 @@ def test_scores_without_dropout_are_those_of_softmax_alone() -> None:
 # The layer at work
 
 DENSE = {
-    "layers": 4,
-    "hidden_size": 1024,
-    "attention_heads": 8,
-    "ffn_hidden_size": 4096,
-    "tensor_parallel": 2,
-    "sequence_length": 100,
-}
+    "layers": 4, "hidden_size": 1024, "attention_heads": 8, "ffn_hidden_size": 4096,
+    "tensor_parallel": 2, "sequence_length": 100,
+}  # fmt: skip
 MIXTURE = {
-    **DENSE,
-    "gated_ffn": True,
-    "expert_ffn_hidden_size": 512,
-    "experts": 16,
-    "expert_parallel": 4,
-    "n_gpus": 8,
-    "experts_per_token": 3,
-    "shared_experts": 1,
-}
+    **DENSE, "gated_ffn": True, "expert_ffn_hidden_size": 512, "experts": 16, "expert_parallel": 4,
+    "n_gpus": 8, "experts_per_token": 3, "shared_experts": 1,
+}  # fmt: skip
 GPT_LAYER = 4 * 1024 * 1024 + 2 * 1024 * 4096
 EXPERT = 3 * 1024 * 512
 
@@ -340,13 +313,9 @@ def test_activations_of_the_layer_at_work(sequence_parallel: bool) -> None:
 
 def test_memory_of_a_gpu_is_the_sum_of_its_parts() -> None:
     parts = {
-        "weights_memory": 1.0,
-        "gradients_memory": 2.0,
-        "optimizer_memory": 4.0,
-        "activation_memory": 8.0,
-        "reserved_memory": 16.0,
-        "working_memory": 32.0,
-    }
+        "weights_memory": 1.0, "gradients_memory": 2.0, "optimizer_memory": 4.0,
+        "activation_memory": 8.0, "reserved_memory": 16.0, "working_memory": 32.0,
+    }  # fmt: skip
     assert value("memory_per_gpu", **parts) == 63
 
 
@@ -354,15 +323,10 @@ def test_bloom_fits_its_gpus() -> None:
     # Scao et al. 2022 trained BLOOM on 384 A100 of 80 GB: 4 tensor ranks, 12 stages, 8 replicas,
     # ZeRO-1, full recompute, micro-batches of 2; a quarter of the GPUs does not hold it unsharded.
     run = {
-        "model": "bloom-176b",
-        "gpu": "a100-sxm-80gb",
-        "tensor_parallel": 4,
-        "pipeline_parallel": 12,
-        "micro_batch_size": 2,
-        "global_batch_size": 2048,
-        "recompute": "full",
-        "attention_kernel": "standard",
-    }
+        "model": "bloom-176b", "gpu": "a100-sxm-80gb", "tensor_parallel": 4,
+        "pipeline_parallel": 12, "micro_batch_size": 2, "global_batch_size": 2048,
+        "recompute": "full", "attention_kernel": "standard",
+    }  # fmt: skip
     assert 20e9 < value("memory_per_gpu", n_gpus=384, zero_stage=1, **run) < 80e9
     few = {**run, "tensor_parallel": 2, "pipeline_parallel": 12}
     assert value("memory_per_gpu", n_gpus=96, zero_stage=0, **few) > 80e9

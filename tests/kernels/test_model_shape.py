@@ -18,19 +18,10 @@ GPT_2_XL: Shape = {
     "sequence_length": 1024,
 }
 LLAMA_2_7B: Shape = {
-    "layers": 32,
-    "hidden_size": 4096,
-    "attention_heads": 32,
-    "ffn_hidden_size": 11008,
-    "vocab_size": 32000,
-    "gated_ffn": True,
-}
-LLAMA_3_8B: Shape = {
-    **LLAMA_2_7B,
-    "kv_heads": 8,
-    "ffn_hidden_size": 14336,
-    "vocab_size": 128256,
-}
+    "layers": 32, "hidden_size": 4096, "attention_heads": 32, "ffn_hidden_size": 11008,
+    "vocab_size": 32000, "gated_ffn": True,
+}  # fmt: skip
+LLAMA_3_8B: Shape = {**LLAMA_2_7B, "kv_heads": 8, "ffn_hidden_size": 14336, "vocab_size": 128256}
 LLAMA_3_70B: Shape = {
     **LLAMA_3_8B,
     "layers": 80,
@@ -56,40 +47,20 @@ MIXTRAL_8X7B: Shape = {
 # one of 512, a rotary key of 64, an output projection of 128 x 128 (DeepSeek-AI 2024, section 4.2).
 LATENT_ATTENTION = 7168 * 1536 + 1536 * 128 * 192 + 7168 * (512 + 64) + 512 * 128 * 256
 DEEPSEEK_V3: Shape = {
-    "layers": 61,
-    "hidden_size": 7168,
-    "attention_heads": 128,
-    "head_size": 160,
-    "attention_parameters_per_layer": LATENT_ATTENTION + 128 * 128 * 7168,
-    "ffn_hidden_size": 18432,
-    "vocab_size": 129280,
-    "gated_ffn": True,
-    "experts": 256,
-    "experts_per_token": 8,
-    "shared_experts": 1,
-    "dense_layers": 3,
-    "expert_ffn_hidden_size": 2048,
-}
+    "layers": 61, "hidden_size": 7168, "attention_heads": 128, "head_size": 160,
+    "attention_parameters_per_layer": LATENT_ATTENTION + 128 * 128 * 7168, "ffn_hidden_size": 18432,
+    "vocab_size": 129280, "gated_ffn": True, "experts": 256, "experts_per_token": 8,
+    "shared_experts": 1, "dense_layers": 3, "expert_ffn_hidden_size": 2048,
+}  # fmt: skip
 PALM_540B: Shape = {
-    "layers": 118,
-    "hidden_size": 18432,
-    "attention_heads": 48,
-    "head_size": 256,
-    "kv_heads": 1,
-    "ffn_hidden_size": 4 * 18432,
-    "vocab_size": 256000,
-    "embedding_tables": 1,
-    "gated_ffn": True,
+    "layers": 118, "hidden_size": 18432, "attention_heads": 48, "head_size": 256, "kv_heads": 1,
+    "ffn_hidden_size": 4 * 18432, "vocab_size": 256000, "embedding_tables": 1, "gated_ffn": True,
     "sequence_length": 2048,
-}
+}  # fmt: skip
 MODELS = {
-    "gpt-2 xl": GPT_2_XL,
-    "llama 2 7b": LLAMA_2_7B,
-    "llama 3 70b": LLAMA_3_70B,
-    "mixtral 8x7b": MIXTRAL_8X7B,
-    "deepseek-v3": DEEPSEEK_V3,
-    "palm 540b": PALM_540B,
-}
+    "gpt-2 xl": GPT_2_XL, "llama 2 7b": LLAMA_2_7B, "llama 3 70b": LLAMA_3_70B,
+    "mixtral 8x7b": MIXTRAL_8X7B, "deepseek-v3": DEEPSEEK_V3, "palm 540b": PALM_540B,
+}  # fmt: skip
 # SC21, table 1: heads, width, layers, tensor ranks, stages, GPUs, sequences, TFLOP/s per GPU,
 # billions of parameters, PFLOP/s of the whole.
 SC21 = [
@@ -274,18 +245,11 @@ def test_hfu_of_table_1_is_the_printed_rate() -> None:
         h, layers = shape["hidden_size"], shape["layers"]
         work = 96 * sequences * 2048 * layers * h * h
         work *= 1 + 2048 / (6 * h) + 51200 / (16 * layers * h)
-        got = fleetcube.evaluate(
-            ["mfu", "hfu"],
-            flops_counting="transformer",
-            attention_kernel="standard",
-            recompute="full",
-            step_time=work / (gpus * teraflops * 1e12),
-            n_gpus=gpus,
-            tensor_parallel=tensor,
-            pipeline_parallel=stages,
-            peak_flops=312e12,
-            **shape,
-        )
+        given = {"flops_counting": "transformer", "attention_kernel": "standard"}
+        given |= {"recompute": "full", "step_time": work / (gpus * teraflops * 1e12)}
+        given |= {"n_gpus": gpus, "tensor_parallel": tensor, "pipeline_parallel": stages}
+        given |= {"peak_flops": 312e12, **shape}
+        got = fleetcube.evaluate(["mfu", "hfu"], **given)
         assert float(got.hfu) * 312 == pytest.approx(teraflops, rel=1e-12)
         assert float(got.hfu) * 312 * gpus / 1e3 == pytest.approx(petaflops, rel=0.006)
         assert 0.75 <= float(got.mfu / got.hfu) < 0.78  # 72 / 96, and logits are not repeated
@@ -305,16 +269,9 @@ def test_selective_recompute_costs_a_third_of_what_published_hfus_count(
 ) -> None:
     # Korthikanti et al. 2022, table 5: their hardware operations add 12 B s^2 h a layer, a whole
     # forward and backward pass of the two products; one forward pass is 4 B s^2 h.
-    factor = value(
-        "recompute_flops_factor",
-        recompute="selective",
-        attention_kernel="standard",
-        attention_heads=heads,
-        hidden_size=h,
-        layers=layers,
-        vocab_size=51200,
-        sequence_length=2048,
-    )
+    given = {"recompute": "selective", "attention_kernel": "standard", "attention_heads": heads}
+    given |= {"hidden_size": h, "layers": layers, "vocab_size": 51200, "sequence_length": 2048}
+    factor = value("recompute_flops_factor", **given)
     assert 3 * (factor - 1) == pytest.approx(hfu / mfu - 1, abs=0.1 / mfu + 1e-3)
     model = 72 * layers * h * h * (1 + 2048 / (6 * h) + 51200 / (12 * layers * h))
     assert factor == pytest.approx(1 + layers * 2 * 2 * 2048 * h / model, rel=1e-12)
@@ -332,15 +289,10 @@ def test_compute_time_of_a_published_run() -> None:
         (175e9, 300e9, 1024, 140e12, 34),
         (1.008e12, 450e9, 3072, 163e12, 84),
     ):
-        time = value(
-            "compute_time",
-            tokens_per_step=tokens,
-            n_gpus=gpus,
-            peak_flops=312e12,
-            flops_efficiency=rate / 312e12,
-            kernel_flops_per_token=6 * parameters,
-            recompute_flops_factor=8 / 6,
-        )
+        given = {"tokens_per_step": tokens, "n_gpus": gpus, "peak_flops": 312e12}
+        given |= {"flops_efficiency": rate / 312e12, "kernel_flops_per_token": 6 * parameters}
+        given |= {"recompute_flops_factor": 8 / 6}
+        time = value("compute_time", **given)
         assert time / 86400 == pytest.approx(days, abs=0.5)
 
 

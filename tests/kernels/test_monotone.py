@@ -19,46 +19,22 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 POINTS = 300  # of each choice of options
 ROUNDING = 1e-9
-SIZES: dict[str, Any] = {  # counts that make layouts which can be run, and many that cannot
-    "n_gpus": 2.0 ** np.arange(3, 16),
-    "gpus_per_node": [4, 8, 72],
-    "nics_per_node": [1, 8],
-    "layers": [32, 64],
-    "hidden_size": [4096, 8192],
-    "attention_heads": [32, 64],
-    "kv_heads": [8, 32],
-    "tensor_parallel": [1, 2, 8, 16],
-    "pipeline_parallel": [1, 2, 8],
-    "context_parallel": [1, 1, 2, 4],
-    "expert_parallel": [1, 1, 2, 8],
-    "virtual_stages": [1, 1, 2, 4],
-    "global_batch_size": [512, 1024, 4096],
-    "micro_batch_size": [1, 2],
-    "experts": [8, 64],
-    "linear_heads": [32, 64],
-    "repair_crews": [1, 8],
-    "torus_x": [2, 4],
-    "torus_y": [2, 4],
+SIZES: dict[str, Any] = {
+    "n_gpus": 2.0 ** np.arange(3, 16), "gpus_per_node": [4, 8, 72], "nics_per_node": [1, 8],
+    "layers": [32, 64], "hidden_size": [4096, 8192], "attention_heads": [32, 64],
+    "kv_heads": [8, 32], "tensor_parallel": [1, 2, 8, 16], "pipeline_parallel": [1, 2, 8],
+    "context_parallel": [1, 1, 2, 4], "expert_parallel": [1, 1, 2, 8],
+    "virtual_stages": [1, 1, 2, 4], "global_batch_size": [512, 1024, 4096],
+    "micro_batch_size": [1, 2], "experts": [8, 64], "linear_heads": [32, 64],
+    "repair_crews": [1, 8], "torus_x": [2, 4], "torus_y": [2, 4],
     "sequence_length": [2048, 4096, 131072],
-}
-SPREAD = {  # around these, where an input has no finite default above zero
-    "peak_flops": 1e15,
-    "hbm_bandwidth": 3e12,
-    "hbm_capacity": 1e13,
-    "intra_node_bandwidth": 4e11,
-    "inter_node_bandwidth": 5e10,
-    "inter_node_latency": 5e-6,
-    "fixed_checkpoint_interval": 1800.0,
-    "per_node_storage_bandwidth": 1e10,
-    "bucket_bytes": 1e8,
-    "sqrt_coefficient": 1e-9,
-    "coherency": 1e-8,
-    "_mttf": 1e9,
-    "_time": 0.01,
-    "_jitter": 0.05,
-    "_slowdown": 0.05,
-    "": 1.0,
-}
+}  # fmt: skip
+SPREAD = {
+    "peak_flops": 1e15, "hbm_bandwidth": 3e12, "hbm_capacity": 1e13, "intra_node_bandwidth": 4e11,
+    "inter_node_bandwidth": 5e10, "inter_node_latency": 5e-6, "fixed_checkpoint_interval": 1800.0,
+    "per_node_storage_bandwidth": 1e10, "bucket_bytes": 1e8, "sqrt_coefficient": 1e-9,
+    "coherency": 1e-8, "_mttf": 1e9, "_time": 0.01, "_jitter": 0.05, "_slowdown": 0.05, "": 1.0,
+}  # fmt: skip
 # More of these is no slower, more of those no faster; names of inputs to come included
 FASTER = ("_bandwidth", "_capacity", "_mttf", "_mtbf", "_overlap", "_efficiency", "spare_nodes")
 SLOWER = (

@@ -11,38 +11,17 @@ from fleetcube.kernels import monte_carlo
 from fleetcube.kernels.monte_carlo import LOSSES, MOST_FAILURES, PARAMETERS, STATISTICS
 
 JOB = {
-    "mtbf": 1e4,
-    "shape": 1.0,
-    "interval": 500.0,
-    "stall": 20.0,
-    "flush": 0.0,
-    "work": 1e6,
-    "recovery": 300.0,
-    "provision": 0.0,
-    "spares": 0.0,
-    "repair": 0.0,
-    "corruption": 0.0,
-    "fails_in_recovery": 1.0,
-    "pool": monte_carlo.OPEN,
-    "nodes": 1.0,
-    "in_process": 0.0,
-    "in_process_recovery": 0.0,
-    "in_job": 0.0,
-    "in_job_recovery": 0.0,
-    "requeue": 0.0,
-    "requeue_recovery": 0.0,
-    "silent": 0.0,
-    "latency": 0.0,
+    "mtbf": 1e4, "shape": 1.0, "interval": 500.0, "stall": 20.0, "flush": 0.0, "work": 1e6,
+    "recovery": 300.0, "provision": 0.0, "spares": 0.0, "repair": 0.0, "corruption": 0.0,
+    "fails_in_recovery": 1.0, "pool": monte_carlo.OPEN, "nodes": 1.0, "in_process": 0.0,
+    "in_process_recovery": 0.0, "in_job": 0.0, "in_job_recovery": 0.0, "requeue": 0.0,
+    "requeue_recovery": 0.0, "silent": 0.0, "latency": 0.0,
     **dict.fromkeys(PARAMETERS[monte_carlo.TIERS :], 0.0),
-}
+}  # fmt: skip
 KINDS = {
-    "in_process": 0.4,
-    "in_process_recovery": 50.0,
-    "in_job": 0.2,
-    "in_job_recovery": 200.0,
-    "requeue": 0.1,
-    "requeue_recovery": 3000.0,
-}
+    "in_process": 0.4, "in_process_recovery": 50.0, "in_job": 0.2, "in_job_recovery": 200.0,
+    "requeue": 0.1, "requeue_recovery": 3000.0,
+}  # fmt: skip
 MASK = (1 << 64) - 1
 
 
@@ -512,15 +491,9 @@ def test_lives_of_one_length_are_played_by_hand() -> None:
     # Lives of 1000 s, segments of 220 s, all of it corruption found 300 s later, recovery of 100 s.
     # The first life keeps four segments and loses 120 s; the next two have 600 s left for work,
     # keep two segments and lose 160 s; the last has what the last two segments need.
-    each = job(
-        mtbf=1000.0,
-        shape=1e7,
-        interval=200.0,
-        recovery=100.0,
-        work=2000.0,
-        silent=1.0,
-        latency=300.0,
-    )
+    given = {"mtbf": 1000.0, "shape": 1e7, "interval": 200.0, "recovery": 100.0, "work": 2000.0}
+    given |= {"silent": 1.0, "latency": 300.0}
+    each = job(**given)
     found = simulate(each, trials=10)
     assert found["failures"][0] == 3
     assert found["rework_overhead"][0] * found["wall_time"][0] == pytest.approx(

@@ -13,13 +13,9 @@ RECOVERY = ["recovery_time", "rollback_time", "unsafe_time", "restart_time"]
 
 # 1 TB of state on 1,024 GPUs, one rail of 50 GB/s each, storage of 200 GB/s
 JOB: dict[str, Any] = {
-    "n_gpus": 1024,
-    "checkpoint_size": 1.024e12,
-    "checkpoint_write_bandwidth": 200e9,
-    "checkpoint_read_bandwidth": 400e9,
-    "inter_node_bandwidth": 50e9,
-    "cluster_mtbf": "24 h",
-}
+    "n_gpus": 1024, "checkpoint_size": 1.024e12, "checkpoint_write_bandwidth": 200e9,
+    "checkpoint_read_bandwidth": 400e9, "inter_node_bandwidth": 50e9, "cluster_mtbf": "24 h",
+}  # fmt: skip
 
 
 def values(names: list[str], **given: Any) -> list[float]:
@@ -124,15 +120,9 @@ def test_storage_of_the_system_alone_does_not_depend_on_the_nodes() -> None:
 
 def test_phases_of_a_recovery_add_up() -> None:
     # An estimator's example: 10 + 10 + 600 + 20 s, and a restore, of 1,000 GB at 100 GB/s.
-    got = values(
-        RECOVERY,
-        detection_time=10,
-        drain_time=10,
-        provision_time=600,
-        reinit_time=20,
-        checkpoint_size=1e12,
-        checkpoint_read_bandwidth=100e9,
-    )
+    given = {"detection_time": 10, "drain_time": 10, "provision_time": 600, "reinit_time": 20}
+    given |= {"checkpoint_size": 1e12, "checkpoint_read_bandwidth": 100e9}
+    got = values(RECOVERY, **given)
     assert got == [650, 0, 0, 650]
 
 
@@ -179,15 +169,10 @@ def test_unsafe_time_is_the_mean_extra_age_of_the_safe_snapshot(
 @pytest.mark.parametrize("q", [0.0, 0.05, 0.5, 0.9])
 def test_rare_failures_roll_back_a_geometric_number_of_segments(q: float) -> None:
     segments = math.fsum(j * (1 - q) * q**j for j in range(2000))
-    got = values(
-        RECOVERY,
-        corruption_probability=q,
-        checkpoint_policy="fixed",
-        fixed_checkpoint_interval=540,
-        checkpoint_stall_time=60,
-        recovery_time=300,
-        cluster_mtbf=1e15,
-    )
+    given = {"corruption_probability": q, "checkpoint_policy": "fixed"}
+    given |= {"fixed_checkpoint_interval": 540, "checkpoint_stall_time": 60, "recovery_time": 300}
+    given |= {"cluster_mtbf": 1e15}
+    got = values(RECOVERY, **given)
     assert got == pytest.approx([300, 600 * segments, 0, 300 + 600 * segments], rel=1e-11)
 
 
@@ -205,14 +190,8 @@ def test_without_failures_corruption_costs_nothing() -> None:
 
 def test_losses_add_up_with_everything_switched_on() -> None:
     shares = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
-    got = values(
-        shares,
-        checkpoint_mode="async",
-        corruption_probability=0.1,
-        spare_nodes=1,
-        per_node_storage_bandwidth=1e9,
-        repair_time="48 h",
-        cluster_mtbf="2 h",
-    )
+    given = {"checkpoint_mode": "async", "corruption_probability": 0.1, "spare_nodes": 1}
+    given |= {"per_node_storage_bandwidth": 1e9, "repair_time": "48 h", "cluster_mtbf": "2 h"}
+    got = values(shares, **given)
     assert sum(got) == pytest.approx(1, rel=1e-14)
     assert min(got) > 0

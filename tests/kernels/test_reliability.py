@@ -41,14 +41,9 @@ LLAMA_3 = [
     ("host_mttf", "System Memory", 2),
 ]
 PARTS = {
-    "gpu_mttf": 16384,
-    "silent_corruption_mttf": 16384,
-    "nic_mttf": 16384,
-    "psu_mttf": 2048 * 6,
-    "host_mttf": 2048,
-    "software_mttf": 2048,
-    "switch_mttf": 16384 / 32,
-}
+    "gpu_mttf": 16384, "silent_corruption_mttf": 16384, "nic_mttf": 16384, "psu_mttf": 2048 * 6,
+    "host_mttf": 2048, "software_mttf": 2048, "switch_mttf": 16384 / 32,
+}  # fmt: skip
 
 
 def llama_3(*causes: str) -> dict[str, float]:

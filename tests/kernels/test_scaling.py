@@ -114,14 +114,10 @@ def test_a_free_network_leaves_the_roofline(free: dict[str, float]) -> None:
 
 def test_iron_law_is_compute_and_a_ring() -> None:
     scenario: dict[str, Any] = {
-        "n_gpus": 64,
-        "gradient_message": 16e9,
-        "data_parallel_latency": 5e-6,
-        "data_parallel_bandwidth": 50e9,
-        "peak_flops": 989e12,
-        "flops_efficiency": 0.4,
+        "n_gpus": 64, "gradient_message": 16e9, "data_parallel_latency": 5e-6,
+        "data_parallel_bandwidth": 50e9, "peak_flops": 989e12, "flops_efficiency": 0.4,
         "kernel_flops_per_step": 1e19,
-    }
+    }  # fmt: skip
     ring = ring_all_reduce_time(16e9, 64, 5e-6, 50e9)
     got = fleetcube.evaluate("iron_law_time", data_parallel=64, **scenario)
     assert float(got) == pytest.approx(1e19 / 64 / (0.4 * 989e12) + ring, rel=1e-13)
@@ -136,13 +132,9 @@ def test_iron_law_without_work_or_data() -> None:
 
 
 STEP: dict[str, Any] = {
-    "calibration": "none",
-    "gpu": "h100-sxm",
-    "model": "llama-3-70b",
-    "fabric": "infiniband-ndr",
-    "n_gpus": 512,
-    "tensor_parallel": 8,
-}
+    "calibration": "none", "gpu": "h100-sxm", "model": "llama-3-70b", "fabric": "infiniband-ndr",
+    "n_gpus": 512, "tensor_parallel": 8,
+}  # fmt: skip
 
 
 def test_utilisation_of_whole_steps_holds_the_scaling_loss() -> None:
@@ -244,20 +236,11 @@ def test_wall_has_derivatives() -> None:
 
 
 BASE: dict[str, Any] = {
-    "gpu": "h100-sxm",
-    "parameters": 8e9,
-    "layers": 32,
-    "hidden_size": 4096,
-    "gpus_per_node": 8,
-    "tensor_parallel": 8,
-    "inter_node_bandwidth": "50 GB/s",
-    "inter_node_latency": "5 us",
-    "all_reduce": "ring",
-    "global_batch_size": 2048,
-    "training_tokens": 1e12,
-    "data_parallel_overlap": 0,
-    "tensor_parallel_overlap": 0,
-}
+    "gpu": "h100-sxm", "parameters": 8e9, "layers": 32, "hidden_size": 4096, "gpus_per_node": 8,
+    "tensor_parallel": 8, "inter_node_bandwidth": "50 GB/s", "inter_node_latency": "5 us",
+    "all_reduce": "ring", "global_batch_size": 2048, "training_tokens": 1e12,
+    "data_parallel_overlap": 0, "tensor_parallel_overlap": 0,
+}  # fmt: skip
 SWEEPS: dict[str, dict[str, Any]] = {
     "latency and failures": {},
     "no failures": {"cluster_mtbf": "inf h"},
@@ -288,14 +271,9 @@ def test_wall_with_fewer_microbatches_than_stages() -> None:
     # Interleaved, 4,096 / n micro-batches on 8 stages: a step hardly gets shorter beyond n = 512,
     # and the wall is found from anywhere there.
     scenario = {
-        **BASE,
-        "pipeline_parallel": 8,
-        "virtual_stages": 4,
-        "pipeline_scheduler": "pytorch",
-        "global_batch_size": 64,
-        "gpu_mttf": "5_000 h",
-        "inter_node_latency": "200 us",
-    }
+        **BASE, "pipeline_parallel": 8, "virtual_stages": 4, "pipeline_scheduler": "pytorch",
+        "global_batch_size": 64, "gpu_mttf": "5_000 h", "inter_node_latency": "200 us",
+    }  # fmt: skip
     sizes = np.geomspace(520, 4096, 10_001)
     times = fleetcube.evaluate("job_time", **scenario, n_gpus=sizes)
     best = float(sizes[np.nanargmin(times.values)])

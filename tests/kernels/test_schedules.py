@@ -101,10 +101,7 @@ SIZES = [(1, 1), (1, 4), (2, 1), (2, 2), (4, 1), (4, 3), (4, 8), (8, 8), (8, 32)
     ("schedule", "orders"), [("gpipe", gpipe), ("1f1b", one_forward_one_backward)]
 )
 def test_flushed_schedules(
-    schedule: str,
-    orders: Callable[[int, int], list[list[Op]]],
-    stages: int,
-    microbatches: int,
+    schedule: str, orders: Callable[[int, int], list[list[Op]]], stages: int, microbatches: int
 ) -> None:
     time, peak = play(orders(stages, microbatches))
     busy = 3 * microbatches

@@ -167,13 +167,9 @@ def test_caches_are_copied_beyond_their_heads() -> None:
 def test_every_rank_keeps_a_latent_cache() -> None:
     # DeepSeek-V3 in FP8 on 8 H200, 4096 tokens of 70,272 B: 671/8 GB of weights on each GPU.
     given = {
-        "model": "deepseek-v3",
-        "bytes_per_element": 1,
-        "hbm_capacity": 141e9,
-        "tensor_parallel": 8,
-        "prompt_tokens": 4000,
-        "output_tokens": 96,
-    }
+        "model": "deepseek-v3", "bytes_per_element": 1, "hbm_capacity": 141e9, "tensor_parallel": 8,
+        "prompt_tokens": 4000, "output_tokens": 96,
+    }  # fmt: skip
     room, cache = 141e9 - 671e9 / 8, 4096 * 70_272
     assert value("largest_serving_batch", **given) == room // cache
     assert value("largest_serving_batch", **given, latent_attention=False) == 8 * room // cache

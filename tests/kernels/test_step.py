@@ -11,66 +11,25 @@ from ..table import each
 
 # A dense model on nodes of 8 GPUs; every case changes something.
 BASE: dict[str, Any] = {
-    "n_gpus": 512,
-    "gpus_per_node": 8,
-    "peak_flops": 989e12,
-    "intra_node_bandwidth": 450e9,
-    "intra_node_latency": 1e-6,
-    "inter_node_bandwidth": 50e9,
-    "inter_node_latency": 5e-6,
-    "oversubscription": 2.0,
-    "parameters": 70e9,
-    "layers": 80,
-    "hidden_size": 8192,
-    "sequence_length": 4096,
-    "global_batch_size": 1024,
-    "micro_batch_size": 2,
-    "tensor_parallel": 4,
-    "pipeline_parallel": 4,
-    "stage_split": False,  # whole layers: tests/laws/stages.py
-    "context_parallel": 1,
-    "virtual_stages": 1,
-    "training_tokens": 1e12,
-    "flops_efficiency": 0.5,
-    "straggler_slowdown": 0.02,
-    "bytes_per_element": 2,
-    "gradient_bytes_per_element": 4,
-    "tensor_parallel_overlap": 0.1,
-    "context_parallel_overlap": 0.0,
-    "data_parallel_overlap": 0.4,
-    "kv_heads": 8,
-    "vocab_size": 32000,
-    "non_matmul_parameters": 0,
-    "attention_kernel": "flash",
-    "expert_parallel_overlap": 0.0,
-    "serial_time_per_step": 0.0,
-    "optimizer_time": 0.0,
-    "step_time_jitter": 0.0,
-    "slowest_rank_deviation": 0.0,
-    "mixture_of_experts": False,
-    "experts": 8,
-    "experts_per_token": 2,
-    "expert_ffn_hidden_size": 2048,
-    "shared_experts": 0,
-    "dense_layers": 0,
-    "expert_parallel": 1,
-    "offload": False,
-    "offload_bandwidth": 25e9,
-    "nvme_bandwidth": 3e9,
-    "bucket_bytes": math.inf,
-    "gradient_compression": 1.0,
-    "fsdp_prefetch": False,
-    "pipeline_schedule": "1f1b",
-    "all_reduce": "ring",
-    "recompute": "selective",
-    "sequence_parallel": False,
-    "zero_stage": 1,
+    "n_gpus": 512, "gpus_per_node": 8, "peak_flops": 989e12, "intra_node_bandwidth": 450e9,
+    "intra_node_latency": 1e-6, "inter_node_bandwidth": 50e9, "inter_node_latency": 5e-6,
+    "oversubscription": 2.0, "parameters": 70e9, "layers": 80, "hidden_size": 8192,
+    "sequence_length": 4096, "global_batch_size": 1024, "micro_batch_size": 2, "tensor_parallel": 4,
+    "pipeline_parallel": 4, "stage_split": False,  # whole layers: tests/laws/stages.py
+    "context_parallel": 1, "virtual_stages": 1, "training_tokens": 1e12, "flops_efficiency": 0.5,
+    "straggler_slowdown": 0.02, "bytes_per_element": 2, "gradient_bytes_per_element": 4,
+    "tensor_parallel_overlap": 0.1, "context_parallel_overlap": 0.0, "data_parallel_overlap": 0.4,
+    "kv_heads": 8, "vocab_size": 32000, "non_matmul_parameters": 0, "attention_kernel": "flash",
+    "expert_parallel_overlap": 0.0, "serial_time_per_step": 0.0, "optimizer_time": 0.0,
+    "step_time_jitter": 0.0, "slowest_rank_deviation": 0.0, "mixture_of_experts": False,
+    "experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 2048, "shared_experts": 0,
+    "dense_layers": 0, "expert_parallel": 1, "offload": False, "offload_bandwidth": 25e9,
+    "nvme_bandwidth": 3e9, "bucket_bytes": math.inf, "gradient_compression": 1.0,
+    "fsdp_prefetch": False, "pipeline_schedule": "1f1b", "all_reduce": "ring",
+    "recompute": "selective", "sequence_parallel": False, "zero_stage": 1,
     "link_sharing": False,  # tests/laws/link_sharing.py
-    "goodput": 0.9,
-    "checkpoint_overhead": 0.04,
-    "rework_overhead": 0.04,
-    "recovery_overhead": 0.02,
-}
+    "goodput": 0.9, "checkpoint_overhead": 0.04, "rework_overhead": 0.04, "recovery_overhead": 0.02,
+}  # fmt: skip
 # Hops are free: the graph counts those of one ring where experts and dense weights have two.
 EXPERTS: dict[str, Any] = {
     "mixture_of_experts": True,
@@ -100,11 +59,7 @@ CASES: dict[str, dict[str, Any]] = {
     "offloaded to the host": {"offload": "cpu"},
     "offloaded to drives": {"offload": "nvme", "zero_stage": 0, "optimizer_time": 0.05},
     "zero bubble": {"pipeline_schedule": "zb_h1", "recompute": False},
-    "folded pipeline": {
-        "pipeline_schedule": "zb_v",
-        "sequence_parallel": True,
-        "recompute": False,
-    },
+    "folded pipeline": {"pipeline_schedule": "zb_v", "sequence_parallel": True, "recompute": False},
     "experts": {**EXPERTS, "expert_parallel_overlap": 0.001},
     "experts of every rank": {**EXPERTS, "expert_parallel": 1, "recompute": False},
     "experts over nodes": {
@@ -408,19 +363,11 @@ def test_all_shares_of_the_wall_time_add_up_to_one(case: tuple[Any, dict[str, fl
 
 def test_an_undefined_loss_leaves_the_question_open() -> None:
     # First-order goodput is undefined at an MTBF of 15 min and a recovery of 20: no share is known.
-    flag = fleetcube.evaluate(
-        "dominant_overhead",
-        goodput_model="first_order",
-        cluster_mtbf="15 min",
-        recovery_time="20 min",
-        checkpoint_stall_time=30,
-        compute_time=2.0,
-        ideal_compute_time=1.0,
-        exposed_communication_time=0.0,
-        bubble_time=0.0,
-        straggler_time=0.0,
-        step_time=2.0,
-    )
+    given = {"goodput_model": "first_order", "cluster_mtbf": "15 min", "recovery_time": "20 min"}
+    given |= {"checkpoint_stall_time": 30, "compute_time": 2.0, "ideal_compute_time": 1.0}
+    given |= {"exposed_communication_time": 0.0, "bubble_time": 0.0, "straggler_time": 0.0}
+    given |= {"step_time": 2.0}
+    flag = fleetcube.evaluate("dominant_overhead", **given)
     assert flag == -1
 
 
@@ -465,16 +412,8 @@ def test_without_jitter_a_straggler_does_not_depend_on_the_cluster() -> None:
 
 def test_every_part_of_a_node_counts() -> None:
     # A series system: rates add. 8/8 + 4/8 + 2/8 + 8/16 + 1/4 = 2.5 failures per unit time.
-    mttf = fleetcube.evaluate(
-        "node_mttf",
-        gpus_per_node=8,
-        gpu_mttf=8,
-        nics_per_node=4,
-        nic_mttf=8,
-        series_psus_per_node=2,
-        psu_mttf=8,
-        cables_per_node=8,
-        cable_mttf=16,
-        host_mttf=4,
-    )
+    given = {"gpus_per_node": 8, "gpu_mttf": 8, "nics_per_node": 4, "nic_mttf": 8}
+    given |= {"series_psus_per_node": 2, "psu_mttf": 8, "cables_per_node": 8, "cable_mttf": 16}
+    given |= {"host_mttf": 4}
+    mttf = fleetcube.evaluate("node_mttf", **given)
     assert mttf == 1 / 2.5

@@ -10,14 +10,9 @@ import fleetcube
 from fleetcube import Sweep
 
 JOB: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "gpu": "h100-sxm",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "n_gpus": 1024,
-    "step_time_jitter": 0.01,
-    "slow_node_slowdown": 0.1,
-}
+    "model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr", "tensor_parallel": 8,
+    "n_gpus": 1024, "step_time_jitter": 0.01, "slow_node_slowdown": 0.1,
+}  # fmt: skip
 SLOW: dict[str, dict[str, Any]] = {
     "share": {"slow_node_share": 0.005},
     "detected": {"slow_node_mttf": "5000 h", "slow_node_detection_time": "12 h"},

@@ -26,15 +26,10 @@ def value(output: str, **scenario: Any) -> float:
 # All-reduces
 
 CLUSTER: dict[str, Any] = {
-    "n_gpus": 64,
-    "tensor_parallel": 1,
-    "gradient_message": 1e6,
-    "weight_message": 1e6,
-    "intra_node_bandwidth": 450e9,
-    "intra_node_latency": 1e-6,
-    "inter_node_bandwidth": 50e9,
+    "n_gpus": 64, "tensor_parallel": 1, "gradient_message": 1e6, "weight_message": 1e6,
+    "intra_node_bandwidth": 450e9, "intra_node_latency": 1e-6, "inter_node_bandwidth": 50e9,
     "inter_node_latency": 5e-6,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("message", [1e4, 1e6, 1e9])
@@ -229,35 +224,21 @@ def test_zero_reduces_gradients_and_gathers_weights(
         2: 5 * scatter + gather,
         3: 5 * (scatter + 2 * gather),
     }
-    got = value(
-        "data_parallel_time",
-        zero_stage=zero_stage,
-        reduced_parameters=100,
-        gradient_bytes_per_element=4,
-        bytes_per_element=2,
-        gradient_compression=compression,
-        bucket_bytes=bucket,
-        num_microbatches=5,
-        fsdp_units=4,
-        **LINK,
-    )
+    given = {"zero_stage": zero_stage, "reduced_parameters": 100, "gradient_bytes_per_element": 4}
+    given |= {"bytes_per_element": 2, "gradient_compression": compression, "bucket_bytes": bucket}
+    given |= {"num_microbatches": 5, "fsdp_units": 4, **LINK}
+    got = value("data_parallel_time", **given)
     assert got == pytest.approx(expected[zero_stage], rel=1e-12)
 
 
 # Experts
 
 MOE: dict[str, Any] = {
-    "mixture_of_experts": True,
-    "parameters": 47e9,
-    "routed_parameters": 45e9,
-    "intra_node_bandwidth": 450e9,
-    "inter_node_bandwidth": 50e9,
-    "intra_node_latency": 0.0,
-    "inter_node_latency": 0.0,
-    "all_reduce": "ring",
-    "bytes_per_element": 2,
+    "mixture_of_experts": True, "parameters": 47e9, "routed_parameters": 45e9,
+    "intra_node_bandwidth": 450e9, "inter_node_bandwidth": 50e9, "intra_node_latency": 0.0,
+    "inter_node_latency": 0.0, "all_reduce": "ring", "bytes_per_element": 2,
     "gradient_bytes_per_element": 2,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -288,15 +269,9 @@ def test_two_rings_add_up_dense_weights_and_experts(ranks: int, expert: int, ten
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 def test_experts_slow_every_stage_of_zero(zero_stage: int) -> None:
     # 8 experts on 8 GPUs of each of 8 nodes: dense weights ride 8 rails, experts 1.
-    times = fleetcube.evaluate(
-        "data_parallel_time",
-        n_gpus=64,
-        expert_parallel=8,
-        zero_stage=zero_stage,
-        num_microbatches=3,
-        fsdp_units=1,
-        **MOE,
-    )
+    given = {"n_gpus": 64, "expert_parallel": 8, "zero_stage": zero_stage, "num_microbatches": 3}
+    given |= {"fsdp_units": 1, **MOE}
+    times = fleetcube.evaluate("data_parallel_time", **given)
     passes = {0: 2, 1: 2, 2: 3 + 1, 3: 3 * 3}[zero_stage]
     one = ring(4e9, 64, 0.0, 400e9) + ring(90e9 / 8, 8, 0.0, 50e9)
     assert float(times) == pytest.approx(passes * one, rel=1e-12)

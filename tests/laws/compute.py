@@ -133,17 +133,11 @@ def products_of_a_layer() -> Pairs:
             for kernel in ("standard", "flash"):
                 for recompute in (False, "selective", "core_attention", "full"):
                     scenario = {
-                        "hidden_size": h,
-                        "attention_heads": heads,
-                        "kv_heads": groups,
-                        "ffn_hidden_size": f,
-                        "gated_ffn": True,
-                        "layers": layers,
-                        "vocab_size": 128256,
-                        "sequence_length": s,
-                        "attention_kernel": kernel,
+                        "hidden_size": h, "attention_heads": heads, "kv_heads": groups,
+                        "ffn_hidden_size": f, "gated_ffn": True, "layers": layers,
+                        "vocab_size": 128256, "sequence_length": s, "attention_kernel": kernel,
                         "recompute": recompute,
-                    }
+                    }  # fmt: skip
                     ours = value("kernel_flops_per_token", **scenario)
                     ours *= value("recompute_flops_factor", **scenario)
                     matrices = [h * h, h * groups * 128, h * groups * 128, h * h] + [h * f] * 3
@@ -213,15 +207,10 @@ def causal_operations() -> Pairs:
     """a Llama of two layers, 1,024 tokens, with and without a window of 100 in one layer"""
     h, heads, f, vocabulary, s = 512, 4, 1376, 1000, 1024
     shape = {
-        "hidden_size": h,
-        "attention_heads": heads,
-        "ffn_hidden_size": f,
-        "gated_ffn": True,
-        "layers": 2,
-        "vocab_size": vocabulary,
-        "sequence_length": s,
+        "hidden_size": h, "attention_heads": heads, "ffn_hidden_size": f, "gated_ffn": True,
+        "layers": 2, "vocab_size": vocabulary, "sequence_length": s,
         "flops_counting": "transformer_causal",
-    }
+    }  # fmt: skip
     matrices = 2 * (4 * h * h + 3 * h * f) + h * vocabulary
     for window in (s, 100):
         seen = pairs_seen(s, s) + pairs_seen(s, window)
@@ -263,23 +252,13 @@ def time_by_recipe() -> Pairs:
                 attention = heads * products(s, 128, "flash", recompute) * layers * 64
                 logits = 3 * 2 * h * words * tokens
                 seconds += (attention + logits) / peaks[others]
-                ours = value(
-                    "compute_time",
-                    hidden_size=h,
-                    attention_heads=heads,
-                    kv_heads=8,
-                    ffn_hidden_size=f,
-                    gated_ffn=True,
-                    layers=layers,
-                    vocab_size=words,
-                    sequence_length=s,
-                    global_batch_size=64,
-                    n_gpus=16,
-                    recompute=recompute,
-                    precision=recipe,
-                    flops_efficiency=0.5,
-                    **{f"peak_flops_{kind}": peak for kind, peak in peaks.items()},
-                )
+                given = {"hidden_size": h, "attention_heads": heads, "kv_heads": 8}
+                given |= {"ffn_hidden_size": f, "gated_ffn": True, "layers": layers}
+                given |= {"vocab_size": words, "sequence_length": s, "global_batch_size": 64}
+                given |= {"n_gpus": 16, "recompute": recompute, "precision": recipe}
+                given |= {"flops_efficiency": 0.5}
+                given |= {**{f"peak_flops_{kind}": peak for kind, peak in peaks.items()}}
+                ours = value("compute_time", **given)
                 yield ours, seconds / 16 / 0.5
 
 
@@ -292,15 +271,9 @@ def bytes_to_experts() -> Pairs:
     """DeepSeek-V3's layer: a token of 7,168 in FP8 with a scale for 128 to 8 experts, BF16 back"""
     there = 7168 + 7168 / 128 * 4
     back = 2 * 7168
-    ours = value(
-        "expert_message",
-        hidden_size=7168,
-        sequence_length=1,
-        micro_batch_size=1,
-        experts=256,
-        experts_per_token=8,
-        precision="fp8_blockwise",
-    )
+    given = {"hidden_size": 7168, "sequence_length": 1, "micro_batch_size": 1, "experts": 256}
+    given |= {"experts_per_token": 8, "precision": "fp8_blockwise"}
+    ours = value("expert_message", **given)
     yield 4 * ours, 8 * (there + back + there + back)  # forward, and gradients the same way
 
 
@@ -314,17 +287,9 @@ def bytes_of_weights() -> Pairs:
     h, f, layers, words = 4096, 14336, 32, 128256
     tensors = [(h * h, 1)] * 2 + [(h * 1024, 1)] * 2 + [(h * f, 1)] * 3 + [(h, 2)] * 2
     tensors = tensors * layers + [(h, 2)] + [(words * h, 2)] * 2
-    ours = value(
-        "weight_bytes_on_wire",
-        precision="fp8",
-        hidden_size=h,
-        attention_heads=32,
-        kv_heads=8,
-        ffn_hidden_size=f,
-        gated_ffn=True,
-        layers=layers,
-        vocab_size=words,
-    )
+    given = {"precision": "fp8", "hidden_size": h, "attention_heads": 32, "kv_heads": 8}
+    given |= {"ffn_hidden_size": f, "gated_ffn": True, "layers": layers, "vocab_size": words}
+    ours = value("weight_bytes_on_wire", **given)
     yield ours, sum(n * size for n, size in tensors) / sum(n for n, _ in tensors)
 
 
@@ -358,31 +323,12 @@ def parameters_of_models() -> Pairs:
         value("parameters", layers=32, hidden_size=4096, vocab_size=32000, **llama),
         7_241_732_096,
     )
-    yield (
-        value(
-            "parameters",
-            layers=28,
-            hidden_size=3072,
-            attention_heads=16,
-            head_size=256,
-            ffn_hidden_size=24576,
-            **gemma,
-        ),
-        8_537_680_896,
-    )
-    yield (
-        value(
-            "parameters",
-            layers=46,
-            hidden_size=4608,
-            attention_heads=32,
-            kv_heads=16,
-            head_size=128,
-            ffn_hidden_size=36864,
-            **gemma,
-        ),
-        26_047_480_320 + 256000 * 4608,
-    )
+    given = {"layers": 28, "hidden_size": 3072, "attention_heads": 16, "head_size": 256}
+    given |= {"ffn_hidden_size": 24576, **gemma}
+    yield (value("parameters", **given), 8_537_680_896)
+    given = {"layers": 46, "hidden_size": 4608, "attention_heads": 32, "kv_heads": 16}
+    given |= {"head_size": 128, "ffn_hidden_size": 36864, **gemma}
+    yield (value("parameters", **given), 26_047_480_320 + 256000 * 4608)
 
 
 @check(

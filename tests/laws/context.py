@@ -19,17 +19,10 @@ LINKS = {
     "inter_node_bandwidth": 25e9,
 }
 MODEL = {
-    "layers": LAYERS,
-    "hidden_size": HEADS * SIZE,
-    "attention_heads": HEADS,
-    "kv_heads": KV,
-    "num_microbatches": BATCHES,
-    "sequence_length": TOKENS,
-    "peak_flops": 1e15,
-    "attention_peak_flops": 1e15,
-    "hbm_bandwidth": 3e12,
-    "pipeline_parallel": 2,
-}
+    "layers": LAYERS, "hidden_size": HEADS * SIZE, "attention_heads": HEADS, "kv_heads": KV,
+    "num_microbatches": BATCHES, "sequence_length": TOKENS, "peak_flops": 1e15,
+    "attention_peak_flops": 1e15, "hbm_bandwidth": 3e12, "pipeline_parallel": 2,
+}  # fmt: skip
 
 
 def pairs_of(queries: Any, keys: Any) -> int:

@@ -81,20 +81,11 @@ def tokens_spread_over_nodes() -> Pairs:
         far, near = across * size / tokens, (on_rank.sum() - kept) * size / tokens
         names = ["node_visits_per_token", "rank_visits_per_token"]
         names += ["expert_fabric_bytes", "expert_node_bytes", "expert_all_to_all_time"]
-        got = _values(
-            names,
-            n_gpus=ranks,
-            experts=experts,
-            experts_per_token=visits,
-            expert_parallel=ranks,
-            routing_nodes=most,
-            hidden_size=width,
-            sequence_length=1,
-            intra_node_bandwidth=160e9,
-            inter_node_bandwidth=50e9,
-            intra_node_latency=2e-9,
-            inter_node_latency=3e-9,
-        )
+        given = {"n_gpus": ranks, "experts": experts, "experts_per_token": visits}
+        given |= {"expert_parallel": ranks, "routing_nodes": most, "hidden_size": width}
+        given |= {"sequence_length": 1, "intra_node_bandwidth": 160e9, "inter_node_bandwidth": 50e9}
+        given |= {"intra_node_latency": 2e-9, "inter_node_latency": 3e-9}
+        got = _values(names, **given)
         time = 2e-9 * (here - 1) + 3e-9 * (nodes - 1) + max(far / 50e9, near / 160e9)
         theirs = (on_node.sum() / tokens, on_rank.sum() / tokens, far, near, time)
         yield from zip(got, theirs, strict=True)
@@ -120,20 +111,12 @@ def deepep_kernels() -> Pairs:
             chosen, 256 // (ranks if nodes == 1 else nodes), ranks if nodes == 1 else nodes
         )
         for size, rate in zip((1 + 4 / 128, 2.0), printed, strict=True):
-            ours = _values(
-                ["expert_all_to_all_time"],
-                n_gpus=ranks,
-                experts=256,
-                experts_per_token=8,
-                expert_parallel=ranks,
-                routing_nodes=4,
-                hidden_size=7168,
-                sequence_length=4096,
-                dispatch_bytes_per_element=size,
-                combine_bytes_per_element=size,
-                intra_node_bandwidth=160e9,
-                inter_node_bandwidth=50e9,
-            )
+            given = {"n_gpus": ranks, "experts": 256, "experts_per_token": 8}
+            given |= {"expert_parallel": ranks, "routing_nodes": 4, "hidden_size": 7168}
+            given |= {"sequence_length": 4096, "dispatch_bytes_per_element": size}
+            given |= {"combine_bytes_per_element": size, "intra_node_bandwidth": 160e9}
+            given |= {"inter_node_bandwidth": 50e9}
+            ours = _values(["expert_all_to_all_time"], **given)
             yield ours[0], copies.sum() * 7168 * size / (rate * 1e9)
 
 
@@ -194,15 +177,10 @@ def tokens_in_buffers() -> Pairs:
                 room = {"unlimited": math.inf}.get(capacity, factor * mean)
                 taken = [room if capacity == "padded" else min(load, room) for load in loads]
                 scenario: dict[str, Any] = {"capacity_factor": factor, "expert_capacity": capacity}
-                got = _values(
-                    ["tokens_per_expert", "routed_visits_per_token"],
-                    **scenario,
-                    expert_load_imbalance=sum(loads[:4]) / 4 / mean,
-                    experts=experts,
-                    experts_per_token=2,
-                    expert_parallel=ranks,
-                    sequence_length=tokens,
-                )
+                given = {**scenario, "expert_load_imbalance": sum(loads[:4]) / 4 / mean}
+                given |= {"experts": experts, "experts_per_token": 2, "expert_parallel": ranks}
+                given |= {"sequence_length": tokens}
+                got = _values(["tokens_per_expert", "routed_visits_per_token"], **given)
                 yield got[0], max(taken)
                 yield got[1], max(sum(taken[at : at + 4]) for at in (0, 4, 8, 12)) / tokens
 
@@ -282,13 +260,8 @@ def nodes_for_tokens() -> Pairs:
                         theirs = 21
                     elif sum(nodes[: math.ceil(most)]) * 2 < visits:
                         theirs = 20
-                    got = _values(
-                        ["dispatch_reason"],
-                        n_gpus=192,
-                        gpus_per_node=here,
-                        experts=2 * ranks,
-                        experts_per_token=visits,
-                        expert_parallel=ranks,
-                        routing_nodes=most,
-                    )
+                    given = {"n_gpus": 192, "gpus_per_node": here, "experts": 2 * ranks}
+                    given |= {"experts_per_token": visits, "expert_parallel": ranks}
+                    given |= {"routing_nodes": most}
+                    got = _values(["dispatch_reason"], **given)
                     yield got[0], theirs

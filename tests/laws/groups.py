@@ -11,13 +11,9 @@ from .collectives import ring
 from .models import MIXTRAL, computed
 
 LINKS = {
-    "intra_node_bandwidth": 450e9,
-    "intra_node_latency": 1e-6,
-    "inter_node_bandwidth": 50e9,
-    "inter_node_latency": 5e-6,
-    "n_gpus": 64,
-    "global_batch_size": 64,
-}
+    "intra_node_bandwidth": 450e9, "intra_node_latency": 1e-6, "inter_node_bandwidth": 50e9,
+    "inter_node_latency": 5e-6, "n_gpus": 64, "global_batch_size": 64,
+}  # fmt: skip
 
 
 def ring_attention(ranks: int, repeated: bool) -> int:

@@ -178,10 +178,7 @@ def patterns_tensor_by_tensor() -> Pairs:
             idle = (EXPERTS - VISITED) * 3 * EXPERT_FFN * NARROW * pattern.count("E")
             yield value("active_parameters", **given), everything - idle
             vectors = sum(elements(block, False) for block in blocks)
-            yield (
-                value("looked_up_parameters", **given),
-                vectors + HIDDEN + VOCABULARY * HIDDEN,
-            )
+            yield (value("looked_up_parameters", **given), vectors + HIDDEN + VOCABULARY * HIDDEN)
             yield value("mixer_and_ffn_blocks", **given), len(pattern)
 
 

@@ -43,19 +43,10 @@ class Gpu:
 
 
 MIXED = {
-    "layers": 6,
-    "dense_layers": 2,
-    "hidden_size": 2048,
-    "attention_heads": 16,
-    "kv_heads": 8,
-    "ffn_hidden_size": 6144,
-    "gated_ffn": True,
-    "vocab_size": 32000,
-    "experts": 16,
-    "experts_per_token": 3,
-    "shared_experts": 1,
-    "expert_ffn_hidden_size": 1024,
-}
+    "layers": 6, "dense_layers": 2, "hidden_size": 2048, "attention_heads": 16, "kv_heads": 8,
+    "ffn_hidden_size": 6144, "gated_ffn": True, "vocab_size": 32000, "experts": 16,
+    "experts_per_token": 3, "shared_experts": 1, "expert_ffn_hidden_size": 1024,
+}  # fmt: skip
 DENSE = {k: v for k, v in MIXED.items() if "expert" not in k and k != "dense_layers"}
 
 
@@ -127,25 +118,13 @@ def microbatches_through_layers() -> Pairs:
         ):
             names = ["layer_time", "logits_time", "compute_time", "attention_projection_time"]
             names += ["attention_core_time", "ffn_time", "elementwise_time"]
-            got = fleetcube.evaluate(
-                names,
-                engine="numpy",
-                **shape,
-                n_gpus=8,
-                tensor_parallel=t,
-                pipeline_parallel=p,
-                expert_parallel=e,
-                expert_tensor_parallel=apart,
-                sequence_length=tokens,
-                num_microbatches=3,
-                compute_model="roofline",
-                attention_kernel=kernel,
-                recompute=recompute,
-                peak_flops=989e12,
-                attention_peak_flops=989e12,
-                hbm_bandwidth=3.35e12,
-                layer_overhead_time=launches,
-            )
+            given = {"engine": "numpy", **shape, "n_gpus": 8, "tensor_parallel": t}
+            given |= {"pipeline_parallel": p, "expert_parallel": e, "expert_tensor_parallel": apart}
+            given |= {"sequence_length": tokens, "num_microbatches": 3, "compute_model": "roofline"}
+            given |= {"attention_kernel": kernel, "recompute": recompute, "peak_flops": 989e12}
+            given |= {"attention_peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
+            given |= {"layer_overhead_time": launches}
+            got = fleetcube.evaluate(names, **given)
             matrices, attention = passes(recompute, kernel)
             busy, parts = (
                 0.0,

@@ -73,14 +73,10 @@ def batches_played() -> Pairs:
                 learnt += batch * length / (1 + batch * length / CRITICAL)
             seen += (least - learnt) * (1 + last * length / CRITICAL)
             given: dict[str, Any] = {
-                "training_tokens": least,
-                "critical_batch_tokens": CRITICAL,
-                "global_batch_size": last,
-                "sequence_length": length,
-                "ramp_tokens": ramp,
-                "ramp_start_batch_size": first,
-                "batch_ramp": kind,
-            }
+                "training_tokens": least, "critical_batch_tokens": CRITICAL,
+                "global_batch_size": last, "sequence_length": length, "ramp_tokens": ramp,
+                "ramp_start_batch_size": first, "batch_ramp": kind,
+            }  # fmt: skip
             yield values(["tokens_to_target"], **given)["tokens_to_target"], seen
             if not ramp:
                 # Stated for a batch of 8M tokens, not for small ones

@@ -100,16 +100,11 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
             given[f"{kind}_parallel_time"][case] = given[f"{kind}_{tier}_time"][case] = busy
             given[f"{kind}_parallel_overlap"][case] = overlap
     scenario = {
-        "mixture_of_experts": True,
-        "link_sharing": True,
-        "num_microbatches": 1,
+        "mixture_of_experts": True, "link_sharing": True, "num_microbatches": 1,
         "recompute_flops_factor": 1e18,  # nothing but a backward pass
-        "zero_stage": 0,
-        "regather_time": 0.0,
-        "awaited_pipeline_time": 0.0,
-        "straggler_time": 0.0,
+        "zero_stage": 0, "regather_time": 0.0, "awaited_pipeline_time": 0.0, "straggler_time": 0.0,
         "bubble_time": 0.0,
-    }
+    }  # fmt: skip
     waits = ["exposed_layer_communication_time", "exposed_data_parallel_time", "contention_time"]
     steps = fleetcube.Sweep(scenario, {"case": given}, waits).evaluate("numpy")
     return np.array(given["compute_time"]) + sum(steps[name].values for name in waits)
@@ -180,32 +175,16 @@ def bytes_on_links() -> Pairs:
             count = {0: (2, 0), 1: (1, 1), 2: (micro, 1), 3: (micro, 2 * micro)}[stage]
             halves(count[0], 4 * size, members, on)
             halves(count[1], 2 * size, members, on)
-        got = fleetcube.evaluate(
-            ["node_network_busy_time", "fabric_busy_time"],
-            engine="numpy",
-            n_gpus=512,
-            tensor_parallel=tensor,
-            context_parallel=context,
-            pipeline_parallel=stages,
-            stage_split=False,
-            expert_parallel=group,
-            zero_stage=stage,
-            parameters=1e9 + routed,
-            experts=16,
-            experts_per_token=visited,
-            expert_ffn_hidden_size=ffn,
-            hidden_size=hidden,
-            attention_heads=16,
-            layers=layers,
-            sequence_length=tokens,
-            num_microbatches=micro,
-            gradient_bytes_per_element=4,
-            all_reduce="hierarchical",
-            intra_node_bandwidth=near,
-            inter_node_bandwidth=rail,
-            intra_node_latency=1e-6,
-            inter_node_latency=5e-6,
-        )
+        given = {"engine": "numpy", "n_gpus": 512, "tensor_parallel": tensor}
+        given |= {"context_parallel": context, "pipeline_parallel": stages, "stage_split": False}
+        given |= {"expert_parallel": group, "zero_stage": stage, "parameters": 1e9 + routed}
+        given |= {"experts": 16, "experts_per_token": visited, "expert_ffn_hidden_size": ffn}
+        given |= {"hidden_size": hidden, "attention_heads": 16, "layers": layers}
+        given |= {"sequence_length": tokens, "num_microbatches": micro}
+        given |= {"gradient_bytes_per_element": 4, "all_reduce": "hierarchical"}
+        given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
+        given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
+        got = fleetcube.evaluate(["node_network_busy_time", "fabric_busy_time"], **given)
         yield float(got["node_network_busy_time"]), here["node"]
         yield float(got["fabric_busy_time"]), here["rail"]
 
@@ -228,23 +207,12 @@ def halves_on_links() -> Pairs:
         here = min(tensor, 8)
         node = sum((here - 1) / here * message / near for _ in halves)
         fabric = sum((1 / here - 1 / tensor) * message / rail for _ in halves)
-        got = fleetcube.evaluate(
-            ["tensor_node_time", "tensor_fabric_time"],
-            engine="numpy",
-            all_reduce="hierarchical",
-            tensor_parallel=tensor,
-            n_gpus=tensor,
-            gpus_per_node=8,
-            sequence_parallel=sequence,
-            recompute="full" if full else False,
-            distribute_saved_activations=kept,
-            activation_message=message,
-            layers=1,
-            num_microbatches=1,
-            intra_node_bandwidth=near,
-            inter_node_bandwidth=rail,
-            intra_node_latency=1e-6,
-            inter_node_latency=5e-6,
-        )
+        given = {"engine": "numpy", "all_reduce": "hierarchical", "tensor_parallel": tensor}
+        given |= {"n_gpus": tensor, "gpus_per_node": 8, "sequence_parallel": sequence}
+        given |= {"recompute": "full" if full else False, "distribute_saved_activations": kept}
+        given |= {"activation_message": message, "layers": 1, "num_microbatches": 1}
+        given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
+        given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
+        got = fleetcube.evaluate(["tensor_node_time", "tensor_fabric_time"], **given)
         yield float(got["tensor_node_time"]), node
         yield float(got["tensor_fabric_time"]), fabric

@@ -41,16 +41,10 @@ LLAMAS = (  # parameters in the published files; layers, hidden, heads, kv heads
     (405_853_388_800, 126, 16384, 128, 8, 53248, 128256),
 )
 MIXTRAL = {
-    "layers": 32,
-    "hidden_size": 4096,
-    "attention_heads": 32,
-    "kv_heads": 8,
-    "ffn_hidden_size": 14336,
-    "vocab_size": 32000,
-    "gated_ffn": True,
-    "experts": 8,
+    "layers": 32, "hidden_size": 4096, "attention_heads": 32, "kv_heads": 8,
+    "ffn_hidden_size": 14336, "vocab_size": 32000, "gated_ffn": True, "experts": 8,
     "experts_per_token": 2,
-}
+}  # fmt: skip
 
 
 def llama(row: tuple[int, ...]) -> dict[str, Any]:
@@ -246,16 +240,10 @@ def activations() -> Pairs:
         for t, sequence in ((1, False), (8, False), (8, True)):
             for recompute, flash in ((False, False), (False, True), ("selective", False)):
                 point = {
-                    "layers": 96,
-                    "hidden_size": h,
-                    "attention_heads": a,
-                    "sequence_length": 2048,
-                    "tensor_parallel": t,
-                    "sequence_parallel": sequence,
-                    "recompute": recompute,
-                    "attention_kernel": "flash" if flash else "standard",
-                    "n_gpus": 64,
-                }
+                    "layers": 96, "hidden_size": h, "attention_heads": a, "sequence_length": 2048,
+                    "tensor_parallel": t, "sequence_parallel": sequence, "recompute": recompute,
+                    "attention_kernel": "flash" if flash else "standard", "n_gpus": 64,
+                }  # fmt: skip
                 ours = computed(point, "activation_memory_per_layer")[0]
                 yield ours, kept(h, a, 2048, t, sequence, recompute, flash)
 

@@ -93,14 +93,9 @@ def with_traffic(
     """A step by law and played: traffic beside each pass; pairs hide what their compute can."""
     alone = 3 + again
     exposed = max(0.0, there + back - share * alone)
-    theirs = simulate_schedule(
-        forward_time=1 + there,
-        input_gradient_time=1 + back,
-        recompute_time=again,
-        overlapped_time=alone + exposed,
-        pipeline_sends="asynchronous",
-        **layout,
-    ).step_time
+    given = {"forward_time": 1 + there, "input_gradient_time": 1 + back, "recompute_time": again}
+    given |= {"overlapped_time": alone + exposed, "pipeline_sends": "asynchronous", **layout}
+    theirs = simulate_schedule(**given).step_time
     factor = 1 + again / 3
     exchanges = 2 * (there + back) / there
     whole = [layout["num_microbatches"] * time for time in (there + back, alone)]

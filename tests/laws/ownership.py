@@ -9,25 +9,12 @@ from .kinds import values
 
 YEAR = 31557600.0
 CLUSTER: dict[str, Any] = {
-    "n_gpus": 1024,
-    "gpu_tdp": 700,
-    "node_overhead_power": 4000,
-    "pue": 1.3,
-    "node_price": 3e5,
-    "fabric_price": 4e3,
-    "storage_price": 5e6,
-    "building_price": 10,
-    "depreciation_time": "4 yr",
-    "building_depreciation_time": "15 yr",
-    "interest_rate": 0.08,
-    "resale_share": 0.2,
-    "maintenance_share": 0.03,
-    "electricity_price": "0.08 USD/kWh",
-    "yearly_staff_cost": 2e6,
-    "cluster_utilization": 0.8,
-    "job_time": "30 d",
-    "gpu_hour_price": 3,
-}
+    "n_gpus": 1024, "gpu_tdp": 700, "node_overhead_power": 4000, "pue": 1.3, "node_price": 3e5,
+    "fabric_price": 4e3, "storage_price": 5e6, "building_price": 10, "depreciation_time": "4 yr",
+    "building_depreciation_time": "15 yr", "interest_rate": 0.08, "resale_share": 0.2,
+    "maintenance_share": 0.03, "electricity_price": "0.08 USD/kWh", "yearly_staff_cost": 2e6,
+    "cluster_utilization": 0.8, "job_time": "30 d", "gpu_hour_price": 3,
+}  # fmt: skip
 
 
 def paid(loan: float, rate: float, years: int, left: float = 0.0) -> float:

@@ -56,10 +56,7 @@ def moved_bytes() -> Pairs:
         outer = ["norm read", "norm written"] * 2 + ["residual read", "branch read", "written"] * 2
         inner = ["read"] * (matrices - 1) + ["written"]
         moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t)
-        yield (
-            formulas.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate),
-            moved / rate,
-        )
+        yield (formulas.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate), moved / rate)
     update = {"gradient read": 4, "weight written": 2}
     for state in ("master", "momentum", "variance"):
         update |= {f"{state} read": 4, f"{state} written": 4}

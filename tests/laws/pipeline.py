@@ -183,11 +183,7 @@ def sends_waited_for() -> Pairs:
         laws = (
             ("blocking", "gpipe", t.gpipe_blocking_pipeline_sends(p, m)),
             ("asynchronous", "gpipe", t.gpipe_asynchronous_pipeline_sends(p)),
-            (
-                "blocking",
-                "1f1b",
-                t.one_forward_one_backward_blocking_pipeline_sends(p, m, 1),
-            ),
+            ("blocking", "1f1b", t.one_forward_one_backward_blocking_pipeline_sends(p, m, 1)),
             (
                 "asynchronous",
                 "1f1b",

@@ -128,24 +128,13 @@ def saved_inputs() -> Pairs:
         used = 1 if sequence else ranks  # parts of an input that a rank works on
         saved = 1 if kept or sequence else ranks
         played = 2 * both + (saved < used) * once + 4 * both
-        got = fleetcube.evaluate(
-            "tensor_parallel_time",
-            engine="numpy",
-            all_reduce="ring",
-            recompute="full",
-            distribute_saved_activations=kept,
-            sequence_parallel=sequence,
-            tensor_parallel=ranks,
-            gpus_per_node=16,
-            layers=1,
-            num_microbatches=1,
-            activation_message=16e9,
-            intra_node_bandwidth=1e9,
-            inter_node_bandwidth=1e9,
-            inter_node_latency=0.0,
-            intra_node_latency=0.0,
-            regather_time=0.0,
-        )
+        given = {"engine": "numpy", "all_reduce": "ring", "recompute": "full"}
+        given |= {"distribute_saved_activations": kept, "sequence_parallel": sequence}
+        given |= {"tensor_parallel": ranks, "gpus_per_node": 16, "layers": 1, "num_microbatches": 1}
+        given |= {"activation_message": 16e9, "intra_node_bandwidth": 1e9}
+        given |= {"inter_node_bandwidth": 1e9, "inter_node_latency": 0.0, "intra_node_latency": 0.0}
+        given |= {"regather_time": 0.0}
+        got = fleetcube.evaluate("tensor_parallel_time", **given)
         yield float(got), played
 
 

@@ -93,14 +93,10 @@ def added_up_tier_by_tier() -> Pairs:
         theirs = _add_up_tier_by_tier(ranks, stride, tiers)
         yield sent / _law(topology.tiered_bandwidth, (ranks, stride, tiers)), theirs
         machine: dict[str, Any] = {
-            "gpus_per_node": tiers[0],
-            "gpus_per_switch": tiers[1],
-            "gpus_per_pod": tiers[2],
-            "inter_node_bandwidth": LEAF,
-            "oversubscription": LEAF / FABRIC,
-            "pod_oversubscription": FABRIC / POD,
-            "n_gpus": ranks * stride,
-        }
+            "gpus_per_node": tiers[0], "gpus_per_switch": tiers[1], "gpus_per_pod": tiers[2],
+            "inter_node_bandwidth": LEAF, "oversubscription": LEAF / FABRIC,
+            "pod_oversubscription": FABRIC / POD, "n_gpus": ranks * stride,
+        }  # fmt: skip
         machine |= {"tensor_parallel": stride, "engine": "numpy"}
         yield sent / float(fleetcube.evaluate("data_rail_bandwidth", **machine)), theirs
         alone = machine | {"data_parallel_shard": 1}  # every replica holds all
@@ -126,18 +122,11 @@ def all_to_all_over_tiers() -> Pairs:
         sends = ((a, b, MESSAGE / ranks) for a, b in itertools.chain(*pairs))
         theirs, sent = _slowest(sends, *tiers), MESSAGE * (1 - near / ranks)
         yield sent / _law(topology.tiered_all_to_all_bandwidth, (ranks, stride, tiers)), theirs
-        rail = fleetcube.evaluate(
-            "expert_rail_bandwidth",
-            engine="numpy",
-            gpus_per_node=tiers[0],
-            gpus_per_switch=tiers[1],
-            gpus_per_pod=tiers[2],
-            inter_node_bandwidth=LEAF,
-            oversubscription=LEAF / FABRIC,
-            pod_oversubscription=FABRIC / POD,
-            tensor_parallel=stride,
-            expert_parallel=ranks,
-        )
+        given = {"engine": "numpy", "gpus_per_node": tiers[0], "gpus_per_switch": tiers[1]}
+        given |= {"gpus_per_pod": tiers[2], "inter_node_bandwidth": LEAF}
+        given |= {"oversubscription": LEAF / FABRIC, "pod_oversubscription": FABRIC / POD}
+        given |= {"tensor_parallel": stride, "expert_parallel": ranks}
+        rail = fleetcube.evaluate("expert_rail_bandwidth", **given)
         yield sent / float(rail), theirs
 
 
@@ -162,14 +151,10 @@ def sends_over_tiers() -> Pairs:
                 # of the ends of a job only one link is used: the others are the slower ones
                 slowest = max(slowest, _slowest(sends, 1, leaf, pod))
             machine: dict[str, Any] = {
-                "engine": "numpy",
-                "gpus_per_node": 1,
-                "gpus_per_switch": leaf,
-                "gpus_per_pod": pod,
-                "inter_node_bandwidth": LEAF,
-                "oversubscription": LEAF / FABRIC,
+                "engine": "numpy", "gpus_per_node": 1, "gpus_per_switch": leaf, "gpus_per_pod": pod,
+                "inter_node_bandwidth": LEAF, "oversubscription": LEAF / FABRIC,
                 "pod_oversubscription": FABRIC / POD,
-            }
+            }  # fmt: skip
             if ranks * stride <= 2 * leaf or leaf < ranks * stride <= 2 * pod:
                 continue  # two units have one end each: the law's two ends are a bound from below
             got = fleetcube.evaluate(
@@ -198,15 +183,9 @@ def rails() -> Pairs:
         wired = {(node, rail): (node // ports, rail) for node in range(256) for rail in range(8)}
         met = {node for (node, _), switch in wired.items() if switch[0] == wired[0, 0][0]}
         names = ["leaf_gpus", "leaf_bandwidth", "pod_bandwidth"]
-        got = fleetcube.evaluate(
-            names,
-            engine="numpy",
-            rail_optimized=True,
-            gpus_per_switch=ports,
-            inter_node_bandwidth=50e9,
-            oversubscription=2,
-            pod_oversubscription=7,
-        )
+        given = {"engine": "numpy", "rail_optimized": True, "gpus_per_switch": ports}
+        given |= {"inter_node_bandwidth": 50e9, "oversubscription": 2, "pod_oversubscription": 7}
+        got = fleetcube.evaluate(names, **given)
         yield float(got["leaf_gpus"]), 8 * len(met)
         if ports == 128:
             yield float(got["leaf_gpus"]), 1024
@@ -250,17 +229,10 @@ def tiers_crossed() -> Pairs:
         counts |= {"data_parallel": "data", "pipeline": "pipeline", "expert_gradient": "routed"}
         kinds = ("tensor", "context", "expert", "data", "pipeline")
         machine: dict[str, Any] = {
-            "engine": "numpy",
-            "n_gpus": 256,
-            "gpus_per_node": 4,
-            "gpus_per_domain": 16,
-            "gpus_per_switch": leaf,
-            "gpus_per_pod": pod,
-            "tensor_parallel": tensor,
-            "context_parallel": context,
-            "pipeline_parallel": stages,
-            "expert_parallel": experts,
-        }
+            "engine": "numpy", "n_gpus": 256, "gpus_per_node": 4, "gpus_per_domain": 16,
+            "gpus_per_switch": leaf, "gpus_per_pod": pod, "tensor_parallel": tensor,
+            "context_parallel": context, "pipeline_parallel": stages, "expert_parallel": experts,
+        }  # fmt: skip
         got = fleetcube.evaluate(
             [
                 *(f"{kind}_parallel_tier" for kind in kinds),
@@ -289,15 +261,9 @@ def tiers_crossed() -> Pairs:
 
 
 JOB: dict[str, Any] = {
-    "n_gpus": 64,
-    "tensor_parallel": 4,
-    "pipeline_parallel": 2,
-    "parameters": 8e9,
-    "layers": 32,
-    "hidden_size": 4096,
-    "inter_node_bandwidth": 50e9,
-    "site_latency": 0.03,
-}
+    "n_gpus": 64, "tensor_parallel": 4, "pipeline_parallel": 2, "parameters": 8e9, "layers": 32,
+    "hidden_size": 4096, "inter_node_bandwidth": 50e9, "site_latency": 0.03,
+}  # fmt: skip
 
 
 def _values(names: str, **scenario: Any) -> list[float]:

@@ -33,15 +33,10 @@ def what_tensor_ranks_hold_of_a_layer() -> Pairs:
         residual = [token for token in range(tokens) if not sequence or token % ranks == 0]
         kept = elements[::ranks] if distributed else [e for e in elements if e[0] in residual]
         layout: dict[str, Any] = {
-            "tensor_parallel": ranks,
-            "sequence_parallel": sequence,
-            "scatter_gather": scattered,
-            "distribute_saved_activations": distributed,
-            "recompute": "full",
-            "sequence_length": tokens,
-            "hidden_size": hidden,
-            "bytes_per_element": 2,
-        }
+            "tensor_parallel": ranks, "sequence_parallel": sequence, "scatter_gather": scattered,
+            "distribute_saved_activations": distributed, "recompute": "full",
+            "sequence_length": tokens, "hidden_size": hidden, "bytes_per_element": 2,
+        }  # fmt: skip
         yield _value("activation_memory_per_layer", **layout), 2 * len(kept)
         sent = sum(len([token] * 3) * hidden for token in residual)  # to 3 experts each
         yield _value("expert_message", experts_per_token=3, **layout), 2 * sent
@@ -97,19 +92,14 @@ def traffic_behind_passes() -> Pairs:
         reduce, gather = rng.uniform(0, 2) * backward, rng.uniform(0, 2) * forward
         reductions = microbatches if sync == "microbatch" else 1
         passes = {0: reduce, 1: reduce + gather, 2: reductions * reduce + gather}
-        ours = _value(
-            "exposed_data_parallel_time",
-            zero_stage=stage,
-            gradient_sync=sync,
-            data_parallel_overlap=float(hides[0]),
-            weight_gather_overlap=float(hides[1]),
-            data_parallel_time=passes[stage],
-            weight_all_gather_time=gather,
-            num_microbatches=microbatches,
-            compute_time=microbatches * (forward + backward),
-            exposed_layer_communication_time=0.0,
-            recompute_flops_factor=(forward + backward) / (3 * forward),
-        )
+        given = {"zero_stage": stage, "gradient_sync": sync}
+        given |= {"data_parallel_overlap": float(hides[0])}
+        given |= {"weight_gather_overlap": float(hides[1]), "data_parallel_time": passes[stage]}
+        given |= {"weight_all_gather_time": gather, "num_microbatches": microbatches}
+        given |= {"compute_time": microbatches * (forward + backward)}
+        given |= {"exposed_layer_communication_time": 0.0}
+        given |= {"recompute_flops_factor": (forward + backward) / (3 * forward)}
+        ours = _value("exposed_data_parallel_time", **given)
         theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage, sync, hides)
         yield 1 + ours, 1 + theirs  # of order 1: what is hidden leaves rounding alone
 
@@ -167,21 +157,14 @@ def units_of_zero_3() -> Pairs:
         backward = 2 * forward + again
         gather, scatter = rng.uniform(0, 4), rng.uniform(0, 4)
         compute = microbatches * units * (forward + backward)
-        ours = _value(
-            "exposed_data_parallel_time",
-            zero_stage=3,
-            gradient_sync="microbatch" if every else "step",
-            reshard_after_forward=reshard,
-            fsdp_prefetch=prefetch,
-            data_parallel_overlap=1.0,
-            weight_all_gather_time=units * gather,
-            gradient_reduce_scatter_time=units * scatter,
-            fsdp_units=units,
-            num_microbatches=microbatches,
-            compute_time=compute,
-            exposed_layer_communication_time=0.0,
-            recompute_flops_factor=(forward + backward) / (3 * forward),
-        )
+        given = {"zero_stage": 3, "gradient_sync": "microbatch" if every else "step"}
+        given |= {"reshard_after_forward": reshard, "fsdp_prefetch": prefetch}
+        given |= {"data_parallel_overlap": 1.0, "weight_all_gather_time": units * gather}
+        given |= {"gradient_reduce_scatter_time": units * scatter, "fsdp_units": units}
+        given |= {"num_microbatches": microbatches, "compute_time": compute}
+        given |= {"exposed_layer_communication_time": 0.0}
+        given |= {"recompute_flops_factor": (forward + backward) / (3 * forward)}
+        ours = _value("exposed_data_parallel_time", **given)
         times = forward, backward, gather, scatter
         played = _play_units(microbatches, units, times, prefetch, every, reshard)
         yield compute + ours, played
@@ -294,30 +277,17 @@ def halves_of_activations() -> Pairs:
         climb = 3e-9 * math.sqrt(message)
         moved = message * (ranks - 1) / ranks / flat[1]
         gathers = {
-            "ring": ring,
-            "tree": _halve(here, message, *near) + trees,
-            "hierarchical": inside + rails,
-            "in_network": inside + rails,
-            "fitted": (flat[0] + climb) / 2 + moved if ranks > 1 else 0.0,
-            "auto": library,
-        }
-        got = fleetcube.evaluate(
-            "tensor_parallel_exchange_time",
-            engine="numpy",
-            all_reduce=list(gathers),
-            sequence_parallel=[False, True],
-            node_reduction=switches,
-            fabric_reduction=switches,
-            tensor_parallel=ranks,
-            gpus_per_node=here,
-            activation_message=message,
-            tensor_parallel_all_reduce_time=3.0,
-            intra_node_latency=near[0],
-            intra_node_bandwidth=near[1],
-            inter_node_latency=far[0],
-            tensor_rail_bandwidth=far[1],
-            sqrt_coefficient=3e-9,
-        )
+            "ring": ring, "tree": _halve(here, message, *near) + trees,
+            "hierarchical": inside + rails, "in_network": inside + rails,
+            "fitted": (flat[0] + climb) / 2 + moved if ranks > 1 else 0.0, "auto": library,
+        }  # fmt: skip
+        given = {"engine": "numpy", "all_reduce": list(gathers), "sequence_parallel": [False, True]}
+        given |= {"node_reduction": switches, "fabric_reduction": switches}
+        given |= {"tensor_parallel": ranks, "gpus_per_node": here, "activation_message": message}
+        given |= {"tensor_parallel_all_reduce_time": 3.0, "intra_node_latency": near[0]}
+        given |= {"intra_node_bandwidth": near[1], "inter_node_latency": far[0]}
+        given |= {"tensor_rail_bandwidth": far[1], "sqrt_coefficient": 3e-9}
+        got = fleetcube.evaluate("tensor_parallel_exchange_time", **given)
         for name, gather in gathers.items():
             both = got.sel(all_reduce=name)
             yield float(both.sel(sequence_parallel=False)), 3.0
@@ -374,26 +344,13 @@ def buckets_of_a_step() -> Pairs:
         scatter = sum(half(piece) for piece in pieces)
         gather = sum(half(piece / 2) for piece in pieces)  # BF16 for FP32
         passes = {1: scatter + gather, 2: 3 * scatter + gather, 3: 3 * (scatter + 2 * gather)}
-        yield (
-            _value(
-                "data_parallel_time",
-                n_gpus=ranks,
-                all_reduce=name,
-                zero_stage=stage,
-                bucket_bytes=bucket,
-                sqrt_coefficient=3e-9,
-                reduced_parameters=0.25e9,
-                gradient_bytes_per_element=4,
-                bytes_per_element=2,
-                fsdp_units=20,
-                num_microbatches=3,
-                intra_node_latency=near[0],
-                intra_node_bandwidth=near[1],
-                inter_node_latency=far[0],
-                inter_node_bandwidth=far[1],
-            ),
-            passes[stage],
-        )
+        given = {"n_gpus": ranks, "all_reduce": name, "zero_stage": stage, "bucket_bytes": bucket}
+        given |= {"sqrt_coefficient": 3e-9, "reduced_parameters": 0.25e9}
+        given |= {"gradient_bytes_per_element": 4, "bytes_per_element": 2, "fsdp_units": 20}
+        given |= {"num_microbatches": 3, "intra_node_latency": near[0]}
+        given |= {"intra_node_bandwidth": near[1], "inter_node_latency": far[0]}
+        given |= {"inter_node_bandwidth": far[1]}
+        yield (_value("data_parallel_time", **given), passes[stage])
 
 
 @check(
@@ -438,33 +395,15 @@ def passes_of_sequence_parallel_layers() -> Pairs:
             sent += 3 * half
         layers, microbatches, stages = 12, 5, 3
         passes = layers * microbatches / stages
-        got = fleetcube.evaluate(
-            ["tensor_parallel_time", "exposed_tensor_parallel_time"],
-            engine="numpy",
-            all_reduce="ring",
-            n_gpus=tensor * stages,
-            tensor_parallel=tensor,
-            pipeline_parallel=stages,
-            sequence_parallel=True,
-            recompute=recompute,
-            compute_model=model,
-            sequence_length=tokens,
-            hidden_size=hidden,
-            ffn_hidden_size=ffn,
-            gated_ffn=True,
-            kv_heads=8,
-            layers=layers,
-            num_microbatches=microbatches,
-            compute_time=1e3,
-            peak_flops=989e12,
-            flops_efficiency=0.5,
-            hbm_bandwidth=3.35e12,
-            gpus_per_node=64,
-            intra_node_bandwidth=link,
-            inter_node_bandwidth=link,
-            intra_node_latency=0.0,
-            inter_node_latency=0.0,
-        )
+        given = {"engine": "numpy", "all_reduce": "ring", "n_gpus": tensor * stages}
+        given |= {"tensor_parallel": tensor, "pipeline_parallel": stages, "sequence_parallel": True}
+        given |= {"recompute": recompute, "compute_model": model, "sequence_length": tokens}
+        given |= {"hidden_size": hidden, "ffn_hidden_size": ffn, "gated_ffn": True, "kv_heads": 8}
+        given |= {"layers": layers, "num_microbatches": microbatches, "compute_time": 1e3}
+        given |= {"peak_flops": 989e12, "flops_efficiency": 0.5, "hbm_bandwidth": 3.35e12}
+        given |= {"gpus_per_node": 64, "intra_node_bandwidth": link, "inter_node_bandwidth": link}
+        given |= {"intra_node_latency": 0.0, "inter_node_latency": 0.0}
+        got = fleetcube.evaluate(["tensor_parallel_time", "exposed_tensor_parallel_time"], **given)
         yield float(got["tensor_parallel_time"]), passes * sent
         yield float(got["exposed_tensor_parallel_time"]), passes * waits
 
@@ -509,20 +448,11 @@ def groups_under_leaf_switches() -> Pairs:
         counts = {"tensor": tensor, "context": context, "expert": expert}
         counts |= {"data": shard * context, "replica": data // shard, "pipeline": stages}
         sending = [kind for kind, members in counts.items() if members > 1]
-        got = fleetcube.evaluate(
-            [f"{kind}_rail_bandwidth" for kind in sending],
-            engine="numpy",
-            n_gpus=64,
-            tensor_parallel=tensor,
-            context_parallel=context,
-            pipeline_parallel=stages,
-            expert_parallel=expert,
-            data_parallel_shard=shard,
-            rank_order=order,
-            gpus_per_switch=leaf,
-            inter_node_bandwidth=50e9,
-            oversubscription=4,
-        )
+        given = {"engine": "numpy", "n_gpus": 64, "tensor_parallel": tensor}
+        given |= {"context_parallel": context, "pipeline_parallel": stages}
+        given |= {"expert_parallel": expert, "data_parallel_shard": shard, "rank_order": order}
+        given |= {"gpus_per_switch": leaf, "inter_node_bandwidth": 50e9, "oversubscription": 4}
+        got = fleetcube.evaluate([f"{kind}_rail_bandwidth" for kind in sending], **given)
         for kind in sending:
             crosses = any(len(leaves) > 1 for key, leaves in groups.items() if key[0] == kind)
             yield float(got[f"{kind}_rail_bandwidth"]), 12.5e9 if crosses else 50e9
