@@ -6,6 +6,8 @@ import pytest
 
 import fleetcube
 
+from ..evaluated import value
+
 GIB = 2**30
 STAGES = (0, 1, 2, 3)
 # Korthikanti et al. 2022, table 3: heads, width, layers, stages, chunks of each, micro-batch size.
@@ -15,10 +17,6 @@ MODELS = {
     "530B": (128, 20480, 105, 35, 3, 1),
     "1T": (160, 25600, 128, 64, 1, 1),
 }
-
-
-def value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, **scenario))
 
 
 def model(name: str, **change: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import pytest
 
 import fleetcube
 
+from ..evaluated import value
+
 Shape = dict[str, Any]
 
 # Shapes as published (tables of the papers and the released configurations); parameters are the
@@ -86,10 +88,6 @@ MEGATRON = [
     }
     for heads, width, layers, _, _, _, sequences, *_ in SC21
 ]
-
-
-def value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, **scenario))
 
 
 def blocks(shape: Shape) -> list[dict[str, list[int]]]:

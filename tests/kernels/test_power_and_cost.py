@@ -6,11 +6,9 @@ import pytest
 
 import fleetcube
 
+from ..evaluated import value
+
 HOUR = 3600.0
-
-
-def value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, **scenario))
 
 
 H100: dict[str, Any] = {"n_gpus": 10_000, "gpu_tdp": 700}

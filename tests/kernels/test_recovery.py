@@ -9,6 +9,8 @@ import pytest
 import fleetcube
 from fleetcube.kernels.checkpoint import rollback_time
 
+from ..evaluated import computed
+
 RECOVERY = ["recovery_time", "rollback_time", "unsafe_time", "restart_time"]
 
 # 1 TB of state on 1,024 GPUs, one rail of 50 GB/s each, storage of 200 GB/s
@@ -19,8 +21,7 @@ JOB: dict[str, Any] = {
 
 
 def values(names: list[str], **given: Any) -> list[float]:
-    got = fleetcube.evaluate(names, **{**JOB, **given})
-    return [float(got[name]) for name in names]
+    return computed({**JOB, **given}, *names)
 
 
 # Modes. A GPU's part is 1 GB: 0.04 s to its host at 25 GB/s, 0.02 s to a peer at 50 GB/s; the

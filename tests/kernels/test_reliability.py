@@ -10,12 +10,10 @@ import fleetcube
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.reliability import mean_time, weibull_failure_probability
 
+from ..evaluated import value
+
 HOUR = 3600.0
 DAY = 24 * HOUR
-
-
-def value(name: str, **given: Any) -> float:
-    return float(fleetcube.evaluate(name, **given))
 
 
 # Unexpected interruptions of Llama 3 405B in 54 days (arXiv:2407.21783, table 5); which mean time

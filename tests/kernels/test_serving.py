@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import fleetcube
+from ..evaluated import value
 
 H100: dict[str, Any] = {"peak_flops": 989e12, "hbm_bandwidth": 3.35e12, "hbm_capacity": 80e9}
 LLAMA_8B: dict[str, Any] = {
@@ -23,10 +23,6 @@ SCENARIO: dict[str, Any] = {
     "prompt_tokens": 700,
     "output_tokens": 90,
 }
-
-
-def value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, **scenario))
 
 
 def test_decoding_alone_on_an_h100() -> None:

@@ -18,10 +18,7 @@ from fleetcube.kernels.collectives import (
     tree_all_reduce_time,
 )
 
-
-def value(output: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(output, **scenario))
-
+from ..evaluated import value
 
 # All-reduces
 

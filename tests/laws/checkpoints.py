@@ -5,8 +5,8 @@ import math
 from fleetcube.kernels.graph.formulas import load
 
 from .. import formulas
+from ..evaluated import computed
 from .check import Pairs, check
-from .models import computed
 
 
 @check(

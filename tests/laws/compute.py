@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-import fleetcube
-
 from .. import formulas
+from ..evaluated import value
 from .check import Pairs, check
 
 
@@ -73,10 +72,6 @@ def gpt(heads: int, width: int, layers: int, **options: Any) -> dict[str, Any]:
         "global_batch_size": 512,
         **options,
     }
-
-
-def value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, engine="numpy", **scenario))
 
 
 @check(

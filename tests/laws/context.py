@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import formulas
+from ..evaluated import value, values
 from .check import Pairs, check
-from .kinds import value, values
 
 # One sequence of a micro-batch through one layer: tokens, heads, heads of keys and values, width
 TOKENS, HEADS, KV, SIZE, LAYERS, BATCHES = 8192, 16, 4, 64, 6, 3

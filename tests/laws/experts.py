@@ -5,17 +5,12 @@ from typing import Any
 
 import numpy as np
 
-import fleetcube
 from fleetcube.kernels.layer import gemm_time
 from fleetcube.kernels.topology import distinct_groups
 
+from ..evaluated import computed, value
 from .check import Pairs, check
 from .layers import MIXED, Gpu, feed_forward
-
-
-def _values(names: list[str], **scenario: Any) -> list[float]:
-    got = fleetcube.evaluate(names, engine="numpy", **scenario)
-    return [float(got[name]) for name in names]
 
 
 @check(
@@ -85,7 +80,7 @@ def tokens_spread_over_nodes() -> Pairs:
         given |= {"expert_parallel": ranks, "routing_nodes": most, "hidden_size": width}
         given |= {"sequence_length": 1, "intra_node_bandwidth": 160e9, "inter_node_bandwidth": 50e9}
         given |= {"intra_node_latency": 2e-9, "inter_node_latency": 3e-9}
-        got = _values(names, **given)
+        got = computed(given, *names)
         time = 2e-9 * (here - 1) + 3e-9 * (nodes - 1) + max(far / 50e9, near / 160e9)
         theirs = (on_node.sum() / tokens, on_rank.sum() / tokens, far, near, time)
         yield from zip(got, theirs, strict=True)
@@ -116,8 +111,8 @@ def deepep_kernels() -> Pairs:
             given |= {"sequence_length": 4096, "dispatch_bytes_per_element": size}
             given |= {"combine_bytes_per_element": size, "intra_node_bandwidth": 160e9}
             given |= {"inter_node_bandwidth": 50e9}
-            ours = _values(["expert_all_to_all_time"], **given)
-            yield ours[0], copies.sum() * 7168 * size / (rate * 1e9)
+            ours = value("expert_all_to_all_time", **given)
+            yield ours, copies.sum() * 7168 * size / (rate * 1e9)
 
 
 # DeepGEMM 1.0, README: groups, rows of a group, columns, depth -> TFLOP/s on H800
@@ -164,13 +159,8 @@ def tokens_in_buffers() -> Pairs:
             loads[expert % 4 if moved else expert] += 1
         mean = sum(loads) / experts
         for held in (ranks, 1):  # an imbalance no router reaches: all visit the same rank
-            got = _values(
-                ["routed_visits_per_token"],
-                expert_load_imbalance=100,
-                experts=experts,
-                experts_per_token=2,
-                expert_parallel=held,
-            )
+            given = {"expert_load_imbalance": 100, "experts": experts, "experts_per_token": 2}
+            got = computed(given | {"expert_parallel": held}, "routed_visits_per_token")
             yield got[0], min(2, experts / held) * held  # of its experts, or as many as a token has
         for factor in (1.0, 1.25, 2.0):
             for capacity in ("unlimited", "padded", "dropped"):
@@ -180,7 +170,7 @@ def tokens_in_buffers() -> Pairs:
                 given = {**scenario, "expert_load_imbalance": sum(loads[:4]) / 4 / mean}
                 given |= {"experts": experts, "experts_per_token": 2, "expert_parallel": ranks}
                 given |= {"sequence_length": tokens}
-                got = _values(["tokens_per_expert", "routed_visits_per_token"], **given)
+                got = computed(given, "tokens_per_expert", "routed_visits_per_token")
                 yield got[0], max(taken)
                 yield got[1], max(sum(taken[at : at + 4]) for at in (0, 4, 8, 12)) / tokens
 
@@ -202,7 +192,7 @@ def tokens_sorted() -> Pairs:
                 point |= {"expert_dispatch": dispatch, "recompute": recompute}
                 point |= {"peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
                 point |= {"dispatch_bytes_per_element": 1.0, "intra_node_bandwidth": 450e9}
-                reached = _values(["rank_visits_per_token"], **point)[0]
+                reached = value("rank_visits_per_token", **point)
                 gpu = Gpu()
                 for size in (1, 2):  # there in one byte, back in two
                     if (
@@ -214,8 +204,8 @@ def tokens_sorted() -> Pairs:
                         if e < 16:  # and sorted by expert where a rank has several
                             gpu.move("sort", *[tokens * width * 3] * 2, size=size)
                 passes = ["forward", "backward"] + ["again"] * (recompute == "full")
-                plain = _values(["layer_time"], **point)[0]
-                sorting = _values(["layer_time"], **point, token_permutation=True)[0]
+                plain = value("layer_time", **point)
+                sorting = value("layer_time", **point, token_permutation=True)
                 yield sorting, plain + 4 / 6 * len(passes) * gpu.clock
 
 
@@ -233,7 +223,7 @@ def shared_experts_beside() -> Pairs:
             point |= {"peak_flops_bf16": 989e12, "recompute": recompute}
             point |= {"intra_node_bandwidth": 450e9, "inter_node_bandwidth": 50e9}
             names = ["compute_time", "kernel_flops_per_token", "recompute_flops_factor"]
-            compute, once, again = _values(names, **point)
+            compute, once, again = computed(point, *names)
             gpu = Gpu()
             for _ in range(4 // stages * 3):
                 for _ in range(4 if recompute == "full" else 3):
@@ -243,7 +233,7 @@ def shared_experts_beside() -> Pairs:
             for overlap in (0.0, 0.5):
                 traffic = {"expert_parallel_time": 2 * compute, "shared_expert_overlap": True}
                 traffic |= {"expert_parallel_overlap": overlap}
-                waits = _values(["exposed_expert_parallel_time"], **point, **traffic)[0]
+                waits = value("exposed_expert_parallel_time", **point, **traffic)
                 yield waits, 2 * compute - max(beside, overlap * compute)
 
 
@@ -263,5 +253,4 @@ def nodes_for_tokens() -> Pairs:
                     given = {"n_gpus": 192, "gpus_per_node": here, "experts": 2 * ranks}
                     given |= {"experts_per_token": visits, "expert_parallel": ranks}
                     given |= {"routing_nodes": most}
-                    got = _values(["dispatch_reason"], **given)
-                    yield got[0], theirs
+                    yield value("dispatch_reason", **given), theirs

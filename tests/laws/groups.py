@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from .. import formulas
+from ..evaluated import computed
 from .check import Pairs, check
 from .collectives import ring
-from .models import MIXTRAL, computed
+from .models import MIXTRAL
 
 LINKS = {
     "intra_node_bandwidth": 450e9, "intra_node_latency": 1e-6, "inter_node_bandwidth": 50e9,

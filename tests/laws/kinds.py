@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-import fleetcube
 from fleetcube.catalog import record
 from fleetcube.grid.spec.patterns import counts
 
 from .. import formulas
+from ..evaluated import value, values
 from .check import Pairs, check
 from .layers import Gpu, feed_forward
 
@@ -52,15 +52,6 @@ def shape(kind: str, pattern: str, **more: Any) -> dict[str, Any]:
         **(MIXTURE if "E" in pattern else {}),
         **more,
     }
-
-
-def value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, engine="numpy", **scenario))
-
-
-def values(names: list[str], **scenario: Any) -> dict[str, float]:
-    got = fleetcube.evaluate(names, engine="numpy", **scenario)
-    return {name: float(got[name]) for name in names}
 
 
 # Weights

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
-import fleetcube
-
+from ..evaluated import value, values
 from .check import Pairs, check
 
 Product = tuple[float, float, float]  # rows, columns, depth
@@ -118,13 +116,13 @@ def microbatches_through_layers() -> Pairs:
         ):
             names = ["layer_time", "logits_time", "compute_time", "attention_projection_time"]
             names += ["attention_core_time", "ffn_time", "elementwise_time"]
-            given = {"engine": "numpy", **shape, "n_gpus": 8, "tensor_parallel": t}
+            given = {**shape, "n_gpus": 8, "tensor_parallel": t}
             given |= {"pipeline_parallel": p, "expert_parallel": e, "expert_tensor_parallel": apart}
             given |= {"sequence_length": tokens, "num_microbatches": 3, "compute_model": "roofline"}
             given |= {"attention_kernel": kernel, "recompute": recompute, "peak_flops": 989e12}
             given |= {"attention_peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
             given |= {"layer_overhead_time": launches}
-            got = fleetcube.evaluate(names, **given)
+            got = values(names, **given)
             matrices, attention = passes(recompute, kernel)
             busy, parts = (
                 0.0,
@@ -136,17 +134,17 @@ def microbatches_through_layers() -> Pairs:
                 busy += gpu.clock + matrices * (gpu.clock - core) + attention * core + launches
                 for kind, seconds in gpu.seconds.items():
                     parts[kind] += seconds / 6
-            yield float(got["layer_time"]), busy / 6
+            yield got["layer_time"], busy / 6
             last = Gpu()
             last.move("embedding", *[tokens * 2048] * 4)  # read, written, gradients added
             last.multiply("logits", (tokens, 32000 / t, 2048), True)
             last.move("loss", *[tokens * 32000 / t] * 3, size=4)
-            yield float(got["logits_time"]), last.clock
-            yield float(got["compute_time"]), sum(busy + last.clock for _ in range(3)) / p
-            yield float(got["attention_projection_time"]), parts["projections"]
-            yield float(got["attention_core_time"]), parts["attention"]
-            yield float(got["ffn_time"]), parts["feed forward"]
-            yield float(got["elementwise_time"]), parts["elementwise"]
+            yield got["logits_time"], last.clock
+            yield got["compute_time"], sum(busy + last.clock for _ in range(3)) / p
+            yield got["attention_projection_time"], parts["projections"]
+            yield got["attention_core_time"], parts["attention"]
+            yield got["ffn_time"], parts["feed forward"]
+            yield got["elementwise_time"], parts["elementwise"]
 
 
 @check(
@@ -167,21 +165,17 @@ def operations_with_weights() -> Pairs:
                 sizes += [(h, 1024), (h, 1024), (1024, h)] * (3 + 1)
             else:
                 sizes += [(h, 6144), (h, 6144), (6144, h)]
-        yield _value("active_matrix_parameters", **shape), sum(a * b for a, b in sizes)
+        yield value("active_matrix_parameters", **shape), sum(a * b for a, b in sizes)
         gpu, head = Gpu(), Gpu()
         for rows, columns in sizes:
             gpu.multiply("layers", (1, columns, rows), True)
         head.multiply("logits", (1, 32000, h), True)
-        yield _value("layer_matrix_flops_per_token", **shape), gpu.operations
-        yield _value("logits_flops_per_token", **shape), head.operations
+        yield value("layer_matrix_flops_per_token", **shape), gpu.operations
+        yield value("logits_flops_per_token", **shape), head.operations
         done = 0.0
         for _ in range(3):
             done += 64 * (gpu.operations + head.operations)
             for _ in range(6 * 16):  # heads: two products forward, four for gradients
                 done += (2 + 4) * 2 * (64 * 64 / 2) * size
         run = {"sequence_length": 64, "global_batch_size": 3, "attention_kernel": "flash"}
-        yield _value("kernel_flops_per_step", **shape, **run), done
-
-
-def _value(name: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(name, engine="numpy", **scenario))
+        yield value("kernel_flops_per_step", **shape, **run), done

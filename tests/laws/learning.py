@@ -7,8 +7,8 @@ from scipy.optimize import brentq, minimize_scalar
 
 from fleetcube.kernels import learning
 
+from ..evaluated import values
 from .check import Pairs, check
-from .kinds import values
 
 CRITICAL = 2e7
 RAMPS = (  # tokens with small batches, tokens of the ramp, first and last batch in sequences

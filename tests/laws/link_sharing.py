@@ -8,6 +8,7 @@ import numpy as np
 
 import fleetcube
 
+from ..evaluated import values
 from .check import Pairs, check
 
 
@@ -175,7 +176,7 @@ def bytes_on_links() -> Pairs:
             count = {0: (2, 0), 1: (1, 1), 2: (micro, 1), 3: (micro, 2 * micro)}[stage]
             halves(count[0], 4 * size, members, on)
             halves(count[1], 2 * size, members, on)
-        given = {"engine": "numpy", "n_gpus": 512, "tensor_parallel": tensor}
+        given = {"n_gpus": 512, "tensor_parallel": tensor}
         given |= {"context_parallel": context, "pipeline_parallel": stages, "stage_split": False}
         given |= {"expert_parallel": group, "zero_stage": stage, "parameters": 1e9 + routed}
         given |= {"experts": 16, "experts_per_token": visited, "expert_ffn_hidden_size": ffn}
@@ -184,9 +185,9 @@ def bytes_on_links() -> Pairs:
         given |= {"gradient_bytes_per_element": 4, "all_reduce": "hierarchical"}
         given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
         given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
-        got = fleetcube.evaluate(["node_network_busy_time", "fabric_busy_time"], **given)
-        yield float(got["node_network_busy_time"]), here["node"]
-        yield float(got["fabric_busy_time"]), here["rail"]
+        got = values(["node_network_busy_time", "fabric_busy_time"], **given)
+        yield got["node_network_busy_time"], here["node"]
+        yield got["fabric_busy_time"], here["rail"]
 
 
 @check(
@@ -207,12 +208,12 @@ def halves_on_links() -> Pairs:
         here = min(tensor, 8)
         node = sum((here - 1) / here * message / near for _ in halves)
         fabric = sum((1 / here - 1 / tensor) * message / rail for _ in halves)
-        given = {"engine": "numpy", "all_reduce": "hierarchical", "tensor_parallel": tensor}
+        given = {"all_reduce": "hierarchical", "tensor_parallel": tensor}
         given |= {"n_gpus": tensor, "gpus_per_node": 8, "sequence_parallel": sequence}
         given |= {"recompute": "full" if full else False, "distribute_saved_activations": kept}
         given |= {"activation_message": message, "layers": 1, "num_microbatches": 1}
         given |= {"intra_node_bandwidth": near, "inter_node_bandwidth": rail}
         given |= {"intra_node_latency": 1e-6, "inter_node_latency": 5e-6}
-        got = fleetcube.evaluate(["tensor_node_time", "tensor_fabric_time"], **given)
-        yield float(got["tensor_node_time"]), node
-        yield float(got["tensor_fabric_time"]), fabric
+        got = values(["tensor_node_time", "tensor_fabric_time"], **given)
+        yield got["tensor_node_time"], node
+        yield got["tensor_fabric_time"], fabric

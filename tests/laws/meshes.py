@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..evaluated import computed
 from .check import Pairs, check
-from .models import MIXTRAL, computed
+from .models import MIXTRAL
 
 NODE = 8
 USUAL = ("tp", "cp", "shard", "replicate", "pp")  # the innermost first

@@ -10,14 +10,8 @@ import numpy as np
 
 import fleetcube
 
+from ..evaluated import computed
 from .check import Pairs, check
-
-
-def computed(scenario: dict[str, Any], *names: str) -> list[float]:
-    """Quantities of a scenario."""
-    result = fleetcube.evaluate(list(names), engine="numpy", **scenario)
-    return [float(result[name]) for name in names]
-
 
 # Sizes
 

@@ -9,8 +9,8 @@ from fleetcube import InputError, simulate_schedule
 from fleetcube.kernels import pipeline
 
 from .. import formulas
+from ..evaluated import computed
 from .check import Pairs, check
-from .models import computed
 
 PLAYED = "every pass of every rank played in its authors' order (fleetcube.simulate_schedule)"
 AGAIN = (0.0, 0.1, 0.5, 1.0)  # of the forward pass, computed again

@@ -4,8 +4,8 @@ from typing import Any
 
 from fleetcube.kernels import ownership
 
+from ..evaluated import values
 from .check import Pairs, check
-from .kinds import values
 
 YEAR = 31557600.0
 CLUSTER: dict[str, Any] = {

@@ -57,7 +57,6 @@ class Told(SimpleNamespace):
         stage_layers = 2 * self.chunks
         found = fleetcube.evaluate(
             outputs,
-            engine="numpy",
             **{
                 "layers": stage_layers * self.pipeline,
                 "hidden_size": self.hidden,

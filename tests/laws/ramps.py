@@ -4,8 +4,8 @@ from typing import Any
 
 import fleetcube
 
+from ..evaluated import values
 from .check import Pairs, check
-from .kinds import values
 
 # Tokens of the run and of its ramp, sequences at first and later, tokens of a sequence
 RAMPS = (

@@ -6,8 +6,9 @@ from collections import deque
 import numpy as np
 
 from .. import formulas
+from ..evaluated import computed
 from .check import Pairs, check
-from .models import MIXTRAL, computed
+from .models import MIXTRAL
 
 
 @check(

@@ -8,8 +8,9 @@ from fleetcube import simulate_schedule
 from fleetcube.kernels import stages as laws
 
 from .. import formulas
+from ..evaluated import computed
 from .check import Pairs, check
-from .models import MIXTRAL, computed
+from .models import MIXTRAL
 from .pipeline import PLAYED, played
 
 SIZES = [(n, p) for n, p in product((1, 2, 7, 12, 31, 32, 61, 126), (1, 2, 3, 4, 8, 16)) if n >= p]

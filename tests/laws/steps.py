@@ -7,6 +7,7 @@ import fleetcube
 from fleetcube import simulate_schedule
 
 from .. import formulas
+from ..evaluated import values
 from .check import Pairs, check
 from .collectives import ring
 from .traffic import _go_round
@@ -48,9 +49,8 @@ def sends_and_bubbles() -> Pairs:
         m, send = layout["num_microbatches"], 0.02
         alone, longer = played(layout, 0.0), played(layout, send)
         names = ["awaited_pipeline_time", "exposed_pipeline_parallel_time"]
-        got = fleetcube.evaluate(
+        got = values(
             [*names, "bubble_time", "bubble_fraction"],
-            engine="numpy",
             **layout,
             stage_split=False,
             pipeline_send_time=0.015,
@@ -60,10 +60,10 @@ def sends_and_bubbles() -> Pairs:
             exposed_layer_communication_time=0.3 * m,
             exposed_data_parallel_time=0.0,
         )
-        yield float(got["bubble_time"]), alone - m
-        yield float(got["bubble_fraction"]), (alone - m) / alone
+        yield got["bubble_time"], alone - m
+        yield got["bubble_fraction"], (alone - m) / alone
         for name in names:  # of order m: one stage waits for nothing
-            yield m + float(got[name]), m + longer - alone
+            yield m + got[name], m + longer - alone
 
 
 @check("fixed_step_time", by="simulator", source=PLAYED)
@@ -128,7 +128,7 @@ def saved_inputs() -> Pairs:
         used = 1 if sequence else ranks  # parts of an input that a rank works on
         saved = 1 if kept or sequence else ranks
         played = 2 * both + (saved < used) * once + 4 * both
-        given = {"engine": "numpy", "all_reduce": "ring", "recompute": "full"}
+        given = {"all_reduce": "ring", "recompute": "full"}
         given |= {"distribute_saved_activations": kept, "sequence_parallel": sequence}
         given |= {"tensor_parallel": ranks, "gpus_per_node": 16, "layers": 1, "num_microbatches": 1}
         given |= {"activation_message": 16e9, "intra_node_bandwidth": 1e9}

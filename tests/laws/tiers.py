@@ -10,6 +10,7 @@ import numpy as np
 import fleetcube
 from fleetcube.kernels import topology
 
+from ..evaluated import values
 from .check import Pairs, check
 from .collectives import ring
 
@@ -97,7 +98,7 @@ def added_up_tier_by_tier() -> Pairs:
             "inter_node_bandwidth": LEAF, "oversubscription": LEAF / FABRIC,
             "pod_oversubscription": FABRIC / POD, "n_gpus": ranks * stride,
         }  # fmt: skip
-        machine |= {"tensor_parallel": stride, "engine": "numpy"}
+        machine |= {"tensor_parallel": stride}
         yield sent / float(fleetcube.evaluate("data_rail_bandwidth", **machine)), theirs
         alone = machine | {"data_parallel_shard": 1}  # every replica holds all
         yield sent / float(fleetcube.evaluate("replica_rail_bandwidth", **alone)), theirs
@@ -122,7 +123,7 @@ def all_to_all_over_tiers() -> Pairs:
         sends = ((a, b, MESSAGE / ranks) for a, b in itertools.chain(*pairs))
         theirs, sent = _slowest(sends, *tiers), MESSAGE * (1 - near / ranks)
         yield sent / _law(topology.tiered_all_to_all_bandwidth, (ranks, stride, tiers)), theirs
-        given = {"engine": "numpy", "gpus_per_node": tiers[0], "gpus_per_switch": tiers[1]}
+        given = {"gpus_per_node": tiers[0], "gpus_per_switch": tiers[1]}
         given |= {"gpus_per_pod": tiers[2], "inter_node_bandwidth": LEAF}
         given |= {"oversubscription": LEAF / FABRIC, "pod_oversubscription": FABRIC / POD}
         given |= {"tensor_parallel": stride, "expert_parallel": ranks}
@@ -151,7 +152,7 @@ def sends_over_tiers() -> Pairs:
                 # of the ends of a job only one link is used: the others are the slower ones
                 slowest = max(slowest, _slowest(sends, 1, leaf, pod))
             machine: dict[str, Any] = {
-                "engine": "numpy", "gpus_per_node": 1, "gpus_per_switch": leaf, "gpus_per_pod": pod,
+                "gpus_per_node": 1, "gpus_per_switch": leaf, "gpus_per_pod": pod,
                 "inter_node_bandwidth": LEAF, "oversubscription": LEAF / FABRIC,
                 "pod_oversubscription": FABRIC / POD,
             }  # fmt: skip
@@ -183,14 +184,14 @@ def rails() -> Pairs:
         wired = {(node, rail): (node // ports, rail) for node in range(256) for rail in range(8)}
         met = {node for (node, _), switch in wired.items() if switch[0] == wired[0, 0][0]}
         names = ["leaf_gpus", "leaf_bandwidth", "pod_bandwidth"]
-        given = {"engine": "numpy", "rail_optimized": True, "gpus_per_switch": ports}
+        given = {"rail_optimized": True, "gpus_per_switch": ports}
         given |= {"inter_node_bandwidth": 50e9, "oversubscription": 2, "pod_oversubscription": 7}
-        got = fleetcube.evaluate(names, **given)
-        yield float(got["leaf_gpus"]), 8 * len(met)
+        got = values(names, **given)
+        yield got["leaf_gpus"], 8 * len(met)
         if ports == 128:
-            yield float(got["leaf_gpus"]), 1024
-        yield float(got["leaf_bandwidth"]), 50e9
-        yield float(got["pod_bandwidth"]), 50e9 / 2 / 7
+            yield got["leaf_gpus"], 1024
+        yield got["leaf_bandwidth"], 50e9
+        yield got["pod_bandwidth"], 50e9 / 2 / 7
 
 
 @check(
@@ -229,7 +230,7 @@ def tiers_crossed() -> Pairs:
         counts |= {"data_parallel": "data", "pipeline": "pipeline", "expert_gradient": "routed"}
         kinds = ("tensor", "context", "expert", "data", "pipeline")
         machine: dict[str, Any] = {
-            "engine": "numpy", "n_gpus": 256, "gpus_per_node": 4, "gpus_per_domain": 16,
+            "n_gpus": 256, "gpus_per_node": 4, "gpus_per_domain": 16,
             "gpus_per_switch": leaf, "gpus_per_pod": pod, "tensor_parallel": tensor,
             "context_parallel": context, "pipeline_parallel": stages, "expert_parallel": experts,
         }  # fmt: skip
@@ -267,7 +268,7 @@ JOB: dict[str, Any] = {
 
 
 def _values(names: str, **scenario: Any) -> list[float]:
-    got = fleetcube.evaluate(asked := names.split(), engine="numpy", **{**JOB, **scenario})
+    got = fleetcube.evaluate(asked := names.split(), **{**JOB, **scenario})
     return [float(got[name]) for name in asked]
 
 
@@ -380,7 +381,7 @@ def outages() -> Pairs:
         counted = {**outage, "time_at_risk": span, "maintenance_fraction": 0.0}
         yield _values("working_time", **counted, elastic=False)[0], up.all(axis=0).sum() * 0.5
         yield _values("working_time", **counted, elastic="shrink")[0], span
-    flags = fleetcube.evaluate("arrangement_reason", engine="numpy", **{**JOB, "sites": 2}).attrs
+    flags = fleetcube.evaluate("arrangement_reason", **{**JOB, "sites": 2}).attrs
     codes = dict(zip(flags["flag_meanings"].split(), flags["flag_values"], strict=True))
     for broken, reason in (
         ({"sites": 2}, "feasible"),
@@ -406,7 +407,7 @@ def nodes_of_a_domain() -> Pairs:
             while seated < domain:
                 seated += node
             given = {"gpus_per_domain": domain, "gpus_per_node": node}
-            reason = float(fleetcube.evaluate("domain_reason", engine="numpy", **given))
+            reason = float(fleetcube.evaluate("domain_reason", **given))
             yield reason, 0 if seated == domain else 30
 
 

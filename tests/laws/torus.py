@@ -11,8 +11,9 @@ from scipy.optimize import linprog
 
 from fleetcube.kernels import torus
 
+from ..evaluated import computed
 from .check import Pairs, check
-from .models import MIXTRAL, computed
+from .models import MIXTRAL
 
 Chip = tuple[int, int, int]
 Link = tuple[Chip, int, int]  # from a chip, along a dimension, one way or the other

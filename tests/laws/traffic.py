@@ -9,12 +9,9 @@ from typing import Any
 import fleetcube
 from fleetcube.kernels import collectives, reduce_scatter
 
+from ..evaluated import value, values
 from .check import Pairs, check
 from .collectives import nvlink_half
-
-
-def _value(output: str, **scenario: Any) -> float:
-    return float(fleetcube.evaluate(output, engine="numpy", **scenario))
 
 
 @check(
@@ -37,9 +34,9 @@ def what_tensor_ranks_hold_of_a_layer() -> Pairs:
             "distribute_saved_activations": distributed, "recompute": "full",
             "sequence_length": tokens, "hidden_size": hidden, "bytes_per_element": 2,
         }  # fmt: skip
-        yield _value("activation_memory_per_layer", **layout), 2 * len(kept)
+        yield value("activation_memory_per_layer", **layout), 2 * len(kept)
         sent = sum(len([token] * 3) * hidden for token in residual)  # to 3 experts each
-        yield _value("expert_message", experts_per_token=3, **layout), 2 * sent
+        yield value("expert_message", experts_per_token=3, **layout), 2 * sent
 
 
 def _play_backward(
@@ -99,7 +96,7 @@ def traffic_behind_passes() -> Pairs:
         given |= {"compute_time": microbatches * (forward + backward)}
         given |= {"exposed_layer_communication_time": 0.0}
         given |= {"recompute_flops_factor": (forward + backward) / (3 * forward)}
-        ours = _value("exposed_data_parallel_time", **given)
+        ours = value("exposed_data_parallel_time", **given)
         theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage, sync, hides)
         yield 1 + ours, 1 + theirs  # of order 1: what is hidden leaves rounding alone
 
@@ -164,7 +161,7 @@ def units_of_zero_3() -> Pairs:
         given |= {"num_microbatches": microbatches, "compute_time": compute}
         given |= {"exposed_layer_communication_time": 0.0}
         given |= {"recompute_flops_factor": (forward + backward) / (3 * forward)}
-        ours = _value("exposed_data_parallel_time", **given)
+        ours = value("exposed_data_parallel_time", **given)
         times = forward, backward, gather, scatter
         played = _play_units(microbatches, units, times, prefetch, every, reshard)
         yield compute + ours, played
@@ -281,7 +278,7 @@ def halves_of_activations() -> Pairs:
             "hierarchical": inside + rails, "in_network": inside + rails,
             "fitted": (flat[0] + climb) / 2 + moved if ranks > 1 else 0.0, "auto": library,
         }  # fmt: skip
-        given = {"engine": "numpy", "all_reduce": list(gathers), "sequence_parallel": [False, True]}
+        given = {"all_reduce": list(gathers), "sequence_parallel": [False, True]}
         given |= {"node_reduction": switches, "fabric_reduction": switches}
         given |= {"tensor_parallel": ranks, "gpus_per_node": here, "activation_message": message}
         given |= {"tensor_parallel_all_reduce_time": 3.0, "intra_node_latency": near[0]}
@@ -350,7 +347,7 @@ def buckets_of_a_step() -> Pairs:
         given |= {"num_microbatches": 3, "intra_node_latency": near[0]}
         given |= {"intra_node_bandwidth": near[1], "inter_node_latency": far[0]}
         given |= {"inter_node_bandwidth": far[1]}
-        yield (_value("data_parallel_time", **given), passes[stage])
+        yield (value("data_parallel_time", **given), passes[stage])
 
 
 @check(
@@ -395,7 +392,7 @@ def passes_of_sequence_parallel_layers() -> Pairs:
             sent += 3 * half
         layers, microbatches, stages = 12, 5, 3
         passes = layers * microbatches / stages
-        given = {"engine": "numpy", "all_reduce": "ring", "n_gpus": tensor * stages}
+        given = {"all_reduce": "ring", "n_gpus": tensor * stages}
         given |= {"tensor_parallel": tensor, "pipeline_parallel": stages, "sequence_parallel": True}
         given |= {"recompute": recompute, "compute_model": model, "sequence_length": tokens}
         given |= {"hidden_size": hidden, "ffn_hidden_size": ffn, "gated_ffn": True, "kv_heads": 8}
@@ -403,9 +400,9 @@ def passes_of_sequence_parallel_layers() -> Pairs:
         given |= {"peak_flops": 989e12, "flops_efficiency": 0.5, "hbm_bandwidth": 3.35e12}
         given |= {"gpus_per_node": 64, "intra_node_bandwidth": link, "inter_node_bandwidth": link}
         given |= {"intra_node_latency": 0.0, "inter_node_latency": 0.0}
-        got = fleetcube.evaluate(["tensor_parallel_time", "exposed_tensor_parallel_time"], **given)
-        yield float(got["tensor_parallel_time"]), passes * sent
-        yield float(got["exposed_tensor_parallel_time"]), passes * waits
+        got = values(["tensor_parallel_time", "exposed_tensor_parallel_time"], **given)
+        yield got["tensor_parallel_time"], passes * sent
+        yield got["exposed_tensor_parallel_time"], passes * waits
 
 
 @check(
@@ -448,11 +445,11 @@ def groups_under_leaf_switches() -> Pairs:
         counts = {"tensor": tensor, "context": context, "expert": expert}
         counts |= {"data": shard * context, "replica": data // shard, "pipeline": stages}
         sending = [kind for kind, members in counts.items() if members > 1]
-        given = {"engine": "numpy", "n_gpus": 64, "tensor_parallel": tensor}
+        given = {"n_gpus": 64, "tensor_parallel": tensor}
         given |= {"context_parallel": context, "pipeline_parallel": stages}
         given |= {"expert_parallel": expert, "data_parallel_shard": shard, "rank_order": order}
         given |= {"gpus_per_switch": leaf, "inter_node_bandwidth": 50e9, "oversubscription": 4}
-        got = fleetcube.evaluate([f"{kind}_rail_bandwidth" for kind in sending], **given)
+        got = values([f"{kind}_rail_bandwidth" for kind in sending], **given)
         for kind in sending:
             crosses = any(len(leaves) > 1 for key, leaves in groups.items() if key[0] == kind)
-            yield float(got[f"{kind}_rail_bandwidth"]), 12.5e9 if crosses else 50e9
+            yield got[f"{kind}_rail_bandwidth"], 12.5e9 if crosses else 50e9
