@@ -134,27 +134,17 @@ def test_without_failures_no_checkpoint_is_due(policy: str) -> None:
 @pytest.mark.parametrize("model", ["exact", "first_order"])
 @pytest.mark.parametrize("policy", LAWS)
 def test_without_failures_nothing_is_lost(policy: str, model: str) -> None:
-    result = fleetcube.evaluate(
-        ["goodput", *SHARES],
-        cluster_mtbf=math.inf,
-        checkpoint_stall_time=60,
-        recovery_time=600,
-        checkpoint_policy=policy,
-        goodput_model=model,
-    )
+    given = {"cluster_mtbf": math.inf, "checkpoint_stall_time": 60, "recovery_time": 600}
+    given |= {"checkpoint_policy": policy, "goodput_model": model}
+    result = fleetcube.evaluate(["goodput", *SHARES], **given)
     assert result.goodput == 1
     assert [float(result[name]) for name in SHARES] == [0, 0, 0]
 
 
 def test_without_failures_a_fixed_interval_still_costs_its_checkpoints() -> None:
-    result = fleetcube.evaluate(
-        ["goodput", *SHARES],
-        cluster_mtbf=math.inf,
-        checkpoint_stall_time=60,
-        recovery_time=600,
-        checkpoint_policy="fixed",
-        fixed_checkpoint_interval=540,
-    )
+    given = {"cluster_mtbf": math.inf, "checkpoint_stall_time": 60, "recovery_time": 600}
+    given |= {"checkpoint_policy": "fixed", "fixed_checkpoint_interval": 540}
+    result = fleetcube.evaluate(["goodput", *SHARES], **given)
     assert float(result.goodput) == pytest.approx(0.9, rel=1e-15)  # 540 / (540 + 60)
     assert float(result.checkpoint_overhead) == pytest.approx(0.1, rel=1e-15)
     assert result.rework_overhead == result.recovery_overhead == 0
@@ -163,14 +153,9 @@ def test_without_failures_a_fixed_interval_still_costs_its_checkpoints() -> None
 @pytest.mark.parametrize("model", ["exact", "first_order"])
 @pytest.mark.parametrize("policy", LAWS)
 def test_free_checkpoints_cost_only_the_recovery(policy: str, model: str) -> None:
-    result = fleetcube.evaluate(
-        ["goodput", *SHARES],
-        cluster_mtbf=3600,
-        checkpoint_stall_time=0,
-        recovery_time=36,
-        checkpoint_policy=policy,
-        goodput_model=model,
-    )
+    given = {"cluster_mtbf": 3600, "checkpoint_stall_time": 0, "recovery_time": 36}
+    given |= {"checkpoint_policy": policy, "goodput_model": model}
+    result = fleetcube.evaluate(["goodput", *SHARES], **given)
     # tau -> 0 as d -> 0, and so do d/tau and tau/2M; R/M = 0.01
     left = math.exp(-0.01) if model == "exact" else 1 - 0.01
     assert float(result.goodput) == pytest.approx(left, rel=1e-12)
@@ -236,14 +221,9 @@ def test_first_order_agrees_with_exact_to_second_order() -> None:
 def test_first_order_is_undefined_where_it_says_that_nothing_is_left() -> None:
     # M = 15 min, d = 30 s, R = 10 min: first order wastes 92 %, exact 155 % of the useful time;
     # at R = 15 min the first order leaves nothing.
-    left = fleetcube.evaluate(
-        "goodput",
-        goodput_model="first_order",
-        checkpoint_policy="young",
-        cluster_mtbf=900,
-        checkpoint_stall_time=30,
-        recovery_time=[600.0, 900.0],
-    )
+    given = {"goodput_model": "first_order", "checkpoint_policy": "young", "cluster_mtbf": 900}
+    given |= {"checkpoint_stall_time": 30, "recovery_time": [600.0, 900.0]}
+    left = fleetcube.evaluate("goodput", **given)
     assert float(left[0]) == pytest.approx(1 - 0.9248655564, rel=1e-8)
     assert math.isnan(left[1])
 

@@ -99,12 +99,9 @@ SCENARIOS = st.fixed_dictionaries(
 
 # a tree over 32,768 ranks: log2 is 15 in floats, a bit more in 80 digits, and was rounded up
 STEPS = {
-    "n_gpus": 65536,
-    "tensor_parallel": 1,
-    "all_reduce": "tree",
-    "bucket_bytes": 999999.9999999995,
+    "n_gpus": 65536, "tensor_parallel": 1, "all_reduce": "tree", "bucket_bytes": 999999.9999999995,
     "inter_node_latency": 1e-7,
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -311,11 +308,9 @@ def test_sync_wall_has_the_slopes_of_its_equation(given: tuple[float, ...]) -> N
 # Axes, engines, whole numbers
 
 AXES: dict[str, Any] = {
-    "gpu_mttf": ["5_000 h", "50_000 h", "inf h"],
-    "checkpoint_policy": ["exact", "young"],
-    "fabric": ["infiniband-ndr", "ethernet-100g"],
-    "recovery_time": [60.0, 900.0],
-}
+    "gpu_mttf": ["5_000 h", "50_000 h", "inf h"], "checkpoint_policy": ["exact", "young"],
+    "fabric": ["infiniband-ndr", "ethernet-100g"], "recovery_time": [60.0, 900.0],
+}  # fmt: skip
 SWEPT = {name: value for name, value in JOB.items() if name not in AXES}
 WRT = ["gpu_mttf", "inter_node_bandwidth", "recovery_time", "prompt_tokens", "spare_nodes"]
 

@@ -311,11 +311,9 @@ def test_the_points_reach_every_reason_and_most_losses() -> None:
 # Whole sweeps: what a user asks for, chained through fused kernels
 
 SCENARIO: dict[str, Any] = {
-    "gpu": "h100-sxm",
-    "model": "llama-3-70b",
-    "data_parallel_overlap": 0.5,
+    "gpu": "h100-sxm", "model": "llama-3-70b", "data_parallel_overlap": 0.5,
     "series_psus_per_node": 2,
-}
+}  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "others": {

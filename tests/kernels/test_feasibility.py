@@ -19,11 +19,8 @@ LAYOUT: dict[str, Any] = {
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
 BOTH_WAYS = {"pipeline_schedule": "dualpipe"}
 PAIRS: dict[str, Any] = {
-    **MOE,
-    "expert_parallel": 2,
-    "virtual_stages": 2,
-    "pipeline_schedule": "combined_1f1b",
-}
+    **MOE, "expert_parallel": 2, "virtual_stages": 2, "pipeline_schedule": "combined_1f1b",
+}  # fmt: skip
 NODES = {"expert_parallel": 8, "experts_per_token": 5, "expert_dispatch": "per_node"}
 FOLDED = {"tensor_parallel": 2, "expert_tensor_parallel": 1, "sequence_parallel": True}
 INNER = {"pipeline_parallel": 2, "rank_order": "tp-cp-ep-pp-dp"}
@@ -38,13 +35,11 @@ ULYSSES: dict[str, Any] = {
 }
 LATE = {"context_balance": "contiguous"}
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
-LOSSES: dict[str, Any] = {  # three quarters of the time in all
-    "checkpoint_overhead": 0.25,
-    "rework_overhead": 0.25,
-    "recovery_overhead": 0.25,
-    "maintenance_budget": 0.0,
-    "cluster_uptime": 1.0,
-}
+# Three quarters of the time in all
+LOSSES: dict[str, Any] = {
+    "checkpoint_overhead": 0.25, "rework_overhead": 0.25, "recovery_overhead": 0.25,
+    "maintenance_budget": 0.0, "cluster_uptime": 1.0,
+}  # fmt: skip
 DRIVES: dict[str, Any] = {"memory_tier": "host", "drive_tier_survival": 0.6}
 TIERS: dict[str, Any] = {**DRIVES, "memory_tier_survival": 0.5}
 FLUSH: dict[str, Any] = {

@@ -170,12 +170,9 @@ def test_a_share_of_peak_covers_the_optimizer() -> None:
 # Limits
 
 IDEAL = {
-    **BASE,
-    "hbm_bandwidth": 1e40,
-    "gemm_half_size": 0.0,
-    "gemm_efficiency": 1.0,
+    **BASE, "hbm_bandwidth": 1e40, "gemm_half_size": 0.0, "gemm_efficiency": 1.0,
     "attention_efficiency": 1.0,
-}
+}  # fmt: skip
 RECOMPUTE = [False, "selective", "core_attention", "full"]
 WINDOWS = {"attention_window": 300, "windowed_layers": 7}
 FP8 = {"precision": "fp8", "peak_flops_fp8": 600e12}

@@ -19,6 +19,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 POINTS = 300  # of each choice of options
 ROUNDING = 1e-9
+# Counts that make layouts which can be run, and many that cannot
 SIZES: dict[str, Any] = {
     "n_gpus": 2.0 ** np.arange(3, 16), "gpus_per_node": [4, 8, 72], "nics_per_node": [1, 8],
     "layers": [32, 64], "hidden_size": [4096, 8192], "attention_heads": [32, 64],
@@ -29,6 +30,7 @@ SIZES: dict[str, Any] = {
     "repair_crews": [1, 8], "torus_x": [2, 4], "torus_y": [2, 4],
     "sequence_length": [2048, 4096, 131072],
 }  # fmt: skip
+# Around these, where an input has no finite default above zero
 SPREAD = {
     "peak_flops": 1e15, "hbm_bandwidth": 3e12, "hbm_capacity": 1e13, "intra_node_bandwidth": 4e11,
     "inter_node_bandwidth": 5e10, "inter_node_latency": 5e-6, "fixed_checkpoint_interval": 1800.0,

@@ -67,13 +67,8 @@ def llama_3(*causes: str) -> dict[str, float]:
     ids=str,
 )
 def test_llama_3_by_component(causes: tuple[str, ...], count: int) -> None:
-    got = fleetcube.evaluate(
-        ["expected_failures", "cluster_mtbf"],
-        n_gpus=16384,
-        series_psus_per_node=6,
-        job_duration="54 d",
-        **llama_3(*causes),
-    )
+    given = {"n_gpus": 16384, "series_psus_per_node": 6, "job_duration": "54 d", **llama_3(*causes)}
+    got = fleetcube.evaluate(["expected_failures", "cluster_mtbf"], **given)
     assert float(got.expected_failures) == pytest.approx(count, rel=1e-12)
     assert float(got.cluster_mtbf) == pytest.approx(54 * DAY / count, rel=1e-12)
 
@@ -89,14 +84,9 @@ def test_field_data_are_not_inverse_to_the_size() -> None:
 
 
 def test_empirical_mtbf_falls_with_a_power_of_the_size() -> None:
-    got = fleetcube.evaluate(
-        "cluster_mtbf",
-        mtbf_model="empirical",
-        n_gpus=[256, 4096],
-        reference_mtbf="10 h",
-        reference_gpus=1024,
-        mtbf_exponent=[0.5, 1.0, 2.0],
-    )
+    given = {"mtbf_model": "empirical", "n_gpus": [256, 4096], "reference_mtbf": "10 h"}
+    given |= {"reference_gpus": 1024, "mtbf_exponent": [0.5, 1.0, 2.0]}
+    got = fleetcube.evaluate("cluster_mtbf", **given)
     expected = [[20, 40, 160], [5, 2.5, 0.625]]
     np.testing.assert_allclose(got / HOUR, expected, rtol=1e-14)
 
@@ -114,12 +104,10 @@ def test_empirical_failures_need_no_parts() -> None:
 
 def test_nothing_that_fails_never_stops() -> None:
     never = dict.fromkeys(("gpu_mttf", "nic_mttf", "psu_mttf"), math.inf)
+    given = {"n_gpus": 8192, "series_psus_per_node": 2, "job_duration": "30 d", **never}
     got = fleetcube.evaluate(
         ["node_mttf", "cluster_mtbf", "expected_failures", "failed_nodes", "failure_probability"],
-        n_gpus=8192,
-        series_psus_per_node=2,
-        job_duration="30 d",
-        **never,
+        **given,
     )
     assert got.node_mttf == got.cluster_mtbf == math.inf
     assert got.expected_failures == got.failed_nodes == got.failure_probability == 0
@@ -139,14 +127,9 @@ def test_gradient_where_nothing_fails_is_a_number() -> None:
 
 def test_failures_in_groups_interrupt_less_often() -> None:
     # Counted: of 1,000 lost nodes 600 are lost four at a time; 400 + 150 interruptions.
-    got = fleetcube.evaluate(
-        ["cluster_mtbf", "failed_nodes"],
-        n_gpus=[8, 32],
-        node_mttf="4 d",
-        job_duration="1_000 d",
-        correlated_failure_fraction=0.6,
-        failure_domain_nodes=4,
-    )
+    given = {"n_gpus": [8, 32], "node_mttf": "4 d", "job_duration": "1_000 d"}
+    given |= {"correlated_failure_fraction": 0.6, "failure_domain_nodes": 4}
+    got = fleetcube.evaluate(["cluster_mtbf", "failed_nodes"], **given)
     assert got.failed_nodes.values == pytest.approx([250, 1000], rel=1e-12)
     # a job of one node is interrupted by each of its losses
     assert 1000 * DAY / got.cluster_mtbf.values == pytest.approx([250, 550], rel=1e-12)
@@ -232,13 +215,8 @@ def repair_shop(rate: float, repair: float, spares: int, draw: Any) -> tuple[flo
 @pytest.mark.parametrize("spares", [1, 2, 6])
 def test_spares_by_simulation(spares: int, draw: Any) -> None:
     # 256 nodes of 1,000 h and repairs of 12 h: 3.07 nodes in repair.
-    got = fleetcube.evaluate(
-        ["spare_availability", "missing_nodes"],
-        n_gpus=2048,
-        node_mttf="1_000 h",
-        repair_time="12 h",
-        spare_nodes=spares,
-    )
+    given = {"n_gpus": 2048, "node_mttf": "1_000 h", "repair_time": "12 h", "spare_nodes": spares}
+    got = fleetcube.evaluate(["spare_availability", "missing_nodes"], **given)
     found, missing = repair_shop(0.256, 12.0, spares, draw)
     assert float(got.spare_availability) == pytest.approx(found, abs=0.025)
     assert float(got.missing_nodes) == pytest.approx(missing, abs=0.1)
@@ -261,11 +239,8 @@ def test_repair_in_no_time_always_leaves_a_spare() -> None:
 # Elastic jobs
 
 SHRINKING: dict[str, Any] = {
-    "n_gpus": 2048,
-    "node_mttf": "1_000 h",
-    "repair_time": "12 h",
-    "elastic": "shrink",
-}
+    "n_gpus": 2048, "node_mttf": "1_000 h", "repair_time": "12 h", "elastic": "shrink",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -75,25 +75,17 @@ def test_gradient_bytes_of_a_published_ring() -> None:
 
 
 NETWORK: dict[str, Any] = {
-    "arithmetic_intensity": 4096.0,
-    "peak_flops": 989e12,
-    "hbm_bandwidth": 3.35e12,
-    "kernel_flops_per_step": 6 * 7e9 * 4e6,
-    "gradient_message": 14e9,
-}
+    "arithmetic_intensity": 4096.0, "peak_flops": 989e12, "hbm_bandwidth": 3.35e12,
+    "kernel_flops_per_step": 6 * 7e9 * 4e6, "gradient_message": 14e9,
+}  # fmt: skip
 
 
 def test_network_is_the_lowest_ceiling_where_it_binds() -> None:
     # Attained operations take at least the time of the exchange, and no longer.
     work = NETWORK["kernel_flops_per_step"] / 256
     exchange = 2 * 255 / 256 * 14e9 / 5e9
-    got = fleetcube.evaluate(
-        "network_attainable_flops",
-        n_gpus=256,
-        data_parallel=256,
-        data_parallel_bandwidth=5e9,
-        **NETWORK,
-    )
+    given = {"n_gpus": 256, "data_parallel": 256, "data_parallel_bandwidth": 5e9, **NETWORK}
+    got = fleetcube.evaluate("network_attainable_flops", **given)
     assert work / float(got) == pytest.approx(exchange, rel=1e-13)
     assert exchange > work / 989e12
 

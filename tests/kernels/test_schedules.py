@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import fleetcube
+from fleetcube.kernels.pipeline import bubble_ratio
 
 Op = tuple[str, int, int]  # F, B or W; chunk; micro-batch
 
@@ -93,7 +94,7 @@ def interleaved(stages: int, microbatches: int, chunks: int) -> list[list[Op]]:
     return orders
 
 
-SIZES = [(1, 1), (1, 4), (2, 1), (2, 2), (4, 1), (4, 3), (4, 8), (8, 8), (8, 32)]
+SIZES = [(1, 1), (1, 4), (2, 1), (2, 2), (4, 1), (4, 3), (4, 8), (8, 8), (8, 32), (7, 2), (16, 31)]
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), SIZES)
@@ -212,3 +213,14 @@ def test_one_stage_never_waits() -> None:
     schedules = ["gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"]
     got = fleetcube.evaluate("bubble_ratio", pipeline_schedule=schedules, **scenario)
     assert list(got) == [0] * 5
+
+
+def test_the_bubble_grows_with_the_stages_and_recurs_every_step() -> None:
+    # A tutorial says "proportional to 1/PP stages"; the bubble is (p - 1) / (m + p - 1).
+    fractions = fleetcube.evaluate(
+        "bubble_fraction", num_microbatches=32, pipeline_parallel=[1, 2, 4, 8, 16]
+    )
+    assert list(fractions) == sorted(fractions)
+    assert fractions[0] == 0
+    # "500 steps, 16 stages: 3 %": it needs 500 micro-batches in each step, not 500 steps.
+    assert bubble_ratio(16, 500, 1) == pytest.approx(0.03)

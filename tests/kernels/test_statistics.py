@@ -6,6 +6,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy import special
 
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import numba as numba_engine
@@ -22,6 +23,8 @@ from fleetcube.kernels.statistics import (
     poisson_below,
     poisson_excess,
 )
+
+from ..laws.statistics import EXTREME, NORMAL, order_statistic
 
 RUN = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
 
@@ -75,30 +78,6 @@ def test_gamma_of_whole_numbers_is_the_factorial() -> None:
 # The slowest of many
 
 
-def order_statistic(n: int, b: int, x: Any, below: Any, above: Any, density: Any) -> float:
-    """Expected (b + 1)-th largest of n: x n C(n-1, b) F^(n-b-1) (1-F)^b f, integrated."""
-    choose = math.lgamma(n) - math.lgamma(b + 1) - math.lgamma(n - b) + math.log(n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weight = choose + (n - b - 1) * np.log(below) + (b * np.log(above) if b else 0)
-        shape = np.where(density > 0, density * np.exp(weight), 0)
-    assert np.trapezoid(shape, x) == pytest.approx(1, abs=1e-9)
-    return float(np.trapezoid(x * shape, x))
-
-
-def normal_order_statistic(n: int, b: int) -> float:
-    x = np.linspace(-9, 9, 3601)
-    below = np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in x])
-    above = np.array([math.erfc(v / math.sqrt(2)) / 2 for v in x])
-    return order_statistic(n, b, x, below, above, np.exp(-x * x / 2) / math.sqrt(2 * math.pi))
-
-
-def gumbel_order_statistic(n: int, b: int) -> float:
-    x = np.linspace(-6, 60, 66001)
-    below, above = np.exp(-np.exp(-x)), -np.expm1(-np.exp(-x))
-    mean = order_statistic(n, b, x, below, above, np.exp(-x - np.exp(-x)))
-    return (mean - 0.5772156649015329) * math.sqrt(6) / math.pi
-
-
 RANKS = [
     (2, 0), (3, 0), (8, 0), (64, 0), (1024, 0), (16384, 0),
     (5, 1), (8, 2), (64, 1), (64, 16), (1024, 4), (16384, 16),
@@ -106,28 +85,13 @@ RANKS = [
 
 
 @pytest.mark.parametrize(("n", "b"), RANKS)
-def test_slowest_of_normal_ranks(n: int, b: int) -> None:
-    within = 0.026 if n < 8 else 0.016
-    assert float(expected_maximum(n - b, n - b, b)) == pytest.approx(
-        normal_order_statistic(n, b), abs=within
-    )
-
-
-@pytest.mark.parametrize(("n", "b"), RANKS)
-def test_slowest_of_gumbel_ranks(n: int, b: int) -> None:
-    exact = gumbel_order_statistic(n, b)
-    within = 0.02 if b else 1e-9
-    assert float(expected_maximum_gumbel(n - b, n - b, b)) == pytest.approx(exact, abs=within)
-
-
-def test_slowest_of_many_by_drawing_them() -> None:
-    drawn = np.sort(np.random.default_rng(5).standard_normal((4000, 128)), axis=1)
-    for b in (0, 3):
-        column = drawn[:, 127 - b]
-        error = column.std() / math.sqrt(len(column))
-        assert float(expected_maximum(128 - b, 128 - b, b)) == pytest.approx(
-            column.mean(), abs=0.016 + 3 * error
-        )
+def test_the_slowest_of_many_ranks(n: int, b: int) -> None:
+    for law, kind, within in (
+        (expected_maximum, NORMAL, 0.026 if n < 8 else 0.016),
+        (expected_maximum_gumbel, EXTREME, 0.02 if b else 1e-9),
+    ):
+        expected = order_statistic(n, b, *kind)
+        assert float(law(n - b, n - b, b)) == pytest.approx(expected, abs=within)
 
 
 @pytest.mark.parametrize("law", [expected_maximum, expected_maximum_gumbel])
@@ -140,39 +104,14 @@ def test_one_rank_is_average_and_nothing_is_below_it(law: Function) -> None:
 # Counts
 
 
-def poisson_sum(count: int, mean: float) -> float:
-    return math.fsum(
-        math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count)
-    )
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 40, 1000])
-def test_poisson_below_is_the_sum(count: int) -> None:
-    means = np.geomspace(1e-4, 5 * count + 10, 400)
-    expected = [poisson_sum(count, float(mean)) for mean in means]
-    np.testing.assert_allclose(poisson_below(float(count), means), expected, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 5, 40])
-def test_poisson_excess_is_the_sum(count: int) -> None:
-    # E[max(0, N - c)] = m - c + sum over k < c of (c - k) P(k), itself a sum of P(N < k)
-    means = np.geomspace(1e-4, 5 * count + 10, 400)
-    expected = [
-        mean - count + math.fsum(poisson_sum(k, float(mean)) for k in range(1, count + 1))
-        for mean in means
-    ]
-    np.testing.assert_allclose(
-        poisson_excess(float(count), means), expected, rtol=1e-11, atol=1e-10
-    )
-
-
-def test_erlang_carried_is_the_sum() -> None:
-    for servers in (1, 2, 6, 200):
-        for load in (1e-9, 0.3, 10.5, 199.5, 1e5):
-            inverse = 1.0
-            for n in range(1, servers + 1):
-                inverse = 1 + n / load * inverse
-            assert erlang_carried(float(servers), load) == pytest.approx(1 - 1 / inverse, rel=1e-9)
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 40, 1000])
+def test_counts_are_sums_of_their_terms(count: int) -> None:
+    means, k = np.geomspace(1e-4, 5 * count + 10, 400), np.arange(count)[:, None]
+    terms = np.exp(k * np.log(means) - means - special.gammaln(k + 1))
+    np.testing.assert_allclose(poisson_below(float(count), means), terms.sum(0), 0, 1e-11)
+    if count <= 40:
+        excess = means - count + ((count - k) * terms).sum(0)
+        np.testing.assert_allclose(poisson_excess(float(count), means), excess, 1e-11, 1e-10)
 
 
 def test_nothing_in_repair_leaves_everyone() -> None:
@@ -190,48 +129,25 @@ def test_poisson_limits() -> None:
 
 # Engines and gradients
 
+RANKED: dict[str, Any] = {"ranks": np.geomspace(8, 1e6, 50), "groups": np.geomspace(1, 1e5, 50)}
+RANKED["spares"] = np.arange(50) % 4.0
+ENDS = np.concatenate([np.geomspace(1e-30, 0.5, 60), 1 - np.geomspace(1e-9, 0.4)])
+FEW, MEANS = np.arange(60) % 6.0, np.geomspace(1e-3, 30, 60)
 LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
-    "normal_quantile": (
-        normal_quantile,
-        {
-            "probability": np.concatenate(
-                [np.geomspace(1e-30, 0.5, 60), 1 - np.geomspace(1e-9, 0.4)]
-            )
-        },
-    ),
-    "log_gamma": (log_gamma, {"x": np.linspace(2.5, 100, 77)}),
-    "expected_maximum": (
-        expected_maximum,
-        {
-            "ranks": np.geomspace(8, 1e6, 50),
-            "groups": np.geomspace(1, 1e5, 50),
-            "spares": np.arange(50) % 4.0,
-        },
-    ),
-    "expected_maximum_gumbel": (
-        expected_maximum_gumbel,
-        {
-            "ranks": np.geomspace(8, 1e6, 50),
-            "groups": np.geomspace(1, 1e5, 50),
-            "spares": np.arange(50) % 4.0,
-        },
-    ),
-    "poisson_excess": (
-        poisson_excess,
-        {"count": np.arange(60) % 6.0, "mean": np.geomspace(0.5, 30, 60)},
-    ),
-    "erlang_carried": (
-        erlang_carried,
-        {"servers": 1 + np.arange(60) % 6.0, "load": np.geomspace(1e-3, 30, 60)},
-    ),
-    "poisson_at_most": (
-        poisson_at_most,
-        {"count": np.arange(60) % 6.0, "mean": np.geomspace(1e-3, 30, 60)},
-    ),
-    "poisson_below": (
-        poisson_below,
-        {"count": np.arange(60) % 6.0, "mean": np.concatenate([[0.0], np.geomspace(1e-3, 30, 59)])},
-    ),
+    law.__name__: (law, operands)
+    for law, operands in (
+        (normal_quantile, {"probability": ENDS}),
+        (log_gamma, {"x": np.linspace(2.5, 100, 77)}),
+        (expected_maximum, RANKED),
+        (expected_maximum_gumbel, RANKED),
+        (poisson_excess, {"count": FEW, "mean": np.geomspace(0.5, 30, 60)}),
+        (erlang_carried, {"servers": 1 + FEW, "load": MEANS}),
+        (poisson_at_most, {"count": FEW, "mean": MEANS}),
+        (
+            poisson_below,
+            {"count": FEW, "mean": np.concatenate([[0.0], np.geomspace(1e-3, 30, 59)])},
+        ),
+    )
 }
 
 

@@ -32,11 +32,9 @@ BASE: dict[str, Any] = {
 }  # fmt: skip
 # Hops are free: the graph counts those of one ring where experts and dense weights have two.
 EXPERTS: dict[str, Any] = {
-    "mixture_of_experts": True,
-    "expert_parallel": 8,
-    "intra_node_latency": 0.0,
+    "mixture_of_experts": True, "expert_parallel": 8, "intra_node_latency": 0.0,
     "inter_node_latency": 0.0,
-}
+}  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {
     "base": {},
     "one GPU": {"n_gpus": 1, "tensor_parallel": 1, "pipeline_parallel": 1},
@@ -376,14 +374,9 @@ def test_an_undefined_loss_leaves_the_question_open() -> None:
 
 def test_a_slow_gpu_slows_the_step() -> None:
     # One GPU 15 % slow makes every step 15 % longer, bubbles included.
-    times = fleetcube.evaluate(
-        "step_time",
-        straggler_slowdown=[0.0, 0.15],
-        compute_time=4.0,
-        bubble_ratio=0.25,
-        exposed_communication_time=0.0,
-        exposed_layer_communication_time=0.0,
-    )
+    given = {"straggler_slowdown": [0.0, 0.15], "compute_time": 4.0, "bubble_ratio": 0.25}
+    given |= {"exposed_communication_time": 0.0, "exposed_layer_communication_time": 0.0}
+    times = fleetcube.evaluate("step_time", **given)
     assert list(times) == [5.0, pytest.approx(5.75)]
 
 

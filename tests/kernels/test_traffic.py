@@ -136,14 +136,9 @@ def test_groups_lie_on_nodes_as_the_rank_order_puts_them(layout: tuple[int, ...]
     names = {f"{name}_ranks_per_node": max(here(group), 1) for name, group in groups.items()}
     names["gradient_ranks"] = len(groups["data_parallel"])
     names["expert_gradient_ranks"] = len(groups["expert_gradient"])
-    got = fleetcube.evaluate(
-        list(names),
-        n_gpus=math.prod(layout[:4]),
-        tensor_parallel=tensor,
-        context_parallel=context,
-        pipeline_parallel=stages,
-        expert_parallel=expert,
-    )
+    given = {"n_gpus": math.prod(layout[:4]), "tensor_parallel": tensor}
+    given |= {"context_parallel": context, "pipeline_parallel": stages, "expert_parallel": expert}
+    got = fleetcube.evaluate(list(names), **given)
     assert {name: float(got[name]) for name in names} == names
 
 
@@ -169,11 +164,9 @@ def test_the_slowest_hop_sets_the_pace(kind: str, spans_nodes: bool) -> None:
 # Buckets, compression, ZeRO
 
 LINK: dict[str, Any] = {
-    "gradient_ranks": 16,
-    "data_parallel_latency": 3.0,
-    "data_parallel_bandwidth": 2.0,
+    "gradient_ranks": 16, "data_parallel_latency": 3.0, "data_parallel_bandwidth": 2.0,
     "all_reduce": "ring",
-}
+}  # fmt: skip
 
 
 def ring(message: float, ranks: int, latency: float, bandwidth: float) -> float:
@@ -187,14 +180,9 @@ def test_buckets_are_cut_off_until_nothing_is_left(bucket: float, zero_stage: in
     left, count = 100.0, 0
     while left > 0:
         left, count = left - bucket, count + 1
-    got = fleetcube.evaluate(
-        ["gradient_buckets", "data_parallel_time"],
-        gradient_message=100.0,
-        weight_message=100.0,
-        bucket_bytes=bucket,
-        zero_stage=zero_stage,
-        **LINK,
-    )
+    given = {"gradient_message": 100.0, "weight_message": 100.0, "bucket_bytes": bucket}
+    given |= {"zero_stage": zero_stage, **LINK}
+    got = fleetcube.evaluate(["gradient_buckets", "data_parallel_time"], **given)
     assert got.gradient_buckets == count
     # latency once a bucket, bytes once in all
     whole = 2 * ring(100.0, 16, 3.0, 2.0)
@@ -216,11 +204,9 @@ def test_zero_reduces_gradients_and_gathers_weights(
     scatter = sum(ring(gradients / buckets, 16, 3.0, 2.0) for _ in range(buckets))
     gather = sum(ring(weights / buckets, 16, 3.0, 2.0) for _ in range(buckets))
     expected = {
-        0: 2 * scatter,
-        1: scatter + gather,  # FP32 gradients there, BF16 weights back
-        2: 5 * scatter + gather,
-        3: 5 * (scatter + 2 * gather),
-    }
+        0: 2 * scatter, 1: scatter + gather,  # FP32 gradients there, BF16 weights back
+        2: 5 * scatter + gather, 3: 5 * (scatter + 2 * gather),
+    }  # fmt: skip
     given = {"zero_stage": zero_stage, "reduced_parameters": 100, "gradient_bytes_per_element": 4}
     given |= {"bytes_per_element": 2, "gradient_compression": compression, "bucket_bytes": bucket}
     given |= {"num_microbatches": 5, "fsdp_units": 4, **LINK}
@@ -253,13 +239,8 @@ def test_two_rings_add_up_dense_weights_and_experts(ranks: int, expert: int, ten
     time = 2 * ring(dense, ranks, 0.0, link(ranks, tensor))
     others = ranks // expert
     time += 2 * ring(routed, others, 0.0, link(others, tensor * expert))
-    got = value(
-        "data_parallel_time",
-        n_gpus=ranks * tensor,
-        tensor_parallel=tensor,
-        expert_parallel=expert,
-        **MOE,
-    )
+    given = {"n_gpus": ranks * tensor, "tensor_parallel": tensor, "expert_parallel": expert, **MOE}
+    got = value("data_parallel_time", **given)
     assert got == pytest.approx(time, rel=1e-12)
 
 

@@ -152,12 +152,9 @@ def products_of_a_layer() -> Pairs:
 def utilisation_of_palm() -> Pairs:
     """PaLM 540B on 6,144 TPU v4 at 238,300 tokens/s"""
     run = {
-        "model": "palm-540b",
-        "n_gpus": 6144,
-        "peak_flops": 275e12,
-        "global_batch_size": 2048,
+        "model": "palm-540b", "n_gpus": 6144, "peak_flops": 275e12, "global_batch_size": 2048,
         "step_time": 2048 * 2048 / 238.3e3,
-    }
+    }  # fmt: skip
     for counting, mfu in (("transformer", 0.462), ("parameters", 0.457)):
         yield value("mfu", flops_counting=counting, **run), mfu
         yield value("model_flops_per_gpu", flops_counting=counting, **run), mfu * 275e12
@@ -299,15 +296,10 @@ def parameters_of_models() -> Pairs:
     """five models, embeddings tied and untied"""
     llama = {"gated_ffn": True, "attention_heads": 32, "kv_heads": 8, "ffn_hidden_size": 14336}
     gemma = {"gated_ffn": True, "embedding_tables": 1, "vocab_size": 256000}
+    run = {"layers": 48, "hidden_size": 1600, "attention_heads": 25, "vocab_size": 50257}
+    run |= {"sequence_length": 1024}
     yield (
-        value(
-            "parameters",
-            layers=48,
-            hidden_size=1600,
-            attention_heads=25,
-            vocab_size=50257,
-            sequence_length=1024,
-        ),
+        value("parameters", **run),
         1_557_611_200,
     )
     yield (

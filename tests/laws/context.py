@@ -13,11 +13,9 @@ from .check import Pairs, check
 # One sequence of a micro-batch through one layer: tokens, heads, heads of keys and values, width
 TOKENS, HEADS, KV, SIZE, LAYERS, BATCHES = 8192, 16, 4, 64, 6, 3
 LINKS = {
-    "intra_node_latency": 1e-6,
-    "inter_node_latency": 7e-6,
-    "intra_node_bandwidth": 200e9,
+    "intra_node_latency": 1e-6, "inter_node_latency": 7e-6, "intra_node_bandwidth": 200e9,
     "inter_node_bandwidth": 25e9,
-}
+}  # fmt: skip
 MODEL = {
     "layers": LAYERS, "hidden_size": HEADS * SIZE, "attention_heads": HEADS, "kv_heads": KV,
     "num_microbatches": BATCHES, "sequence_length": TOKENS, "peak_flops": 1e15,

@@ -18,12 +18,9 @@ WIDE = {"H": 4, "P": 64, "G": 4, "N": 64}  # as many heads of keys as of values
 HIDDEN, HEADS, KV, SIZE, FFN, VOCABULARY = 512, 8, 2, 64, 1536, 4096
 EXPERTS, VISITED, SHARED, NARROW, EXPERT_FFN = 16, 3, 2, 128, 256
 MIXTURE = {
-    "experts": EXPERTS,
-    "experts_per_token": VISITED,
-    "shared_experts": SHARED,
-    "expert_ffn_hidden_size": EXPERT_FFN,
-    "expert_input_width": NARROW,
-}
+    "experts": EXPERTS, "experts_per_token": VISITED, "shared_experts": SHARED,
+    "expert_ffn_hidden_size": EXPERT_FFN, "expert_input_width": NARROW,
+}  # fmt: skip
 PATTERNS = ("M-M*-M-", "MEM*EME*-", "M*M*", "MMEE")
 
 

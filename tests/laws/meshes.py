@@ -199,12 +199,9 @@ def folded_experts() -> Pairs:
         data, copies = group(ours, 0, "cp", "shard"), group(ours, 0, "replicate")
         same = group(experts, 0, "shard")
         places = {
-            "data_parallel": data,
-            "replica": copies,
-            "pipeline": group(ours, 0, "pp"),
-            "expert_gradient": same,
-            "expert": group(experts, 0, "ep"),
-        }
+            "data_parallel": data, "replica": copies, "pipeline": group(ours, 0, "pp"),
+            "expert_gradient": same, "expert": group(experts, 0, "ep"),
+        }  # fmt: skip
         for kind, members in places.items():
             yield computed(point, f"{kind}_ranks_per_node")[0], on_first_node(members)
         tiers = point | {"gpus_per_switch": 2 * NODE, "gpus_per_pod": 4 * NODE}

@@ -174,14 +174,9 @@ def built() -> Pairs:
         if tiers > 2:
             said |= {"gpus_per_pod": down * pod, "pod_oversubscription": out}
         for sites in (1, 2):
-            found = values(
-                (*TIERS, "fabric_capital"),
-                n_gpus=gpus * sites,
-                sites=sites,
-                site_bandwidth=1e11,
-                **said,
-                **prices,
-            )
+            given = {"n_gpus": gpus * sites, "sites": sites, "site_bandwidth": 1e11, **said}
+            given |= {**prices}
+            found = values((*TIERS, "fabric_capital"), **given)
             yield found["fabric_tiers"], tiers
             for name, count in zip(TIERS[1:4], links, strict=True):
                 yield found[name], count * sites

@@ -22,13 +22,9 @@ MICROBATCHES = (*range(1, 10), 12, 21, 24)  # multiples of all stages, and what 
 @cache
 def played(times: tuple[float, ...] = TIMES[0], **layout: Any) -> Any:
     forward, gradient, weight, recompute = times
-    return simulate_schedule(
-        forward_time=forward,
-        input_gradient_time=gradient,
-        weight_gradient_time=weight,
-        recompute_time=recompute,
-        **layout,
-    )
+    given = {"forward_time": forward, "input_gradient_time": gradient}
+    given |= {"weight_gradient_time": weight, "recompute_time": recompute, **layout}
+    return simulate_schedule(**given)
 
 
 def interleaved() -> Iterator[dict[str, Any]]:
@@ -124,14 +120,9 @@ def zb_h1_bubbles() -> Pairs:
 def zb_v(again: float, microbatches: tuple[int, ...]) -> Pairs:
     laws = {True: formulas.flushed_folded_idle_passes, False: formulas.bypassed_folded_idle_passes}
     for p, m, flush in itertools.product((1, *STAGES), microbatches, (True, False)):
-        theirs = played(
-            (1.0, 1.0, 1.0, again),
-            pipeline_schedule="zb_v",
-            pipeline_parallel=p,
-            num_microbatches=m,
-            pipeline_flush=flush,
-            pipeline_sends="asynchronous",
-        ).bubble_ratio
+        given = {"pipeline_schedule": "zb_v", "pipeline_parallel": p, "num_microbatches": m}
+        given |= {"pipeline_flush": flush, "pipeline_sends": "asynchronous"}
+        theirs = played((1.0, 1.0, 1.0, again), **given).bubble_ratio
         factor = 1 + again / 3
         yield 1 + formulas.zb_v_bubble_ratio(laws[flush](p, m, factor), m, factor), 1 + theirs
 
@@ -324,12 +315,7 @@ def steps_with_sends() -> Pairs:
             awaited = t.awaited_pipeline_time(sends, send, 0.0)
             every = t.pipeline_parallel_time(p, 1, m, send, 0.0)
             waits = t.exposed_pipeline_parallel_time(awaited, every, compute, 0.0, bubble, 0.0, 0.0)
-            theirs = played(
-                TIMES[0],
-                pipeline_schedule=schedule,
-                pipeline_parallel=p,
-                num_microbatches=m,
-                send_time=send,
-                pipeline_sends="blocking",
-            ).step_time
+            given = {"pipeline_schedule": schedule, "pipeline_parallel": p, "num_microbatches": m}
+            given |= {"send_time": send, "pipeline_sends": "blocking"}
+            theirs = played(TIMES[0], **given).step_time
             yield compute + bubble + waits, theirs

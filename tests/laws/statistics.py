@@ -50,6 +50,17 @@ def order_statistic(
     return float(integrate.simpson([weighted(x) for x in grid], x=grid))
 
 
+# Density and distribution, of mean 0 and standard deviation 1 both
+NORMAL: tuple[Callable[[float], float], ...] = (
+    lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+    lambda x: 0.5 * math.erfc(-x / math.sqrt(2)),
+)
+EXTREME: tuple[Callable[[float], float], ...] = (
+    lambda x: math.exp(-(y := GUMBEL * x + np.euler_gamma) - math.exp(-y)) * GUMBEL,
+    lambda x: math.exp(-math.exp(-(GUMBEL * x + np.euler_gamma))),
+)
+
+
 @check(
     "expected_maximum",
     by="derivation",
@@ -60,12 +71,7 @@ def order_statistic(
 def expected_maximum() -> Pairs:
     """1 to 100,000 ranks, 0 to 10 spares, spares below half"""
     for ranks, spares in ((1, 0), (2, 0), (3, 1), (8, 0), (8, 2), (100, 10), (1000, 0), (10**5, 4)):
-        theirs = order_statistic(
-            ranks,
-            spares,
-            lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-            lambda x: 0.5 * math.erfc(-x / math.sqrt(2)),
-        )
+        theirs = order_statistic(ranks, spares, *NORMAL)
         yield statistics.expected_maximum(ranks - spares, ranks - spares, spares), theirs
 
 
@@ -78,16 +84,8 @@ def expected_maximum() -> Pairs:
 )
 def expected_maximum_gumbel() -> Pairs:
     """1 to 10,000 ranks, 0 to 10 spares, from n = 2.5 b + 1 on"""
-    scale = math.sqrt(6) / math.pi  # of standard deviation 1, mean 0
-    shift = -0.5772156649015329 * scale
     for ranks, spares in ((1, 0), (2, 0), (4, 1), (8, 0), (8, 2), (100, 10), (1000, 0), (10**4, 4)):
-        theirs = order_statistic(
-            ranks,
-            spares,
-            lambda x: math.exp(-(x - shift) / scale - math.exp(-(x - shift) / scale)) / scale,
-            lambda x: math.exp(-math.exp(-(x - shift) / scale)),
-        )
-        awaited = ranks - spares
+        awaited, theirs = ranks - spares, order_statistic(ranks, spares, *EXTREME)
         yield statistics.expected_maximum_gumbel(awaited, awaited, spares), theirs
 
 

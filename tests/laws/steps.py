@@ -17,13 +17,9 @@ PLAYED = "every pass and every send of a step played in the published order"
 
 def played(step: dict[str, Any], send: float) -> float:
     """Time of a step whose stages do 1 s of a micro-batch's work, a third of it forward."""
-    return simulate_schedule(
-        forward_time=1 / 3,
-        input_gradient_time=1 / 3,
-        weight_gradient_time=1 / 3,
-        send_time=send,
-        **step,
-    ).step_time
+    given = {"forward_time": 1 / 3, "input_gradient_time": 1 / 3, "weight_gradient_time": 1 / 3}
+    given |= {"send_time": send, **step}
+    return simulate_schedule(**given).step_time
 
 
 def layouts() -> list[dict[str, Any]]:
