@@ -10,13 +10,9 @@ import pytest
 from fleetcube.kernels import monte_carlo
 from fleetcube.kernels.monte_carlo import LOSSES, MOST_FAILURES, PARAMETERS, STATISTICS
 
-JOB = {
-    "mtbf": 1e4, "shape": 1.0, "interval": 500.0, "stall": 20.0, "flush": 0.0, "work": 1e6,
-    "recovery": 300.0, "provision": 0.0, "spares": 0.0, "repair": 0.0, "corruption": 0.0,
-    "fails_in_recovery": 1.0, "pool": monte_carlo.OPEN, "nodes": 1.0, "in_process": 0.0,
-    "in_process_recovery": 0.0, "in_job": 0.0, "in_job_recovery": 0.0, "requeue": 0.0,
-    "requeue_recovery": 0.0, "silent": 0.0, "latency": 0.0,
-    **dict.fromkeys(PARAMETERS[monte_carlo.TIERS :], 0.0),
+JOB = dict.fromkeys(PARAMETERS, 0.0) | {
+    "mtbf": 1e4, "shape": 1.0, "interval": 500.0, "stall": 20.0, "work": 1e6, "recovery": 300.0,
+    "fails_in_recovery": 1.0, "pool": monte_carlo.OPEN, "nodes": 1.0,
 }  # fmt: skip
 KINDS = {
     "in_process": 0.4, "in_process_recovery": 50.0, "in_job": 0.2, "in_job_recovery": 200.0,

@@ -16,49 +16,31 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-# Unexpected interruptions of Llama 3 405B in 54 days (arXiv:2407.21783, table 5); which mean time
-# to failure each cause goes to, and how many such parts 16,384 GPUs have.
-LLAMA_3 = [
-    ("gpu_mttf", "Faulty GPU", 148),
-    ("gpu_mttf", "GPU HBM3 Memory", 72),
-    ("software_mttf", "Software Bug", 54),
-    ("switch_mttf", "Network Switch/Cable", 35),
-    ("host_mttf", "Host Maintenance", 32),
-    ("gpu_mttf", "GPU SRAM Memory", 19),
-    ("gpu_mttf", "GPU System Processor", 17),
-    ("nic_mttf", "NIC", 7),
-    ("software_mttf", "NCCL Watchdog Timeouts", 7),
-    ("silent_corruption_mttf", "Silent Data Corruption", 6),
-    ("gpu_mttf", "GPU Thermal Interface + Sensor", 6),
-    ("host_mttf", "SSD", 3),
-    ("psu_mttf", "Power Supply", 3),
-    ("host_mttf", "Server Chassis", 2),
-    ("host_mttf", "IO Expansion Board", 2),
-    ("software_mttf", "Dependency", 2),
-    ("host_mttf", "CPU", 2),
-    ("host_mttf", "System Memory", 2),
-]
-PARTS = {
-    "gpu_mttf": 16384, "silent_corruption_mttf": 16384, "nic_mttf": 16384, "psu_mttf": 2048 * 6,
-    "host_mttf": 2048, "software_mttf": 2048, "switch_mttf": 16384 / 32,
-}  # fmt: skip
+# Unexpected interruptions of Llama 3 405B in 54 days (arXiv:2407.21783, table 5), by the mean time
+# to failure that each goes to, and how many such parts 16,384 GPUs have.
+LLAMA_3 = {
+    "gpu_mttf": (148 + 72 + 19 + 17 + 6, 16384),  # GPU, HBM3, SRAM, processor, thermal and sensor
+    "silent_corruption_mttf": (6, 16384),
+    "nic_mttf": (7, 16384),
+    "psu_mttf": (3, 2048 * 6),
+    "host_mttf": (32 + 3 + 2 + 2 + 2 + 2, 2048),  # maintenance, SSD, chassis, boards, CPU, memory
+    "software_mttf": (54 + 7 + 2, 2048),  # bugs, NCCL watchdog, dependencies
+    "switch_mttf": (35, 16384 / 32),
+}
 
 
 def llama_3(*causes: str) -> dict[str, float]:
     """Mean times to failure of the parts: parts x 54 d / count; infinite for other causes."""
-    counts = dict.fromkeys(PARTS, 0)
-    for part, _, count in LLAMA_3:
-        counts[part] += count if part in causes else 0
     return {
-        part: PARTS[part] * 54 * DAY / count if count else math.inf
-        for part, count in counts.items()
+        part: parts * 54 * DAY / count if part in causes else math.inf
+        for part, (count, parts) in LLAMA_3.items()
     }
 
 
 @pytest.mark.parametrize(
     ("causes", "count"),
     [
-        (tuple(PARTS), 419),
+        (tuple(LLAMA_3), 419),
         (("gpu_mttf", "silent_corruption_mttf"), 268),
         (("switch_mttf",), 35),
         (("software_mttf",), 63),

@@ -145,7 +145,7 @@ LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
         (poisson_at_most, {"count": FEW, "mean": MEANS}),
         (
             poisson_below,
-            {"count": FEW, "mean": np.concatenate([[0.0], np.geomspace(1e-3, 30, 59)])},
+            {"count": FEW, "mean": np.append(0.0, np.geomspace(1e-3, 30, 59))},
         ),
     )
 }

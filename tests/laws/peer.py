@@ -4,14 +4,14 @@ The benchmark of that name asks it at random configurations, and explains where 
 machine for both: peaks alone limit, nothing has latency.
 """
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import fleetcube
-
+from ..evaluated import computed
 from .check import Pairs, check
 
-SOURCE = "calculon (Isaev et al. 2023, SC23)"
+against_calculon = partial(check, by="peer", source="calculon (Isaev et al. 2023, SC23)")
 PEAK, INSIDE, RAIL = 1e15, 1e11, 1e10
 # Six configurations, each chunk of two layers. Operations and activations are of a layer and
 # micro-batch (`sequence`: with sequence parallelism; `selective`: with selective recompute too),
@@ -54,44 +54,24 @@ class Told(SimpleNamespace):
 
     def ours(self, *outputs: str, **more: Any) -> list[float]:
         """fleetcube's numbers."""
-        stage_layers = 2 * self.chunks
-        found = fleetcube.evaluate(
-            outputs,
-            **{
-                "layers": stage_layers * self.pipeline,
-                "hidden_size": self.hidden,
-                "attention_heads": self.heads,
-                "head_size": self.head_size,
-                "ffn_hidden_size": self.ffn,
-                "gated_ffn": False,
-                "sequence_length": self.sequence_length,
-                "parameters": self.weights / 2 * self.tensor * self.pipeline,
-                "n_gpus": self.tensor * self.pipeline * self.replicas,
-                "gpus_per_node": self.tensor,
-                "tensor_parallel": self.tensor,
-                "pipeline_parallel": self.pipeline,
-                "stage_split": False,
-                "virtual_stages": self.chunks,
-                "micro_batch_size": self.micro_batch,
-                "global_batch_size": self.micro_batch * self.micro_batches * self.replicas,
-                "attention_kernel": "standard",
-                "recompute": False,
-                "zero_stage": 0,
-                "all_reduce": "ring",
-                "compute_model": "roofline",
-                "gemm_efficiency": 1.0,
-                "gemm_half_size": 0.0,
-                "attention_efficiency": 1.0,
-                "peak_flops_bf16": PEAK,
-                "hbm_bandwidth": 1e40,
-                "intra_node_bandwidth": INSIDE,
-                "inter_node_bandwidth": RAIL,
-                "intra_node_latency": 0.0,
-                "inter_node_latency": 0.0,
-                **more,
-            },
-        )
-        return [float(found[name]) for name in outputs]
+        shards = self.tensor * self.pipeline
+        given: dict[str, Any] = {
+            "layers": 2 * self.chunks * self.pipeline, "hidden_size": self.hidden,
+            "attention_heads": self.heads, "head_size": self.head_size,
+            "ffn_hidden_size": self.ffn, "gated_ffn": False,
+            "sequence_length": self.sequence_length, "parameters": self.weights / 2 * shards,
+            "n_gpus": shards * self.replicas, "gpus_per_node": self.tensor,
+            "tensor_parallel": self.tensor, "pipeline_parallel": self.pipeline,
+            "stage_split": False, "virtual_stages": self.chunks,
+            "micro_batch_size": self.micro_batch,
+            "global_batch_size": self.micro_batch * self.micro_batches * self.replicas,
+            "attention_kernel": "standard", "recompute": False, "zero_stage": 0,
+            "all_reduce": "ring", "compute_model": "roofline", "gemm_efficiency": 1.0,
+            "gemm_half_size": 0.0, "attention_efficiency": 1.0, "peak_flops_bf16": PEAK,
+            "hbm_bandwidth": 1e40, "intra_node_bandwidth": INSIDE, "inter_node_bandwidth": RAIL,
+            "intra_node_latency": 0.0, "inter_node_latency": 0.0,
+        }  # fmt: skip
+        return computed(given | more, *outputs)
 
 
 NAMES, *COLUMNS = zip(*(line.split() for line in TABLE.strip().splitlines()), strict=True)
@@ -100,11 +80,7 @@ TOLD = [
 ]
 
 
-@check(
-    "attention_projection_time dense_ffn_time attention_parameters_per_layer",
-    by="peer",
-    source=SOURCE,
-)
+@against_calculon("attention_projection_time dense_ffn_time attention_parameters_per_layer")
 def weights_products() -> Pairs:
     """operations of a layer's forward products with weights, at six shapes"""
     for told in TOLD:
@@ -112,11 +88,9 @@ def weights_products() -> Pairs:
         yield (attention + ffn) * PEAK, told.weight_flops
 
 
-@check(
+@against_calculon(
     "attention_score_flops standard_attention_core_time standard_attention_backward_ratio "
-    "plain_layer_time layer_recompute_time",
-    by="peer",
-    source=SOURCE,
+    "plain_layer_time layer_recompute_time"
 )
 def layer_products() -> Pairs:
     """operations of a layer: attention, both passes, and with full recompute, at six shapes"""
@@ -128,12 +102,10 @@ def layer_products() -> Pairs:
         yield again * PEAK, told.repeated_flops
 
 
-@check(
+@against_calculon(
     "residual_activations_per_token matrix_activations_per_token "
     "standard_score_activations_per_token kept_activation_memory_per_layer "
-    "selective_activation_memory_per_layer",
-    by="peer",
-    source=SOURCE,
+    "selective_activation_memory_per_layer"
 )
 def activations() -> Pairs:
     """a layer's activations, whole, with sequence parallelism and selective recompute; one rank"""
@@ -146,14 +118,14 @@ def activations() -> Pairs:
             yield told.ours(kept, **shared)[0], told.selective
 
 
-@check("bubble_ratio flushed_bubble_ratio", by="peer", source=SOURCE)
+@against_calculon("bubble_ratio flushed_bubble_ratio")
 def bubbles() -> Pairs:
     """six pipelines of 4 to 35 stages, three of them with fewer micro-batches than stages"""
     for told in TOLD:
         yield told.ours("bubble_ratio")[0], told.bubble
 
 
-@check("one_forward_one_backward_microbatches_in_flight", by="peer", source=SOURCE)
+@against_calculon("one_forward_one_backward_microbatches_in_flight")
 def in_flight() -> Pairs:
     """micro-batches in flight in the pipelines that have as many"""
     for told in TOLD:
@@ -161,11 +133,9 @@ def in_flight() -> Pairs:
             yield told.ours("microbatches_in_flight")[0], told.flight
 
 
-@check(
+@against_calculon(
     "activation_message whole_pipeline_message scattered_pipeline_message pipeline_send_time "
-    "pipeline_parallel_time",
-    by="peer",
-    source=SOURCE,
+    "pipeline_parallel_time"
 )
 def sends() -> Pairs:
     """bytes of a send between stages, whole and scattered, and the time of all of a step"""
@@ -176,10 +146,8 @@ def sends() -> Pairs:
         yield told.ours("pipeline_message", scatter_gather=True)[0], told.scattered_send
 
 
-@check(
-    "replicated_weights_memory optimizer_memory dense_local_parameters even_sharded_parameters",
-    by="peer",
-    source=SOURCE,
+@against_calculon(
+    "replicated_weights_memory optimizer_memory dense_local_parameters even_sharded_parameters"
 )
 def states() -> Pairs:
     """weights, and optimizer states whole and sharded, of a GPU of six clusters"""
@@ -190,7 +158,7 @@ def states() -> Pairs:
         yield told.ours("optimizer_memory", zero_stage=1)[0], told.shared_optimizer
 
 
-@check("gradient_message weight_message replicated_data_parallel_time", by="peer", source=SOURCE)
+@against_calculon("gradient_message weight_message replicated_data_parallel_time")
 def gradients() -> Pairs:
     """time of a step's gradients, reduced at once or around ZeRO-1's update, of six clusters"""
     for told in TOLD:
@@ -198,9 +166,7 @@ def gradients() -> Pairs:
             yield told.ours("data_parallel_time", zero_stage=stage)[0], told.gradients_time
 
 
-@check(
-    "tensor_parallel_time_mixture_of_experts_false sequence_regather_time", by="peer", source=SOURCE
-)
+@against_calculon("tensor_parallel_time_mixture_of_experts_false sequence_regather_time")
 def tensor_traffic() -> Pairs:
     """time of a step's tensor traffic, with sequence parallelism too, in six layouts"""
     for told in TOLD:

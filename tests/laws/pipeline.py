@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fleetcube import InputError, simulate_schedule
@@ -12,6 +12,7 @@ from .. import formulas
 from .check import Pairs, check
 
 PLAYED = "every pass of every stage played in the published order (fleetcube.simulate_schedule)"
+against_schedules = partial(check, by="simulator", source=PLAYED)
 # forward, input gradient, weight gradient, recompute
 TIMES = ((1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 0.5, 1.0), (3.0, 1.0, 0.25, 0.0))
 SENDS = (0.01, 0.3)  # of a chunk's shortest pass: laws of asynchronous sends need short ones
@@ -38,10 +39,8 @@ def interleaved() -> Iterator[dict[str, Any]]:
                 yield {**layout, "microbatch_group_size": group}
 
 
-@check(
-    "bubble_ratio pipeline.bubble_fraction schedules.bubble_fraction flushed_bubble_ratio",
-    by="simulator",
-    source=PLAYED,
+@against_schedules(
+    "bubble_ratio pipeline.bubble_fraction schedules.bubble_fraction flushed_bubble_ratio"
 )
 def plain_bubbles() -> Pairs:
     """GPipe and 1F1B: 1 to 8 stages, 1 to 24 micro-batches, three mixes of pass times"""
@@ -59,7 +58,7 @@ def plain_bubbles() -> Pairs:
         )
 
 
-@check("bubble_ratio flushed_bubble_ratio", by="simulator", source=PLAYED)
+@against_schedules("bubble_ratio flushed_bubble_ratio")
 def interleaved_bubbles() -> Pairs:
     """interleaved: 2 to 8 stages, 2 to 5 chunks, 1 to 24 micro-batches, every group that runs"""
     for layout in interleaved():
@@ -70,12 +69,10 @@ def interleaved_bubbles() -> Pairs:
         yield pipeline.bubble_ratio(p, m, v), theirs
 
 
-@check(
+@against_schedules(
     "one_forward_one_backward_microbatches_in_flight "
     "microbatches_in_flight_pipeline_schedule_gpipe zero_bubble_microbatches_in_flight "
-    "pytorch_microbatch_group_size",
-    by="simulator",
-    source=PLAYED,
+    "pytorch_microbatch_group_size"
 )
 def microbatches_in_flight() -> Pairs:
     """all schedules: 1 to 8 stages, 1 to 24 micro-batches; interleaved in every group that runs"""
@@ -104,7 +101,7 @@ def microbatches_in_flight() -> Pairs:
             )
 
 
-@check("zb_h1_bubble_ratio", by="simulator", source=PLAYED)
+@against_schedules("zb_h1_bubble_ratio")
 def zb_h1_bubbles() -> Pairs:
     """1 to 8 stages, 1 to 24 micro-batches, nothing to all of the forward pass computed again"""
     for p, m, again in itertools.product((1, *STAGES), MICROBATCHES, (0.0, 0.1, 0.5, 1.0)):
@@ -127,22 +124,15 @@ def zb_v(again: float, microbatches: tuple[int, ...]) -> Pairs:
         yield 1 + formulas.zb_v_bubble_ratio(laws[flush](p, m, factor), m, factor), 1 + theirs
 
 
-@check(
-    "zb_v_bubble_ratio flushed_folded_idle_passes bypassed_folded_idle_passes",
-    by="simulator",
-    source=PLAYED,
-)
+@against_schedules("zb_v_bubble_ratio flushed_folded_idle_passes bypassed_folded_idle_passes")
 def zb_v_bubbles() -> Pairs:
     """1 to 8 stages, 1 to 16 micro-batches, with flush and without, no recompute and full"""
     yield from zb_v(0.0, MICROBATCHES[:-2])
     yield from zb_v(1.0, MICROBATCHES[:-2])
 
 
-@check(
-    "zb_v_bubble_ratio flushed_folded_idle_passes bypassed_folded_idle_passes",
-    by="simulator",
-    source=PLAYED,
-    tolerance=0.05,
+@against_schedules(
+    "zb_v_bubble_ratio flushed_folded_idle_passes bypassed_folded_idle_passes", tolerance=0.05
 )
 def zb_v_bubbles_between() -> Pairs:
     """step times, 1 to 9 micro-batches, an eighth and a half of the forward pass computed again"""
@@ -160,11 +150,9 @@ def waited(sends: str, **layout: Any) -> Iterator[float]:
             yield (longer - alone) / send
 
 
-@check(
+@against_schedules(
     "gpipe_blocking_pipeline_sends one_forward_one_backward_blocking_pipeline_sends "
-    "gpipe_asynchronous_pipeline_sends one_forward_one_backward_asynchronous_pipeline_sends",
-    by="simulator",
-    source=PLAYED,
+    "gpipe_asynchronous_pipeline_sends one_forward_one_backward_asynchronous_pipeline_sends"
 )
 def sends_waited_for() -> Pairs:
     """GPipe and 1F1B, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 and 0.3 of a pass"""
@@ -186,7 +174,7 @@ def sends_waited_for() -> Pairs:
                 yield law, theirs
 
 
-@check("one_forward_one_backward_asynchronous_pipeline_sends", by="simulator", source=PLAYED)
+@against_schedules("one_forward_one_backward_asynchronous_pipeline_sends")
 def interleaved_sends_waited_for() -> Pairs:
     """interleaved with asynchronous sends, groups of p micro-batches, or fewer than p in all"""
     law = formulas.one_forward_one_backward_asynchronous_pipeline_sends
@@ -199,12 +187,10 @@ def interleaved_sends_waited_for() -> Pairs:
                 yield law(p, m, v), theirs
 
 
-@check(
+@against_schedules(
     "one_forward_one_backward_blocking_pipeline_sends "
     "one_forward_one_backward_asynchronous_pipeline_sends zero_bubble_blocking_pipeline_sends "
-    "zero_bubble_asynchronous_pipeline_sends",
-    by="simulator",
-    source=PLAYED,
+    "zero_bubble_asynchronous_pipeline_sends"
 )
 def bounds_of_sends() -> Pairs:
     """interleaved and zero bubbles, 2 to 7 stages: no more sends are played than the bound"""
@@ -298,11 +284,7 @@ def refusals() -> Pairs:
             yield group, shared[0]
 
 
-@check(
-    "awaited_pipeline_time exposed_pipeline_parallel_time pipeline_parallel_time",
-    by="simulator",
-    source=PLAYED,
-)
+@against_schedules("awaited_pipeline_time exposed_pipeline_parallel_time pipeline_parallel_time")
 def steps_with_sends() -> Pairs:
     """GPipe and 1F1B, blocking, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 to 3 passes"""
     t = formulas
