@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -511,34 +512,27 @@ def _level_laws(kind: str) -> tuple[str, ...]:
     return (*(name for name, _ in _by_levels(kind)), *more)
 
 
-@check(
-    *_level_laws("data_parallel"),
+level_by_level = partial(
+    check,
     by="simulator",
     source="the group's rings and switches played, its ranks counted on their nodes",
     tolerance=3e-4,
 )
+
+
+@level_by_level(*_level_laws("data_parallel"))
 def gradients_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
     return _levels_pairs(formulas, "data_parallel")
 
 
-@check(
-    *_level_laws("replica"),
-    by="simulator",
-    source="the group's rings and switches played, its ranks counted on their nodes",
-    tolerance=3e-4,
-)
+@level_by_level(*_level_laws("replica"))
 def replicas_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
     return _levels_pairs(formulas, "replica")
 
 
-@check(
-    *_level_laws("tensor_parallel"),
-    by="simulator",
-    source="the group's rings and switches played, its ranks counted on their nodes",
-    tolerance=3e-4,
-)
+@level_by_level(*_level_laws("tensor_parallel"))
 def activations_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
     return _levels_pairs(formulas, "tensor_parallel")

@@ -86,16 +86,9 @@ def _by_kind(lost: float, uptime: float, mixed: Sequence[float], mtbf: float) ->
 
 @check(
     *(law.__name__ for law in BY_KIND),
-    "recovering_share",
-    "kinds_recovery_time",
-    "node_swap_share",
-    "in_process_recovery_time",
-    "in_job_recovery_time",
-    "node_swap_recovery_time",
-    "requeue_recovery_time",
-    "late_corruption_time",
-    "late_counted_recovery_time",
-    "late_lost_work_time",
+    "recovering_share kinds_recovery_time node_swap_share in_process_recovery_time "
+    "in_job_recovery_time node_swap_recovery_time requeue_recovery_time late_corruption_time "
+    "late_counted_recovery_time late_lost_work_time",
     by="simulator",
     source="a clock of failures of four kinds, some of them corruptions found a random time later",
     tolerance=1e-2,

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fleetcube import InputError, simulate_schedule
@@ -13,6 +14,7 @@ from ..evaluated import computed
 from .check import Pairs, check
 
 PLAYED = "every pass of every rank played in its authors' order (fleetcube.simulate_schedule)"
+against_schedules = partial(check, by="simulator", source=PLAYED)
 AGAIN = (0.0, 0.1, 0.5, 1.0)  # of the forward pass, computed again
 
 
@@ -44,9 +46,7 @@ def played(again: float = 0.0, **layout: Any) -> Any:
     return simulate_schedule(recompute_time=again, **layout)
 
 
-@check(
-    "dual_bubble_ratio dual_idle_passes dual_microbatches_in_flight", by="simulator", source=PLAYED
-)
+@against_schedules("dual_bubble_ratio dual_idle_passes dual_microbatches_in_flight")
 def dual_bubbles() -> Pairs:
     """2 to 8 stages both ways, 1 to 5 folded, m from 2 p on, nothing to all computed again"""
     for (layout, p, m, v), again in itertools.product(dual(), AGAIN):
@@ -77,7 +77,7 @@ def table_of_deepseek() -> Pairs:
         yield formulas.dual_microbatches_in_flight(p, 1), p + 1
 
 
-@check("flushed_bubble_ratio combined_microbatches_in_flight", by="simulator", source=PLAYED)
+@against_schedules("flushed_bubble_ratio combined_microbatches_in_flight")
 def combined_bubbles() -> Pairs:
     """1 to 7 stages, 1 to 3 chunks, groups of p micro-batches to all of them"""
     for layout, p, m, v, group in combined():
@@ -107,17 +107,13 @@ def with_traffic(
 TRAFFIC = (0.1, 0.6, 1.4)  # of a forward pass, beside it
 
 
-@check(
-    "combined_unpaired_expert_time routed_exposed_expert_parallel_time",
-    by="simulator",
-    source=PLAYED,
-)
+@against_schedules("combined_unpaired_expert_time routed_exposed_expert_parallel_time")
 def combined_traffic() -> Pairs:
     """1 to 7 stages, traffic of 0.1 to 1.4 forward passes, hidden by none or all of compute"""
     yield from beside_pairs(lambda m, p: p == 1 or m >= 2 * p - 1)
 
 
-@check("combined_unpaired_expert_time", by="simulator", source=PLAYED, tolerance=0.02)
+@against_schedules("combined_unpaired_expert_time", tolerance=0.02)
 def combined_traffic_of_a_group() -> Pairs:
     """as many micro-batches as stages: fewer pairs wait for backward passes than the law says"""
     yield from beside_pairs(lambda m, p: m == p > 1)
@@ -140,9 +136,7 @@ def beside_pairs(asked: Any) -> Pairs:
         yield (1 + bubble) * ours, theirs
 
 
-@check(
-    "dual_unpaired_expert_time routed_exposed_expert_parallel_time", by="simulator", source=PLAYED
-)
+@against_schedules("dual_unpaired_expert_time routed_exposed_expert_parallel_time")
 def dual_traffic() -> Pairs:
     """traffic of 0.1 to 1.4 forward passes, hidden by none or all of compute, some repeated"""
     for (layout, p, m, v), there, share, again in itertools.product(
@@ -168,7 +162,7 @@ def waited(**layout: Any) -> Iterator[float]:
         yield (simulate_schedule(send_time=send, **times, **layout).step_time - alone) / send
 
 
-@check("combined_asynchronous_pipeline_sends", by="simulator", source=PLAYED)
+@against_schedules("combined_asynchronous_pipeline_sends")
 def combined_sends() -> Pairs:
     """2 to 7 stages in groups of p micro-batches, twice as many or more in all"""
     for layout, p, m, v, group in combined():
@@ -179,11 +173,9 @@ def combined_sends() -> Pairs:
                 yield law, theirs
 
 
-@check(
+@against_schedules(
     "combined_asynchronous_pipeline_sends dual_asynchronous_pipeline_sends "
-    "one_forward_one_backward_blocking_pipeline_sends zero_bubble_blocking_pipeline_sends",
-    by="simulator",
-    source=PLAYED,
+    "one_forward_one_backward_blocking_pipeline_sends zero_bubble_blocking_pipeline_sends"
 )
 def bounds_of_sends() -> Pairs:
     """1 to 8 stages: no more sends are played than the bound"""

@@ -175,7 +175,7 @@ def farthest() -> Pairs:
 
 
 @check(
-    *("torus_bandwidth", "torus_reduce_scatter_time"),
+    "torus_bandwidth torus_reduce_scatter_time",
     by="simulator",
     source="partial sums carried link by link, groups at once, orders of dimensions mixed by a "
     "linear program",
@@ -230,7 +230,7 @@ def rings() -> Pairs:
 
 
 @check(
-    *("torus_bandwidth", "torus_all_to_all_time"),
+    "torus_bandwidth torus_all_to_all_time",
     by="table",
     source="Google Cloud TPU v5e documentation: 51.2 TB/s of all-reduce and 1.6 TB/s of bisection",
 )
@@ -243,7 +243,7 @@ def published_pod() -> Pairs:
 
 
 @check(
-    *("torus_reduce_scatter_time", "torus_hops"),
+    "torus_reduce_scatter_time torus_hops",
     by="table",
     source="Austin et al. 2025 (How to Scale Your Model), part 3: pop quiz 2 and question 3",
     tolerance=0.01,
@@ -258,7 +258,7 @@ def worked_examples() -> Pairs:
 
 
 @check(
-    *("torus_reduce_scatter_time", "torus_all_to_all_time"),
+    "torus_reduce_scatter_time torus_all_to_all_time",
     by="derivation",
     source="each level alone: bytes and hops inside a torus, then between tori",
 )
@@ -306,7 +306,7 @@ def twisted() -> Pairs:
 
 
 @check(
-    *("torus_all_to_all_time", "twisted_load"),
+    "torus_all_to_all_time twisted_load",
     by="table",
     source="Jouppi et al. 2023 (TPU v4), section 2: all-to-alls gain 1.63 and 1.31",
     tolerance=0.08,
@@ -343,10 +343,10 @@ def _gathered(message: float, stride: int, ranks: int, slices: int) -> float:
 
 
 @check(
-    *("torus_z", "torus_link_bandwidth", "tensor_torus_bandwidth", "tensor_torus_hops"),
-    *("torus_tensor_parallel_gather_time", "torus_tensor_parallel_all_reduce_time"),
-    *("torus_data_parallel_all_reduce_time", "torus_gradient_reduce_scatter_time"),
-    *("torus_weight_all_gather_time", "torus_context_send_time", "torus_pipeline_send_time"),
+    "torus_z torus_link_bandwidth tensor_torus_bandwidth tensor_torus_hops "
+    "torus_tensor_parallel_gather_time torus_tensor_parallel_all_reduce_time "
+    "torus_data_parallel_all_reduce_time torus_gradient_reduce_scatter_time "
+    "torus_weight_all_gather_time torus_context_send_time torus_pipeline_send_time",
     by="simulator",
     source="partial sums carried link by link in each cube, then rings between the cubes",
     tolerance=1e-6,
@@ -379,7 +379,7 @@ def a_job_on_two_cubes() -> Pairs:
 
 
 @check(
-    *("expert_gradient_torus_bandwidth", "torus_expert_all_to_all_time"),
+    "expert_gradient_torus_bandwidth torus_expert_all_to_all_time",
     by="simulator",
     source="messages and partial sums carried link by link: experts' groups beside those of the "
     "other weights",
@@ -423,7 +423,7 @@ FLATS = ((8, 8, 0), (4, 16, 0), (16, 4, 0), (32, 2, 25), (64, 1, 25), (4, 4, 24)
 
 
 @check(
-    *("ring_torus_reason", "outer_torus_order_reason", "inner_torus_order_reason"),
+    "ring_torus_reason outer_torus_order_reason inner_torus_order_reason",
     by="derivation",
     source="chips of each group listed, and whether they fill a box; pods of the data sheet",
 )
@@ -459,7 +459,7 @@ def what_a_torus_holds() -> Pairs:
 
 
 @check(
-    *("torus_context_gather_step_time", "torus_head_exchange_time", "torus_head_ring_send_time"),
+    "torus_context_gather_step_time torus_head_exchange_time torus_head_ring_send_time",
     by="simulator",
     source="partial sums and messages carried link by link: gathers run as reductions backwards",
     tolerance=1e-6,
