@@ -7,6 +7,8 @@ import pytest
 
 import fleetcube
 
+from ..evaluated import value
+
 BASE: dict[str, Any] = {
     "compute_model": "roofline", "flops_counting": "transformer", "n_gpus": 64,
     "global_batch_size": 128, "micro_batch_size": 2, "sequence_length": 2048, "layers": 24,
@@ -159,12 +161,12 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
 def test_a_step_is_the_sum_of_its_matrices(change: dict[str, Any]) -> None:
     scenario = {**BASE, "parameters": 5e9, **change}
     for name, expected in replay(scenario).items():
-        assert float(fleetcube.evaluate(name, **scenario)) == pytest.approx(expected, rel=1e-12)
+        assert value(name, **scenario) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_share_of_peak_covers_the_optimizer() -> None:
     scenario = {**BASE, "compute_model": "mfu"}
-    assert float(fleetcube.evaluate("optimizer_time", **scenario)) == 0
+    assert value("optimizer_time", **scenario) == 0
 
 
 # Limits
@@ -190,7 +192,7 @@ def test_both_models_count_the_same_operations(
     # a perfect GPU takes as long by matrices on the roofline as by operations over its peak
     scenario = {**IDEAL, **shape, **precision, "recompute": recompute, "attention_kernel": kernel}
     found, expected = (
-        float(fleetcube.evaluate("compute_time", **{**scenario, **model}))
+        value("compute_time", **{**scenario, **model})
         for model in ({}, {"compute_model": "mfu", "flops_efficiency": 1.0})
     )
     if "experts" in shape:  # the router's product is counted and takes no time of its own
@@ -207,10 +209,8 @@ def test_both_models_count_the_same_operations(
 def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: float) -> None:
     # Dao 2023: a causal kernel does half of the operations, its backward pass 2.5 times forward's
     times = {
-        kernel: float(
-            fleetcube.evaluate(
-                "compute_time", **{**IDEAL, "attention_kernel": kernel, "recompute": recompute}
-            )
+        kernel: value(
+            "compute_time", **{**IDEAL, "attention_kernel": kernel, "recompute": recompute}
         )
         for kernel in ("standard", "flash")
     }
@@ -258,21 +258,11 @@ def test_better_hardware_is_never_slower(
 
 def test_splitting_costs_no_operations() -> None:
     # tensor, pipeline and context ranks of a perfect GPU share one replica's work
+    names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
     layouts = [(1, 1, 1), (8, 1, 1), (1, 8, 1), (1, 1, 8), (2, 2, 2)]
     times = [
-        float(
-            fleetcube.evaluate(
-                "compute_time",
-                **{
-                    **IDEAL,
-                    "n_gpus": 8,
-                    "tensor_parallel": tensor,
-                    "pipeline_parallel": stages,
-                    "context_parallel": context,
-                },
-            )
-        )
-        for tensor, stages, context in layouts
+        value("compute_time", **{**IDEAL, "n_gpus": 8, **dict(zip(names, layout, strict=True))})
+        for layout in layouts
     ]
     assert times == pytest.approx([times[0]] * len(layouts), rel=1e-12)
 
@@ -288,7 +278,7 @@ MEGATRON = {
 
 
 @pytest.mark.parametrize(
-    ("heads", "h", "layers", "stages", "chunks", "batch", "full", "selective"),
+    "row",  # heads, width, layers, stages, chunks, batch; seconds measured
     [
         (64, 6144, 48, 1, 1, 4, 1.42, 1.10),
         (96, 12288, 96, 8, 3, 64, 18.13, 13.75),
@@ -297,16 +287,8 @@ MEGATRON = {
     ],
     ids=["22B", "175B", "530B", "1T"],
 )
-def test_measured_steps_are_near_without_calibration(
-    heads: int,
-    h: int,
-    layers: int,
-    stages: int,
-    chunks: int,
-    batch: int,
-    full: float,
-    selective: float,
-) -> None:
+def test_measured_steps_are_near_without_calibration(row: tuple[Any, ...]) -> None:
+    heads, h, layers, stages, chunks, batch, full, selective = row
     # Korthikanti et al. 2022, table 5: seconds of a step, with full recompute and with sequence
     # parallelism and selective recompute. No coefficient is fitted to them.
     for change, measured in (
@@ -324,18 +306,9 @@ def test_measured_steps_are_near_without_calibration(
 def test_recompute_slows_a_layer_as_measured() -> None:
     # Korthikanti et al. 2022, table 4: forward and backward of a layer of the 22B model take
     # 19.6 ms with its all-reduces, 39 % longer with full recompute and 7 % with selective.
+    run = {"attention_heads": 64, "hidden_size": 6144, "layers": 48, "micro_batch_size": 4}
     times = {
-        recompute: float(
-            fleetcube.evaluate(
-                "layer_time",
-                attention_heads=64,
-                hidden_size=6144,
-                layers=48,
-                micro_batch_size=4,
-                recompute=recompute,
-                **MEGATRON,
-            )
-        )
+        recompute: value("layer_time", recompute=recompute, **run, **MEGATRON)
         for recompute in RECOMPUTE
     }
     assert times[False] == pytest.approx(19.6e-3, rel=0.2)

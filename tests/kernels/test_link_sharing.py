@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import fleetcube
 
+from ..evaluated import value
+
 KINDS = ("tensor", "context", "expert", "data")
 SIZES = st.sampled_from((1, 2, 4, 8, 16))
 OVERLAPS = st.sampled_from((0.0, 0.3, 1.0))
@@ -97,20 +99,18 @@ def test_one_rank_sends_nothing(zero_stage: int, all_reduce: str) -> None:
 
 def test_fractions_of_units_lie_between_whole_numbers() -> None:
     times = [
-        float(
-            fleetcube.evaluate(
-                "exposed_data_parallel_time",
-                engine="numpy",
-                zero_stage=3,
-                fsdp_units=units / 4,
-                weight_all_gather_time=1.0,
-                gradient_reduce_scatter_time=2.0,
-                exposed_layer_communication_time=0.0,
-                num_microbatches=3,
-                compute_time=12.0,
-                recompute_flops_factor=1.0,
-                data_parallel_overlap=overlap,
-            )
+        value(
+            "exposed_data_parallel_time",
+            engine="numpy",
+            zero_stage=3,
+            fsdp_units=units / 4,
+            weight_all_gather_time=1.0,
+            gradient_reduce_scatter_time=2.0,
+            exposed_layer_communication_time=0.0,
+            num_microbatches=3,
+            compute_time=12.0,
+            recompute_flops_factor=1.0,
+            data_parallel_overlap=overlap,
         )
         for overlap in (0.0, 1.0)
         for units in range(1, 40)

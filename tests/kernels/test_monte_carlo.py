@@ -145,14 +145,8 @@ def walk(each: dict[str, float], seed: int) -> dict[str, float]:
                 breaks += needed
             recovering += (breaks - clock) if struck else needed
             clock = breaks if struck else clock + needed
-    return {
-        "wall": ends[-1],
-        "rework": rework,
-        "recovery": recovering,
-        "failures": failures,
-        "shortages": shortages,
-        "waiting": waiting,
-    }
+    found = {"wall": ends[-1], "rework": rework, "recovery": recovering, "failures": failures}
+    return {**found, "shortages": shortages, "waiting": waiting}
 
 
 HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5.02e4}

@@ -151,16 +151,6 @@ def test_shape_one_is_exponential() -> None:
     assert "failure_shape" in fleetcube.explain("failure_probability")
 
 
-@pytest.mark.parametrize("shape", [0.5, 0.7, 1.5, 3.0])
-def test_weibull_lifetimes_have_the_mean_and_the_shape(shape: float) -> None:
-    # The mean is the integral of the survival; log(-log(survival)) has the slope k in log T.
-    times = np.concatenate([[0.0], np.geomspace(1e-9, 1e4, 400_001)])
-    survival = 1 - weibull_failure_probability(times, 1.0, shape)
-    assert np.trapezoid(survival, times) == pytest.approx(1, rel=1e-6)
-    hazard = -np.log1p(-weibull_failure_probability(np.array([0.1, 0.2]), 1.0, shape))
-    assert math.log2(hazard[1] / hazard[0]) == pytest.approx(shape, rel=1e-12)
-
-
 def test_weibull_limits() -> None:
     times = np.array([0.0, 1e300, math.inf, math.nan])
     got = weibull_failure_probability(times, 1.0, 2.0)

@@ -11,19 +11,19 @@ import pytest
 import fleetcube
 from fleetcube.kernels.pipeline import bubble_ratio
 
+from ..evaluated import value
+
 Op = tuple[str, int, int]  # F, B or W; chunk; micro-batch
 
 
 def evaluate(name: str, schedule: str, stages: int, microbatches: int, chunks: int = 1) -> float:
-    return float(
-        fleetcube.evaluate(
-            name,
-            pipeline_schedule=schedule,
-            pipeline_parallel=stages,
-            num_microbatches=microbatches,
-            virtual_stages=chunks,
-            recompute_flops_factor=1.0,
-        )
+    return value(
+        name,
+        pipeline_schedule=schedule,
+        pipeline_parallel=stages,
+        num_microbatches=microbatches,
+        virtual_stages=chunks,
+        recompute_flops_factor=1.0,
     )
 
 

@@ -24,7 +24,7 @@ from fleetcube.kernels.statistics import (
     poisson_excess,
 )
 
-from ..laws.statistics import EXTREME, NORMAL, order_statistic
+from ..order_statistics import EXTREME, NORMAL, order_statistic
 
 RUN = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
 
@@ -143,10 +143,7 @@ LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
         (poisson_excess, {"count": FEW, "mean": np.geomspace(0.5, 30, 60)}),
         (erlang_carried, {"servers": 1 + FEW, "load": MEANS}),
         (poisson_at_most, {"count": FEW, "mean": MEANS}),
-        (
-            poisson_below,
-            {"count": FEW, "mean": np.append(0.0, np.geomspace(1e-3, 30, 59))},
-        ),
+        (poisson_below, {"count": FEW, "mean": np.append(0.0, np.geomspace(1e-3, 30, 59))}),
     )
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 import fleetcube
 
+from ..evaluated import value
 from ..table import each
 
 # A dense model on nodes of 8 GPUs; every case changes something.
@@ -359,6 +360,15 @@ def test_all_shares_of_the_wall_time_add_up_to_one(case: tuple[Any, dict[str, fl
 # Which loss is largest
 
 
+def test_the_dominant_overhead_is_named_as_the_largest() -> None:
+    losses = ["compute_inefficiency", "communication", "bubble", "straggler"]
+    losses += ["checkpoint", "rework", "recovery"]
+    for largest in losses:
+        shares = {f"{name}_overhead": 0.2 if name == largest else 0.1 for name in losses}
+        flag = fleetcube.evaluate("dominant_overhead", **shares)
+        assert flag.attrs["flag_meanings"].split()[int(flag)] == largest
+
+
 def test_an_undefined_loss_leaves_the_question_open() -> None:
     # First-order goodput is undefined at an MTBF of 15 min and a recovery of 20: no share is known.
     given = {"goodput_model": "first_order", "cluster_mtbf": "15 min", "recovery_time": "20 min"}
@@ -383,7 +393,7 @@ def test_a_slow_gpu_slows_the_step() -> None:
 def test_stating_a_jitter_counts_it() -> None:
     scenario = {"n_gpus": 512, "compute_time": 1.0}
     none, implied, normal, off = (
-        float(fleetcube.evaluate("straggler_time", **scenario, **more))
+        value("straggler_time", **scenario, **more)
         for more in (
             {},
             {"step_time_jitter": 0.05},

@@ -9,6 +9,8 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 
+from ..evaluated import value
+
 JOB: dict[str, Any] = {
     "model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr", "tensor_parallel": 8,
     "n_gpus": 1024, "step_time_jitter": 0.01, "slow_node_slowdown": 0.1,
@@ -39,13 +41,13 @@ def test_overheads_add_up_to_one_with_slow_nodes(slow_nodes: str, tail: str) -> 
 
 def wait(**given: Any) -> float:
     given = {"compute_time": 1.0, "slow_node_slowdown": 0.1, "n_gpus": 64, **given}
-    return float(fleetcube.evaluate("straggler_time", **given))
+    return value("straggler_time", **given)
 
 
 @pytest.mark.parametrize("tail", ["fixed", "exponential"])
 @pytest.mark.parametrize("jitter", [{}, {"step_time_jitter": 0.01}])
 def test_without_slow_nodes_jitter_alone_is_waited_for(tail: str, jitter: dict[str, float]) -> None:
-    alone = float(fleetcube.evaluate("straggler_time", compute_time=1.0, n_gpus=64, **jitter))
+    alone = value("straggler_time", compute_time=1.0, n_gpus=64, **jitter)
     assert wait(slow_node_share=0.0, slow_node_tail=tail, **jitter) == alone
     equal = wait(slow_node_share=0.5, slow_node_slowdown=0.0, slow_node_tail=tail, **jitter)
     assert equal == pytest.approx(alone, abs=1e-14)
@@ -55,7 +57,7 @@ def test_without_slow_nodes_jitter_alone_is_waited_for(tail: str, jitter: dict[s
 
 def test_all_slow_shift_the_whole_job() -> None:
     jitter = {"step_time_jitter": 0.01}
-    alone = float(fleetcube.evaluate("straggler_time", compute_time=1.0, n_gpus=64, **jitter))
+    alone = value("straggler_time", compute_time=1.0, n_gpus=64, **jitter)
     assert wait(slow_node_share=1.0) == pytest.approx(0.1, rel=1e-12)
     assert wait(slow_node_share=1.0, **jitter) == pytest.approx(alone + 0.1, rel=1e-12)
     never_found = {"slow_nodes": "detected", "slow_node_detection_time": np.inf}
@@ -91,7 +93,7 @@ def test_detection_buys_what_it_shortens() -> None:
     job = {"slow_nodes": "detected", "slow_node_mttf": 1e9, "slow_node_swap_time": 600.0}
     late, soon = (
         [
-            float(fleetcube.evaluate(name, n_gpus=64, slow_node_detection_time=time, **job))
+            value(name, n_gpus=64, slow_node_detection_time=time, **job)
             for name in ("slow_node_fraction", "slow_node_stops")
         ]
         for time in (1e5, 1e4)
@@ -122,5 +124,5 @@ def test_megascale_and_bytedance_fleets() -> None:
     # Lin et al. 2025, section 5.1: after health checks, workers explain 1.7 % of the 42.5 % of jobs
     # (of 128 GPUs and more) that straggle. That is at most a tenth of MegaScale's share of hosts.
     explained = {"slow_node_share": 0.00045, "gpus_per_node": 8, "n_gpus": 128}
-    some = 1 - float(fleetcube.evaluate("no_slow_node_probability", **explained))
+    some = 1 - value("no_slow_node_probability", **explained)
     assert some == pytest.approx(0.017 * 0.425, rel=0.01)

@@ -89,13 +89,11 @@ def test_measured_all_reduces_across_nodes_use_every_rail() -> None:
     # take 166 ms. 16 GiB on 16 H100 (AWS p5): 66.1 ms, 487 GB/s of bus bandwidth; a ring on
     # 8 rails 400, so that prediction is 22 % too slow where NVLink and rails work at once.
     def predicted(message: float, nodes: int, nvlink: float, reduces: bool) -> float:
-        return float(
-            fleetcube.evaluate(
-                "data_parallel_all_reduce_time",
-                **{**CLUSTER, "n_gpus": 8 * nodes, "intra_node_bandwidth": nvlink},
-                node_reduction=reduces,
-                bucket_message=message,
-            )
+        return value(
+            "data_parallel_all_reduce_time",
+            **{**CLUSTER, "n_gpus": 8 * nodes, "intra_node_bandwidth": nvlink},
+            node_reduction=reduces,
+            bucket_message=message,
         )
 
     assert predicted(2**32, 4, 900e9, False) == pytest.approx(22.05e-3, rel=0.07)

@@ -298,10 +298,7 @@ def parameters_of_models() -> Pairs:
     gemma = {"gated_ffn": True, "embedding_tables": 1, "vocab_size": 256000}
     run = {"layers": 48, "hidden_size": 1600, "attention_heads": 25, "vocab_size": 50257}
     run |= {"sequence_length": 1024}
-    yield (
-        value("parameters", **run),
-        1_557_611_200,
-    )
+    yield (value("parameters", **run), 1_557_611_200)
     yield (
         value("parameters", layers=32, hidden_size=4096, vocab_size=128256, **llama),
         8_030_261_248,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
-import fleetcube
 from fleetcube.kernels import statistics, stragglers
 
+from ..evaluated import value
 from .check import Pairs, check
 
 GPUS = 8  # of a node
@@ -21,7 +21,7 @@ DEVIATIONS = {
 
 
 def evaluated(name: str, **given: Any) -> float:
-    return float(fleetcube.evaluate(name, gpus_per_node=GPUS, **given))
+    return value(name, gpus_per_node=GPUS, **given)
 
 
 def drawn_wait(

@@ -10,7 +10,7 @@ import numpy as np
 import fleetcube
 from fleetcube.kernels import topology
 
-from ..evaluated import values
+from ..evaluated import value, values
 from .check import Pairs, check
 from .collectives import ring
 
@@ -99,12 +99,12 @@ def added_up_tier_by_tier() -> Pairs:
             "pod_oversubscription": FABRIC / POD, "n_gpus": ranks * stride,
         }  # fmt: skip
         machine |= {"tensor_parallel": stride}
-        yield sent / float(fleetcube.evaluate("data_rail_bandwidth", **machine)), theirs
+        yield sent / value("data_rail_bandwidth", **machine), theirs
         alone = machine | {"data_parallel_shard": 1}  # every replica holds all
-        yield sent / float(fleetcube.evaluate("replica_rail_bandwidth", **alone)), theirs
+        yield sent / value("replica_rail_bandwidth", **alone), theirs
         if stride == 1:
             machine |= {"tensor_parallel": ranks}
-            yield sent / float(fleetcube.evaluate("tensor_rail_bandwidth", **machine)), theirs
+            yield sent / value("tensor_rail_bandwidth", **machine), theirs
 
 
 @check(
@@ -407,7 +407,7 @@ def nodes_of_a_domain() -> Pairs:
             while seated < domain:
                 seated += node
             given = {"gpus_per_domain": domain, "gpus_per_node": node}
-            reason = float(fleetcube.evaluate("domain_reason", **given))
+            reason = value("domain_reason", **given)
             yield reason, 0 if seated == domain else 30
 
 
