@@ -152,7 +152,7 @@ def bytes_on_links() -> Pairs:
             on = spread(context, tensor)
             here["node"] += exchanges * keys / near if on > 1 else 0
             here["rail"] += exchanges * keys / rail if on < context else 0
-        on = spread(group, tensor * context)
+        on = spread(group, tensor)
         sent = activation * visited / group  # to each rank of the group
         here["node"] += 4 * passes * sent * (on - 1) / near
         here["rail"] += 4 * passes * sent * (group - on) / rail
@@ -165,11 +165,7 @@ def bytes_on_links() -> Pairs:
             (
                 routed / group / (tensor * stages),
                 ranks // group,
-                # experts' ranks are all context ranks of every group-th data rank
-                max(
-                    spread(ranks // group, tensor * group),
-                    min(spread(context, tensor), ranks // group),
-                ),
+                spread(ranks // group, tensor * group),
             ),
         ]
         for size, members, on in parts:

@@ -218,10 +218,10 @@ def tiers_crossed() -> Pairs:
             for group in (
                 ("tensor", p, d, c),
                 ("context", p, d, t),
-                ("expert", p, d // experts, c, t),
+                ("expert", p, (d * context + c) // experts, t),
                 ("data", p, t),
                 ("pipeline", d, c, t),
-                ("routed", p, d % experts, t),
+                ("routed", p, (d * context + c) % experts, t),
                 *((f"{size} shards", p, d // size, t) for size in (1, 4)),
                 *((f"{size} shards", "copies", p, d % size, c, t) for size in (1, 4)),
             ):
@@ -420,7 +420,7 @@ def nodes_of_a_domain() -> Pairs:
 def groups_seated() -> Pairs:
     """domains of 8 to 72 GPUs; 1 to 8 tensor, 1 and 4 context, 1 to 144 expert ranks; a torus"""
     for domain, t, c, e in itertools.product((8, 16, 36, 72), (1, 4, 8), (1, 4), (1, 8, 64, 144)):
-        group = t * c * e
+        group = t * max(c, e)  # experts fold over ranks of context
         rooms = [domain]
         if group <= domain:
             for _ in range(2 * (domain // group)):  # as many as two domains hold

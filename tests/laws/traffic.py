@@ -436,7 +436,7 @@ def groups_under_leaf_switches() -> Pairs:
             for group in (
                 ("tensor", p, d, c),
                 ("context", p, d, t),
-                ("expert", p, d // expert, c, t),
+                ("expert", p, (d * context + c) // expert, t),
                 ("data", p, d // shard, t),
                 ("replica", p, d % shard, c, t),
                 ("pipeline", d, c, t),
