@@ -22,10 +22,7 @@ from .records import CatalogError, kind
 Array = np.ndarray[Any, Any]
 PATH = Path(__file__).with_name("data") / "pooled.json"
 NORMAL, STUDENT = 1.645, 2.132  # 95 % points: normal, and Student's t with 4 degrees of freedom
-_KERNELS = {
-    "standard_attention_efficiency": "standard",
-    "flash_attention_efficiency": "flash",
-}
+_KERNELS = {"standard_attention_efficiency": "standard", "flash_attention_efficiency": "flash"}
 
 
 def seal(content: Mapping[str, Any]) -> str:
@@ -37,9 +34,7 @@ def seal(content: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class Cell:
     """What the posterior tells apart: software and GPU are "" where unknown, peaks in FLOP/s.
-
-    `node_link` is the data sheet's bandwidth inside a node, 0 where none is known.
-    """
+    `node_link` is the data sheet's bandwidth inside a node, 0 where none is known."""
 
     software: str
     layers: str
@@ -186,10 +181,7 @@ class Posterior:
     def values(self, cell: Cell) -> dict[str, Any]:
         """Inputs and options as a calibration sets them, the error factor among them."""
         means, root = self.at(cell)
-        made: dict[str, Any] = {
-            "compute_model": "roofline",
-            "attention_kernel": self.kernel(cell),
-        }
+        made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": self.kernel(cell)}
         for setting in self.settings(cell):
             made[setting.input] = float(setting.value(means[setting.place])[0])
         width = self.width(cell, root, self.noise(cell.software))
@@ -214,10 +206,8 @@ class Posterior:
         return float(noise.get(software, every))
 
     def width(self, cell: Cell, root: Array, noise: float) -> float:
-        """Half of the 90 % interval of a step's logarithm, with the slopes of rows like it.
-
-        `root` is one of the coefficients' covariance.
-        """
+        """Half of the 90 % interval of a step's logarithm, from its kind's slopes and a root
+        covariance."""
         slopes = self.content["slopes"]
         kind = f"{cell.layers}, {self.kernel(cell)}"
         moments = np.array(slopes.get(kind, slopes["dense, flash"]))
@@ -225,10 +215,8 @@ class Posterior:
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
-        """What the width is multiplied by: 90 of 100 rows as far from others were within it.
-
-        Never below 1: no interval is narrower than the posterior makes it.
-        """
+        """What the width is multiplied by, 1 or more: 90 of 100 rows as far from others were within
+        it."""
         unseen = self.content["unseen"]
         return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
 
@@ -261,11 +249,9 @@ class Posterior:
 
     @functools.cached_property
     def widening(self) -> float:
-        """What a decade outside adds to the width, as a share of it.
-
-        By what clusters of 1,024 GPUs and more add, fitted to those of 256 and fewer, to rows that
-        have like ones among those fitted; the widths there were those of each row.
-        """
+        """What a decade outside adds to the width, as a share of it. By what clusters of 1,024 GPUs
+        and more add, fitted to those of 256 and fewer, to rows that have like ones among those
+        fitted."""
         unseen = self.content["unseen"]
         most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
         return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)

@@ -401,11 +401,9 @@ def _current(kind_name: str) -> Mapping[str, Record]:
 
 
 def read(kind_name: str, text: str) -> Mapping[str, Record]:
-    """Parse the records of one kind, by label@edition.
-
-    Raises CatalogError where a record lacks a unit, source or date, has an unknown key, or where
-    the editions of a label are not numbered 1, 2, ... with the last one under the plain label.
-    """
+    """Parse the records of one kind, by label@edition. Raises CatalogError where a record lacks a
+    unit, source or date, has an unknown key, or editions are not numbered 1, 2, ... with the last
+    one under the plain label."""
     records: dict[str, Record] = {}
     current: dict[str, int] = {}
     try:

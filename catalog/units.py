@@ -82,11 +82,9 @@ def factor(unit: str, base: str) -> float:
 
 
 def ratio(unit: str, base: str) -> Fraction:
-    """One of a unit in another, where both are texts of others. Raises UnitError, the rule.
-
-    Of two units of which one is a whole number of the other, the ratio is that number or one over
-    it, without the digits that floating-point factors add.
-    """
+    """One of a unit in another, where both are texts of others. Raises UnitError, the rule. If one
+    is a whole number of the other, the ratio is that number or one over it, without the digits that
+    floating-point factors add."""
     shares = {"1": 1.0, **_SHARES}
     if unit in shares and base in shares:
         found = shares[unit] / shares[base]
@@ -139,10 +137,10 @@ def _factor(unit: str, base: str) -> float:
 def parse(text: str, base: str, name: str, example: str = "") -> float:
     """Read a number with a unit as a number in the base unit.
 
-    `base` is a unit of an input or a quantity; `name`, and an `example` that fits it better
-    than one of its unit, are for the message. Commas may separate thousands. Plain numbers may end
-    in %, k, M, B or T; so may money, before its unit, and a dollar sign may replace USD. Raises
-    UnitError in one line that names the value, the rule and a right spelling.
+    `name`, and an `example` better than the unit's, are for the message. Commas may separate
+    thousands. Plain numbers may end in %, k, M, B or T; so may money, before its unit, and a dollar
+    sign may replace USD. Raises UnitError in one line with the value, the rule and a right
+    spelling.
     """
     priced = base.startswith("USD")
     dollars = priced and text.lstrip().startswith("$")

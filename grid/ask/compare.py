@@ -37,8 +37,7 @@ class Change:
 
     `alone` is the quantity of A with only this changed, over that of A; `last` is that of B over
     that of B with only this left as in A; `factor` is the Shapley share, the geometric mean over
-    all orders of changing: the factors of all changes multiply to B / A. NaN if a scenario that is
-    needed cannot be evaluated.
+    all orders of changing: all factors multiply to B / A. NaN where a scenario cannot be evaluated.
     """
 
     name: str
@@ -76,17 +75,13 @@ def compare(
     at: Mapping[str, Any] | None = None,
     over: Sequence[str] = (),
 ) -> Comparison:
-    """Compare two sweeps.
+    """Compare two sweeps. Raises InputError.
 
-    Args:
-        of: the quantity whose change is attributed to inputs; job_time by default, or the first
-            output of both.
-        at: values of inputs, numbers or text with a unit, for both sweeps, and of axes that only
-            one of them has; other axes are cut in the middle.
-        over: axes that stay whole; both sweeps have them, with the same points.
-
-    The terms of step_time (s), job_time (s) and job_cost (USD), if both sweeps can compute them,
-    add up to the whole, and their differences to the difference. Raises InputError.
+    `of` is the quantity whose change is attributed to inputs: job_time, or the first output of
+    both. `at` gives values of inputs, and of axes that only one has; other axes are cut in the
+    middle, except those of `over`, which both have with the same points. The terms of step_time
+    (s), job_time (s) and job_cost (USD) add up to the whole, and their differences to the
+    difference.
     """
     _check_axes(a, b, at or {}, over)
     cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
@@ -237,7 +232,6 @@ def _infeasible(reason: "xarray.DataArray | None") -> str:
 
 
 def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
-    """Without the terms that are zero on both sides."""
     for of in apart:
         dim = f"{of}_term"
         sizes = abs(both[f"{of}_terms"]) > SMALLEST * abs(both[of])

@@ -128,11 +128,7 @@ def _salib() -> Any:
 
 
 def _ranges(
-    inputs: Sequence[str],
-    values: Mapping[str, float],
-    known: Ranges,
-    spread: float,
-    by_user: bool,
+    inputs: Sequence[str], values: Mapping[str, float], known: Ranges, spread: float, by_user: bool
 ) -> dict[str, Distribution]:
     """What inputs are drawn from; those that cannot vary are left out, or refused if named."""
     ranges: dict[str, Distribution] = {}

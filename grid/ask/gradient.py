@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[Derivative]]:
-    """The derivatives of outputs (rows) with respect to inputs (columns).
-
-    Without `wrt`, of every continuous input that one of the outputs depends on.
-    """
+    """The derivatives of outputs (rows) by inputs (columns), by default by all continuous ones."""
     outputs = [check_quantity(name) for name in ([of] if isinstance(of, str) else of)]
     if not outputs:
         raise InputError("of = [] is empty; name a quantity")

@@ -115,16 +115,9 @@ def best_layouts(
 
 
 def by_phase(
-    sweep: Kind,
-    of: str,
-    sense: str,
-    open_: Sequence[str] | None,
-    also: Sequence[str],
+    sweep: Kind, of: str, sense: str, open_: Sequence[str] | None, also: Sequence[str]
 ) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
-    """The best layout of each phase, None where it leaves nothing open; and the job in them.
-
-    An output that adds up over phases is best where it is best in each.
-    """
+    """The best layout of each phase, None where it leaves nothing open; and the job in them."""
     spec: Any = sweep.spec
     names = phases.names(spec["scenario"])
     if not names:
@@ -508,12 +501,9 @@ def _value(name: str, told: Any) -> Any:
 def levers(
     sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
 ) -> tuple[list[str], str]:
-    """What changing the cluster or its operation would better at a layout, the most first.
-
-    Model, work, software and the layout itself are not counted among levers here. Where a price is
-    stated, each says what it does to the cost of the job. And why more GPUs are no lever, if they
-    are none.
-    """
+    """What changing the cluster or its operation would better at a layout, the most first. Model,
+    work, software and layout are no levers here. With a price, each says what it does to the cost
+    of the job. Also why more GPUs do not help, if they do not."""
     found = ranked(sweep, of, None, layout)
     plan = sweep.plan("numpy")
     base = found[of].item()

@@ -1,10 +1,9 @@
 """The best values of several inputs under conditions, at every point of a grid.
 
-Sobol points over the box find where the conditions can hold and where the output is small; from the
-best of them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0.
-Counts are continuous until then: among the whole numbers around the optimum that are feasible and
-meet the conditions, the best is taken and improved by local search, and the other inputs are
-optimised again. If there are only counts, and not too many, all are tried.
+Sobol points over the box find where the conditions hold and the output is small; from the best of
+them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0. Counts are
+continuous until then: the best feasible whole numbers around the optimum are improved by local
+search, and the other inputs optimised again. A few counts alone are all tried.
 """
 
 import itertools
@@ -40,12 +39,7 @@ ALL = 2**21  # combinations of counts up to which every one is tried
 ROWS = 65_536  # evaluated at a time
 MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative excess over a condition that rounding may leave
-STATUS = {
-    0: "found",
-    1: "no_point_keeps_to_the_conditions",
-    2: "no_feasible_point",
-    3: "undefined",
-}
+STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
 _START, _CHOICE = "start", "choice"
 
 
@@ -59,11 +53,9 @@ class Range:
 
     @property
     def log(self) -> bool:
-        """Whether places are logarithmic."""
         return self.first > 0
 
     def value(self, place: Array) -> Array:
-        """The value at a place."""
         if self.log:
             value = self.first * (self.last / self.first) ** place
         else:
@@ -71,13 +63,11 @@ class Range:
         return np.clip(value, self.first, self.last)
 
     def place(self, value: Array) -> Array:
-        """The place of a value."""
         if self.log:
             return np.log(value / self.first) / math.log(self.last / self.first)
         return (value - self.first) / (self.last - self.first)
 
     def slope(self, value: Array) -> Array:
-        """How fast the value changes with its place."""
         if self.log:
             return value * math.log(self.last / self.first)
         return np.full_like(value, self.last - self.first)
@@ -159,10 +149,8 @@ def optimize(
 def _best_choices(
     found: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
 ) -> "xarray.Dataset":
-    """The best of the answers along some axes, whose labels become variables; the first of equals.
-
-    Where there is no answer, the status is that of the choices that came closest to one.
-    """
+    """The best answer along some axes, whose labels become variables; the first of equals. Without
+    an answer, the status is that of the choices that came closest."""
     import xarray
 
     each = found.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
@@ -327,10 +315,8 @@ class Search:
             return best if chosen is None else chosen
 
     def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
-        """Why none of these rows is an optimum.
-
-        Reasons are numbered in the order of their checks: the greatest passed the most checks.
-        """
+        """Why none of these rows is an optimum: of reasons, numbered in the order of their checks,
+        the last."""
         parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
         sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
         if self.reason:

@@ -74,18 +74,12 @@ def predicted(cube: "xarray.Dataset") -> list[str]:
 
 
 def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xarray.Dataset":
-    """A cut with the ends of its variables' 90 % intervals, as `Sweep.interval` gives them.
+    """A cut of any cube with the ends of its variables' 90 % intervals, as `Sweep.interval` gives
+    them.
 
-    A cube holds values; the ends are evaluated here, at the points of the cut alone, and only
-    where they belong to its values: where today's formulas and records give the same ones.
-
-    Args:
-        cut: of any cube: stored, virtual, or evaluated.
-        of: variables; by default all that are numbers. A cut none of whose variables has an
-            interval is returned as it is.
-
-    Raises InputError where the values are no longer those of the cube's spec, and for more than
-    MOST points.
+    A cube holds values, so the ends are evaluated here, at the points of the cut alone. Variables
+    are by default all numbers; a cut without any interval is returned as it is. Raises InputError
+    for more than MOST points, and where today's formulas and records give other values.
     """
     sweep = sweep_of(cut)
     wanted = cut.data_vars if of is None else of

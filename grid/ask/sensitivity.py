@@ -46,11 +46,9 @@ ROW = "(row)"  # no axis of a spec can have this name
 
 
 def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Kind, str]:
-    """A sweep at one point of its grid, and that point in words.
-
-    `at` gives values of axes or of other inputs, as numbers or text; other axes are cut in the
-    middle, and those in `free` stay whole.
-    """
+    """A sweep at one point of its grid, and that point in words. `at` gives values of axes or of
+    other inputs, as numbers or text; other axes are cut in the middle, those in `free` stay
+    whole."""
     spec: Any = sweep.spec
     for name in free:
         if name not in spec["axes"]:
@@ -111,12 +109,9 @@ def kind_of(name: str) -> str:
 def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
-    """Inputs of the kinds wanted, less those named or of the kinds in `without`.
-
-    By default (None) those that a plan may change, unless there is none: nothing of the model and
-    of the laws, and no quantity but what the spec itself states.
-    Raises InputError for a kind that there is none of, and where no input is left.
-    """
+    """Inputs of the kinds wanted, less those named or of the kinds in `without`. By default those
+    that a plan may change, if any: nothing of the model and of the laws, and no quantity but what
+    the spec states. Raises InputError for an unknown kind, and where no input is left."""
     plain = {name: without_phase(name) for name in inputs}
     by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
@@ -277,10 +272,8 @@ def _meaning(plan: Plan, reason: int) -> str:
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
-    """The values of an input below and above: 10 % away, within its bounds.
-
-    Whole numbers move by steps between valid ones: one step, or as many as make about 10 %.
-    """
+    """The values of an input 10 % below and above, within its bounds; whole numbers take valid
+    steps."""
     (case,) = plan.cases
     if not is_whole(name):
         plain = without_phase(name)
@@ -362,7 +355,6 @@ class _Ranges:
         self.pairs = {(i, j) for j in range(inputs) for i in range(j)}
 
     def fold(self, summary: tuple[Array, Array, set[tuple[int, int]]]) -> None:
-        """Add the ranges and pairs of a tile."""
         self.low, self.high = np.fmin(self.low, summary[0]), np.fmax(self.high, summary[1])
         self.pairs &= summary[2]
 
@@ -384,10 +376,7 @@ class _Leaders:
     code: type
 
     def part(self, plan: Plan, tile: Region) -> tuple[Array, Any]:
-        """Codes of the leading inputs over a tile; ranges and equal pairs.
-
-        Among inputs of equal size the first leads.
-        """
+        """Codes of the leading inputs over a tile, the first of equals; ranges and equal pairs."""
         shape = tuple(tile[dim].stop - tile[dim].start for dim in self.dims)
         slopes = self.rooms.evaluate(plan, self.dims, tile)
         rows = [slopes[name] for name in self.names]

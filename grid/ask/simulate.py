@@ -37,12 +37,7 @@ FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 # Spares are simulated: recovery_time must include all of provision_time
 FIXED = {"sparing": False}
 _KINDS = ("in_process", "in_job", "requeue")  # of failures; each has a share and a recovery time
-_INPUTS = (
-    "failure_shape",
-    "spare_nodes",
-    "repair_time",
-    "corruption_probability",
-)
+_INPUTS = ("failure_shape", "spare_nodes", "repair_time", "corruption_probability")
 
 _TIERED = (  # what the graph says of tiers
     *(
@@ -204,11 +199,9 @@ def simulate_spec(
     printed: bool = False,
     wanted: Sequence[str] = (),
 ) -> "xarray.Dataset":
-    """`simulate` for a scenario and axes as in a spec file.
-
-    `printed` refuses, before anything is simulated, a grid that is too large to print as a table,
-    and variables `wanted` that there are not.
-    """
+    """`simulate` for a scenario and axes as in a spec file. `printed` refuses, before anything is
+    simulated, a grid that is too large to print as a table, and variables `wanted` that there are
+    not."""
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
     shared, all_axes, added_up = phases.with_phases(scenario, axes)
@@ -254,10 +247,8 @@ def simulate_spec(
 def by_kind_and_tier(
     outcome: "xarray.Dataset", scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> list["xarray.Dataset"]:
-    """Tables of what a simulation found of each kind of failure and of each tier, if it did.
-
-    Beside each time lost is that of the closed form, but for a job of several phases.
-    """
+    """Tables of what a simulation found of each kind of failure and of each tier, if it did. Beside
+    each time lost is that of the closed form, but for a job of several phases."""
     import xarray
 
     tables = []
@@ -306,10 +297,8 @@ def _check(trials: Any, seed: Any, during: Any) -> None:
 def _points(
     problem: Problem, failures_during_recovery: bool, added_up: bool = False
 ) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
-    """The plan, the dimensions, and the parameters of every point, each over all dimensions.
-
-    Where phases are added up, theirs comes last, and is none of the dimensions.
-    """
+    """The plan, the dimensions, and the parameters of every point, each over all dimensions. Where
+    phases are added up, theirs comes last, and is none of the dimensions."""
     problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
     quantities += ["node_provision_time"]

@@ -61,11 +61,8 @@ def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.D
 
 
 def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
-    """A step as parts within parts, those of no time left out; each is the sum of its own.
-
-    Args:
-        point: `values_of` a scenario, cut to one point.
-    """
+    """A step as parts within parts at a point of `values_of`; each is the sum of its own, none is
+    0."""
     for name in (*NAMES, SERIAL):
         if np.ndim(point[name]):
             axes = ", ".join(map(str, getattr(point[name], "dims", ()))) or "its axes"

@@ -98,11 +98,9 @@ def uncertainty(
 
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
-    """Laws of the errors of predictions that an output feels, where an interval is known.
-
-    An output that sets parts of a prediction beside the whole feels none: how the error is shared
-    among parts is not known.
-    """
+    """Laws of the errors of predictions that an output feels, where an interval is known. None for
+    an output that depends on parts of a prediction beside the whole: how the parts share the error
+    is not known."""
     problem = plan.problem
     laws: dict[str, Distribution] = {}
     for quantity, (error, factor) in ERRORS.items():
@@ -159,7 +157,6 @@ def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
 
 
 def check_seed(seed: Any) -> None:
-    """Refuse a seed that is not a whole number from 0."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed = {seed!r} is not a whole number; give one from 0")
 
@@ -223,7 +220,6 @@ class _Draws:
     rooms: stream.Rooms
 
     def part(self, plan: Plan, tile: Region) -> Statistics:
-        """The statistics of a tile."""
         dims = [axis.name for axis in plan.axes if axis.name in (*self.own, DRAW)]
         region = {**tile, DRAW: slice(0, plan.sizes[DRAW])}
         statistics: Statistics = {}
@@ -251,17 +247,14 @@ class _Slopes:
     known: Mapping[str, Distribution]
 
     def part(self, plan: Plan, tile: Region) -> Statistics:
-        """The statistics of a tile."""
         outs = self.rooms.evaluate(plan, self.own, tile)
         return {name: self._statistics(outs, name, row) for name, row in self.slopes.items()}
 
     def _statistics(
         self, outs: Mapping[str, Array], name: str, row: Mapping[str, str]
     ) -> tuple[Array, Array, Array]:
-        """Quantiles, mean and deviation of one output.
-
-        Lognormal if every input multiplies and the output is above 0, else normal.
-        """
+        """Quantiles, mean and deviation of an output, lognormal if it is above 0 and all inputs
+        multiply."""
         from scipy.special import ndtri
 
         out, variance = outs[name], np.zeros_like(outs[name])

@@ -1,11 +1,9 @@
 """Serve the page: to this machine only, unless asked otherwise, and to this page only.
 
-A page of another site can make a browser send requests here, even under a name of its own that
-resolves to this machine (DNS rebinding). Requests must therefore name this machine as Host, and
-come from this page.
-
-One thread serves all connections, and another evaluates one request at a time: memory is bounded,
-and slow clients keep nobody waiting.
+A page of another site can make a browser send requests here, even under a name that resolves to
+this machine (DNS rebinding). So requests must name this machine as Host, and come from this page.
+One thread serves all connections, another evaluates one request at a time: memory is bounded, and
+slow clients keep nobody waiting.
 """
 
 import asyncio
@@ -130,17 +128,9 @@ NOTHING = Answer(HTTPStatus.OK, b"")
 
 
 class Server:
-    """Serves a view at `url`.
-
-    Beyond MOST_CONNECTIONS a new one waits for room. Connections that have sent no complete request
-    are closed for it, the oldest first; one that has sent a request is answered.
-
-    Args:
-        host: address to listen on.
-        port: port; 0 picks a free one.
-
-    Raises OSError if it cannot listen.
-    """
+    """Serves a view at `url`; port 0 picks a free one. Raises OSError if it cannot listen. Beyond
+    MOST_CONNECTIONS, connections without a complete request are closed for a new one, the oldest
+    first; one that has sent a request is answered."""
 
     def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
         self.view = view

@@ -139,20 +139,11 @@ class Request:
 
 
 class View:
-    """A cube as the page sees it.
-
-    Args:
-        cube: stored or virtual.
-        source: its name.
-        sweep: what the cube is evaluated from; None if unknown, and `why`.
-    """
+    """A stored or virtual cube as the page sees it, its name, and the sweep behind it, or `why`
+    not."""
 
     def __init__(
-        self,
-        cube: "xarray.Dataset",
-        source: str,
-        sweep: "Sweep | None",
-        why: str = "",
+        self, cube: "xarray.Dataset", source: str, sweep: "Sweep | None", why: str = ""
     ) -> None:
         self.cube, self.source, self.sweep, self.why = cube, source, sweep, why
         names = [str(name) for name in cube.data_vars]
@@ -265,10 +256,8 @@ class View:
 
     def changed(self, fields: dict[str, str]) -> "View":
         """The view with the sliders and typed values of a query, taken out of it.
-
         "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one; "set.zero_stage=3"
-        states an input in place of axes.
-        """
+        states an input in place of axes."""
         adds, puts, sets = (
             {key[4:]: fields.pop(key) for key in sorted(fields) if key.startswith(start)}
             for start in CHANGES
@@ -304,10 +293,8 @@ class View:
 
     def link(self, query: str) -> dict[str, Any]:
         """What a link shows: the description, its state, and what of it was not understood.
-
-        "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h": values, not indices. Values that a spec's
-        axes lack become points of them; of a stored cube the nearest is taken, and said.
-        """
+        "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h" has values, not indices. Values that a
+        spec's axes lack are added; of a stored cube the nearest is taken, and said."""
         notes: list[str] = []
         try:
             fields = _fields(query)
@@ -442,11 +429,8 @@ class View:
         return k
 
     def request(self, query: str) -> tuple["View", Request]:
-        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0.
-
-        Axes without an index are cut in the middle; `at` of the axes shown is ignored. The view
-        is the one that has the query's sliders.
-        """
+        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0. Axes
+        without an index are cut in the middle; the view has the query's sliders."""
         fields = _fields(query)
         view = self.changed(fields)
         return view, view._request(fields)
@@ -474,10 +458,8 @@ class View:
         return Request(variable, x, y, at)
 
     def slice(self, query: str) -> dict[str, Any]:
-        """A map or a curve as JSON; its numbers as base64 of little-endian float64, row by row.
-
-        Long axes are thinned evenly to MOST_ACROSS points.
-        """
+        """A map or a curve as JSON, thinned to MOST_ACROSS points an axis; numbers are base64 of
+        float64."""
         view, request = self.request(query)
         return view._slice(request)
 
@@ -597,10 +579,8 @@ class View:
         return {"command": command, "python": "\n".join([*lines, f"print({text})", ""])}
 
     def levers(self, query: str) -> dict[str, Any]:
-        """The inputs that matter most to the variable at a point, as JSON.
-
-        "kind=all" ranks all, a kind its own; without, those that a plan may change.
-        """
+        """The inputs that matter most at a point, as JSON: of all kinds, one, or those a plan may
+        change."""
         fields = _fields(query)
         kind = fields.pop("kind", "")
         view = self.changed(fields)

@@ -48,11 +48,9 @@ def page(
     commands: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """A page that computes a spec in the browser; see `Sweep.page`.
-
-    `file` is the spec as a command names it, `commands` what chooses each point of the axes that
-    are not sliders, `notes` are lines of the foot.
-    """
+    """A page that computes a spec in the browser; see `Sweep.page`. `file` is the spec's name in
+    commands, `commands` choose the points of axes that are no sliders, `notes` are lines of the
+    foot."""
     scenario = dict(spec["scenario"])
     sliders, several = _axes(spec["axes"])
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}

@@ -25,10 +25,8 @@ _SHARES = ("share of", "useful time over wall time")  # these begin the docstrin
 
 
 def rows_of(path: str, text: str) -> list[list[str]]:
-    """Heading and rows of a CSV, without empty lines and those that begin with #.
-
-    Columns may be separated by semicolons; a comma is then a decimal point. Raises InputError.
-    """
+    """Heading and rows of a CSV, without empty lines and comments (#). Raises InputError. With
+    semicolons between columns a comma is a decimal point."""
     mark = _mark(_first_line(text))
     text = text.replace("\0", "")
     lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
@@ -66,10 +64,7 @@ def _mark(line: str) -> str:
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
-    """Rows with decimal points for decimal commas.
-
-    If there are any, a point may separate thousands: a number with one becomes unreadable.
-    """
+    """Rows with decimal points for decimal commas; a number that has both becomes unreadable."""
     numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
     if not any("," in match[1] for match in numbers):
         return rows

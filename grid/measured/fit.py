@@ -27,8 +27,8 @@ class Fit:
 
     `standard_errors` are NaN, and `intervals` (CONFIDENCE, low and high) unbounded, where the
     measurements do not bound a value. `at_bound` names the values at an end of their range: their
-    intervals lie on one side of it, and the standard error is that of a fit without the bound.
-    `errors` are |fitted / measured - 1| over the measurements used.
+    intervals are one-sided, their standard errors those of an unbounded fit. `errors` are |fitted /
+    measured - 1|.
     """
 
     values: Mapping[str, float]
@@ -54,10 +54,8 @@ class Fit:
 
 @dataclass(frozen=True)
 class CollectiveFit(Fit):
-    """The law of a collective: latency [s], bandwidth [B/s] and sqrt_coefficient [s/B^0.5].
-
-    `sizes` [B], `times` [s] and `in_place` are the measurements used.
-    """
+    """The law of a collective: latency [s], bandwidth [B/s] and sqrt_coefficient [s/B^0.5]. `sizes`
+    [B], `times` [s] and `in_place` are the measurements used."""
 
     collective: str
     ranks: int
@@ -135,10 +133,7 @@ def fit_collective(measured: Measured) -> CollectiveFit:
 
 
 def _fit_linear(columns: Array, times: Array) -> Array:
-    """Coefficients x >= 0 of times = columns @ x (1 + noise), by Huber's loss on logarithms.
-
-    Each round solves the problem linearised at the last solution, with exact bounds.
-    """
+    """Coefficients x >= 0 of times = columns @ x (1 + noise), by Huber's loss on logarithms."""
     from scipy.optimize import nnls
 
     fitted, residuals = times, np.zeros_like(times)
@@ -177,9 +172,7 @@ def weights_of(residuals: Array, coefficients: int) -> Array:
 
 def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = None) -> Array:
     """Covariance of a fit by Huber's loss (Huber 1973, with his correction for few rows).
-
-    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one.
-    """
+    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one."""
     variance = variance_of(residuals, jacobian.shape[1])
     if precisions is not None:
         jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(precisions)])

@@ -55,10 +55,8 @@ def factor(collective: str, ranks: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One time: bytes of the message, seconds, and the intervals of the printed bandwidths.
-
-    `test` is the number of the test in its log.
-    """
+    """One time of a log's test: bytes of the message, seconds, intervals of the printed
+    bandwidths."""
 
     size: int
     seconds: float
@@ -99,10 +97,8 @@ class Log:
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows of one collective on `ranks` ranks, `gpus_per_node` of them on each node.
-
-    `gpus_per_node` is None if the log does not name the hosts, or nodes differ.
-    """
+    """The rows of one collective on `ranks` ranks; `gpus_per_node` is None if unknown or
+    unequal."""
 
     collective: str
     ranks: int
@@ -287,19 +283,11 @@ def _add_json(
 
 
 def measured(
-    log: Log,
-    ranks: int | None = None,
-    collective: str | None = None,
-    in_place: bool | None = None,
+    log: Log, ranks: int | None = None, collective: str | None = None, in_place: bool | None = None
 ) -> Measured:
-    """The rows of one collective on one number of ranks. Raises InputError.
-
-    Args:
-        log: what `read_log` returns.
-        ranks: by default as the log lists them, or as its bus bandwidths imply them.
-        collective: by default the one that the log names, or an all-reduce.
-        in_place: only rows in place (True) or out of place (False); by default both.
-    """
+    """The rows of one collective on one number of ranks. Raises InputError. By default `ranks` and
+    `collective` are what the log says, or its bus bandwidths imply, or an all-reduce; `in_place`
+    None takes rows in and out of place."""
     if not log.rows:
         reasons = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
         raise InputError(

@@ -16,16 +16,7 @@ from ...kernels.graph.formulas import load
 from ..errors import InputError, nearest, shown
 from ..spec import values
 from ..text import guarded
-from .cells import (
-    MOST_COLUMNS,
-    check_measured,
-    check_once,
-    checked,
-    headings_of,
-    named,
-    rows_of,
-    written,
-)
+from . import cells
 from .published.facts import LONGEST, Reading
 from .row import Row
 
@@ -40,7 +31,9 @@ _LIKE |= {_ALL_REDUCE: "step_time", _PER_GPU: "tokens_per_second"}
 
 def is_table(text: str) -> bool:
     """Whether a CSV has a column for something measured."""
-    return any(name == "of" or _is_output(name) for name, _ in map(named, headings_of(text)))
+    return any(
+        name == "of" or _is_output(name) for name, _ in map(cells.named, cells.headings_of(text))
+    )
 
 
 def is_own(entry: Any) -> bool:
@@ -61,9 +54,11 @@ def _is_output(name: str) -> bool:
 
 def from_csv(path: str, text: str) -> list[Any]:
     """The rows of a CSV as records, unchecked; empty cells are left out."""
-    rows = rows_of(path, text)
-    columns = [(name or heading, unit) for heading in rows[0] for name, unit in [named(heading)]]
-    check_once([name for name, _ in columns if name.strip()])
+    rows = cells.rows_of(path, text)
+    columns = [
+        (name or heading, unit) for heading in rows[0] for name, unit in [cells.named(heading)]
+    ]
+    cells.check_once([name for name, _ in columns if name.strip()])
     return [_entry(columns, row) for row in rows[1:]]
 
 
@@ -73,20 +68,18 @@ def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, 
         name, unit = columns[k] if k < len(columns) else ("", "")
         cell = row[k].strip() if k < len(row) else ""
         if cell:
-            entry[name] = cell if name in _TEXTS else written(name, unit, cell)
+            entry[name] = cell if name in _TEXTS else cells.written(name, unit, cell)
         elif name == "of" or _is_output(name):
             entry[name] = None  # a row of this format all the same
     return entry
 
 
 def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
-    """What a record measured, and why parts of it cannot be read.
-
-    Raises InputError or CatalogError if none of it can be.
-    """
+    """What a record measured, and what cannot be read. Raises InputError or CatalogError if nothing
+    can."""
     stated, measured = _parts(entry)
-    if len(stated) + len(measured) > MOST_COLUMNS:
-        raise InputError(f"it states more than {MOST_COLUMNS:,} values; give fewer")
+    if len(stated) + len(measured) > cells.MOST_COLUMNS:
+        raise InputError(f"it states more than {cells.MOST_COLUMNS:,} values; give fewer")
     inputs = {}
     for name, value in stated.items():
         if not str(name).strip():
@@ -115,7 +108,7 @@ def _check_name(name: str) -> None:
         raise InputError(refusal)
 
 
-@lru_cache(maxsize=MOST_COLUMNS)  # a column that is no input is one in each of many rows
+@lru_cache(maxsize=cells.MOST_COLUMNS)  # a column that is no input is one in each of many rows
 def _refusal(name: str) -> str:
     try:
         values.check_name(name)
@@ -141,7 +134,7 @@ def _parts(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if inputs is not None and not isinstance(inputs, Mapping):
         raise InputError(f"inputs = {shown(inputs)} is not an object of inputs; write one")
     inputs = inputs or {}
-    check_once([*flat, *inputs])
+    cells.check_once([*flat, *inputs])
     stated = {name: value for name, value in {**flat, **inputs}.items() if value is not None}
     return stated, {name: value for name, value in found.items() if value is not None or of}
 
@@ -156,14 +149,14 @@ def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, .
         if "n_gpus" not in inputs:
             raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
         measured, of = measured * values.number("n_gpus", inputs["n_gpus"]), "tokens_per_second"
-    check_measured(of, measured)
+    cells.check_measured(of, measured)
     return Reading(inputs, measured, of, notes)
 
 
 def _value(name: str, value: Any) -> Any:
     like = _LIKE.get(name, name)
     try:
-        return checked(like, value)
+        return cells.checked(like, value)
     except InputError as error:
         raise InputError(str(error).replace(like, name)) from None
 

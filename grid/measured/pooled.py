@@ -148,10 +148,8 @@ COEFFICIENTS = (
 
 
 class Steps:
-    """Step times of rows as a function of the coefficients at each row.
-
-    `facts` [name][row] are the ceilings and trends that coefficients name.
-    """
+    """Step times of rows as a function of the coefficients at each row. `facts` [name][row] are the
+    ceilings and trends that coefficients name."""
 
     def __init__(
         self,
@@ -218,10 +216,8 @@ class Steps:
 
 @dataclass(frozen=True)
 class Effect:
-    """What is added to a coefficient of the rows in a group; in all rows at the level "all".
-
-    At the level of a trend it is what multiplies the row's trend.
-    """
+    """What is added to a coefficient of the rows in a group; in all rows at the level "all". At the
+    level of a trend it is what multiplies the row's trend."""
 
     coefficient: str
     level: str

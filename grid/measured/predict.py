@@ -26,12 +26,9 @@ Question = tuple[tuple[str, ...], Mapping[str, Any]]  # outputs, and the inputs 
 
 @dataclass(frozen=True)
 class Compared:
-    """One measured value and its prediction, in the base unit; NaN where unknown.
-
-    `low` and `high` are the ends of the prediction's interval. For a step, `ideal_time` is its time
-    [s] with every GPU at its peak and 6 N D FLOP counted, and `tokens_per_gpu` its tokens divided
-    by the number of GPUs.
-    """
+    """One measured value and its prediction, in the base unit; NaN where unknown. `low` and `high`
+    are the ends of the interval. Of a step, `ideal_time` is its time [s] with every GPU at its peak
+    and 6 N D FLOP, `tokens_per_gpu` its tokens over the number of GPUs."""
 
     id: str
     group: str
@@ -96,10 +93,8 @@ def _question(row: Row) -> Question:
 
 
 def _alone(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group.
-
-    A calibration between nodes includes the links inside them: they limit nothing more.
-    """
+    """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group. A
+    calibration between nodes includes the links inside, which then limit nothing more."""
     own = ("message_bytes", "ranks", "nodes")
     missing = [name for name in own if name not in inputs]
     if missing:
@@ -131,10 +126,7 @@ def _count(name: str, value: Any) -> float:
 
 
 def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
-    """Outputs of every question in base units, or why there are none.
-
-    Questions with the same outputs and input names are rows of one sweep.
-    """
+    """Outputs of every question in base units, or why there are none; alike ones are one sweep."""
     done = expected(len(questions), "predictions")
     alike: defaultdict[Any, list[int]] = defaultdict(list)
     answers: dict[int, tuple[float, ...] | str] = {}

@@ -37,11 +37,9 @@ def read_records(
 ) -> tuple[list[Row], list[LeftOut]]:
     """Rows and left-out records of files, or of the project's own tables.
 
-    A file is a JSON list of records, a CSV, or vTrain's table of one node. A record, or a row of a
-    CSV, states inputs and what was measured by their public names, or it is one of a published
-    table, whose CSV has a column for each dotted key. Every record gives rows or is left out with a
-    reason; `calibrated` tells which calibrations exist. Raises InputError for a file of another
-    kind or size.
+    A file is a JSON list of records, a CSV, or vTrain's table of one node; a record states inputs
+    and measured values by their public names, or in the keys of a published table. Every record
+    gives rows or is left out with a reason. Raises InputError for other files.
     """
     paths = [path] if isinstance(path, str | Path) else path
     files = own_tables() if paths is None else paths

@@ -7,12 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One measured value, and the inputs at which it is predicted.
+    """One measured value in the base unit of `of`, and the inputs at which it is predicted.
 
-    `inputs` are names that a scenario may set; those of an `all_reduce_time` [s] are
-    `message_bytes` [B], `ranks`, `nodes` and a calibration or bandwidths. `measured` is in the base
-    unit of `of`. `notes` list what the record does not state, and what was assumed. If several rows
-    of one record have the same `of`, their ids have a suffix, as in "group/001:full".
+    `inputs` are names of a scenario; those of an `all_reduce_time` [s] are `message_bytes` [B],
+    `ranks`, `nodes` and a calibration or bandwidths. `notes` list what was assumed. Rows of one
+    record with the same `of` have ids with a suffix, "group/001:full".
     """
 
     id: str

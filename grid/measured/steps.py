@@ -39,10 +39,8 @@ _NOISE = 0.03  # relative, assumed of measured values when they are weighed agai
 
 @dataclass
 class Table:
-    """Rows that could be read: inputs by name, measured values in the base unit; why others not.
-
-    An input that a row does not state is None.
-    """
+    """Rows that could be read: inputs by name (None if not stated), measured values; why others
+    not."""
 
     inputs: dict[str, list[Any]]
     measured: list[float] = field(default_factory=list)
@@ -54,10 +52,8 @@ class Table:
 @dataclass(frozen=True)
 class StepFit(Fit):
     """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
-
-    `idle` are the inputs that matter in no row: they keep their prior values. 90 of 100 new steps'
-    times are within `error_factor`; it is None if the output does not follow from that time alone.
-    """
+    `idle` inputs matter in no row and keep their prior values. 90 of 100 new steps' times are
+    within `error_factor`; None if the output does not follow from that time alone."""
 
     of: str
     measured: Array
@@ -86,12 +82,9 @@ class StepFit(Fit):
 
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
-    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
-
-    A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
-    without either are in the base unit. Columns may be separated by semicolons; a comma is then a
-    decimal point. Rows that cannot be read are counted by reason. Raises InputError.
-    """
+    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output. A heading
+    may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers are in the
+    base unit. Rows that cannot be read are counted by reason. Raises InputError."""
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
     text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
@@ -154,12 +147,10 @@ def fit_steps(
 ) -> StepFit:
     """Fit inputs so that an output agrees with the measured values.
 
-    Noise is assumed to multiply the measured values: logarithms are fitted, with Huber's loss,
-    inside the bounds of the table of inputs. The scenario states what the table does not; columns
-    override it. `priors` are standard deviations of inputs, relative to the scenario's values: they
-    decide what the rows leave open. `most` are upper bounds of inputs, where they are below those
-    of the table of inputs. Raises InputError if the rows do not determine the inputs, or are too
-    few.
+    Noise multiplies: logarithms are fitted, with Huber's loss, inside the inputs' bounds and
+    `most`. The scenario states what the table does not. `priors` are standard deviations of inputs,
+    relative to the scenario's values, and decide what the rows leave open. Raises InputError if the
+    rows do not determine the inputs, or are too few.
     """
     _check_fit(fit, table)
     try:
@@ -211,11 +202,9 @@ def fit_steps(
 
 
 def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:
-    """The factor that 90 of 100 new steps like these rows stay within: Student's t.
-
-    Their variance is that of the noise and of the fit. Few rows can agree by chance: it is at least
-    the noise of published steps under their own coefficients.
-    """
+    """The factor that 90 of 100 new steps like these rows stay within: Student's t. Their variance
+    is that of noise and fit; as few rows can agree by chance, at least that of published steps
+    under their own coefficients."""
     rows, coefficients = jacobian.shape
     fitted = float(np.einsum("re,ef,rf->", jacobian, covariance, jacobian)) / rows
     variance = variance_of(residuals, coefficients) + fitted
@@ -274,10 +263,8 @@ def held_out_errors(
     priors: Mapping[str, float] | None = None,
     most: Mapping[str, float] | None = None,
 ) -> Array:
-    """Logarithms of computed over measured at each row, fitted to the rows of other parts only.
-
-    Rows with the same entry of `parts` [row] are left out together. NaN where undefined.
-    """
+    """Logarithms of computed over measured, each row fitted without those of its entry of `parts`
+    [row]."""
     _check_fit(fit, table)
     precisions = _precisions(fit, scenario, priors or {})
     start = np.array([_start(name, scenario) for name in fit])

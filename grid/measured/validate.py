@@ -18,11 +18,10 @@ _FEWEST = 3  # values that can be ranked
 class Accuracy:
     """The errors of one output over a group of measurements; NaN or None where unknown.
 
-    Errors are predicted over measured, minus one: `mean_percent`, `median_percent` and
-    `max_percent` are of their absolute values, `bias_percent` is their mean. `rank_correlation` is
-    Spearman's, of tokens per second and GPU for steps, else of the values. `coverage` is the share
-    of measured values inside the predicted intervals. The dummy predicts that GPUs reach the same
-    share of their peak at every step: the median of the group itself.
+    Errors are predicted over measured, minus one: mean, median and maximum of their absolute
+    values, and their mean, the bias. `rank_correlation` is Spearman's, of tokens per second and GPU
+    for steps. `coverage` is the share of values inside the predicted intervals. The dummy predicts
+    that GPUs reach the same share of their peak at every step: the group's median.
     """
 
     group: str
@@ -48,10 +47,8 @@ class Validation:
 
 
 def validate(rows: Sequence[Row], left_out: Iterable[LeftOut] = ()) -> Validation:
-    """Predict measured values from their inputs, and compare.
-
-    Every row is compared or left out with a reason; these follow the `left_out` passed in.
-    """
+    """Predict measured values and compare; every row is compared, or added to `left_out` with a
+    reason."""
     compared, without = predict(rows)
     groups = dict.fromkeys((row.group, row.of) for row in compared)
     accuracies = [

@@ -60,12 +60,9 @@ def references() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Keys of the works that a Source line names, and the names without an entry.
-
-    A work is named by first author and year, by its arXiv number, or as one of the documents
-    above. Where works share author and year, its part of the line (up to the semicolon) must
-    hold the arXiv number, series or short title of one of them.
-    """
+    """Keys of the works that a Source line names, and the names without an entry. A work is named
+    by first author and year, by arXiv number, or as one of the documents above. Works with the same
+    author and year need their arXiv number, series or short title."""
     named: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and what it may mean
     for part in source.split(";"):
         for author, year in _WORK.findall(part):

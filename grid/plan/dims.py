@@ -23,11 +23,9 @@ def find_dims(
     free: Sequence[str],
     tables: Mapping[str, Sequence[str]],
 ) -> dict[str, set[str]]:
-    """Axes along which each name varies, in any case.
-
-    One case alone does not decide: what is computed in one may be given in another, and both must
-    have the same shape. A formula inherits the axes of what it needs, from case to case.
-    """
+    """Axes along which each name varies, in any case. What is computed in one case may be given in
+    another, and both must have the same shape. A formula inherits the axes of what it needs, from
+    case to case."""
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
     distinct = list({id(row): row for row in formulas}.values())
@@ -63,10 +61,8 @@ def differentiated(
     wanted: Iterable[Derivative],
     phased: Collection[str] = (),
 ) -> list[Formulas]:
-    """Formulas of every case with those of derivatives, which depend on dimensions.
-
-    A chain ends where a quantity has fewer dimensions: the rest of it is a table.
-    """
+    """Formulas of every case with those of derivatives, which depend on dimensions. A chain ends
+    where a quantity has fewer dimensions: the rest of it is a table."""
     wanted = list(wanted)
     extended: dict[int, Formulas] = {}  # by identity: cases that shared formulas still do
     for row in formulas:
@@ -121,10 +117,8 @@ def _switches(axis: Axis, name: str) -> bool:
 def _made_differently(
     axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
 ) -> set[str]:
-    """Derivatives whose formulas an axis changes, the others that cut the sweep fixed.
-
-    They are made from the formulas of a case, and so have no option that would show it.
-    """
+    """Derivatives whose formulas an axis changes, the others that cut the sweep fixed: no option
+    shows it."""
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):

@@ -43,10 +43,9 @@ def evaluate_block(
 ) -> None:
     """Evaluate outputs that share dimensions over a region of the grid.
 
-    `dims` are those dimensions in the plan's order; `region` cuts each of them; each array of
-    `outs` has the region's shape, in the order of `dims`, and so have those of `free`, the values
-    of the plan's free inputs. The values depend on the plan and these alone: not on the region, the
-    threads, or what was evaluated before.
+    `dims` are those dimensions in the plan's order, and `region` cuts each; arrays of `outs`, and
+    of `free`, the plan's free inputs, have the region's shape. Values depend on the plan and these
+    alone: not on the region, the threads, or what was evaluated before.
     """
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
@@ -65,11 +64,8 @@ def evaluate_block(
 def on_device(
     plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The outputs of a block as arrays of JAX's that stay on its devices; None where they cannot.
-
-    Their sizes are 1 along dimensions where they are constant. A block of several cases is put
-    together on the host.
-    """
+    """The outputs of a block on JAX's devices, of size 1 where constant; None where they cannot be.
+    A block of several cases is put together on the host."""
     cases = plan.cases_of(dims)
     if plan.engine != "jax" or len(cases) > 1:
         return None
@@ -143,12 +139,11 @@ class FusedStep:
 def evaluate_whole(
     plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
 ) -> bool:
-    """Evaluate outputs that share dimensions over their whole grid.
+    """Evaluate outputs that share dimensions over their whole grid; whether a kernel was used.
 
-    The values are those of `evaluate_block`. With `keep`, what does not change from call to call is
-    kept in the plan, up to MOST_KEPT bytes beside its tables: outputs that are small beside the
-    largest, and what the last step to the others starts from. Returns whether a kernel was used
-    that had been compiled behind.
+    Values are those of `evaluate_block`. With `keep`, what does not change from call to call stays
+    in the plan, up to MOST_KEPT bytes beside its tables: small outputs, and what the last step to
+    the others starts from.
     """
     compiled, size = False, 0
     known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
@@ -233,11 +228,9 @@ class Piece:
         return fused, list(needed)
 
     def _is_kept(self, name: str, dims: tuple[str, ...]) -> bool:
-        """Whether a quantity of fewer dimensions is evaluated first and read back.
-
-        Only by numba, to the same bits: NumPy computes every formula over its own dimensions
-        anyway, and XLA would round what it fuses differently.
-        """
+        """Whether a quantity of fewer dimensions is evaluated first and read back. Only by numba:
+        NumPy computes every formula over its own dimensions anyway, and XLA would round what it
+        fuses differently."""
         own = self.plan.dims[name]
         if self.plan.engine != "numba" or own == dims:
             return False

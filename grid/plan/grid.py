@@ -19,10 +19,7 @@ MINOR = 100
 
 @dataclass(frozen=True)
 class Case:
-    """One combination of runs along the axes that vary options: formulas, and given values.
-
-    `fixed` has the formulas without dimensions that are tables, to be evaluated together.
-    """
+    """One combination of runs along the axes that vary options: formulas, and given values."""
 
     runs: Mapping[str, slice]
     formulas: Mapping[str, Function]
@@ -31,10 +28,8 @@ class Case:
 
 
 class Grid:
-    """Dimensions, the quantities over each, and tables of those that are kept.
-
-    A whole sweep is one (`Plan`), and so are chosen points of it.
-    """
+    """Dimensions, the quantities over each, and their tables: of a whole sweep, or of some
+    points."""
 
     engine: str
     # Kernels are compiled in the background; NumPy stands in meanwhile, to the same bits
@@ -69,11 +64,9 @@ class Grid:
         raise NotImplementedError
 
     def table(self, case: Case, name: str) -> Array:
-        """A given value or a table over its own grid within a case, size-1 axes elsewhere.
-
-        Kept for the sweep, by the runs along its own dimensions: cases that differ elsewhere share
-        it. It is whole, never a block's, so that cutting the grid cannot change it.
-        """
+        """A given value or a table over its own grid within a case, size-1 axes elsewhere. Cases
+        that differ along other dimensions share it. It is whole, never a block's, so that cutting
+        the grid cannot change it."""
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
         key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))

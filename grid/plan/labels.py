@@ -40,10 +40,7 @@ def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
     """What the values of a flag mean, CF style."""
     codes = np.array(list(meanings), np.int8)
     codes.flags.writeable = False  # results share it
-    return {
-        "flag_values": codes,
-        "flag_meanings": " ".join(meanings.values()),
-    }
+    return {"flag_values": codes, "flag_meanings": " ".join(meanings.values())}
 
 
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
@@ -140,10 +137,8 @@ def root_attributes(
     kept: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What is needed to know where a result came from and to compute it again.
-
-    `kept` is as in `written`; `varied` are inputs that were set beside the plan.
-    """
+    """What is needed to know where a result came from and to compute it again. `kept` is as in
+    `written`; `varied` are inputs that were set beside the plan."""
     load_accessor()  # the result has `.fleetcube`
     unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
     taken = plan.problem.distributions.keys() - {*varied}
@@ -193,10 +188,8 @@ def plain(value: Any) -> Any:
 def dataset(
     plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any], engine: str | None = None
 ) -> "xarray.Dataset":
-    """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order.
-
-    `engine` is what evaluated them, by default the plan's.
-    """
+    """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in the user's
+    order."""
     # without axes there are no coordinates, and plans of one structure differ in attributes alone
     notes = plan.notes if plan.axes else plan.structure.notes
     if "template" not in notes:

@@ -10,10 +10,7 @@ from .dims import depending
 
 
 def layout_dependent(formulas: Iterable[Formulas], outputs: Iterable[str]) -> list[str]:
-    """Outputs that the layout of the job affects: those that infeasible_reason judges.
-
-    It is not among them: it says why the others are masked.
-    """
+    """Outputs that the layout of the job affects, which infeasible_reason judges; not itself."""
     touched = depending(formulas, computed=LAYOUT)
     sources = {name: slope.of if (slope := derivative(name)) else name for name in outputs}
     return [name for name, of in sources.items() if of in touched and name != REASON]

@@ -35,10 +35,8 @@ MOST_KNOWN = 64  # cases up to which a structure is kept for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how. Built once for a sweep; tables are kept in it.
-
-    `free` are inputs whose values at every point come with each evaluation of the plan.
-    """
+    """What to evaluate, and how; keeps its tables. Values of `free` inputs come with each
+    evaluation."""
 
     def __init__(
         self,
@@ -81,10 +79,8 @@ class Plan(Grid):
         return tuple(axis.name for axis in self.problem.axes if axis.name in self.out_dims[name])
 
     def cases_of(self, dims: tuple[str, ...]) -> list[Case]:
-        """One case for each combination of runs along the given dimensions.
-
-        Any will do: what has none of the other dimensions is the same in all of them.
-        """
+        """One case for each combination of runs along some dimensions; those of the others are
+        alike."""
         first: dict[tuple[int, ...], Case] = {}
         for case in self.cases:
             key = tuple(case.runs[dim].start for dim in dims if dim in case.runs)
@@ -100,10 +96,8 @@ class Plan(Grid):
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
         """Inputs of `DECIDED` that a default decides, with values; those of some points alone.
-
-        Formulas in use read them, and nothing sets them there. Those of `varied` are set beside the
-        plan, point by point.
-        """
+        Formulas in use read them, and nothing sets them there; those of `varied` are set point by
+        point."""
         some = self.problem.numbers | self.problem.choices
         open_ = self.problem.defaulted
         decided: dict[str, Any] = {}
@@ -172,11 +166,9 @@ class Plan(Grid):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What of a plan depends on names, options and sizes: everything but numbers.
-
-    Plans that differ in numbers alone share one, so that all this is found once. Nothing in it is
-    changed but `notes`, where what follows from it is kept.
-    """
+    """What of a plan depends on names, options and sizes: everything but numbers. Plans that differ
+    in numbers alone share one. Nothing in it changes but `notes`, where what follows from it is
+    kept."""
 
     outputs: tuple[str, ...]
     formulas: Sequence[Formulas]  # of each case

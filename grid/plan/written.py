@@ -84,10 +84,7 @@ def _digest(row: Any) -> str:
 
 
 def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario of a result's spec: without a calibration in it, none was found.
-
-    Results of before calibrations were found do not name any.
-    """
+    """The scenario of a result's spec; one of before calibrations were found names none."""
     scenario, axes = spec["scenario"], spec["axes"]
     named = {*scenario, *axes, *stated(scenario)}.union(
         *(entry for entry in axes.values() if is_coupled(entry))
@@ -96,10 +93,8 @@ def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
-    """The axes of a spec with the values of the coordinates to which they refer.
-
-    Raises ValueError where a coordinate does not hold what the spec was written with.
-    """
+    """The axes of a spec with the values of the coordinates to which they refer. Raises ValueError
+    where a coordinate does not hold what the spec was written with."""
     return {
         name: {key: _values(cube, name, key, part) for key, part in entry.items()}
         if is_coupled(entry)

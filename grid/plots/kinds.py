@@ -12,35 +12,7 @@ from ...kernels.roles import LOSSES
 from ..errors import InputError
 from ..reduce.pareto import SENSES, unbeaten
 from ..show.tables import scale
-from .picture import (
-    GREY,
-    INFEASIBLE,
-    PALETTE,
-    Boxes,
-    beside,
-    blank,
-    blocked,
-    check_cut,
-    check_picture,
-    colours,
-    count_infeasible,
-    cut,
-    edges,
-    headed,
-    heading,
-    is_number,
-    is_wide,
-    labelled,
-    need,
-    plain,
-    point_labels,
-    positions,
-    saved,
-    scaled,
-    styled,
-    title,
-    words,
-)
+from . import picture
 from .plot import plot
 
 if TYPE_CHECKING:
@@ -58,7 +30,10 @@ _BEST = {"min": "lowest", "max": "highest"}
 REST = "#999999"
 # Labels and colours of what the wall time goes to, from the bottom: the losses, and what they leave
 PARTS = (
-    *((words(n.removesuffix("_overhead")), c) for n, c in zip(LOSSES, PALETTE, strict=False)),
+    *(
+        (picture.words(n.removesuffix("_overhead")), c)
+        for n, c in zip(LOSSES, picture.PALETTE, strict=False)
+    ),
     ("model operations at peak", "#f2f2f2"),
 )
 
@@ -66,39 +41,36 @@ PARTS = (
 # Where the wall time goes
 
 
-@styled
+@picture.styled
 def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
-
-    What the losses leave is the model's operations at peak: MFU x goodput. If the cube holds
-    job_time, it is drawn above; along n_gpus a dashed line shows ideal scaling from the first
-    point. Infeasible points are grey. Returns the figure.
-    """
-    check_picture(path)
+    What the losses leave is the model's operations at peak: MFU x goodput. job_time, if held, is
+    drawn above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey."""
+    picture.check_picture(path)
     drawn, shares, bad = _shares(cube, x)
-    cube = cut(cube, [x])
+    cube = picture.cut(cube, [x])
     top = "job_time" in drawn
     ratios = [2, 3] if top else [1]
-    figure, rows = blank(
+    figure, rows = picture.blank(
         6.4 if top else 4.8, len(ratios), sharex=True, squeeze=False, height_ratios=ratios
     )
     panels = list(rows[:, 0])
-    at = positions(panels[-1], cube[x], "x")
+    at = picture.positions(panels[-1], cube[x], "x")
     if top:
         _job_time(panels[0], cube, x, at, bad)
     handles = _stacked(panels[-1], cube[x], at, shares, bad)
-    panels[-1].set_xlabel(heading(cube[x]))
-    headed(figure, title(cube, drawn, _LOST))
+    panels[-1].set_xlabel(picture.heading(cube[x]))
+    picture.headed(figure, picture.title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
-    return saved(figure, path)
+    return picture.saved(figure, path)
 
 
-def losses_boxes(cube: "xarray.Dataset", x: str) -> Boxes:
+def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
     """The shares of the wall time along an axis, as `losses` stacks them."""
     drawn, shares, bad = _shares(cube, x)
     ends = _ends(shares)
     rows: list[dict[str, Any]] = []
-    for k, label in enumerate(point_labels(drawn[x])):
+    for k, label in enumerate(picture.point_labels(drawn[x])):
         at = {"at": label.replace("\n", " ")}
         if bad[k]:
             rows.append({**at, "part": "infeasible", "from": 0.0, "until": 1.0})
@@ -108,23 +80,25 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> Boxes:
             for (name, _), (low, high) in zip(PARTS, itertools.pairwise(ends[:, k]), strict=True)
             if np.isfinite(high)
         ]
-    heads = {"at": heading(drawn[x]), "from": "share of the wall time"}
-    shades = {**dict(PARTS), "infeasible": GREY}
-    return Boxes(title(cube, drawn, _LOST), rows, ("at",), ("from", "until"), heads, shades)
+    heads = {"at": picture.heading(drawn[x]), "from": "share of the wall time"}
+    shades = {**dict(PARTS), "infeasible": picture.GREY}
+    return picture.Boxes(
+        picture.title(cube, drawn, _LOST), rows, ("at",), ("from", "until"), heads, shades
+    )
 
 
 def _shares(cube: "xarray.Dataset", x: str) -> tuple["xarray.Dataset", Any, Any]:
     """What is drawn of losses along an axis, their shares, and which points are infeasible."""
-    need(cube, LOSSES)
-    cube = cut(cube, [x])
+    picture.need(cube, LOSSES)
+    cube = picture.cut(cube, [x])
     drawn = cube[[*LOSSES, *(["job_time"] if "job_time" in cube else [])]]
     if x not in drawn.dims:
         dims = ", ".join(map(str, drawn.dims)) or "none left"
         raise InputError(f"{x!r} is not an axis of the losses; their axes: {dims}")
-    check_cut(drawn, [x])
-    bad = blocked(cube, [x])
+    picture.check_cut(drawn, [x])
+    bad = picture.blocked(cube, [x])
     shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
-    count_infeasible(bad, "grey")
+    picture.count_infeasible(bad, "grey")
     if not np.isfinite(shares).all(axis=0).any():
         raise InputError(f"no point along {x} has all losses; cut the cube elsewhere")
     return drawn, shares, bad
@@ -140,11 +114,11 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
     from matplotlib import patches, ticker
 
     ends = _ends(shares)
-    cells = edges(at, axes.get_xscale())
+    cells = picture.edges(at, axes.get_xscale())
     gapless = not bad.any() and at.size > 1  # areas from the first point to the last
     handles = []
     for low, high, (name, colour) in zip(ends, ends[1:], PARTS, strict=False):
-        if is_number(x):
+        if picture.is_number(x):
             for stretch in _stretches(np.isfinite(high)):
                 places, rows = at[stretch], np.stack([low, high])[:, stretch]
                 if not gapless:  # from edge to edge, to meet the grey of infeasible points
@@ -155,10 +129,10 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
             axes.bar(at, high - low, 0.8, low, color=colour)
         handles.append(patches.Patch(color=colour, label=name))
     for k in np.flatnonzero(bad):
-        axes.axvspan(cells[k], cells[k + 1], zorder=0, **INFEASIBLE)
+        axes.axvspan(cells[k], cells[k + 1], zorder=0, **picture.INFEASIBLE)
     if bad.any():
-        handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
-    axes.set_xlim((at[0], at[-1]) if is_number(x) and gapless else (cells[0], cells[-1]))
+        handles.append(patches.Patch(label="infeasible", **picture.INFEASIBLE))
+    axes.set_xlim((at[0], at[-1]) if picture.is_number(x) and gapless else (cells[0], cells[-1]))
     axes.set_ylim(0, 1)
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
@@ -173,21 +147,21 @@ def _stretches(known: Any) -> list[slice]:
 
 
 def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
-    numbers, unit = scaled(cube["job_time"])
+    numbers, unit = picture.scaled(cube["job_time"])
     times = _along(numbers, x, bad)
-    drawn = "-" if is_number(cube[x]) else "none"
+    drawn = "-" if picture.is_number(cube[x]) else "none"
     style = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
     axes.plot(at, times, label="job time", **style)
     known = np.flatnonzero(np.isfinite(times))
     if x == "n_gpus" and known.size > 1:
         span = at[known[0] : known[-1] + 1]
         ideal = times[known[0]] * span[0] / span
-        axes.plot(span, ideal, "--", color=PALETTE[1], label="in proportion to 1 / GPUs")
+        axes.plot(span, ideal, "--", color=picture.PALETTE[1], label="in proportion to 1 / GPUs")
         axes.legend(fontsize=8)
-    if known.size and is_wide(times[known].min(), times[known].max(), 16):
+    if known.size and picture.is_wide(times[known].min(), times[known].max(), 16):
         axes.set_yscale("log")
-    plain(axes.yaxis)
-    axes.set_ylabel(labelled("job_time", unit))
+    picture.plain(axes.yaxis)
+    axes.set_ylabel(picture.labelled("job_time", unit))
     axes.grid(alpha=0.3)
 
 
@@ -204,13 +178,9 @@ def flips(
 ) -> Any:
     """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
 
-    Args:
-        of: the losses compared: two or more of the seven and reliability_overhead (checkpoint +
-            rework + recovery). By default all but compute_inefficiency_overhead, which is the
-            largest nearly everywhere; `plot` draws dominant_overhead, of all seven.
-
-    Ties go to the first. If the cube holds reliability_to_communication_ratio, a line shows where
-    reliability costs as much as communication. Infeasible points are hatched. Returns the figure.
+    `of` are two or more of the losses and reliability_overhead, of which the first of equals
+    counts; by default all but compute_inefficiency_overhead, the largest nearly everywhere. With
+    reliability_to_communication_ratio, a line shows where both cost as much.
     """
     return plot(with_flips(cube, of), FLIPS, x, y, path)
 
@@ -221,14 +191,14 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
     if odd or len(set(of)) < 2:
         problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
         raise InputError(f"{problem}; compare two or more of {', '.join(_SHARES)}")
-    need(cube, of)
+    picture.need(cube, of)
     shares = cube[list(of)].to_array("loss")
     values = shares.fillna(-np.inf).values  # argmax would choose NaN
     codes = np.array([_SHARES.index(name) for name in of], np.int8)[values.argmax(axis=0)]
     names = [name.removesuffix("_overhead") for name in _SHARES]
     meaning = "Which loss is the largest, compute inefficiency left out"
     if set(of) != set(WAITS):
-        listed = ", ".join(words(name.removesuffix("_overhead")) for name in of)
+        listed = ", ".join(picture.words(name.removesuffix("_overhead")) for name in of)
         meaning = f"Which is the largest of {listed}"
     # -1, no code, where any of the losses is unknown
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
@@ -239,19 +209,19 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
 # Roofline
 
 
-@styled
+@picture.styled
 def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -> Any:
     """Draw the roofline of a cut cube's GPUs and what they reach, a dot for each point of an axis.
 
-    Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. If the cube holds
-    network_attainable_flops, triangles mark the ceiling that the gradient exchange sets.
-    Infeasible points are hollow. Returns the figure.
+    Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. With
+    network_attainable_flops, triangles mark the ceiling that the gradient exchange sets. Infeasible
+    points are hollow.
     """
-    check_picture(path)
+    picture.check_picture(path)
     told, rows, labels, bad = rooflines(cube, by)
-    figure, axes = blank(4.8)
+    figure, axes = picture.blank(4.8)
     factor, unit = scale("FLOP/s", rows["peak"])
-    shades = colours(len(labels))
+    shades = picture.colours(len(labels))
     for place, several, (across, heights) in roofs(rows):  # with the colours of their points
         shade = shades[place] if several else "black"
         axes.plot(across, heights / factor, color=shade, linewidth=1.2, label="_")
@@ -270,42 +240,45 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
         axes.scatter(*empty, color="none", edgecolor="black", label="infeasible")
     axes.set(xscale="log", yscale="log")
     for line in (axes.xaxis, axes.yaxis):
-        plain(line)
+        picture.plain(line)
     axes.set_xlabel(INTENSITY)
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    headed(figure, told)
+    picture.headed(figure, told)
     axes.grid(alpha=0.3)
-    beside(figure, title=None if by is None else heading(cube[by]))
-    return saved(figure, path)
+    picture.beside(figure, title=None if by is None else picture.heading(cube[by]))
+    return picture.saved(figure, path)
 
 
 def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
     """What a roofline draws: its title, numbers and a label of each point, and which cannot run."""
-    need(cube, ROOFLINE)
+    picture.need(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
-    cube = cut(cube, [by])
+    cube = picture.cut(cube, [by])
     drawn = cube[names]
     dims = [] if by is None else [by]
     if by is not None and by not in drawn.dims:
         choices = ", ".join(map(str, drawn.dims)) or "none left"
         raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {choices}")
-    check_cut(drawn, dims)
+    picture.check_cut(drawn, dims)
     flat: Any = drawn.expand_dims("point") if by is None else drawn.broadcast_like(drawn[by])
     values = [flat[name].values.astype(float).reshape(-1) for name in names]
     across, ridge, peak, share, *ceiling = values
     rows = {"across": across, "reached": share * peak, "ridge": ridge, "peak": peak}
     rows |= {"network": ceiling[0]} if ceiling else {}
-    labels = [""] if by is None else point_labels(cube[by])
-    bad = blocked(cube, dims).reshape(-1)
-    count_infeasible(bad, "hollow")
-    return title(cube, drawn, "Roofline, and what is reached: MFU x peak"), rows, labels, bad
+    labels = [""] if by is None else picture.point_labels(cube[by])
+    bad = picture.blocked(cube, dims).reshape(-1)
+    picture.count_infeasible(bad, "hollow")
+    return (
+        picture.title(cube, drawn, "Roofline, and what is reached: MFU x peak"),
+        rows,
+        labels,
+        bad,
+    )
 
 
 def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
-    """Each pair of ceilings once: memory up to the ridge, arithmetic beyond it.
-
-    The first point that has it, whether there are several, and its line: intensities and rates.
-    """
+    """Each pair of ceilings once: memory up to the ridge, arithmetic beyond it. The first point
+    that has it, whether there are several, and its line: intensities and rates."""
     ridges = rows["ridge"]
     low = min(rows["across"].min(), ridges.min()) / 16
     high = max(rows["across"].max(), ridges.max()) * 4
@@ -318,7 +291,7 @@ def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
 # Pareto front
 
 
-@styled
+@picture.styled
 def pareto(
     cube: "xarray.Dataset",
     x: str,
@@ -327,41 +300,34 @@ def pareto(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Any:
-    """Draw two outputs of all feasible points against each other, and their Pareto front.
-
-    Args:
-        x, y: outputs. A point is on the front unless another is at least as good in both and
-            better in one.
-        best: "min" or "max" for each.
-        by: an axis whose points colour the front.
-
-    Returns the figure.
-    """
-    check_picture(path)
+    """Draw two outputs of all feasible points against each other, and their Pareto front. A point
+    is on the front unless another is at least as good in both ("min" or "max") and better in one.
+    Points of the front have the colours of the axis `by`."""
+    picture.check_picture(path)
     found = front(cube, x, y, best, by)
-    figure, axes = blank(4.8)
+    figure, axes = picture.blank(4.8)
     others = found.others[:, :: 1 + found.others.shape[1] // MOST_DOTS]
     few = others.shape[1] <= 1000
     how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
     axes.scatter(*others, color=REST, linewidths=0, rasterized=not few, **how)
     axes.plot(*found.edge, color="black", linewidth=1, zorder=2, drawstyle="steps-post")
     if by is None:
-        axes.scatter(*found.edge, s=24, color=PALETTE[5], zorder=3)
+        axes.scatter(*found.edge, s=24, color=picture.PALETTE[5], zorder=3)
     else:
-        for name, shade in zip(found.names, colours(len(found.names)), strict=True):
+        for name, shade in zip(found.names, picture.colours(len(found.names)), strict=True):
             own = [label == name for label in found.labels]
             if any(own):
                 axes.scatter(*found.edge[:, own], s=24, color=shade, label=name, zorder=3)
     for side, wide, head in zip("xy", found.wide, found.heads, strict=True):
         if wide:
             getattr(axes, f"set_{side}scale")("log")
-        plain(getattr(axes, f"{side}axis"))
+        picture.plain(getattr(axes, f"{side}axis"))
         getattr(axes, f"set_{side}label")(head)
-    headed(figure, found.title)
+    picture.headed(figure, found.title)
     axes.grid(alpha=0.3)
     if by is not None:
-        beside(figure, title=heading(cube[by]))
-    return saved(figure, path)
+        picture.beside(figure, title=picture.heading(cube[by]))
+    return picture.saved(figure, path)
 
 
 @dataclass(frozen=True)
@@ -389,16 +355,16 @@ def front(
         raise InputError(f"x and y are both {x!r}; choose two outputs")
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
         raise InputError(f"best = {best!r}: give 'min' or 'max' for each of {x}, {y}")
-    need(cube, [x, y])
+    picture.need(cube, [x, y])
     drawn = cube[[x, y]]
     dims = [str(dim) for dim in drawn.dims]
     if by is not None and by not in [*dims, *cube.coords]:
         raise InputError(f"{by!r} is not an axis of {x} and {y}; their axes: {', '.join(dims)}")
-    across, across_unit = scaled(cube[x])
-    up, up_unit = scaled(cube[y])
+    across, across_unit = picture.scaled(cube[x])
+    up, up_unit = picture.scaled(cube[y])
     shape = drawn.to_array().transpose("variable", *dims)
-    bad = blocked(cube, dims).reshape(-1)
-    count_infeasible(bad, "left out")
+    bad = picture.blocked(cube, dims).reshape(-1)
+    picture.count_infeasible(bad, "left out")
     ok = ~bad & np.isfinite(shape.values.reshape(2, -1)).all(axis=0)
     places = np.flatnonzero(ok)
     if not places.size:
@@ -409,21 +375,24 @@ def front(
     )
     signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
     _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
-    sides = [f"{_BEST[sense]} {words(of)}" for sense, of in zip(best, (x, y), strict=True)]
+    sides = [f"{_BEST[sense]} {picture.words(of)}" for sense, of in zip(best, (x, y), strict=True)]
     summary = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
     labels, names = [""] * len(kept), [""]
     if by is not None:
         spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
-        known = dict(zip(cube[by].values.tolist(), point_labels(cube[by]), strict=True))
+        known = dict(zip(cube[by].values.tolist(), picture.point_labels(cube[by]), strict=True))
         labels, names = [known[value] for value in spread[kept].tolist()], [*known.values()]
     return Front(
-        title(cube, drawn, summary),
-        (labelled(x, across_unit), labelled(y, up_unit)),
+        picture.title(cube, drawn, summary),
+        (picture.labelled(x, across_unit), picture.labelled(y, up_unit)),
         both[:, places],
         signs * edge,
         labels,
         names,
-        (is_wide(*_span(both[0, places]), 16), is_wide(*_span(both[1, places]), 16)),
+        (
+            picture.is_wide(*_span(both[0, places]), 16),
+            picture.is_wide(*_span(both[1, places]), 16),
+        ),
     )
 
 

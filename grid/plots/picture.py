@@ -81,9 +81,7 @@ _LOOK: ContextVar[Look | None] = ContextVar("look", default=None)
 
 @contextlib.contextmanager
 def looking(
-    title: str | None = None,
-    size: str | Sequence[float] | None = None,
-    dpi: int = DPI,
+    title: str | None = None, size: str | Sequence[float] | None = None, dpi: int = DPI
 ) -> Iterator[Look]:
     """Draw pictures with a title, a size ("8x5" or two numbers, inches) and pixels per inch."""
     inches = None if size is None else _inches(size)
@@ -122,10 +120,8 @@ def look() -> Look:
 @dataclass(frozen=True)
 class Boxes:
     """A picture of boxes in words and numbers: a row for each, and what a specification needs.
-
     `across` and `up` name a column of words, or two of numbers: where boxes begin and end. `heads`
-    are titles of columns, `shades` the colours of what boxes stand for, the column `part`.
-    """
+    are titles of columns, `shades` the colours of what boxes stand for, the column `part`."""
 
     title: str
     rows: list[dict[str, Any]]
@@ -412,10 +408,8 @@ def measured(coordinate: "xarray.DataArray") -> tuple[Any, bool]:
 
 
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
-    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
-
-    Ticks are at the points if these are few, round and well apart, otherwise at round numbers.
-    """
+    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced. Ticks
+    are at the points if these are few, round and well apart, otherwise at round numbers."""
     values = coordinate.values
     line = getattr(axes, f"{side}axis")
     if not is_number(coordinate):

@@ -12,37 +12,7 @@ from ..errors import InputError
 from ..plan.labels import END_OF
 from ..reduce.pareto import SENSES
 from ..show.tables import scale
-from .picture import (
-    DISTINCT,
-    INFEASIBLE,
-    MARKERS,
-    PALETTE,
-    beside,
-    blank,
-    blocked,
-    check_cut,
-    check_picture,
-    colours,
-    count_infeasible,
-    cut,
-    edges,
-    headed,
-    heading,
-    is_number,
-    is_wide,
-    labelled,
-    look,
-    need,
-    number,
-    plain,
-    point_labels,
-    positions,
-    saved,
-    scaled,
-    styled,
-    title,
-    words,
-)
+from . import picture
 
 if TYPE_CHECKING:
     import xarray
@@ -61,7 +31,7 @@ FEASIBLE = 0  # of the codes of more flags than there are colours
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
 
 
-@styled
+@picture.styled
 def plot(
     cube: "xarray.Dataset",
     name: str,
@@ -72,25 +42,24 @@ def plot(
 ) -> Any:
     """Draw one variable over one or two axes of a cut cube.
 
-    Axes other than x and y must have been cut to a point, except one more for curves. A map of
-    numbers has contours; a map of flags has the line where reliability costs as much as
-    communication, if the cube holds their ratio. Curves have bands of 90 % where the cube has
-    intervals: from `Sweep.interval`, or an axis step_time_error with -1, 0 and 1. Infeasible
+    Other axes must have been cut to a point, except one more for curves. A map of numbers has
+    contours; a map of flags has the line where reliability costs as much as communication, if the
+    cube holds their ratio. Curves have bands of 90 % where the cube has intervals. Infeasible
     points are hatched in maps and hollow in curves, far ones left out. With `best`, "min" or "max",
-    curves are ratios to the lowest or highest feasible one at each point. Returns the figure.
+    curves are ratios to the lowest or highest feasible one at each point.
     """
-    check_picture(path)
+    picture.check_picture(path)
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)
-    figure, axes = blank(4.8)
+    figure, axes = picture.blank(4.8)
     if y is None:
         _curves(figure, axes, cube, variable, x, family, ends, best)
     else:
         _map(figure, axes, cube, variable, x, y)
-    axes.set_xlabel(heading(cube[x]))
-    headed(figure, title(cube, variable))
-    return saved(figure, path)
+    axes.set_xlabel(picture.heading(cube[x]))
+    picture.headed(figure, picture.title(cube, variable))
+    return picture.saved(figure, path)
 
 
 def chosen(
@@ -101,14 +70,14 @@ def chosen(
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
-    need(cube, [name])
-    cube, ends = _with_ends(cut(cube, [x, y]), name, [x] if y is None else [x, y])
+    picture.need(cube, [name])
+    cube, ends = _with_ends(picture.cut(cube, [x, y]), name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):
         if axis is not None and axis not in variable.dims:
             choices = ", ".join(map(str, variable.dims)) or "none left"
             raise InputError(f"{axis!r} is not an axis of {name}; its axes: {choices}")
-    rest = check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
+    rest = picture.check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
     return cube, variable, ends, rest[0] if rest else None
 
 
@@ -122,7 +91,7 @@ def _curves(
     ends: Sequence["xarray.DataArray"] = (),
     best: str | None = None,
 ) -> None:
-    numbers, unit = scaled(variable)
+    numbers, unit = picture.scaled(variable)
     dims = [family, x] if family else [x]
     flags = flags_of(variable)
     rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
@@ -130,24 +99,24 @@ def _curves(
         rows[rows < 0] = np.nan
     if not np.isfinite(rows).any():
         raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
-    bad = blocked(cube, dims).reshape(rows.shape)
-    name = labelled(str(variable.name), unit)
+    bad = picture.blocked(cube, dims).reshape(rows.shape)
+    name = picture.labelled(str(variable.name), unit)
     if best:
         if not family or flags:
             raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
-        name = f"{words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
+        name = f"{picture.words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
         rows, ends = rows / best_of(rows, bad, best, str(variable.name)), ()
-    labels = point_labels(variable[family]) if family else [""]
-    at = positions(axes, variable[x], "x")
-    shades = colours(len(rows))
+    labels = picture.point_labels(variable[family]) if family else [""]
+    at = picture.positions(axes, variable[x], "x")
+    shades = picture.colours(len(rows))
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
-    few = len(rows) <= len(MARKERS)
+    few = len(rows) <= len(picture.MARKERS)
     if flags:  # those that occur, evenly
         present = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
         rows = np.where(np.isfinite(rows), np.searchsorted(present, rows), np.nan)
         axes.set_yticks(range(len(present)), [flags[k] for k in present])
     looks = [
-        {"color": shades[k], "marker": MARKERS[k] if few else "o", "markersize": 4}
+        {"color": shades[k], "marker": picture.MARKERS[k] if few else "o", "markersize": 4}
         for k in range(len(rows))
     ]
     known = rows[np.isfinite(rows) & ~bad]
@@ -155,7 +124,7 @@ def _curves(
     if known.size and known.min() > 0 and not flags:  # the others set the range within limits
         near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
     known = np.concatenate([known, rows[near]])
-    style = "-" if is_number(cube[x]) and not flags else ":"
+    style = "-" if picture.is_number(cube[x]) and not flags else ":"
     for k, row in enumerate(rows):
         label = labels[k] if k in named else "_"
         axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **looks[k])
@@ -166,23 +135,23 @@ def _curves(
             str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
         )
         low, high = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
-        banded = _bands(axes, at, low, high, shades, is_number(cube[x]))
+        banded = _bands(axes, at, low, high, shades, picture.is_number(cube[x]))
     if not flags:
-        if is_wide(known.min(), known.max()):
+        if picture.is_wide(known.min(), known.max()):
             axes.set_yscale("log")
-        plain(axes.yaxis)
+        picture.plain(axes.yaxis)
         if best is None and _hidden(np.where(bad, np.nan, rows), axes):
             advice = "curves hide each other; --best min or max draws their ratios to the best"
-            look().advice.append(advice)
-    count_infeasible(bad, "hollow where they have a value")
+            picture.look().advice.append(advice)
+    picture.count_infeasible(bad, "hollow where they have a value")
     if hollow.any():
         far = np.count_nonzero(hollow & ~near)
         label = f"infeasible ({far} far off)" if far else "infeasible"
         axes.plot([], [], "o", color="black", fillstyle="none", markersize=4, label=label)
     if family:
-        head = heading(variable[family])
+        head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
-        beside(figure, title=head)
+        picture.beside(figure, title=head)
     elif hollow.any() or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
@@ -214,10 +183,8 @@ def _hidden(rows: Any, axes: Any) -> bool:
 def _with_ends(
     cube: "xarray.Dataset", name: str, kept: Sequence[str]
 ) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
-    """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
-
-    They are variables (`Sweep.interval`), or along an axis of the error from -1 to 1.
-    """
+    """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none. They
+    are variables (`Sweep.interval`), or along an axis of the error from -1 to 1."""
     ends = [f"{name}_{side}" for side in ("low", "high")]
     if all(end in cube and END_OF in cube[end].attrs for end in ends) and (
         {*cube[ends[0]].dims} <= {*cube[name].dims}  # an axis of the interval alone is not drawn
@@ -262,12 +229,12 @@ def flags_of(variable: "xarray.DataArray") -> list[str]:
 def _map(
     figure: Any, axes: Any, cube: "xarray.Dataset", variable: "xarray.DataArray", x: str, y: str
 ) -> None:
-    numbers, unit = scaled(variable.transpose(y, x))
-    bad = blocked(cube, [y, x])
-    points = (positions(axes, variable[x], "x"), positions(axes, variable[y], "y"))
-    axes.set_ylabel(heading(cube[y]))
-    smooth = is_number(cube[x]) and is_number(cube[y])
-    count_infeasible(bad, "hatched")
+    numbers, unit = picture.scaled(variable.transpose(y, x))
+    bad = picture.blocked(cube, [y, x])
+    points = (picture.positions(axes, variable[x], "x"), picture.positions(axes, variable[y], "y"))
+    axes.set_ylabel(picture.heading(cube[y]))
+    smooth = picture.is_number(cube[x]) and picture.is_number(cube[y])
+    picture.count_infeasible(bad, "hatched")
     flags = flags_of(variable)
     if flags:
         codes = np.nan_to_num(numbers.values, nan=-1).astype(int)
@@ -287,10 +254,10 @@ def _map(
     if not known.any():
         return
     values = np.ma.masked_array(numbers.values.astype(float), ~known)
-    wide = is_wide(values.min(), values.max())
+    wide = picture.is_wide(values.min(), values.max())
     mesh = _cells(axes, points, values, cmap="viridis", norm="log" if wide else "linear")
-    bar = figure.colorbar(mesh, ax=axes, label=labelled(str(variable.name), unit))
-    plain(bar.ax.yaxis)
+    bar = figure.colorbar(mesh, ax=axes, label=picture.labelled(str(variable.name), unit))
+    picture.plain(bar.ax.yaxis)
     if not smooth:
         return
     if str(variable.name).endswith("_ratio") and values.min() < 1 < values.max():
@@ -301,15 +268,15 @@ def _map(
         drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
         bar.add_lines(drawn)  # which name those that have no room for a label
         figure.draw_without_rendering()  # places in pixels are not known before
-        axes.clabel(drawn, manual=_places(axes, drawn), fmt=number, fontsize=8)
+        axes.clabel(drawn, manual=_places(axes, drawn), fmt=picture.number, fontsize=8)
 
 
 def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[int, str]]:
     """Colours of codes, and the hatches of those that have a colour of others."""
-    if len(flags) <= len(PALETTE):
-        return dict(enumerate(PALETTE)), {}
+    if len(flags) <= len(picture.PALETTE):
+        return dict(enumerate(picture.PALETTE)), {}
     present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
-    shades = [*DISTINCT[:-1], PALETTE[3], PALETTE[7]]  # as in the explorer
+    shades = [*picture.DISTINCT[:-1], picture.PALETTE[3], picture.PALETTE[7]]  # as in the explorer
     several = [(hatch, shade) for hatch in _HATCHES for shade in shades]
     given = dict(zip(present, several, strict=False))
     hatches = {code: hatch for code, (hatch, _) in given.items() if hatch}
@@ -318,8 +285,8 @@ def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[in
 
 def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
     """Colour the cells around points."""
-    across = edges(points[0], axes.get_xscale())
-    up = edges(points[1], axes.get_yscale())
+    across = picture.edges(points[0], axes.get_xscale())
+    up = picture.edges(points[1], axes.get_yscale())
     return axes.pcolormesh(across, up, values, rasterized=values.size > _RASTERED, **how)
 
 
@@ -330,8 +297,8 @@ def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[An
     handles = []
     unknown = ~known & ~bad
     if bad.any():
-        axes.patch.set(**INFEASIBLE)
-        handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
+        axes.patch.set(**picture.INFEASIBLE)
+        handles.append(patches.Patch(label="infeasible", **picture.INFEASIBLE))
     if unknown.any():
         handles.append(patches.Patch(facecolor="white", edgecolor="black", label="no value"))
     white = np.ma.masked_array(np.zeros(bad.shape), ~unknown)
@@ -369,7 +336,7 @@ def _places(axes: Any, drawn: Any) -> list[Any]:
     halves: list[float] = []
     for k, (level, pieces) in enumerate(zip(drawn.levels, lines, strict=True)):
         longest = max(pieces, key=len, default=np.empty((0, 2)))
-        half = _LABEL[0] * len(number(level)) / 2
+        half = _LABEL[0] * len(picture.number(level)) / 2
         if len(longest) * _STEP < 3 * half:
             continue
         tries = np.linspace(0, len(longest) - 1, _TRIES).astype(int)[1:-1]
@@ -443,7 +410,7 @@ def regions(
         for k in present
     ]
     handles += _absent(axes, points, bad, known)
-    beside(figure, handles=[*handles, *lines], title=head)
+    picture.beside(figure, handles=[*handles, *lines], title=head)
     if present:
         cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
         shown = np.ma.masked_array(codes, ~known)
@@ -457,8 +424,8 @@ def _hatched(axes: Any, points: tuple[Any, Any], there: Any, hatch: str) -> None
     """Hatch cells, those beside each other as one."""
     from matplotlib import collections, patches
 
-    across = edges(points[0], axes.get_xscale())
-    up = edges(points[1], axes.get_yscale())
+    across = picture.edges(points[0], axes.get_xscale())
+    up = picture.edges(points[1], axes.get_yscale())
     boxes = []
     for row, cells in enumerate(there):
         turns = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]])))

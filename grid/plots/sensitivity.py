@@ -8,23 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..show.tables import scale
-from .picture import (
-    PALETTE,
-    Boxes,
-    blank,
-    blocked,
-    check_picture,
-    headed,
-    heading,
-    labelled,
-    lines,
-    number,
-    plain,
-    positions,
-    saved,
-    styled,
-    words,
-)
+from . import picture
 from .plot import regions
 
 if TYPE_CHECKING:
@@ -34,19 +18,15 @@ LOWER, HIGHER = "#0072B2", "#E69F00"  # of the input; Okabe & Ito's blue and ora
 MOST_COLOURS = 7  # inputs with a colour of their own in a map; the others share one
 
 
-@styled
+@picture.styled
 def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any:
-    """Draw what a quantity becomes as each input is smaller and larger, largest swing first.
-
-    `levers` is what `Sweep.levers` returns. Inputs that change nothing are left out. Returns the
-    figure.
-    """
-    check_picture(path)
+    """Draw what `Sweep.levers` gives as each input is smaller and larger, largest swing first."""
+    picture.check_picture(path)
     from matplotlib.patches import Patch
 
     boxes = tornado_boxes(levers, of, most)
     names = list(dict.fromkeys(row["input"] for row in boxes.rows))[::-1]
-    figure, axes = blank(1.5 + 0.3 * max(4, len(names)))
+    figure, axes = picture.blank(1.5 + 0.3 * max(4, len(names)))
     for row in boxes.rows:
         width = row["until"] - row["from"]
         shade = boxes.shades[row["part"]]
@@ -54,17 +34,17 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
         axes.axvline(row["from"], color="black", linewidth=0.8)
     axes.set_yticks(range(len(names)), names)
     axes.set_xlabel(boxes.heads["from"])
-    headed(figure, boxes.title)
+    picture.headed(figure, boxes.title)
     patches = [Patch(color=colour) for colour in boxes.shades.values()]
     axes.legend(patches, [*boxes.shades], fontsize=8, loc="lower right")
     axes.locator_params(axis="x", nbins=5)
-    plain(axes.xaxis)
+    picture.plain(axes.xaxis)
     axes.grid(alpha=0.3, axis="x")
     axes.set_axisbelow(True)
-    return saved(figure, path)
+    return picture.saved(figure, path)
 
 
-def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> Boxes:
+def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.Boxes:
     """What a quantity becomes as each input is smaller and larger, the wider bar of each first."""
     base = float(levers[of])
     factor, unit = scale(str(levers[of].attrs["units"]), np.array([base]), of)
@@ -78,7 +58,7 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> Boxes:
     stepped = levers["kind"].values == "difference"
     rows = [
         {
-            "input": f"{words(str(levers['input'].values[k]))}{' *' if stepped[k] else ''}",
+            "input": f"{picture.words(str(levers['input'].values[k]))}{' *' if stepped[k] else ''}",
             "part": ("input smaller", "input larger")[side],
             "from": base / factor,
             "until": ends[side, k],
@@ -91,23 +71,20 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> Boxes:
         note += " (*: the valid whole numbers nearest to that)"
     if lacking[order].any():
         note += "\na missing bar: no progress there, or no such layout"
-    title = f"{words(of)} = {number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
+    title = f"{picture.words(of)} = {picture.number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
     lines_ = [title, note, *_point_lines(levers.attrs["fleetcube_point"])]
     shades = {"input smaller": LOWER, "input larger": HIGHER}
-    heads = {"from": labelled(of, unit)}
-    return Boxes("\n".join(lines_), rows, ("from", "until"), ("input",), heads, shades)
+    heads = {"from": picture.labelled(of, unit)}
+    return picture.Boxes("\n".join(lines_), rows, ("from", "until"), ("input",), heads, shades)
 
 
-@styled
+@picture.styled
 def dominance_map(
     dominance: "xarray.Dataset", of: str, x: str, y: str, point: str, path: Path
 ) -> Any:
-    """Draw which input has the largest elasticity over two axes; infeasible points are grey.
-
-    `dominance` is what `Sweep.dominance` returns for a sweep that varies along no other axis.
-    Inputs beyond the most frequent ones share a colour. Returns the figure.
-    """
-    check_picture(path)
+    """Draw which input has the largest elasticity over the two axes of `Sweep.dominance`.
+    Infeasible points are grey; inputs beyond the most frequent ones share a colour."""
+    picture.check_picture(path)
     for axis in (x, y):
         if axis not in dominance["dominant"].dims:
             varying = ", ".join(map(str, dominance["dominant"].dims)) or "no axis"
@@ -115,7 +92,7 @@ def dominance_map(
     grid = dominance["dominant"].squeeze([d for d in dominance["dominant"].dims if d not in (x, y)])
     codes = grid.transpose(y, x).values
     names = str(dominance["dominant"].attrs["flag_meanings"]).split()
-    bad = blocked(
+    bad = picture.blocked(
         dominance.squeeze([d for d in dominance.dims if d not in (x, y, "input")]), [y, x]
     )
     counts = np.bincount(codes[~bad], minlength=len(names))
@@ -128,28 +105,30 @@ def dominance_map(
     labels = [_label(dominance, names[k]) for k in shown] + (
         [f"{len(rest)} others"] if rest else []
     )
-    figure, axes = blank(4.8)
-    across = positions(axes, dominance[x], "x")
-    up = positions(axes, dominance[y], "y")
+    figure, axes = picture.blank(4.8)
+    across = picture.positions(axes, dominance[x], "x")
+    up = picture.positions(axes, dominance[y], "y")
     regions(
         figure, axes, (across, up), places[codes], bad, labels, dict(enumerate(_PALETTE)), "lever"
     )
-    axes.set_xlabel(heading(dominance[x]))
-    axes.set_ylabel(heading(dominance[y]))
-    title = f"Input with the largest elasticity of {words(of)}"
-    headed(figure, "\n".join([title, *_point_lines(point)]))
-    return saved(figure, path)
+    axes.set_xlabel(picture.heading(dominance[x]))
+    axes.set_ylabel(picture.heading(dominance[y]))
+    title = f"Input with the largest elasticity of {picture.words(of)}"
+    picture.headed(figure, "\n".join([title, *_point_lines(point)]))
+    return picture.saved(figure, path)
 
 
-_PALETTE = [*PALETTE[1:7], PALETTE[0]]  # grey last
+_PALETTE = [*picture.PALETTE[1:7], picture.PALETTE[0]]  # grey last
 
 
 def _label(dominance: "xarray.Dataset", name: str) -> str:
     """An input in the legend, with those indistinguishable from it."""
     if name not in dominance["input"].values:
-        return words(name)
+        return picture.words(name)
     like = dominance["input"].values[dominance["same_as"].values == name]
-    return "\n= ".join([words(name), *(words(str(other)) for other in like if other != name)])
+    return "\n= ".join(
+        [picture.words(name), *(picture.words(str(other)) for other in like if other != name)]
+    )
 
 
 def _point_lines(point: str) -> list[str]:
@@ -158,6 +137,6 @@ def _point_lines(point: str) -> list[str]:
     for name, _, value in (part.partition(" = ") for part in point.split(", ") if part):
         first, space, unit = value.partition(" ")
         with contextlib.suppress(ValueError):  # of labels
-            first = number(float(first))
-        entries.append(f"{words(name)} {first}{space}{unit}")
-    return lines(entries)
+            first = picture.number(float(first))
+        entries.append(f"{picture.words(name)} {first}{space}{unit}")
+    return picture.lines(entries)

@@ -9,35 +9,22 @@ import numpy as np
 from ..ask.step_parts import REST, SERIAL, STEP, STOPS, Part, step_parts
 from ..ask.traffic import duration
 from ..show.tables import scale
-from .picture import (
-    PALETTE,
-    Boxes,
-    blank,
-    blocked,
-    check_picture,
-    headed,
-    look,
-    plain,
-    saved,
-    styled,
-    title,
-    words,
-)
+from . import picture
 
 if TYPE_CHECKING:
     import xarray
 
 _COLOURS = {  # as in the picture of losses
     STEP: "#d9d9d9",
-    "compute_time": PALETTE[0],
+    "compute_time": picture.PALETTE[0],
     "ideal_compute_time": "#a6a6a6",
     REST: "#808080",
-    "straggler_time": PALETTE[3],
-    "bubble_time": PALETTE[2],
-    "exposed_communication_time": PALETTE[1],
-    "optimizer_time": PALETTE[4],
-    SERIAL: PALETTE[7],
-    STOPS: PALETTE[5],
+    "straggler_time": picture.PALETTE[3],
+    "bubble_time": picture.PALETTE[2],
+    "exposed_communication_time": picture.PALETTE[1],
+    "optimizer_time": picture.PALETTE[4],
+    SERIAL: picture.PALETTE[7],
+    STOPS: picture.PALETTE[5],
 }
 _WORDS = {
     "exposed_layer_communication_time": "in layers",
@@ -49,22 +36,19 @@ _CLEAR = 4  # pixels on both sides of a name in its bar
 _COLUMNS = 3  # of the legend
 
 
-@styled
+@picture.styled
 def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw one step as bars below bars: each is cut into what it is made of.
-
-    The legend has those that are made of nothing else, which add up to the step. `point` holds
-    `ask.step_parts.NAMES` at one point. Returns the figure.
-    """
+    """Draw one step as bars below bars: each is cut into what it is made of. `point` holds
+    `ask.step_parts.NAMES`. The legend has the parts made of nothing else."""
     from matplotlib import colors, patches
 
-    check_picture(path)
+    picture.check_picture(path)
     whole = step_parts(point)
     bars = list(_bars(whole, 0.0, 0))
     factor, unit = scale("s", whole.seconds, STEP)
     depth = 1 + max(row for _, _, row in bars)
     leaves = [part for part, _, _ in bars if not part.parts]
-    figure, axes = blank(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
+    figure, axes = picture.blank(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
     shades = _shades([part.name for part, _, _ in bars])
     names = []
     for part, start, row in bars:
@@ -79,7 +63,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     axes.set_ylim(depth - 0.5, -0.5)
     axes.set_yticks([])
     axes.set_xlabel(f"time of one step [{unit}]")
-    plain(axes.xaxis)
+    picture.plain(axes.xaxis)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     handles = [
@@ -90,17 +74,17 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         )
         for leaf in leaves
     ]
-    headed(figure, _title(point, whole))
+    picture.headed(figure, _title(point, whole))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=_COLUMNS)
     figure.draw_without_rendering()  # widths in pixels are not known before
     across = axes.get_window_extent().width
     for text, part in names:
         if text.get_window_extent().width + _CLEAR > across * part.seconds / whole.seconds:
             text.remove()
-    return saved(figure, path)
+    return picture.saved(figure, path)
 
 
-def step_boxes(point: "xarray.Dataset") -> Boxes:
+def step_boxes(point: "xarray.Dataset") -> picture.Boxes:
     """One step as bars below bars, as `step_picture` draws it."""
     whole = step_parts(point)
     bars = list(_bars(whole, 0.0, 0))
@@ -118,15 +102,15 @@ def step_boxes(point: "xarray.Dataset") -> Boxes:
     shades = _shades([part.name for part, _, _ in bars])
     names = {_named(part): shades[part.name] for part, _, _ in bars}
     heads = {"from": f"time of one step [{unit}]"}
-    return Boxes(_title(point, whole), rows, ("from", "until"), ("depth",), heads, names)
+    return picture.Boxes(_title(point, whole), rows, ("from", "until"), ("depth",), heads, names)
 
 
 def _title(point: "xarray.Dataset", whole: Part) -> str:
     said = f"A step takes {duration(whole.seconds, 4)}"
-    if blocked(point, []).any():
+    if picture.blocked(point, []).any():
         said += ", but this point cannot be run"
-        look().remarks.append("infeasible: this point cannot be run")
-    return title(point, point[STEP], said)
+        picture.look().remarks.append("infeasible: this point cannot be run")
+    return picture.title(point, point[STEP], said)
 
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
@@ -142,7 +126,7 @@ def _share(part: float) -> str:
 
 def _named(part: Part) -> str:
     name = part.name.removeprefix("exposed_").removesuffix("_time").removesuffix("_parallel")
-    return _WORDS.get(part.name, words(name.removesuffix("_time_per_step")))
+    return _WORDS.get(part.name, picture.words(name.removesuffix("_time_per_step")))
 
 
 def _bars(part: Part, start: float, row: int) -> Iterator[tuple[Part, float, int]]:

@@ -11,21 +11,8 @@ from ..errors import InputError
 from ..show.tables import scale, started
 from ..spec.axes import PHASE
 from ..spec.dates import end
+from . import picture
 from .kinds import PARTS
-from .picture import (
-    GREY,
-    INFEASIBLE,
-    Boxes,
-    blank,
-    blocked,
-    check_picture,
-    headed,
-    need,
-    number,
-    plain,
-    saved,
-    styled,
-)
 
 if TYPE_CHECKING:
     import xarray
@@ -35,31 +22,28 @@ _NARROW = 0.08  # of the job: a phase whose name is upright
 _LINE = 0.025  # of the width of the picture that an upright name takes
 
 
-@styled
+@picture.styled
 def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw the phases of a job as boxes along its time, each cut into where its time goes.
-
-    `cube` holds NAMES along the dimension `phase` alone. An infeasible phase is hatched. Returns
-    the figure.
-    """
+    """Draw the phases of a job as boxes along its time, each cut into where its time goes. `cube`
+    holds NAMES along `phase` alone. An infeasible phase is hatched."""
     from matplotlib import patches, ticker
 
-    check_picture(path)
+    picture.check_picture(path)
     base, factor, unit, widths, bad = _lengths(cube)
     starts = np.concatenate([[0.0], np.cumsum(widths)])
-    figure, axes = blank(4.8)
+    figure, axes = picture.blank(4.8)
     handles = []
     for text, colour, left, width, low, high in _cut(cube, widths, bad):
         axes.bar(left, high - low, width, low, align="edge", color=colour)
         handles.append(patches.Patch(color=colour, label=text))
     for k in np.flatnonzero(bad & (widths > 0)):
-        axes.axvspan(starts[k], starts[k + 1], zorder=0, **INFEASIBLE)
+        axes.axvspan(starts[k], starts[k + 1], zorder=0, **picture.INFEASIBLE)
     if bad.any():
-        handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
+        handles.append(patches.Patch(label="infeasible", **picture.INFEASIBLE))
     lengths = []
     for width in (widths * factor).tolist():
         each, its_unit = scale(base, width)
-        lengths.append(f"{number(float(f'{width / each:.3g}'))} {its_unit}".rstrip())
+        lengths.append(f"{picture.number(float(f'{width / each:.3g}'))} {its_unit}".rstrip())
     since, until = _days(cube)
     _named(axes, cube[PHASE].values, starts, lengths, until)
     axes.set_xlim(0, max(starts[-1], 1e-12))
@@ -67,13 +51,13 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     axes.set_xlabel(f"time since {since} [{unit}]")
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
-    plain(axes.xaxis)
-    headed(figure, _title(widths, unit, until))
+    picture.plain(axes.xaxis)
+    picture.headed(figure, _title(widths, unit, until))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
-    return saved(figure, path)
+    return picture.saved(figure, path)
 
 
-def timeline_boxes(cube: "xarray.Dataset") -> Boxes:
+def timeline_boxes(cube: "xarray.Dataset") -> picture.Boxes:
     """The phases of a job, each cut into where its time goes, as `timeline` draws them."""
     _, _, unit, widths, bad = _lengths(cube)
     since, until = _days(cube)
@@ -93,20 +77,20 @@ def timeline_boxes(cube: "xarray.Dataset") -> Boxes:
         for k in np.flatnonzero(bad & (widths > 0))
     ]
     heads = {"from": f"time since {since} [{unit}]", "low": "share of the wall time"}
-    shades = {text: colour for text, colour, *_ in parts} | {"infeasible": GREY}
+    shades = {text: colour for text, colour, *_ in parts} | {"infeasible": picture.GREY}
     title = _title(widths, unit, until)
-    return Boxes(title, rows, ("from", "until"), ("low", "high"), heads, shades)
+    return picture.Boxes(title, rows, ("from", "until"), ("low", "high"), heads, shades)
 
 
 def _lengths(cube: "xarray.Dataset") -> tuple[str, float, str, Any, Any]:
     """The base unit of times, a factor and unit to show, each phase's length, and which is bad."""
-    need(cube, NAMES)
+    picture.need(cube, NAMES)
     if cube["job_time"].dims != (PHASE,):
         raise InputError("a timeline needs one point, with phases; give the other axes a value")
     widths = np.asarray(cube["job_time"].values, float)
     base = str(cube["job_time"].attrs.get("units", "1"))
     factor, unit = scale(base, np.nansum(np.where(np.isfinite(widths), widths, 0.0)))
-    bad = blocked(cube, [PHASE]) | ~np.isfinite(widths)
+    bad = picture.blocked(cube, [PHASE]) | ~np.isfinite(widths)
     return base, factor, unit, np.where(np.isfinite(widths), widths / factor, 0.0), bad
 
 
@@ -142,9 +126,7 @@ def _named(
     axes: Any, names: Any, starts: Any, lengths: Sequence[str], until: Sequence[str]
 ) -> None:
     """Write each phase's name, length and end above it; narrow ones upright, with lines to them.
-
-    Of the narrow ones the end stands in place of the length, if it is known.
-    """
+    Narrow ones have their end, if known, in place of the length."""
     widths, whole = np.diff(starts), max(starts[-1], 1e-12)
     narrow = [k for k in range(widths.size) if widths[k] < _NARROW * whole]
     middles = starts[:-1] + widths / 2

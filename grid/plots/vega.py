@@ -13,26 +13,8 @@ import numpy as np
 from ..errors import InputError
 from ..reduce.pareto import SENSES
 from ..show.tables import finite, scale
+from . import picture
 from .kinds import INTENSITY, REST, front, rooflines, roofs
-from .picture import (
-    DISTINCT,
-    GREY,
-    Boxes,
-    blocked,
-    check_file,
-    check_picture,
-    edges,
-    heading,
-    is_number,
-    is_wide,
-    labelled,
-    look,
-    measured,
-    point_labels,
-    scaled,
-    title,
-    words,
-)
 from .plot import FAR, best_of, chosen, flags_of, shades_of
 
 if TYPE_CHECKING:
@@ -49,9 +31,9 @@ _COLUMNS = (_STATE, "low", "high", "from", "to")  # endings of names of columns
 def check_drawn(path: Path) -> None:
     """Refuse a file that neither a specification nor a picture can be written to."""
     if path.suffix == SPEC:
-        check_file(path, (SPEC,))
+        picture.check_file(path, (SPEC,))
     else:
-        check_picture(path)
+        picture.check_picture(path)
 
 
 def write_spec(spec: dict[str, Any], path: Path) -> None:
@@ -67,10 +49,8 @@ def write_spec(spec: dict[str, Any], path: Path) -> None:
 def vega_lite(
     cube: "xarray.Dataset", name: str, x: str, y: str | None = None, best: str | None = None
 ) -> dict[str, Any]:
-    """What `plot` draws, curves or a map, as a specification of Vega-Lite.
-
-    Its data are in the units of its headings; what is infeasible is grey or hollow and says so.
-    """
+    """What `plot` draws, curves or a map, as a specification of Vega-Lite. Its data are in the
+    units of its headings; what is infeasible is grey or hollow and says so."""
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)
@@ -78,7 +58,7 @@ def vega_lite(
         raise InputError(
             f"{name} has {variable.size:,} points there, more than the {MOST:,} of a spec; cut axes"
         )
-    numbers, unit = scaled(variable)
+    numbers, unit = picture.scaled(variable)
     dims = [dim for dim in (y or family, x) if dim]
     own_columns = {_STATE, *(f"{of}_{end}" for of in (name, *dims) for end in _COLUMNS)}
     if taken := own_columns.intersection(dims):
@@ -86,14 +66,14 @@ def vega_lite(
             f"the axis {min(taken)!r} has the name of a column that the specification makes; "
             "give it another in the spec"
         )
-    bad = blocked(cube, dims)
+    bad = picture.blocked(cube, dims)
     values = numbers.transpose(*dims).values.astype(float)
-    heads = {name: labelled(name, unit)}
+    heads = {name: picture.labelled(name, unit)}
     if best:
         if not family or flags_of(variable):
             raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
         values, ends = values / best_of(values, bad, best, name), []
-        heads[name] = f"{words(name)} / {'lowest' if best == 'min' else 'highest'}"
+        heads[name] = f"{picture.words(name)} / {'lowest' if best == 'min' else 'highest'}"
     columns: dict[str, Any] = {name: values, _STATE: ~bad}
     factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, name)
     for side, end in zip(("low", "high"), ends, strict=False):
@@ -101,17 +81,17 @@ def vega_lite(
     known = values[np.isfinite(values) & ~bad]
     if not known.size:
         raise InputError(f"no feasible point has {name}; cut the cube elsewhere")
-    log = is_wide(known.min(), known.max())
+    log = picture.is_wide(known.min(), known.max())
     channel = _flag(columns, name, flags_of(variable)) or {
         "type": "quantitative",
         "scale": {"type": "log" if log else "linear", "zero": False},
     }
     channel |= {"field": name, "title": heads[name]}
-    first, rest = _split(title(cube, variable))
+    first, rest = _split(picture.title(cube, variable))
     if bad.any():
         shown = "grey" if y else "hollow, those far off left out"
         rest.append(f"{np.count_nonzero(bad):,} of {bad.size:,} points infeasible: {shown}")
-        look().remarks.append(rest[-1])
+        picture.look().remarks.append(rest[-1])
     limits = None
     if channel["type"] == "quantitative" and known.min() > 0:
         limits = float(known.min()) / FAR, float(known.max()) * FAR
@@ -127,7 +107,7 @@ def _whole(
     first: str, rest: list[str], layers: list[Any], rows: list[Any], height: int = _HEIGHT
 ) -> dict[str, Any]:
     """A specification with its titles, its size and its data."""
-    own = look()
+    own = picture.look()
     size = own.size or (_WIDTH / _INCH, height / _INCH)
     return {
         "$schema": SCHEMA,
@@ -223,12 +203,12 @@ def pareto_spec(
 def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[str, Any]:
     """The channel of the points of an axis, by their labels."""
     if by is None:
-        return {"value": DISTINCT[0]}
-    few = len(labels) <= len(DISTINCT)
-    colours = {"range": DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
+        return {"value": picture.DISTINCT[0]}
+    few = len(labels) <= len(picture.DISTINCT)
+    colours = {"range": picture.DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
     kind = "nominal" if few else "ordinal"
     scaled_ = {"domain": labels, **colours}
-    return {"field": "point", "type": kind, "title": heading(cube[by]), "scale": scaled_}
+    return {"field": "point", "type": kind, "title": picture.heading(cube[by]), "scale": scaled_}
 
 
 def _filtered(layers: list[tuple[Any, str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -245,7 +225,7 @@ def _split(told: str) -> tuple[str, list[str]]:
     return first, rest
 
 
-def box_spec(boxes: Boxes) -> dict[str, Any]:
+def box_spec(boxes: picture.Boxes) -> dict[str, Any]:
     """A picture of boxes as a specification of Vega-Lite: bars, or cells of numbers alone."""
     if len(boxes.rows) > MOST:
         raise InputError(
@@ -280,7 +260,7 @@ def box_spec(boxes: Boxes) -> dict[str, Any]:
     return _whole(*_split(boxes.title), [layer], rows, height)
 
 
-def _side(boxes: Boxes, side: str, columns: tuple[str, ...]) -> dict[str, Any]:
+def _side(boxes: picture.Boxes, side: str, columns: tuple[str, ...]) -> dict[str, Any]:
     """The channels of one side of boxes: words in their order, or both ends."""
     head = {"field": columns[0], "title": boxes.heads.get(columns[0], columns[0])}
     if len(columns) == 1:
@@ -307,12 +287,12 @@ def _flag(columns: dict[str, Any], name: str, meanings: list[str]) -> dict[str, 
 def _axis(columns: dict[str, Any], cube: "xarray.Dataset", dim: str, at: int) -> dict[str, Any]:
     """The channel of an axis, with its column; `at` is its place among the dimensions."""
     shape = [-1 if k == at else 1 for k in range(columns[_STATE].ndim)]
-    head = {"field": dim, "title": heading(cube[dim])}
-    if not is_number(cube[dim]):
-        labels = [text.replace("\n", " ") for text in point_labels(cube[dim])]
+    head = {"field": dim, "title": picture.heading(cube[dim])}
+    if not picture.is_number(cube[dim]):
+        labels = [text.replace("\n", " ") for text in picture.point_labels(cube[dim])]
         columns[dim] = np.array(labels, object).reshape(shape)
         return {**head, "type": "nominal", "sort": labels}
-    numbers, log = measured(cube[dim])
+    numbers, log = picture.measured(cube[dim])
     columns[dim] = np.asarray(numbers, float).reshape(shape)
     how = {"type": "log" if log else "linear", "zero": False, "nice": False}
     return {**head, "type": "quantitative", "scale": how}
@@ -330,14 +310,14 @@ def _lines(
     name = up["field"]
     shared: dict[str, Any] = {"x": _axis(columns, cube, x, 1 if family else 0)}
     if family:
-        labels = [text.replace("\n", " ") for text in point_labels(cube[family])]
+        labels = [text.replace("\n", " ") for text in picture.point_labels(cube[family])]
         columns[family] = np.array(labels, object).reshape(-1, 1)
-        few = len(labels) <= len(DISTINCT)
-        colours = {"range": DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
+        few = len(labels) <= len(picture.DISTINCT)
+        colours = {"range": picture.DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
         head = {"field": family, "type": "nominal" if few else "ordinal", "sort": labels}
-        shared["color"] = {**head, "title": heading(cube[family]), "scale": colours}
+        shared["color"] = {**head, "title": picture.heading(cube[family]), "scale": colours}
     else:
-        shared["color"] = {"value": DISTINCT[0]}
+        shared["color"] = {"value": picture.DISTINCT[0]}
     shared["tooltip"] = [{"field": each} for each in (x, family, name) if each]
     if up["type"] == "quantitative":
         line: dict[str, Any] = {"type": "line", "point": True}
@@ -373,9 +353,9 @@ def _cells(
     shared: dict[str, Any] = {}
     for side, dim, at in (("x", x, 1), ("y", str(y), 0)):
         shared[side] = _axis(columns, cube, dim, at)
-        if is_number(cube[dim]):  # cells reach half way to their neighbours
-            numbers, log = measured(cube[dim])
-            ends = edges(numbers, "log" if log else "linear")
+        if picture.is_number(cube[dim]):  # cells reach half way to their neighbours
+            numbers, log = picture.measured(cube[dim])
+            ends = picture.edges(numbers, "log" if log else "linear")
             shape = columns[dim].shape
             columns[f"{dim}_from"], columns[f"{dim}_to"] = (
                 end.reshape(shape) for end in (ends[:-1], ends[1:])
@@ -387,7 +367,7 @@ def _cells(
     if value["type"] == "quantitative":
         colour["scale"] = {**value["scale"], "scheme": "viridis"}
     able, not_able = ({"filter": f"{sign}datum.{_STATE}"} for sign in ("", "!"))
-    grey = {**shared, "color": {"value": GREY}}
+    grey = {**shared, "color": {"value": picture.GREY}}
     return [
         {"mark": "rect", "transform": [not_able], "encoding": grey},
         {"mark": "rect", "transform": [able], "encoding": {**shared, "color": colour}},

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 @styled
 def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw job time and losses over the sizes of `Sweep.wall`, with a line where each limit binds.
-
-    Limits that begin at one size share its line. Returns the figure.
-    """
+    """Draw job time and losses over the sizes of `Sweep.wall`, with a line where limits bind."""
     figure = losses(found, SIZE, None)
     upper, lower = figure.axes[:2]
     starts = found["binds_from"].values

@@ -59,9 +59,9 @@ def digits_of(axis: int, size: int) -> list[Digit]:
 class Layout:
     """A region of an output's grid inside one case: which quantities are tables there.
 
-    `cut` is the number of digits after which boxes have tables of their own, as those of the whole
-    region do not fit into memory; None where they do. `held` are axes that are not reduced. Over
-    the region, `tables` are the points of all tables, and `work` those of each quantity in them.
+    After `cut` digits boxes have tables of their own, as the whole region's do not fit into memory;
+    None where they do. `held` axes are not reduced. `tables` are the points of all tables, and
+    `work` those of each quantity in them.
     """
 
     def __init__(
@@ -98,11 +98,9 @@ class Layout:
     def _frontier(
         self, wanted: Sequence[str], most: int, loose: bool
     ) -> tuple[set[str], list[str]]:
-        """Formulas to run on ranges, and the tables that they read, of `most` points together.
-
-        A range is tight where the formula reads each operand once. Unless `loose`, the table of one
-        that does not stays a table, even if it has more points.
-        """
+        """Formulas to run on ranges, and the tables that they read, of `most` points together. A
+        range is tight where the formula reads each operand once; the table of others stays, however
+        large, unless `loose`."""
         formulas, above, read = self.case.formulas, set[str](), dict.fromkeys(wanted)
         while self.points(read) > most:
             name = max(read, key=lambda n: (n in formulas) * self.points([n]))
@@ -114,10 +112,7 @@ class Layout:
         return above, list(read)
 
     def _order(self) -> list[Digit]:
-        """The digits of all axes: those of axes that stay, then of those that most tables share.
-
-        Once what tables share is given, each is least at a point of its own.
-        """
+        """The digits of all axes: first of axes that stay, then of those that most tables share."""
         weight = [0.0] * len(self.dims)
         for name in self.read:
             for k in self._own[name]:
@@ -231,10 +226,8 @@ class Space:
 
 
 class _Table:
-    """A quantity's least and greatest value in every box, for any number of leading digits.
-
-    Left out are values that belong to no point that can be run, where `feasible` says which can.
-    """
+    """A quantity's least and greatest value in every box, for any number of leading digits. Values
+    that belong to no `feasible` point are left out."""
 
     def __init__(self, array: Array, digits: Sequence[Digit], feasible: Array | None) -> None:
         self._columns = [k for k, digit in enumerate(digits) if array.shape[digit.axis] > 1]

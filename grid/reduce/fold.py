@@ -123,12 +123,9 @@ def _check_share(how: str, q: Any) -> float:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Reductions of outputs that share dimensions, bundle by bundle.
-
-    Folded are arrays over the axes that stay: the number, and for a mean how many numbers it sums.
-    Sums are added block by block to that of a bundle, and bundle by bundle: one order, and so the
-    same bits, on any number of threads and workers.
-    """
+    """Reductions of outputs that share dimensions, bundle by bundle, over the axes that stay. A
+    mean counts what it sums. Sums are added block by block, then bundle by bundle: one order, and
+    so the same bits on any number of threads and workers."""
 
     dims: tuple[str, ...]
     how: str

@@ -1,8 +1,8 @@
 """Pareto fronts of two or three outputs, in the stream.
 
-A point is on the front unless another is at least as good in every output and better in one; of
-equal points the first stays. A dominated point is dominated by one of the front, so blocks may be
-thinned in any order.
+A point is on the front unless another is at least as good in every output and better in one, or
+equal and before it. A point of the front dominates every other, so blocks may be thinned in any
+order.
 """
 
 import bisect
@@ -93,10 +93,8 @@ def found(
 
 @dataclass(frozen=True)
 class Fronts:
-    """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
-
-    A cell and a rank in it number the points of the kept and of the reduced axes.
-    """
+    """Fronts of bundles, one for each cell of the axes that stay, best values lowest. A cell and a
+    rank in it number the points of the kept and of the reduced axes."""
 
     dims: tuple[str, ...]
     names: Sequence[str]
@@ -106,12 +104,10 @@ class Fronts:
     rooms: stream.Rooms | Kept
 
     def part(self, plan: Plan, bundle: Region) -> Points:
-        """The fronts of a bundle."""
         blocks = tiles.blocks(bundle, self.rooms.most)
         return self.merged([self.block(plan, block) for block in blocks])
 
     def block(self, plan: Plan, region: Region) -> Points:
-        """The fronts of a block."""
         shape = extent(region, self.dims, self.dims)
         kept = [dim for dim in self.dims if dim in self.cells]
         turned = [*kept, *(dim for dim in self.dims if dim in self.steps)]
@@ -138,7 +134,6 @@ class Fronts:
         return _thin(rows)
 
     def best(self, cell: Array, rank: Array, points: Array) -> Points:
-        """The best of some points, in order."""
         return unbeaten(cell, rank, points)
 
     def merged(self, parts: Sequence[Points]) -> Points:

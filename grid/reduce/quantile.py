@@ -1,9 +1,9 @@
 """Exact quantiles in the stream.
 
-Cells (points of the axes that stay) of few points are sorted, some cells at a time. A cell of more
-points is evaluated once for each pass: histograms of the bits of the numbers, 16 bits in a pass,
-narrow the bounds of the order statistics. Floating-point numbers sort as the integers of the same
-bits do, so four passes after the first find the number exactly.
+Cells (points of the axes that stay) of few points are sorted, some cells at a time. A larger cell
+is evaluated once for each pass: histograms of the bits of the numbers, 16 in a pass, narrow the
+bounds of the order statistics. Floating-point numbers sort as the integers of the same bits, so
+four passes after the first find the number exactly.
 """
 
 import functools
@@ -96,12 +96,7 @@ class _Rows:
         return results
 
     def taken(
-        self,
-        tile: Region,
-        most: int,
-        bounds: Mapping[str, "_Bounds"],
-        plan: Plan,
-        bundle: Region,
+        self, tile: Region, most: int, bounds: Mapping[str, "_Bounds"], plan: Plan, bundle: Region
     ) -> dict[str, Any]:
         """What a bundle of the reduced axes adds to a pass over a tile."""
         parts: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """Frames of several libraries: read column by column, and given back with more columns.
 
-Columns are read as pandas Series, whose library xarray needs anyway. Whatever else is a frame comes
-through the Arrow stream that all of them offer, so that categories and texts arrive as codes; with
-Narwhals, which has no codes, every row of texts would be an object.
+Columns are read as pandas Series, which xarray needs anyway. Other frames come through the Arrow
+stream that all offer, where categories and texts are codes; Narwhals, which has no codes, would
+make an object of each text.
 """
 
 import contextlib

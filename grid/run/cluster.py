@@ -41,13 +41,9 @@ Pairs = list[tuple[Any, Any]]  # tasks with their results
 class Cluster:
     """The workers of a Dask cluster, started or reached when they are first needed.
 
-    Args:
-        dask: a number of processes to start on this machine, each with one thread; the address of
-            a scheduler; or a `distributed.Client`, which stays open.
-        recipe: the plan that they build, once in each process.
-
-    A task takes one thread of a worker (JAX brings threads of its own). Raises InputError where
-    the cluster cannot be used, and OSError where it is lost.
+    `dask` is a number of processes to start here, with a thread each; a scheduler's address; or a
+    `distributed.Client`, which stays open. Each process builds the plan of `recipe` once. Raises
+    InputError where the cluster cannot be used, and OSError where it is lost.
     """
 
     def __init__(self, dask: Any, recipe: Recipe) -> None:
@@ -148,11 +144,9 @@ class Cluster:
                 due += 1
 
     def runs(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
-        """Numbered runs of consecutive tasks with their results, as they are finished.
-
-        A worker thread computes the tasks of a run one after the other and keeps what they return,
-        no more. The first runs are of one task; their seconds give how many make a run.
-        """
+        """Numbered runs of consecutive tasks with their results, as they are finished. A worker
+        thread computes a run's tasks one after the other and keeps the results alone. The first
+        runs are of one task, whose seconds give how many make a run."""
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError  # type: ignore[attr-defined]
@@ -229,10 +223,8 @@ def _starter() -> ThreadPoolExecutor:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call that is made where it is unpickled: in a task, whose errors come back.
-
-    A worker that cannot unpickle what it is sent, because it lacks fleetcube, would not report it.
-    """
+    """A call that is made where it is unpickled: in a task, whose errors come back. Else a worker
+    that lacks fleetcube, and cannot unpickle, would not report it."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -265,8 +257,8 @@ def run_length(seconds: float, left: int, threads: int) -> int:
     """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads.
 
     A run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler
-    have BUSY for each run. Near the end runs grow shorter, so that all workers finish together: to
-    a fifth, or half.
+    keep up. Near the end runs take a fifth or half of what is left, so that all workers finish
+    together.
     """
     most = max(SECONDS, BUSY * threads) / seconds
     least = max(SECONDS / 5, BUSY / 2 * threads) / seconds

@@ -8,11 +8,8 @@ from ..spec.values import check_threads
 
 @dataclass(frozen=True)
 class Settings:
-    """Engine and mask, which choose the plan; threads and Dask, which change no bit.
-
-    Made where the keyword arguments of a method come in. The plan refuses unknown engines, and the
-    cluster, which alone imports Dask, what Dask cannot use.
-    """
+    """Engine and mask, which choose the plan; threads and Dask, which change no bit. The plan and
+    the cluster refuse what they cannot use."""
 
     engine: str = "auto"
     mask_infeasible: bool = False

@@ -1,8 +1,8 @@
 """What the reductions share: who computes blocks and bundles, and into what memory; checked names.
 
-A reduction is a pure function from a bundle to its part of the result, which any thread or process
-may call, and a fold of the parts in the order of the bundles. How a grid is cut does not depend on
-who computes it, so neither does any bit of the result.
+A reduction is a pure function from a bundle to its part of the result, for any thread or process,
+and a fold of the parts in the order of the bundles. A grid is cut alike whoever computes it, so no
+bit of the result depends on that.
 """
 
 import contextlib

@@ -31,12 +31,9 @@ _PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # where passes hide each ot
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
-    """Play one step of a job in which no GPU is slower than others.
-
-    A forward pass is a third of the operations done once, an input gradient and a weight gradient
-    another third each. They last as long as they wait for tensor and context traffic, and for the
-    expert traffic that nothing hides.
-    """
+    """Play one step of a job in which no GPU is slower than others. A forward pass, an input
+    gradient and a weight gradient are a third of the operations done once each. They wait for
+    tensor and context traffic, and for expert traffic that nothing hides."""
     given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
     chosen = {**choose(given.options, given.constants), **given.constants}
     stated = {
@@ -85,10 +82,8 @@ def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 def _piece_times(
     scenario: Mapping[str, Any], stated: Mapping[str, Any], found: Mapping[str, float]
 ) -> list[float]:
-    """How much longer each piece of the model takes than the mean: layers, and what ends do alone.
-
-    Pieces on a stage have the same share of its layers.
-    """
+    """How much longer each piece takes than the mean, by its layers (a stage's share) and its
+    end."""
     p = int(stated["pipeline_parallel"])
     schedule = stated["pipeline_schedule"]
     folded = schedule in ("zb_v", "dualpipev")

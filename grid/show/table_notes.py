@@ -43,11 +43,8 @@ def _endless(found: "xarray.Dataset") -> list[str]:
 
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
-    """What is to be said of results with these attributes, a line each.
-
-    They say what its calibration stands on, which distributions are at their medians, and what a
-    default decided, but for inputs of `without`, which were searched.
-    """
+    """A line each on what results rest on: calibration, medians of distributions, decisive
+    defaults. Inputs of `without`, which were searched, are no defaults."""
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
     if _MEDIANS in attrs:
         lines.append(f"uncertain, at the median here: {', '.join(json.loads(attrs[_MEDIANS]))}")

@@ -57,9 +57,7 @@ def _later(start: date, days: float) -> str:
 
 def as_time(target: str, start: date | None) -> str:
     """A target "finish <= DATE" as one of job_time: the end of that day counts; others as they are.
-
-    Raises InputError for a date before the start, a start that is missing, and other relations.
-    """
+    Raises InputError for a date before the start, a start that is missing, and other relations."""
     found = _FINISH.fullmatch(target)
     if found is None:
         return target

@@ -21,10 +21,10 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
     """Read an axis of drawn points.
 
     `spec` has `design` (random, latin_hypercube or sobol), `num`, optionally `seed` (0), and for
-    each input what to draw from: {linspace = [a, b]} (uniform), {geomspace = [a, b]} (uniform in
-    the logarithm), with round = true for whole numbers, or a list (its entries, equally likely).
-    The same spec draws the same points. They are sorted by the labels and options drawn, so that
-    those with the same formulas are evaluated together; the coordinate numbers them.
+    each input {linspace = [a, b]} (uniform), {geomspace = [a, b]} (uniform in the logarithm), with
+    round = true for whole numbers, or a list of equally likely entries. The same spec draws the
+    same points, sorted by labels and options so that the same formulas are evaluated together; the
+    coordinate numbers them.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in values.known_names():
         raise InputError(f"axis {name!r} holds drawn points; give it a name that is not an input's")

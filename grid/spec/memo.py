@@ -9,10 +9,8 @@ T = TypeVar("T")
 
 class Memo(Generic[T]):
     """The results used last, at most `most` of them; results are shared and must not be changed.
-
-    Any number of threads may use it. There is no lock, which a fork could leave held: each step is
-    one operation of a dict, and where two threads miss, both make the result.
-    """
+    For any number of threads, without a lock, which a fork could leave held: each step is one
+    operation of a dict, and where two threads miss, both make the result."""
 
     def __init__(self, most: int) -> None:
         self.most = most

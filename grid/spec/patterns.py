@@ -42,11 +42,8 @@ _MOST_LETTERS = 100_000
 
 
 def counts(pattern: Any) -> dict[str, Any]:
-    """The inputs that a pattern sets, which is written as Megatron-LM and Nemotron-H do.
-
-    Each letter is a layer of one block; | marks the ends of stages and counts for nothing. Raises
-    InputError for what is no pattern.
-    """
+    """The inputs that a pattern of Megatron-LM or Nemotron-H sets. Raises InputError. Each letter
+    is a layer of one block; | marks the ends of stages and counts for nothing."""
     if not isinstance(pattern, str):
         raise InputError(f"{NAME} = {shown(pattern)} is not a pattern; {_RULE}")
     letters, slash, _ = pattern.replace("|", "").partition("/")
@@ -76,13 +73,12 @@ def counts(pattern: Any) -> dict[str, Any]:
 
 
 def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True) -> dict[str, Any]:
-    """The inputs that a pipeline's layout sets, which is written as Megatron-LM does.
+    """The inputs that a pipeline's layout sets, written as Megatron-LM does. Raises InputError.
 
     `chunks` are the pieces of the model on each stage; `folded` ones come back, the last to the
     first stage; in an `even` order as many micro-batches as stages go through each in turn. Of the
     stages between the ends the fullest is told: a bound from above for memory and waits. Modules of
-    multi-token prediction count on the last stage; where one stands before it, as a layer there,
-    too. Raises InputError for what is no layout.
+    multi-token prediction count on the last stage, and as a layer where one stands before it.
     """
     if not isinstance(layout, str):
         raise InputError(f"{LAYOUT} = {shown(layout)} is not one text; {_LAYOUT_RULE}")

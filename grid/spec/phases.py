@@ -65,10 +65,8 @@ def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
 def with_phases(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """A scenario without phases, axes with one of them, and whether they are to be added up.
-
-    They are one dimension instead where an axis `phase` names some. Raises InputError.
-    """
+    """A scenario without phases, axes with one of them, and whether they are to be added up. They
+    are one dimension instead where an axis `phase` names some. Raises InputError."""
     shared, tables = apart(scenario)
     sought = list(filter(_is_of_phase, [*free, *_swept(axes)]))
     if sought and (tables is None or NAME in axes):

@@ -22,24 +22,13 @@ from .distributions import Distribution, distribution
 # Which kind's value wins where two labels set the same input: measurements over data sheets,
 # gpu over node.
 _PLAIN = ", as of plain attention"  # which latent attention is not
-_PRECEDENCE = (
-    "calibration",
-    "gpu",
-    "node",
-    "fabric",
-    "model",
-    "storage",
-    "reliability",
-    "site",
-)
+_PRECEDENCE = ("calibration", "gpu", "node", "fabric", "model", "storage", "reliability", "site")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used.
-
-    `tables` are numbers that vary along several axes: their names, and the array over them.
-    """
+    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used. `tables` are
+    numbers that vary along several axes: their names, and the array over them."""
 
     constants: Mapping[str, float]
     options: Mapping[str, Any]
@@ -103,11 +92,9 @@ class Problem:
 def resolve(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> Problem:
-    """Read a scenario and its axes.
-
-    Precedence: axis over scenario, explicit over label, calibration over gpu over node. `free` are
-    inputs that are asked for: what is written of them does not count. Raises InputError.
-    """
+    """Read a scenario and its axes. Raises InputError. Precedence: axis over scenario, explicit
+    over label, calibration over gpu over node. What is written of inputs that are `free`, or asked
+    for, does not count."""
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
@@ -460,10 +447,8 @@ def _closed(
 def _values_of(
     kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
-    """Inputs and quantities that a label sets.
-
-    A node also sets what its gpu does, unless the scenario has a gpu of its own.
-    """
+    """Inputs and quantities that a label sets; a node also its gpu's, unless the scenario has
+    one."""
     entry = record(kind, label)
     if entry.values:  # "none" is of no account: a spec that names nothing means the same
         used.setdefault((kind, label), entry)
@@ -481,10 +466,8 @@ def _values_of(
 def _void_totals(
     axes: Sequence[Axis], explicit: Collection[str], open_on: Mapping[str, int]
 ) -> tuple[set[str], dict[str, tuple[int, Array]]]:
-    """Totals of labels that are void, for a part of them is stated; and those void in part.
-
-    The latter are so at some points of an axis, such as phases that state a part: which, and where.
-    """
+    """Totals of labels that are void, as a part of them is stated; and those void in part. The
+    latter at some points of an axis, such as phases that state a part: which, and where."""
     void: set[str] = set()
     partly: dict[str, tuple[int, Array]] = {}
     for whole, parts in WHOLES.items():

@@ -1,7 +1,7 @@
 """A JSON Schema of specs, made of the table of inputs, the quantities and the catalog.
 
-Editors complete names and choices with it, and mark what a spec may not hold. It says less than the
-program: units and labels are judged by their shape, and nothing that depends on two values is.
+Editors complete and check with it. It says less than the program: units and labels are judged by
+their shape, and nothing that depends on two values.
 """
 
 import functools

@@ -113,10 +113,8 @@ def is_traced(value: Any) -> bool:
 
 
 def without_unit(name: Any, entry: Any) -> Any:
-    """An entry of a spec; numbers that carry a unit become plain ones in the base unit.
-
-    Such are quantities of pint, astropy or unyt: alone, arrays, or inside lists and tables.
-    """
+    """An entry of a spec in base units, where numbers carry a unit (pint, astropy, unyt), also in
+    lists."""
     if entry is None or isinstance(entry, int | float | str):
         return entry
     if isinstance(entry, Mapping):

@@ -46,10 +46,7 @@ def fill(chunk: Array, values: Array) -> Array:
 
 
 def encode(chunk: Array) -> tuple[bytes, int]:
-    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c.
-
-    The last four bytes hold the crc32c of those before them.
-    """
+    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c."""
     from numcodecs import Blosc
 
     data = bytes(Blosc(cname=COMPRESSOR, clevel=LEVEL, shuffle=Blosc.SHUFFLE).encode(chunk))
@@ -58,10 +55,8 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 
 
 def is_sound(data: bytes, size: int, crc: int) -> bool:
-    """Whether a chunk's bytes are those that `encode` gave.
-
-    It is taken of all but the last four: with its own crc32c at the end, every chunk has the same.
-    """
+    """Whether a chunk's bytes are those that `encode` gave, by the crc32c of all but the last
+    four."""
     actual = int(google_crc32c.value(data[:-4]))
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
@@ -98,10 +93,8 @@ class Stored:
         return cls(counts, size, items, texts, names[1], len(names) > 2)
 
     def wrong(self, data: Any) -> str:
-        """Why a chunk must not be expanded; empty where it may be.
-
-        A few bytes can claim to be gigabytes, and decoders believe them.
-        """
+        """Why a chunk must not be expanded; empty where it may be: few bytes can claim to be
+        gigabytes."""
         if self.size > MOST:
             return f"expands to {self.size:,} bytes; at most {MOST:,} are read"
         head = bytes(data[:18])

@@ -1,8 +1,8 @@
 """Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there.
 
-A cube in a folder is built in NAME.partial and gets its name only when every block is on the disk.
-Objects cannot be renamed: among them a cube is built in its place, and no reader takes it for one
-before its root, which is written last. What is finished survives a failure, a kill and a loss of
+In a folder a cube is built in NAME.partial and gets its name once every block is on the disk.
+Objects cannot be renamed: there a cube is built in its place, and its root, without which no reader
+takes it for a cube, is written last. What is finished survives a failure, a kill and a loss of
 power.
 """
 
@@ -23,19 +23,9 @@ from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
+from . import journal
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
-from .journal import (
-    damaged_chunks,
-    damaged_files,
-    read_file,
-    read_files,
-    read_journal,
-    read_record,
-    read_seal,
-    write_journal,
-    write_record,
-)
 from .layout import LAYOUT, known_layout
 from .names import GROUP, JOURNAL, LOCK, PLAN, RECORD, ROOT, SEAL
 from .places.address import place_of
@@ -135,9 +125,9 @@ def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resu
     )
     if dense <= free:
         return
-    blocks = read_journal(partial)  # finished ones are not written again
+    blocks = journal.read_journal(partial)  # finished ones are not written again
     if append or (resume and not _differs(place, writer)):
-        blocks = read_journal(place) | blocks
+        blocks = journal.read_journal(place) | blocks
     free += sum(size for block in blocks.values() for _, size, _ in block.files)
     likely = writer.likely_size()
     if likely > free:
@@ -149,7 +139,7 @@ def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resu
 
 def kept(partial: Place, option: str) -> str:
     """What a run that ended early left, and how to continue it."""
-    count = len(read_journal(partial))
+    count = len(journal.read_journal(partial))
     if not count and not partial.names():
         return "nothing was kept"
     return f"{count} finished blocks are kept in {str(partial)!r}; `run {option}` continues it"
@@ -195,13 +185,13 @@ def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) ->
 
 def _differs(place: Place, writer: Writer) -> bool:
     """Whether a place holds no record, or one of another cube."""
-    old = read_record(place, PLAN)
+    old = journal.read_record(place, PLAN)
     return old is None or difference(old, writer.fingerprint) is not None
 
 
 def _check_same(place: Place, writer: Writer) -> None:
     """Refuse to continue another cube."""
-    old = read_record(place, PLAN)
+    old = journal.read_record(place, PLAN)
     if old is None:
         check_sealed(place)
         raise InputError(
@@ -225,7 +215,7 @@ def _prepare(
     # checked again under the lock: another run may have finished meanwhile
     if place.exists() and not (overwrite or continues):
         raise InputError(f"{str(place)!r} exists; choose another name or use --overwrite")
-    begun = not isinstance(read_file(partial, PLAN), str)
+    begun = not isinstance(journal.read_file(partial, PLAN), str)
     if begun and not (overwrite or continues):
         raise InputError(
             f"{str(partial)!r} exists: a run was stopped there; "
@@ -240,7 +230,7 @@ def _prepare(
     partial.delete(ROOT)  # killed between the root and the rename
     differs = _differs(partial, writer)
     # the cube that was replaced, if the run was killed after the exchange
-    left = complete and read_seal(partial) is not None
+    left = complete and journal.read_seal(partial) is not None
     if begun and continues and not (differs and (left or overwrite)):
         _check_same(partial, writer)
     else:
@@ -252,9 +242,9 @@ def _prepare(
 
 def _borrow(place: Place, partial: Place, writer: Writer) -> None:
     """Take the sound blocks of a damaged or smaller cube into an unfinished one."""
-    own = read_journal(partial) if partial != place else {}
+    own = journal.read_journal(partial) if partial != place else {}
     sound = {key: block for key, block in fitting(place, writer).items() if key not in own}
-    for key in damaged_chunks(place, sound.values()):
+    for key in journal.damaged_chunks(place, sound.values()):
         del sound[key]
     if partial == place:
         partial.delete(ROOT)  # first: without its root, a cube in the making is not read
@@ -262,13 +252,13 @@ def _borrow(place: Place, partial: Place, writer: Writer) -> None:
         for block in sound.values():
             partial.take(place, [name for name, _, _ in block.files])
     # killed between the two, the next run checks again which blocks fit
-    write_record(partial, PLAN, writer.fingerprint)
-    write_journal(partial, {**own, **sound}.values())
+    journal.write_record(partial, PLAN, writer.fingerprint)
+    journal.write_journal(partial, {**own, **sound}.values())
 
 
 def _stored_shapes(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[int, ...]]:
     """Chunk shapes of the cube to continue, if it has the outputs of the plan."""
-    record = read_record(partial, PLAN) or read_record(place, PLAN) or {}
+    record = journal.read_record(partial, PLAN) or journal.read_record(place, PLAN) or {}
     shapes = {name: record.get(f"chunks.{name}") for name in plan.outputs}
     same = all(
         isinstance(shape, list)
@@ -291,7 +281,7 @@ def is_cube(place: Place) -> bool:
 
 def _attributes(place: Place) -> dict[str, Any] | None:
     """The attributes of a cube's root; None where there is no cube."""
-    data = read_file(place, ROOT)
+    data = journal.read_file(place, ROOT)
     try:
         meta = json.loads(data) if isinstance(data, bytes) else None
     except (ValueError, RecursionError):
@@ -309,7 +299,7 @@ def layout_of(place: Place) -> int | None:
 
 def check_sealed(place: Place) -> None:
     """Refuse what has no record of ours, such as a copy that xarray made. Raises InputError."""
-    if all(read_file(place, name) == "is missing" for name in (SEAL, JOURNAL, PLAN)):
+    if all(journal.read_file(place, name) == "is missing" for name in (SEAL, JOURNAL, PLAN)):
         raise InputError(
             f"{str(place)!r} is not sealed by fleetcube, so nothing in it can be checked; if "
             f"another program copied it, {_as_it_is(place)}"
@@ -318,7 +308,7 @@ def check_sealed(place: Place) -> None:
 
 def added(place: Place) -> str:
     """The arrays that another program added to a cube, as xarray does with mode="a"."""
-    sealed, end = read_seal(place), f"/{ROOT}"
+    sealed, end = journal.read_seal(place), f"/{ROOT}"
     names = (place.names() or set()) - sealed.keys() if sealed else set()
     arrays = (name.removesuffix(end) for name in names if name.endswith(end))
     return ", ".join(sorted(repr(name) for name in arrays if not name.startswith(f"{GROUP}/")))
@@ -331,20 +321,22 @@ def _as_it_is(place: Place) -> str:
 
 def size_of(place: Place) -> int:
     """Bytes of a complete cube, according to its record."""
-    sealed = read_seal(place) or {}
-    chunks = sum(size for block in read_journal(place).values() for _, size, _ in block.files)
+    sealed = journal.read_seal(place) or {}
+    chunks = sum(
+        size for block in journal.read_journal(place).values() for _, size, _ in block.files
+    )
     return chunks + sum(size for size, _ in sealed.values())
 
 
 def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
     """What is wrong with the files of a cube: one line for each. `done` counts chunks."""
-    sealed = read_seal(place)
+    sealed = journal.read_seal(place)
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
-    files = read_files(place, sealed)
-    problems = [f"{name} {wrong}" for name, wrong in damaged_files(files, sealed).items()]
-    blocks = read_journal(place)
-    for key, bad in damaged_chunks(place, blocks.values(), done).items():
+    files = journal.read_files(place, sealed)
+    problems = [f"{name} {wrong}" for name, wrong in journal.damaged_files(files, sealed).items()]
+    blocks = journal.read_journal(place)
+    for key, bad in journal.damaged_chunks(place, blocks.values(), done).items():
         problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
     extra = (place.names() or set()) - known - sealed.keys() - {SEAL, LOCK}
@@ -355,7 +347,7 @@ def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> l
 def sealed_files(place: Place) -> dict[str, bytes]:
     """The files beside the chunks; a cube that differs from its seal is refused."""
     while True:
-        sealed = read_seal(place)
+        sealed = journal.read_seal(place)
         if sealed is None:
             check_sealed(place)
             raise InputError(
@@ -364,15 +356,15 @@ def sealed_files(place: Place) -> dict[str, bytes]:
         try:
             return _as_sealed(place, sealed)
         except InputError:
-            if read_seal(place) == sealed:
+            if journal.read_seal(place) == sealed:
                 raise  # damaged: no other cube took its place meanwhile
 
 
 def _as_sealed(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes]:
-    files = read_files(place, sealed)
+    files = journal.read_files(place, sealed)
     contents = {name: data for name, data in files.items() if isinstance(data, bytes)}
     _check_whole(place, contents)
-    for name, wrong in damaged_files(files, sealed).items():
+    for name, wrong in journal.damaged_files(files, sealed).items():
         if names := added(place):
             raise InputError(
                 f"{str(place)!r} is no longer as fleetcube sealed it: another program added "

@@ -50,15 +50,13 @@ class Report:
 
 
 def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Report:
-    """Check a cube.
+    """Check a cube. Raises InputError where there is none.
 
-    Every chunk is read and compared with its size and crc32c, every other file with its sha256;
-    missing and foreign files are found. Its labels must be those of its own spec. Then the spec is
-    evaluated again, with NumPy, at `samples` points of every variable, and must agree to 1e-12
-    (float32: to its last bit), and every file beside the chunks must be what would be written now.
-    If formulas, catalog or versions have changed since, this is noted and neither is compared.
-
-    Raises InputError where there is no cube.
+    Every chunk is compared with its size and crc32c, every other file with its sha256; missing and
+    foreign files are found, and labels compared with those of the spec. Then the spec is evaluated
+    again, with NumPy, at `samples` points of every variable, to 1e-12 (float32: to its last bit),
+    and the files beside the chunks must be what would be written now. Of other formulas, catalog or
+    versions, this is noted and neither compared.
     """
     place = place_of(path)
     if str(place).endswith(".partial"):

@@ -26,24 +26,6 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "InputError",
-    "Sweep",
-    "catalog",
-    "citations",
-    "evaluate",
-    "explain",
-    "function",
-    "interp",
-    "kernels",
-    "open_cube",
-    "simulate",
-    "simulate_schedule",
-    "solve",
-    "table",
-    "watching",
-]
-
 # Imported when first used, so that `import fleetcube` stays fast.
 _HOME = {
     "InputError": "fleetcube.grid.errors",
@@ -60,6 +42,7 @@ _HOME = {
     "table": "fleetcube.grid.rows.table",
     "watching": "fleetcube.grid.progress",
 }
+__all__ = sorted([*_HOME, "catalog", "kernels"])
 
 
 def _load_accessor() -> None:

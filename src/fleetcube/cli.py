@@ -20,7 +20,7 @@ from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed, traffic, with_ends
 from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import every_column, print_foot, print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -340,10 +340,7 @@ def verify(cube: str, samples: int) -> None:
 
     with progress("checking"):
         report = check(cube, samples)
-    for note in report.notes:
-        say(note)
-    for problem in report.problems:
-        say(problem)
+    say_each([*report.notes, *report.problems], err=False)
     if report.problems:
         raise OSError(f"{cube!r} is damaged (problems: {len(report.problems)}); {report.advice}")
     if report.notes:
@@ -389,8 +386,7 @@ def slice_cube(
     whole = open_cube(cube)
     variables(whole, variable)  # names first
     cut, notes = select(whole, selectors)
-    for note in notes:
-        say(note, err=True)
+    say_each(notes)
     if interval or (interval is None and output is None):
         cut = with_ends(cut, variable, asked=bool(interval))
     cut = variables(cut, variable)

@@ -71,7 +71,6 @@ class Target:
 
     @property
     def outputs(self) -> list[str]:
-        """The outputs that it names."""
         return [self.of, self.level] if isinstance(self.level, str) else [self.of]
 
     def __str__(self) -> str:
@@ -221,12 +220,7 @@ class Solver:
     """Solves the points of a sweep for one input."""
 
     def __init__(
-        self,
-        problem: Problem,
-        for_: str,
-        target: Target,
-        between: Any,
-        engine: str,
+        self, problem: Problem, for_: str, target: Target, between: Any, engine: str
     ) -> None:
         self.for_, self.target = for_, target
         self.grid = scan_values(for_, between, problem)
@@ -368,10 +362,8 @@ class Solver:
         self, step: Array, low: Array, high: Array, open_: Array, count: int
     ) -> tuple[Array, Array]:
         """A step's value and place; the middle if it leaves a bracket, or the bracket stays wide.
-
-        From SLACK steps on a bracket is halved unless it is as narrow as bisection would have made
-        it SLACK steps earlier: so the search takes SLACK + 1 steps more than bisection at most.
-        """
+        From SLACK steps on a bracket as wide as bisection's of SLACK steps before is halved: the
+        search takes at most SLACK + 1 steps more than bisection."""
         at = self._value(step)
         good = (at > low) & (at < high)
         if count >= SLACK:
@@ -493,10 +485,8 @@ class Solver:
 
     def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
         """Look for a crossing between the scan's values, where the output turns near the target.
-
         Its slope is followed to 0 by the secant method, halving where that is slow, as long as
-        tangents at both ends allow a crossing: an output that turns once lies above them.
-        """
+        tangents at both ends allow a crossing: an output that turns once lies above them."""
         part = box(dips)
         tile, bracket = within(tile, part), bracket.cut(part)
         dips, reason, best = dips[part], reason[part], best[part]
@@ -532,10 +522,8 @@ class Solver:
             high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
-        """The whole number next to a root that meets the target, or comes closest to it.
-
-        NaN where none of the range does.
-        """
+        """The whole number next to a root that meets the target or comes closest to it; NaN if none
+        does."""
         step = np.ones(root.shape)
         if self.steps:
             count = self.evaluate(tile, root, [self.steps])[self.steps]

@@ -20,10 +20,8 @@ class UnreadableError(Exception):
 @dataclass(frozen=True)
 class Reading:
     """One value that a record states: inputs by public name, the measured value in the base unit.
-
-    `variant` distinguishes the readings of one record; `notes` list assumptions. `group` is that of
-    readings whose errors are counted apart from those of the record's group.
-    """
+    `variant` tells the readings of a record apart, `notes` list assumptions, and `group` replaces
+    the record's where errors are counted apart."""
 
     inputs: Mapping[str, Any]
     measured: float

@@ -45,12 +45,9 @@ _MEGATRON = {
 
 
 def memory_rows(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
-    """Rows to compare for one published record: inputs, output, published value.
-
-    `inputs` are those already read from the record; what the source states about memory is added.
-    Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, values
-    are in bytes. Empty where the record publishes no memory that the model predicts.
-    """
+    """Rows to compare for a published record, whose inputs are extended by what it says of memory.
+    Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, in bytes;
+    none where the model predicts nothing of the record."""
     group = record.get("group")
     reader = _READERS.get(group) if isinstance(group, str) else None
     return reader(record, inputs) if reader else []

@@ -1,8 +1,7 @@
 """Cubes in Icechunk repositories, of which every complete version stays readable.
 
-A cube is written on the branch `unfinished`, where finished blocks and their journal are committed
-together. The branch `main` and a tag are set to it when it is complete: readers of `main` never see
-less.
+A cube is written on the branch `unfinished`, finished blocks and their journal in one commit. The
+branch `main` and a tag are set to it when it is complete, so readers never see less.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read.
 
 A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order that
-misleads no reader: chunks and the record while it runs, then the seal, then the arrays' metadata,
-and the root last. When a cube is repaired or overwritten, its root goes first, then that metadata.
+misleads no reader: chunks and the record, the seal, the arrays' metadata, and the root last. A
+repair or an overwrite removes the root first, then that metadata.
 """
 
 import contextlib
@@ -36,10 +36,8 @@ _memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
 class Objects:
-    """A prefix of an object store, where a cube is built in its place.
-
-    Credentials and endpoint are read from the environment variables that are usual for the store.
-    """
+    """A prefix of an object store, where a cube is built in its place. Credentials and endpoint
+    come from the store's usual environment variables."""
 
     in_sight = True
     writers = 4
@@ -244,19 +242,13 @@ class _Batches:
 
 class _Lease:
     """The lock of a cube: an object created only if there is none, and renewed while it is held.
-
-    Every write of it is conditional on the version last seen, so that of two writers one fails. A
-    writer that could not renew it in time stops writing.
-    """
+    Every write is conditional on the version last seen, so that of two writers one fails. A writer
+    that could not renew it in time stops writing."""
 
     def __init__(self, place: Objects, name: str) -> None:
         self._place, self._name = place, name
         self._count = 0
-        self._who = {
-            "process": os.getpid(),
-            "host": socket.gethostname(),
-            "run": uuid.uuid4().hex,
-        }
+        self._who = {"process": os.getpid(), "host": socket.gethostname(), "run": uuid.uuid4().hex}
         self._seen: dict[str, str] | None = None  # the version last written, as the store names it
         self._bare = False  # whether the store wants its tags without quotes
         self._lost = ""

@@ -51,19 +51,14 @@ class Log(Protocol):
 
 
 class Place(Protocol):
-    """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled.
-
-    Failures raise an OSError, or a ConnectionError if they do not concern the files.
-    """
+    """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled. Failures
+    raise OSError, or ConnectionError if they do not concern the files."""
 
     in_sight: bool  # whether readers see it while it is written
     writers: int  # blocks under way for each thread: all but one wait for the disk or the network
 
     def read(self, name: str, size: int | None = None) -> bytes:
-        """A file. Raises FileNotFoundError if there is none.
-
-        A file of another size than given is not read: OtherSizeError.
-        """
+        """A file, of a given size or OtherSizeError. Raises FileNotFoundError if there is none."""
 
     def write(self, name: str, data: Any) -> None:
         """Write a file whole or not at all; it survives from then on."""

@@ -9,7 +9,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
@@ -192,8 +192,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         say(f"90 of 100 such steps are within a factor of {fit.error_factor:.3g}")
     for reason, count in fit.dropped.items():
         say(f"dropped {count}: {reason}")
-    for note in notes:
-        say(f"note: {note}", err=True)
+    say_each(f"note: {note}" for note in notes)
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Read a command's spec, with the values that selectors change."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_each
 
 
 def changed_spec(
@@ -14,8 +14,7 @@ def changed_spec(
     from fleetcube.grid.spec.file import read_spec
 
     spec, notes = narrow(read_spec(path), selectors, without)
-    for note in notes:
-        say(note, err=True)
+    say_each(notes)
     return spec
 
 
@@ -26,40 +25,36 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     """
     from fleetcube.grid.ask.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.show.selectors import select
-    from fleetcube.grid.spec.file import read_spec
     from fleetcube.grid.sweep import Sweep
 
-    axes = read_spec(path)["axes"]
-    cuts = [each for each in selectors if each.partition("=")[0] in axes]
-    spec = changed_spec(path, [each for each in selectors if each not in cuts])
-    names = names_of(spec)
-    try:
-        sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES])
-    except InputError:  # a network may be described without what computes
-        sweep = Sweep(spec["scenario"], spec["axes"], names)
-    values = sweep.evaluate("numpy")
-    there = [each for each in cuts if each.partition("=")[0] in values.dims]
-    point, notes = select(values, there)
-    for note in notes:
-        say(note, err=True)
-    return point
+    def values(spec: dict[str, Any]) -> Any:
+        names = names_of(spec)
+        try:
+            sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES])
+        except InputError:  # a network may be described without what computes
+            sweep = Sweep(spec["scenario"], spec["axes"], names)
+        return sweep.evaluate("numpy")
+
+    return _at_one_point(path, selectors, values)
 
 
 def step(path: str, selectors: Sequence[str]) -> Any:
     """What a picture of one step of a spec needs, at one point of it."""
     from fleetcube.grid.ask.step_parts import values_of
+
+    return _at_one_point(path, selectors, lambda spec: values_of(spec["scenario"], spec["axes"]))
+
+
+def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
+    """Values of a spec where selectors cut its axes; other selectors change the spec."""
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.spec.file import read_spec
 
     axes = read_spec(path)["axes"]
     cuts = [each for each in selectors if each.partition("=")[0] in axes]
-    spec = changed_spec(path, [each for each in selectors if each not in cuts])
-    values = values_of(spec["scenario"], spec["axes"])
-    there = [each for each in cuts if each.partition("=")[0] in values.dims]
-    point, notes = select(values, there)
-    for note in notes:
-        say(note, err=True)
+    values = values_of(changed_spec(path, [each for each in selectors if each not in cuts]))
+    point, notes = select(values, [cut for cut in cuts if cut.partition("=")[0] in values.dims])
+    say_each(notes)
     return point
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say_each
 
 _OPTIONS = (
     click.option("--title", help="First line above the picture."),
@@ -42,5 +42,4 @@ def drawing(said: Mapping[str, Any]) -> Iterator[None]:
 
     with looking(**said) as chosen:
         yield
-    for remark in (*chosen.remarks, *chosen.advice):
-        say(remark, err=True)
+    say_each([*chosen.remarks, *chosen.advice])

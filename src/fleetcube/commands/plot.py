@@ -1,14 +1,14 @@
 """`fleetcube plot`: pictures of a cube."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import by_phase, step, traffic, with_ends
 from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_each
 
 # The options that each kind of picture needs, and others that it allows
 _NEEDED = {
@@ -31,6 +31,22 @@ _ALLOWED = {
     "roofline": ("--by",),
     "pareto": ("--by", "--best"),
 }
+
+
+class _Asked(NamedTuple):
+    """What the options say of a picture."""
+
+    kind: str
+    named: tuple[str, ...]
+    x: str | None
+    y: str | None
+    by: str | None
+    best: str | None
+
+    @property
+    def senses(self) -> list[str]:
+        """Which end is best of each output, for pareto."""
+        return (self.best or "min,min").split(",")
 
 
 @click.command()
@@ -111,26 +127,16 @@ def plot(
     """
     from fleetcube.grid.plots.vega import check_drawn
 
-    kind = kind or ("curves" if y is None else "map")
-    _check(kind, named, x, y, by, best)
+    asked = _Asked(kind or ("curves" if y is None else "map"), named, x, y, by, best)
+    _check(asked)
     path = Path(output)
     with drawing(looks(given, {"-o": output})):
         check_drawn(path)
-        _draw(cube, selectors, kind, named, x, y, by, best, path)
+        _draw(cube, selectors, asked, path)
     say(f"wrote {output}")
 
 
-def _draw(
-    cube: str,
-    selectors: tuple[str, ...],
-    kind: str,
-    named: tuple[str, ...],
-    x: str | None,
-    y: str | None,
-    by: str | None,
-    best: str | None,
-    path: Path,
-) -> None:
+def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> None:
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.picture import need
     from fleetcube.grid.plots.plot import plot as draw
@@ -146,6 +152,7 @@ def _draw(
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.roles import REASON
 
+    kind, x, y = asked.kind, asked.x or "", asked.y or ""
     specified = path.suffix == SPEC
     of_specs: dict[str, Any] = {  # what is read of a spec, its picture and its boxes
         "topology": (lambda: traffic(cube, selectors), topology, topology_boxes),
@@ -160,75 +167,64 @@ def _draw(
             picture(read(), path)
         return
     dataset = open_cube(cube)
-    if REASON in named and REASON in dataset.coords:
+    if REASON in asked.named and REASON in dataset.coords:
         dataset = dataset.reset_coords(REASON)
-    check_variables(named, [str(name) for name in dataset.data_vars])
-    drawn, more = _variables(kind, named, x, y)
+    check_variables(asked.named, [str(name) for name in dataset.data_vars])
+    drawn, more = _variables(asked)
     need(dataset, drawn)
     dataset, notes = select(dataset, selectors)
     if kind == "schedule":
         drawn = [str(name) for name in dataset.data_vars]  # with all axes
     cut = dataset[[*drawn, *(name for name in more if name in dataset)]]
-    for note in notes:
-        say(note, err=True)
+    say_each(notes)
     if specified:
-        write_spec(_specification(kind, cut, drawn, x or "", y, by, best), path)
+        write_spec(_specification(asked, cut, drawn), path)
     elif kind == "losses":
-        plot_kinds.losses(cut, x or "", path)
+        plot_kinds.losses(cut, x, path)
     elif kind == "flips":
-        plot_kinds.flips(cut, x or "", y or "", path, drawn)
+        plot_kinds.flips(cut, x, y, path, drawn)
     elif kind == "roofline":
-        plot_kinds.roofline(cut, path, by)
+        plot_kinds.roofline(cut, path, asked.by)
     elif kind == "pareto":
-        plot_kinds.pareto(cut, x or "", y or "", path, (best or "min,min").split(","), by)
+        plot_kinds.pareto(cut, x, y, path, asked.senses, asked.by)
     elif kind == "schedule":
         draw_schedule(schedule_at(cut), path, "s")
     else:
-        if y is None and best is None:
+        if asked.y is None and asked.best is None:
             cut = with_ends(cut, drawn, asked=False)
-        draw(cut, drawn[0], x or "", y, path, best)
+        draw(cut, drawn[0], x, asked.y, path, asked.best)
 
 
-def _specification(
-    kind: str,
-    cut: Any,
-    drawn: list[str],
-    x: str,
-    y: str | None,
-    by: str | None,
-    best: str | None,
-) -> dict[str, Any]:
+def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
     """What a kind draws of a cube, as a specification of Vega-Lite."""
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.schedule import schedule_boxes
     from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
     from fleetcube.grid.schedules.job_schedule import schedule_at
 
+    kind, x, y = asked.kind, asked.x or "", asked.y
     if kind == "roofline":
-        return roofline_spec(cut, by)
+        return roofline_spec(cut, asked.by)
     if kind == "pareto":
-        return pareto_spec(cut, x, y or "", (best or "min,min").split(","), by)
+        return pareto_spec(cut, x, y or "", asked.senses, asked.by)
     if kind == "losses":
         return box_spec(plot_kinds.losses_boxes(cut, x))
     if kind == "schedule":
         return box_spec(schedule_boxes(schedule_at(cut), "s"))
     if kind == "flips":
         return vega_lite(plot_kinds.with_flips(cut, drawn), plot_kinds.FLIPS, x, y)
-    return vega_lite(cut, drawn[0], x, y, best)
+    return vega_lite(cut, drawn[0], x, y, asked.best)
 
 
-def _check(
-    kind: str,
-    named: tuple[str, ...],
-    x: str | None,
-    y: str | None,
-    by: str | None,
-    best: str | None,
-) -> None:
+def _check(asked: _Asked) -> None:
     """Refuse a kind whose options are missing, and options that it does not take."""
     from fleetcube.grid.errors import InputError
 
-    options = {"-v": named or None, "-x": x, "-y": y, "--by": by, "--best": best}
+    kind, named, *others = asked
+    options = {
+        "-v": named or None,
+        **dict(zip(("-x", "-y", "--by", "--best"), others, strict=True)),
+    }
     given = [name for name, value in options.items() if value is not None]
     lacking = [name for name in _NEEDED[kind] if name not in given]
     if lacking:
@@ -242,19 +238,18 @@ def _check(
         )
 
 
-def _variables(
-    kind: str, named: tuple[str, ...], x: str | None, y: str | None
-) -> tuple[list[str], list[str]]:
+def _variables(asked: _Asked) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws if present."""
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.kernels.roles import CROSSING, LOSSES
 
+    kind, named = asked.kind, asked.named
     if kind == "losses":
         return list(LOSSES), ["job_time"]
     if kind == "roofline":
         return list(plot_kinds.ROOFLINE), [plot_kinds.NETWORK]
     if kind == "pareto":
-        return [str(x), str(y)], []
+        return [str(asked.x), str(asked.y)], []
     if kind == "flips":
         return list(named or plot_kinds.WAITS), [CROSSING]
     if kind == "schedule":

@@ -1,5 +1,7 @@
 """Print text with every character visible: none controls the terminal."""
 
+from collections.abc import Iterable
+
 import click
 
 from fleetcube.grid.text import visible
@@ -10,9 +12,14 @@ def say(text: str = "", err: bool = False) -> None:
     click.echo(visible(text), err=err)
 
 
+def say_each(lines: Iterable[str], err: bool = True) -> None:
+    """Print lines, by default to standard error."""
+    for line in lines:
+        say(line, err=err)
+
+
 def say_wrapped(*texts: str, err: bool = False) -> None:
     """Print sentences in lines of 80 columns, cut between words."""
     from fleetcube.grid.show.table_notes import wrapped
 
-    for line in wrapped(texts):
-        say(line, err=err)
+    say_each(wrapped(texts), err)

@@ -146,12 +146,9 @@ def sensitivity(
     else:
         _print(ranking, of, top)
         print_foot(ranking)
-    if left:
-        say(
-            f"inputs of the model and of laws left out: {left}; --kind all shows them",
-            err=as_json or output == "-",
-        )
     quiet = as_json or output == "-"
+    if left:
+        say(f"inputs of the model and of laws left out: {left}; --kind all shows them", err=quiet)
     if tornado is not None:
         drawn = Path(tornado)
         with drawing(said):
@@ -187,11 +184,7 @@ def _check_alone(
 
 
 def _chosen(
-    sweep: Any,
-    of: str,
-    wrt: tuple[str, ...],
-    kinds: list[str] | None,
-    without: tuple[str, ...],
+    sweep: Any, of: str, wrt: tuple[str, ...], kinds: list[str] | None, without: tuple[str, ...]
 ) -> tuple[list[str], int]:
     """The inputs to rank, and how many are left out because nobody named a kind."""
     from fleetcube.grid.ask.sensitivity import ALL, among, check_levers

@@ -8,7 +8,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def solve(
     empty = [name for name in columns if solutions[name].isnull().all()]
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     print_table(*table(solutions))
-    for remark in _remarks(solutions, for_):
-        say(remark)
+    say_each(_remarks(solutions, for_), err=False)
     if said != target:
         say(f"{target.strip()}, started on {since}: {said}")
     print_foot(solutions, [for_])

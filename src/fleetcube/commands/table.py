@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_each
 
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
 _PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
@@ -41,8 +41,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     if width := columns():
         while lines and max(map(len, lines)) > width:
             lines = next(layouts, [])
-    for line in lines or plain:
-        say(line)
+    say_each(lines or plain, err=False)
 
 
 def columns() -> int | None:
@@ -102,8 +101,7 @@ def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> N
     """Print what the numbers of a table stand on, and what a default decided."""
     from fleetcube.grid.show.table_notes import foot
 
-    for line in foot(found, without):
-        say(line, err=err)
+    say_each(foot(found, without), err)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
 
 if TYPE_CHECKING:
@@ -113,17 +113,9 @@ def as_dict(validation: "Validation") -> dict[str, Any]:
     """A validation as JSON, with null for what is unknown."""
     from fleetcube.grid.show.tables import finite
 
-    rows = [
-        {
-            "id": row.id,
-            "group": row.group,
-            "of": row.of,
-            "measured": row.measured,
-            "predicted": row.predicted,
-            "low": row.low,
-            "high": row.high,
-            "error_percent": 100 * row.error,
-        }
+    names = ("id", "group", "of", "measured", "predicted", "low", "high")
+    rows: list[dict[str, Any]] = [
+        {**{name: getattr(row, name) for name in names}, "error_percent": 100 * row.error}
         for row in validation.rows
     ]
     groups = [dataclasses.asdict(group) for group in validation.groups]
@@ -188,10 +180,8 @@ def _print_left_out(validation: "Validation", listed: bool) -> None:
     reasons = Counter(record.reason for record in validation.left_out)
     for reason, count in reasons.most_common():
         say(f"{count:5}  {reason}")
-        if listed:
-            for record in validation.left_out:
-                if record.reason == reason:
-                    say(f"       {record.id}")
+        ids = [f"       {each.id}" for each in validation.left_out if each.reason == reason]
+        say_each(ids if listed else [], err=False)
 
 
 def _cells(group: "Accuracy") -> list[str]:

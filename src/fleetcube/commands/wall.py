@@ -92,14 +92,10 @@ def _print(found: "xarray.Dataset") -> None:
     print_table(*table(found[["job_time", "speedup", "doubling_gain", *spent, "most_lost_to"]]))
     binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
-        cells = zip(binding["limit"].values, binding["binds_from"].values, strict=True)
-        rows = [[str(name), f"{at:,.0f}"] for name, at in cells]
+        heads = ["limit", "binds_from", "why"]
+        cells = zip(*(binding[head].values for head in heads), strict=True)
         say("")
-        whys = binding["why"].values
-        print_table(
-            ["limit", "binds_from", "why"],
-            [[*row, str(why)] for row, why in zip(rows, whys, strict=True)],
-        )
+        print_table(heads, [[str(name), f"{at:,.0f}", str(why)] for name, at, why in cells])
     say("")
     time = with_unit(float(found["fastest_time"]), "s", "job_time")
     last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
