@@ -1,8 +1,6 @@
-"""The posterior of all published steps: the coefficients that it expects of a cell, and how wide.
-
-A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
-groups), as in decision 35; groups that no step was measured in add the spread of their level.
-"""
+"""The posterior of all published steps: the coefficients that it expects of a cell, and how wide. A
+cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
+groups), as in decision 35; groups that no step was measured in add the spread of their level."""
 
 import functools
 import hashlib

@@ -24,6 +24,10 @@ from .spec import dates, patterns
 from .spec.scenario import choose
 
 MOST_MATCHES = 15  # names that a search by word lists
+_PATTERNS = {
+    patterns.NAME: (patterns.ABOUT, patterns.SETS),
+    patterns.LAYOUT: (patterns.ABOUT_LAYOUT, patterns.LAYOUT_SETS),
+}
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
 
@@ -44,12 +48,9 @@ def explain(name: str | None = None) -> str:
     if name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
-    elif name == patterns.NAME:
-        lines = _wrapped(f"{name}: {patterns.ABOUT}")
-        lines += ["", *_wrapped("Sets " + ", ".join(patterns.SETS))]
-    elif name == patterns.LAYOUT:
-        lines = _wrapped(f"{name}: {patterns.ABOUT_LAYOUT}")
-        lines += ["", *_wrapped("Sets " + ", ".join(patterns.LAYOUT_SETS))]
+    elif name in _PATTERNS:
+        about, sets = _PATTERNS[name]
+        lines = [*_wrapped(f"{name}: {about}"), "", *_wrapped("Sets " + ", ".join(sets))]
     elif name == dates.NAME:
         lines = _wrapped(f"{name}: {dates.ABOUT}, in [scenario], as 2027-06-01")
     elif name in INPUTS:
@@ -122,9 +123,6 @@ def _search(text: str) -> list[str]:
     return [*lines, *([f"and {more} more: `fleetcube explain` lists all"] if more > 0 else [])]
 
 
-# The traffic of a job
-
-
 def explain_traffic(point: Any) -> str:
     """Text that says which traffic of a job crosses which tier of its network. `point` has the
     values of `traffic.names_of`; if it has TIMES, too, a line gives the interval."""
@@ -150,9 +148,6 @@ def explain_traffic(point: Any) -> str:
             ends = f"{duration(low, 4)} to {duration(high, 4)}"
             lines.append(f"The step takes {duration(middle, 4)}; 90 % interval {ends}.")
     return "\n".join(lines)
-
-
-# What nothing depends on
 
 
 def unused(attrs: Mapping[str, Any]) -> str:
@@ -183,9 +178,6 @@ def _lever(name: str) -> str | None:
             if row.kind == "real" and row.default and row.default < float("inf"):
                 return row.name
     return None
-
-
-# One name
 
 
 def _explain_quantity(quantity: Quantity) -> list[str]:
@@ -290,9 +282,6 @@ def _defaults(rows: Sequence[Input]) -> list[str]:
     ]
 
 
-# Neighbours
-
-
 @functools.cache
 def feeds(name: str) -> tuple[str, ...]:
     """Quantities whose formula, or choice of formula, uses a name."""
@@ -319,9 +308,6 @@ def _feeds(name: str, nothing: str, title: str = "feeds") -> list[str]:
     direct, count = feeds(name), len(downstream(name))
     more = [f"and through these {count - len(direct)} others"] if count > len(direct) else []
     return _field(title, [*direct, *more] or [nothing])
-
-
-# The list of all names
 
 
 def _list_all() -> str:
@@ -354,9 +340,6 @@ def topics() -> dict[str, list[Quantity]]:
     for _, quantity in sorted(load().items()):
         members[quantity.default.__module__.split(".")[-2]].append(quantity)
     return members
-
-
-# Words
 
 
 def default_of(row: Input) -> str:

@@ -19,7 +19,13 @@ import numpy as np
 
 from fleetcube.catalog import kind, record
 from fleetcube.catalog.pooled import NORMAL, STUDENT, seal
-from fleetcube.grid.measured.pooled import (
+from fleetcube.grid.measured.predict import evaluate
+from fleetcube.grid.measured.published.calibration import _STACKS
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.row import Row
+from fleetcube.grid.spec import values
+
+from .hierarchy import (
     COEFFICIENTS,
     Coefficient,
     Effect,
@@ -29,12 +35,6 @@ from fleetcube.grid.measured.pooled import (
     Steps,
     at,
 )
-from fleetcube.grid.measured.predict import evaluate
-from fleetcube.grid.measured.published.calibration import _STACKS
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.row import Row
-from fleetcube.grid.spec import values
-
 from .text import DOCS, ROOT, between
 from .text import table as table_text
 from .training import NOT_FITTED, _labels

@@ -4,7 +4,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,16 @@ from fleetcube.catalog import pooled as posteriors
 from fleetcube.grid.measured.file import about_fit, text
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import Row
-from fleetcube.grid.measured.steps import StepFit, Table, fit_steps, held_out_errors
+from fleetcube.grid.measured.steps import (
+    StepFit,
+    Table,
+    _check_fit,
+    _Model,
+    _precisions,
+    _search,
+    _start,
+    fit_steps,
+)
 from fleetcube.grid.spec.auto import cell_of
 
 from . import all_reduces
@@ -155,6 +164,42 @@ class Set:
         return held_out_errors(
             self.table, self.start, self.parts, FIT, priors=PRIORS, most=self.most
         )
+
+
+def held_out_errors(
+    table: Table,
+    scenario: Mapping[str, Any],
+    parts: Sequence[Any],
+    fit: Sequence[str] = ("flops_efficiency",),
+    of: str = "step_time",
+    priors: Mapping[str, float] | None = None,
+    most: Mapping[str, float] | None = None,
+) -> Array:
+    """Logarithms of computed over measured, each row fitted without those of its entry of `parts`
+    [row]."""
+    _check_fit(fit, table)
+    precisions = _precisions(fit, scenario, priors or {})
+    start = np.array([_start(name, scenario) for name in fit])
+    errors = np.full(len(table.measured), np.nan)
+    of_line = {line: k for k, line in enumerate(table.lines)}
+    for group in dict.fromkeys(parts):
+        others = _rows_of(table, [k for k, own in enumerate(parts) if own != group])
+        x = _search(_Model(others, scenario, fit, of, most), start, precisions)
+        held_out = _Model(
+            _rows_of(table, [k for k, own in enumerate(parts) if own == group]), scenario, fit, of
+        )
+        for line, error in zip(held_out.lines, held_out.residuals(x), strict=True):
+            errors[of_line[line]] = error
+    return errors
+
+
+def _rows_of(table: Table, rows: Sequence[int]) -> Table:
+    """Some rows of a table."""
+    return Table(
+        {name: [cells[k] for k in rows] for name, cells in table.inputs.items()},
+        [table.measured[k] for k in rows],
+        [table.lines[k] for k in rows],
+    )
 
 
 # Groups and records that nothing is fitted to, so that their errors are those of predictions: runs

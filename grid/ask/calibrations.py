@@ -40,8 +40,7 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     said.pop(_KIND, None)
     own = auto.cell_of(said_by(said))
     fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
-    sweep = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES)
-    cube = sweep.evaluate("numpy")
+    cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate("numpy")
     remarks = resolve({**said, _KIND: AUTO}, {}).remarks
     found = []
     for k, label in enumerate([AUTO, *fitted]):

@@ -15,7 +15,7 @@ from ...kernels.roles import REASON
 from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan
-from ..run.evaluation import Evaluation
+from ..run.evaluation import Evaluation, is_known
 from ..show.tables import meanings
 from ..spec import dates, values
 from ..spec.axes import PHASE, make_axis
@@ -98,13 +98,6 @@ def compare(
     return Comparison(both, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved, attributes)
 
 
-# What is compared
-
-
-def _requested(sweep: Evaluation) -> Any:
-    return sweep.spec["outputs"]
-
-
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
     known = [*a.sizes, *b.sizes, *values.known_names()]
     for name in at:
@@ -128,8 +121,7 @@ def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _axis(sweep: Evaluation, name: str) -> Axis:
-    spec: Any = sweep.spec
-    return make_axis(name, spec["axes"][name])
+    return make_axis(name, sweep.spec["axes"][name])
 
 
 def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
@@ -144,16 +136,9 @@ def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     plans = [sweep.plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
     numbers = [name for name in shared if values.unit_of(name) != "flag"]
-    more = [name for name in DECOMPOSED if all(_can(sweep, name) for sweep in pair)]
+    specs = [sweep.spec for sweep in pair]
+    more = [n for n in DECOMPOSED if all(is_known(s["scenario"], s["axes"], [n]) for s in specs)]
     return list(dict.fromkeys([*more, *numbers]))
-
-
-def _can(sweep: Evaluation, name: str) -> bool:
-    try:
-        sweep.of([name])
-    except InputError:
-        return False
-    return True
 
 
 def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
@@ -166,9 +151,6 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
         if values.unit_of(plan.outputs[0]) == "flag":
             raise InputError(f"{of} is a flag; name a numeric output")
     return of
-
-
-# Values and terms
 
 
 def _values(
@@ -238,9 +220,6 @@ def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Data
         kept = sizes.any([d for d in sizes.dims if d != dim]).values
         both = both.isel({dim: np.flatnonzero(kept)})
     return both
-
-
-# What differs, and its effect
 
 
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:

@@ -189,8 +189,7 @@ def _sobol(
         each = np.arange(inputs)
         rows[:, each + 1, each] = second
         rows[:, -1] = second
-        flat = rows.reshape(-1, inputs)
-        values = model(flat)
+        values = model(rows.reshape(-1, inputs))
         out[start : start + step] = values.reshape(-1, inputs + 2)
         done(values.size)
     resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
@@ -201,12 +200,8 @@ def _sobol(
         num_resamples=resamples,
         seed=seed + 1,  # SALib takes 0 for none given, and would draw others at every call
     )
-    named = {
-        "first_order": "S1",
-        "first_order_error": "S1_conf",
-        "total": "ST",
-        "total_error": "ST_conf",
-    }
+    named = {"first_order": "S1", "first_order_error": "S1_conf"}
+    named |= {"total": "ST", "total_error": "ST_conf"}
     return {name: np.asarray(analysis[key]) for name, key in named.items()}, out.size
 
 

@@ -157,9 +157,6 @@ def by_phase(
     return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
 
 
-# Candidates
-
-
 def candidates(
     sweep: Evaluation, of: str, open_: Sequence[str] | None, also: Sequence[str]
 ) -> dict[str, list[Any]]:
@@ -277,9 +274,6 @@ def text(layout: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-# The search
-
-
 def _tried(
     sweep: Evaluation,
     of: str,
@@ -344,9 +338,6 @@ def _distinct(row: Array, top: int) -> Array:
         found[k] = same.argmax()
         left = np.where(same, np.inf, left)
     return found
-
-
-# The answers
 
 
 def _answers(
@@ -493,9 +484,6 @@ def _value(name: str, told: Any) -> Any:
     if not values.is_option(name):
         return float(told)
     return next(choice for choice in INPUTS[name].choices if label(choice) == told)
-
-
-# What may change it
 
 
 def levers(

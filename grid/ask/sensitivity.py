@@ -42,9 +42,6 @@ NONE = "none"  # the flag of a point where no input matters
 ROW = "(row)"  # no axis of a spec can have this name
 
 
-# A point of the grid
-
-
 def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Kind, str]:
     """A sweep at one point of its grid, and that point in words. `at` gives values of axes or of
     other inputs, as numbers or text; other axes are cut in the middle, those in `free` stay
@@ -276,8 +273,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     steps."""
     (case,) = plan.cases
     if not is_whole(name):
-        plain = without_phase(name)
-        row = INPUTS.get(plain)
+        row = INPUTS.get(without_phase(name))
         low, high = (row.low, row.high) if row else (-np.inf, np.inf)
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []
@@ -287,9 +283,6 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
         times = round(STEP * value / abs(step)) if step else 1
         ends.append(value + max(1, times) * step)
     return ends[0], ends[1]
-
-
-# Over the cube
 
 
 def dominance(

@@ -89,24 +89,19 @@ MEANING = {
 WITHOUT_ERROR = ("wall_time_p95", "work")
 # Further ones, with recovery_model = kinds and with checkpoint_mode = tiered
 OF_KINDS = {
-    **{
-        f"{kind}_failures": ("1", f"failures of one job that end {how}, mean")
-        for kind, how in _ENDS
-    },
-    **{
-        f"{kind}_recovery_overhead": ("1", _SHARE + f"spent recovering {how}, without waits")
-        for kind, how in _ENDS
-    },
+    f"{kind}_failures": ("1", f"failures of one job that end {how}, mean") for kind, how in _ENDS
+}
+OF_KINDS |= {
+    f"{kind}_recovery_overhead": ("1", _SHARE + f"spent recovering {how}, without waits")
+    for kind, how in _ENDS
 }
 OF_TIERS = {
-    **{
-        f"{tier}_tier_restarts": ("1", f"restarts of one job from {where}, mean")
-        for tier, where in _PLACES
-    },
-    **{
-        f"{tier}_tier_rework": ("1", _SHARE + f"that repeats work lost to restarts from {where}")
-        for tier, where in _PLACES
-    },
+    f"{tier}_tier_restarts": ("1", f"restarts of one job from {where}, mean")
+    for tier, where in _PLACES
+}
+OF_TIERS |= {
+    f"{tier}_tier_rework": ("1", _SHARE + f"that repeats work lost to restarts from {where}")
+    for tier, where in _PLACES
 }
 VARIABLES = (
     *MEANING,
@@ -318,7 +313,8 @@ def _points(
     quantities += ["spare_left_probability"] if crews else []
     quantities += ["training_steps", "step_time"] if added_up else []
     spared = closed or problem.gives("spare_nodes")
-    groups = spared and _together(problem)
+    groups = spared and not problem.gives("cluster_mtbf")
+    groups = groups and problem.most_together({"correlated_failure_fraction"}) > 0
     quantities += ["node_failure_rate", "nodes"] if groups else []
     begins = added_up or problem.gives("job_duration")  # else start and end do not matter
     ready = begins and _chosen(problem, "transitions") != {False}
@@ -509,7 +505,8 @@ def _simulated(problem: Problem) -> Problem:
         problem.constants.keys() | {axis.name for axis in problem.axes}
     ):
         raise InputError(f"{name} is given, but it is what a simulation computes; remove it")
-    if "tiered" in _chosen(problem, "checkpoint_mode") and _unreadable(problem):
+    unreadable = problem.most_together({"corruption_probability"}) > 0
+    if "tiered" in _chosen(problem, "checkpoint_mode") and unreadable:
         raise InputError(
             "corruption_probability cannot be simulated with tiers of checkpoints; remove one"
         )
@@ -527,17 +524,6 @@ def _simulated(problem: Problem) -> Problem:
     return replace(problem, options={**problem.options, **fixed}, axes=tuple(axes))
 
 
-def _together(problem: Problem) -> bool:
-    """Whether nodes fail together anywhere."""
-    given = problem.gives("cluster_mtbf")
-    return not given and problem.most_together({"correlated_failure_fraction"}) > 0
-
-
-def _unreadable(problem: Problem) -> bool:
-    """Whether checkpoints may be unreadable anywhere."""
-    return problem.most_together({"corruption_probability"}) > 0
-
-
 def _chosen(problem: Problem, name: str) -> set[Any]:
     """Every choice of an option in a problem, that which an input implies included."""
     row = INPUTS[name]
@@ -546,9 +532,6 @@ def _chosen(problem: Problem, name: str) -> set[Any]:
     for axis in problem.axes:
         chosen |= set(axis.options.get(name, ()))
     return chosen
-
-
-# Names and meaning
 
 
 def _dataset(

@@ -102,9 +102,6 @@ def wall(
     return _fastest(found, scenario, axes, sizes, sizes[best], step, engine)
 
 
-# What is asked
-
-
 def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A scenario and axes of one value each. Raises InputError."""
     scenario = dict(spec["scenario"])
@@ -180,9 +177,6 @@ def _scan(
         return found
     found.attrs |= uncounted(sweep.plan(engine), [_BATCH])
     return found.swap_dims({name: SIZE}).drop_vars(name).reset_coords(_BATCH)
-
-
-# What doublings brought
 
 
 def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":

@@ -63,17 +63,10 @@ IDLE_SECONDS = 60  # between requests
 PIECE = 1 << 20  # bytes of an answer that a client must take within PIECE_SECONDS
 PIECE_SECONDS = 20
 END = re.compile(rb"\n\r?\n")  # of a request
-PRIORITY = (
-    "view",
-    "slice",
-    "code",
-    "band",
-    "levers",
-    "download.csv",
-    "download.nc",
-    "download.html",
-    "plan",
-)  # the first ones go first
+PRIORITY = (  # the first ones go first
+    *("view", "slice", "code", "band", "levers"),
+    *("download.csv", "download.nc", "download.html", "plan"),
+)
 
 ASKED = {  # of the view
     "/api/view": "link",

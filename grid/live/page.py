@@ -169,9 +169,6 @@ def _fixed(choice: _Choice) -> set[str]:
     return fixed
 
 
-# What is asked
-
-
 def _axes(axes: Mapping[str, Any]) -> tuple[list[Axis], list[Axis]]:
     """Axes of one number, which are sliders, and the others, whose points are choices."""
     made = list(make_axes(axes).values())
@@ -187,9 +184,6 @@ def _is_numeric(axis: Axis) -> bool:
 def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
     """The points of an axis: the name of each, and what it sets."""
     return [(f"{label}", auto.at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
-
-
-# What the page is made from
 
 
 def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -302,9 +296,6 @@ def _outputs(
                 own["ends"] = [outputs.index(end) for end in ENDS[name]]
         made.append(own)
     return made
-
-
-# The file
 
 
 def _filled(

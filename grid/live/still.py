@@ -48,7 +48,8 @@ def parts(
         found = Evaluation(row, {}, names).evaluate("numpy")
         values.append([found[name].item() for name in names])
     reason = names.index(REASON) if REASON in names else None
-    why = [_why(outputs[reason], own[reason]) if reason is not None else "" for own in values]
+    bad = [0.0 if reason is None else own[reason] for own in values]
+    why = [_word(outputs[reason], code) if reason is not None and code else "" for code in bad]
     shown = [
         [_cell(outputs[k], own[k], bad) for k in seen] for own, bad in zip(values, why, strict=True)
     ]
@@ -73,16 +74,14 @@ def parts(
     return made
 
 
-def _why(of: Mapping[str, Any], code: float) -> str:
-    return "" if code == 0 else str(of["words"].get(str(int(code)), "undefined")).replace("_", " ")
-
-
 def _cell(of: Mapping[str, Any], value: float, why: str) -> str:
     if why and of["masked"]:
         return "—"
-    if "words" in of:
-        return str(of["words"].get(str(int(value)), "undefined")).replace("_", " ")
-    return _number(value, of["factor"], of["unit"])
+    return _word(of, value) if "words" in of else _number(value, of["factor"], of["unit"])
+
+
+def _word(of: Mapping[str, Any], code: float) -> str:
+    return str(of["words"].get(str(int(code)), "undefined")).replace("_", " ")
 
 
 def _number(value: float, factor: float, unit: str) -> str:

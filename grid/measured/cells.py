@@ -68,11 +68,11 @@ def _with_points(rows: list[list[str]]) -> list[list[str]]:
     numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
     if not any("," in match[1] for match in numbers):
         return rows
-    return [[_NUMBER.sub(_pointed, cell, count=1) for cell in row] for row in rows]
 
+    def pointed(number: re.Match[str]) -> str:
+        return "?" if "." in number[1] else number[0].replace(",", ".")
 
-def _pointed(number: re.Match[str]) -> str:
-    return "?" if "." in number[1] else number[0].replace(",", ".")
+    return [[_NUMBER.sub(pointed, cell, count=1) for cell in row] for row in rows]
 
 
 def named(heading: str) -> tuple[str, str]:

@@ -108,7 +108,10 @@ def fit_collective(measured: Measured) -> CollectiveFit:
     values, errors, intervals = _of_law(coefficients, covariance, len(times))
     notes = list(measured.notes)
     at_bound = tuple(n for n, x in zip(COEFFICIENTS, coefficients, strict=True) if x == 0)
-    for name, low, x in zip(COEFFICIENTS, _lowest(intervals), coefficients, strict=True):
+    # Of a, 1 / B and g: an infinite bandwidth is 1 / B = 0
+    open_ends = (intervals["latency"][0], 1 / intervals["bandwidth"][1])
+    lowest = (*open_ends, intervals["sqrt_coefficient"][0])
+    for name, low, x in zip(COEFFICIENTS, lowest, coefficients, strict=True):
         if x > 0 and low == 0:
             unbounded = "infinite" if name == "bandwidth" else 0
             notes.append(f"{name} cannot be distinguished from {unbounded}")
@@ -234,9 +237,3 @@ def _of_law(
         "sqrt_coefficient": (float(low[2]), float(high[2])),
     }
     return values, errors, intervals
-
-
-def _lowest(intervals: Mapping[str, tuple[float, float]]) -> list[float]:
-    """The lower ends of a, 1 / B and g."""
-    low, high = intervals["latency"][0], intervals["bandwidth"][1]
-    return [low, 1 / high, intervals["sqrt_coefficient"][0]]

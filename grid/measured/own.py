@@ -1,8 +1,6 @@
 """Measured rows in the one documented format: inputs by their public names, and what was measured.
-
 A CSV has a column for each input and for each output that was measured, or `of` and `measured`; the
-same as JSON is a list of objects, with `inputs` and `measured` as objects where that is clearer.
-"""
+same as JSON is a list of objects, with `inputs` and `measured` as objects where that is clearer."""
 
 import csv
 import io
@@ -84,8 +82,9 @@ def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
     for name, value in stated.items():
         if not str(name).strip():
             raise InputError(f"{shown(value)} has no heading; name its column, or remove it")
-        if name not in MESSAGES or [*measured] != [_ALL_REDUCE]:
-            _check_name(name)
+        of_a_job = name not in MESSAGES or [*measured] != [_ALL_REDUCE]
+        if of_a_job and (refusal := _refusal(name)):
+            raise InputError(refusal)
         if name in measured:
             raise InputError(f"{name} is both given and measured; remove one")
         inputs[name] = _value(name, value)
@@ -101,11 +100,6 @@ def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
         except InputError as error:
             reasons.append(str(error))
     return found, reasons
-
-
-def _check_name(name: str) -> None:
-    if refusal := _refusal(name):
-        raise InputError(refusal)
 
 
 @lru_cache(maxsize=cells.MOST_COLUMNS)  # a column that is no input is one in each of many rows

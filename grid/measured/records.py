@@ -10,15 +10,14 @@ from ...catalog import KINDS, NONE, CatalogError, record
 from ..errors import InputError, shown
 from ..spec import values
 from . import own
-from .published import collectives as record_collectives
-from .published import runs as record_runs
-from .published import training as record_training
+from .published import collectives, runs, training
 from .published.calibration import calibration_for, in_catalog
 from .published.facts import LONGEST, Facts, Reading, UnreadableError
 from .published.memory import memory_rows
 from .published.tables import own_tables, read_file
 from .row import LeftOut, Row
 
+_STEPS = {**training.READERS, **runs.READERS}
 # Groups of records without an output at known inputs
 _NOT_PREDICTED: Mapping[str, str] = {
     "korthikanti_fig1_memory": "model.name has no known layout",
@@ -139,16 +138,15 @@ def _readings(
     entry: Mapping[str, Any], group: str, calibrated: Callable[[str], bool]
 ) -> list[Reading]:
     """What a record measured, with inputs that resolve."""
-    steps = next((room for room in (record_training, record_runs) if room.reads(group)), None)
-    if steps is not None:
-        readings: list[Reading] = steps.readings(Facts(entry))
+    if group in _STEPS:
+        readings = _STEPS[group](Facts(entry))
         labels = [calibration_for(entry, reading.inputs, calibrated) for reading in readings]
         readings = [
             replace(r, inputs={**r.inputs, "calibration": label or NONE})
             for r, label in zip(readings, labels, strict=True)
         ]
-    elif record_collectives.reads(group):
-        readings = record_collectives.readings(Facts(entry))
+    elif group in collectives.READERS:
+        readings = collectives.READERS[group](Facts(entry))
     elif group in _NOT_PREDICTED:
         raise UnreadableError(_NOT_PREDICTED[group])
     else:

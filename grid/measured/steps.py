@@ -254,42 +254,6 @@ def _left_open(
     return notes
 
 
-def held_out_errors(
-    table: Table,
-    scenario: Mapping[str, Any],
-    parts: Sequence[Any],
-    fit: Sequence[str] = ("flops_efficiency",),
-    of: str = "step_time",
-    priors: Mapping[str, float] | None = None,
-    most: Mapping[str, float] | None = None,
-) -> Array:
-    """Logarithms of computed over measured, each row fitted without those of its entry of `parts`
-    [row]."""
-    _check_fit(fit, table)
-    precisions = _precisions(fit, scenario, priors or {})
-    start = np.array([_start(name, scenario) for name in fit])
-    errors = np.full(len(table.measured), np.nan)
-    of_line = {line: k for k, line in enumerate(table.lines)}
-    for group in dict.fromkeys(parts):
-        others = _rows_of(table, [k for k, own in enumerate(parts) if own != group])
-        x = _search(_Model(others, scenario, fit, of, most), start, precisions)
-        held_out = _Model(
-            _rows_of(table, [k for k, own in enumerate(parts) if own == group]), scenario, fit, of
-        )
-        for line, error in zip(held_out.lines, held_out.residuals(x), strict=True):
-            errors[of_line[line]] = error
-    return errors
-
-
-def _rows_of(table: Table, rows: Sequence[int]) -> Table:
-    """Some rows of a table."""
-    return Table(
-        {name: [cells[k] for k in rows] for name, cells in table.inputs.items()},
-        [table.measured[k] for k in rows],
-        [table.lines[k] for k in rows],
-    )
-
-
 def _precisions(
     fit: Sequence[str], scenario: Mapping[str, Any], priors: Mapping[str, float]
 ) -> Array:

@@ -18,12 +18,11 @@ from ..errors import InputError
 from ..spec import auto
 from ..spec.axis import Array
 from ..spec.scenario import said_by
-from .pooled import FREEDOM
 from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
 
+FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 WEIGHT = 8.0
 MOVED = 0.9  # of a deviation: a coefficient that stays above it is what published steps say
-_FIT = "--fit flops_efficiency"
 _ROUNDS = 100
 _FAR = 1.5  # deviations, in one round
 _ENDED = 1e-4  # of a deviation, or of the noise

@@ -1,7 +1,5 @@
-"""Which engine evaluates a sweep, and what it keeps in tables.
-
-Both are fixed for the whole sweep: a choice by block would let the shape of a block change a value.
-"""
+"""Which engine evaluates a sweep, and what it keeps in tables. Both are fixed for the whole sweep:
+a choice by block would let the shape of a block change a value."""
 
 import importlib.util
 import os
@@ -61,8 +59,7 @@ def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
     if engine == "jax":
         return 0
     if engine == "numpy":
-        most = max(map(len, formulas))
-        return min(MOST_TABLE, MOST_TABLES // max(1, most))
+        return min(MOST_TABLE, MOST_TABLES // max(1, max(map(len, formulas))))
     return min(MOST_TABLE, full // TABLE_SHARE)
 
 

@@ -1,4 +1,2 @@
-"""Pictures, by matplotlib, which is imported where one is drawn.
-
-May be imported by the command line only.
-"""
+"""Pictures, by matplotlib, which is imported where one is drawn. May be imported by the command
+line only."""

@@ -38,9 +38,6 @@ PARTS = (
 )
 
 
-# Where the wall time goes
-
-
 @picture.styled
 def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
@@ -170,9 +167,6 @@ def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
     return np.where(bad, np.nan, variable.values if x in variable.dims else float(variable))
 
 
-# Where does it flip?
-
-
 def flips(
     cube: "xarray.Dataset", x: str, y: str, path: Path | None, of: Sequence[str] = WAITS
 ) -> Any:
@@ -204,9 +198,6 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
     flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
     return cube.assign({FLIPS: flag})
-
-
-# Roofline
 
 
 @picture.styled
@@ -286,9 +277,6 @@ def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
     for ridge, peak in dict.fromkeys(pairs):
         line = np.array([[low, ridge, high], [peak * low / ridge, peak, peak]])
         yield pairs.index((ridge, peak)), len(set(pairs)) > 1, line
-
-
-# Pareto front
 
 
 @picture.styled

@@ -62,9 +62,6 @@ _GAP = 4  # pixels between labels, at least
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
-# What every picture may be told
-
-
 @dataclass
 class Look:
     """A picture's first line, size in inches and pixels per inch; what to say and to advise."""
@@ -129,9 +126,6 @@ class Boxes:
     up: tuple[str, ...]
     heads: dict[str, str]
     shades: dict[str, str]
-
-
-# The file
 
 
 def check_picture(path: Path | None) -> None:
@@ -238,9 +232,6 @@ def described(figure: Any) -> str:
     return " ".join("; ".join(said).replace("\N{NO-BREAK SPACE}", " ").split())
 
 
-# The cube
-
-
 def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
     """Refuse a cube that lacks variables, naming the outputs to add to its spec."""
     missing = [name for name in names if name not in cube.data_vars]
@@ -288,9 +279,6 @@ def count_infeasible(bad: Any, how: str) -> None:
 def is_number(axis: "xarray.DataArray") -> bool:
     """Whether an axis holds numbers, not labels."""
     return axis.dtype.kind in "iuf"
-
-
-# Words and numbers
 
 
 def words(name: str) -> str:
@@ -386,9 +374,6 @@ def _axes_of(cube: "xarray.Dataset") -> list[str]:
         return list(json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {}))
     except ValueError:
         return []
-
-
-# Colours, ticks and cells
 
 
 def colours(count: int) -> list[Any]:

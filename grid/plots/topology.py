@@ -49,8 +49,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     left.set_xticks([])
     left.tick_params(length=0)
     for place, each in enumerate(moving):
-        colour = _COLOURS[each.kind]
-        right.bar(place, each.tier + 0.8, 0.62, -0.4, color=colour)
+        right.bar(place, each.tier + 0.8, 0.62, -0.4, color=_COLOURS[each.kind])
         how = {"ha": "center", "va": "bottom", "fontsize": 7.5}
         right.text(place, each.tier + 0.41, duration(each.seconds, 2), **how)
     right.set_xticks(range(len(moving)), [each.kind for each in moving], fontsize=8)

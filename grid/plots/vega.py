@@ -1,7 +1,5 @@
 """Curves, maps and boxes as specifications of Vega-Lite, with their data, to be drawn elsewhere.
-
-They need no matplotlib, and name the version of the language that they are written in.
-"""
+They need no matplotlib, and name the version of the language that they are written in."""
 
 import json
 from collections.abc import Sequence

@@ -1,9 +1,6 @@
-"""Pareto fronts of two or three outputs, in the stream.
-
-A point is on the front unless another is at least as good in every output and better in one, or
-equal and before it. A point of the front dominates every other, so blocks may be thinned in any
-order.
-"""
+"""Pareto fronts of two or three outputs, in the stream. A point is on the front unless another is
+at least as good in every output and better in one, or equal and before it. A point of the front
+dominates every other, so blocks may be thinned in any order."""
 
 import bisect
 import math
@@ -172,8 +169,7 @@ def _thin(rows: list[Array]) -> Array:
             score += column * (EMPHASIS if k == heavy else 1.0)
         score[~open_] = np.inf  # again: NaN was added there
         best = score.argmin(axis=1)[:, None]
-        usable = np.take_along_axis(open_, best, 1)
-        no_worse, better = usable, np.zeros(1, bool)
+        no_worse, better = np.take_along_axis(open_, best, 1), np.zeros(1, bool)
         for row in rows:
             good = np.take_along_axis(row, best, 1)
             no_worse = no_worse & (good <= row)

@@ -88,8 +88,7 @@ class _Rows:
         results = {}
         for name, row in self.rows(plan, {**tile, **self.rest}).items():
             ordered = np.sort(row, axis=1)  # NaN last
-            count = (~np.isnan(row)).sum(axis=1)
-            low, high, share = _ranks(count, self.q)
+            low, high, share = _ranks((~np.isnan(row)).sum(axis=1), self.q)
             first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
             shape = extent(tile, self.kept, self.kept)
             results[name] = between(first, second, share).reshape(shape)

@@ -1,8 +1,6 @@
-"""Exact extremes by branch and bound: boxes that cannot hold the best point are never evaluated.
-
-It finds what a scan finds, to the bit (decision 25), or nothing where that would take more than a
-small share of the scan's time.
-"""
+"""Exact extremes by branch and bound: boxes that cannot hold the best point are never evaluated. It
+finds what a scan finds, to the bit (decision 25), or nothing where that would take more than a
+small share of the scan's time."""
 
 import math
 from collections.abc import Collection, Mapping

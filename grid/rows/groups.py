@@ -1,8 +1,6 @@
-"""Gather rows by what is chosen and given in them, in whatever order they come.
-
-Rows with the same labels, options and inputs given are a *combination*, which is resolved once.
-Combinations that leave the same formulas are a *class* and share one plan.
-"""
+"""Gather rows by what is chosen and given in them, in whatever order they come. Rows with the same
+labels, options and inputs given are a *combination*, which is resolved once. Combinations that
+leave the same formulas are a *class* and share one plan."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

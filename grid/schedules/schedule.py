@@ -210,9 +210,6 @@ def _most_in_flight(order: Iterable[Turn]) -> int:
     return max(itertools.accumulate(steps))
 
 
-# Playing
-
-
 class Costs(NamedTuple):
     """How long passes and sends take."""
 
@@ -284,9 +281,6 @@ def _needs(key: Key, last: int) -> Iterator[Key]:
             yield "B", piece + 1, microbatch
     if kind == "W":
         yield "B", piece, microbatch
-
-
-# Published orders
 
 
 def _alone(orders: Orders) -> Turns:

@@ -20,16 +20,12 @@ _SLACK = 1e-9  # units are converted with rounding, so that a point may be a few
 _PER_SECOND = 1_000_000_000  # of a timedelta64[ns]
 
 
-# Units
-
-
 def in_units(cube: "xarray.Dataset", units: Mapping[str, str]) -> "xarray.Dataset":
     """A cube with some variables and coordinates in other units. Raises InputError."""
     changed = {}
     for name, unit in units.items():
         variable = _variable(cube, name)
-        own = unit_of(name, variable)
-        share = _ratio(name, unit, own)
+        share = _ratio(name, unit, unit_of(name, variable))
         numbers = np.result_type(variable.dtype, 0.0)
         given = _mapped(functools.partial(_over, share), variable, numbers)
         given.attrs |= {"units": unit}
@@ -120,9 +116,6 @@ def _over(share: Fraction, numbers: Any) -> Any:
     return numbers / float(share)
 
 
-# Durations
-
-
 def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray.Dataset":
     """A cube with variables and coordinates, by default variables in units of time, as durations.
     NaT where they are infinite, NaN or longer than 292 years. Raises InputError."""
@@ -152,9 +145,6 @@ def _durations(share: Fraction, numbers: Any) -> Any:
     known = np.abs(nanoseconds) < 2.0**63  # False for NaN
     whole = np.where(known, nanoseconds, 0).astype(np.int64)
     return np.where(known, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
-
-
-# What can be run
 
 
 def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
@@ -226,9 +216,6 @@ def _blank(variable: "xarray.Variable") -> tuple[Any, Any]:
 
 def _judged(blank: Any, numbers: Any, reason: Any) -> Any:
     return np.where(reason == 0, numbers, blank)
-
-
-# Parts
 
 
 def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:

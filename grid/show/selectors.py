@@ -32,9 +32,6 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
     return at
 
 
-# Parts of a cube
-
-
 def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
     """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may carry units.
     Returns the cut at the nearest points of numeric axes, and a note for each value that is

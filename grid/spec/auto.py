@@ -1,8 +1,6 @@
 """`calibration = "auto"`: coefficients found from what a scenario says of GPU, software and layers.
-
 They vary along the axes that vary these, and along no others; the error factor also along those of
-sizes that no published step had.
-"""
+sizes that no published step had."""
 
 import contextlib
 import functools

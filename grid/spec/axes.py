@@ -171,8 +171,7 @@ def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
         raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
     if spec.get("round", False):
         points = np.rint(points)
-        first = np.unique(points, return_index=True)[1]
-        points = points[np.sort(first)]
+        points = points[np.sort(np.unique(points, return_index=True)[1])]
     return points
 
 
@@ -218,8 +217,7 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     if target in KINDS or values.is_option(target):
         check_length(name, len(points), MOST_SPELLED)
     if target in KINDS:
-        names = _named(target, points)
-        _check_distinct(name, names)
+        _check_distinct(name, _named(target, points))
         labels = tuple(points)  # as written: with or without an edition
         return Axis(name, np.array(labels), records={target: labels})
     if target == patterns.NAME:

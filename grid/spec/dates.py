@@ -1,7 +1,5 @@
-"""Dates: when a job ends that starts on a day, and how long it may take to end on another.
-
-A scenario may say the day on which its job starts. No law reads it; what prints times says dates.
-"""
+"""Dates: when a job ends that starts on a day, and how long it may take to end on another. A
+scenario may say the day on which its job starts. No law reads it; what prints times says dates."""
 
 import math
 import re

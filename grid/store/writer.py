@@ -269,8 +269,7 @@ class Writer:
 
     def _file(self, name: str, region: Region) -> str:
         """The chunk's file of an output over a block."""
-        dims = self.plan.user_dims(name)
-        cuts = zip(dims, self.stored_chunks(name), strict=True)
+        cuts = zip(self.plan.user_dims(name), self.stored_chunks(name), strict=True)
         return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
 
     def _finished(self, place: Place, files: Mapping[str, bytes]) -> dict[Any, Block]:

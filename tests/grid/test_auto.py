@@ -11,6 +11,7 @@ import pytest
 
 import fleetcube
 from docs.make import pooled as made
+from docs.make.hierarchy import at
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
@@ -18,7 +19,6 @@ from fleetcube.grid.ask import traffic
 from fleetcube.grid.ask.calibrations import calibrations
 from fleetcube.grid.ask.optimize import Range, Search
 from fleetcube.grid.explain import explain_traffic
-from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.plan.written import as_it_was
 from fleetcube.grid.spec import auto

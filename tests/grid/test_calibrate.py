@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import fleetcube
+from docs.make.training import held_out_errors
 from fleetcube import InputError, Sweep
 from fleetcube.grid.measured.fit import COEFFICIENTS, CollectiveFit, fit_collective
 from fleetcube.grid.measured.nccl import measured, parse_log
-from fleetcube.grid.measured.steps import FITTED, fit_steps, held_out_errors, read_table
+from fleetcube.grid.measured.steps import FITTED, fit_steps, read_table
 from fleetcube.kernels.collectives import fitted_all_reduce_time
 
 from ..draws import generator, scaled

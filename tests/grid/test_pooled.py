@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from docs.make import pooled as made
-from fleetcube.grid.measured.pooled import COEFFICIENTS, Pooled, Posterior, Steps, at
+from docs.make.hierarchy import COEFFICIENTS, Pooled, Posterior, Steps, at
 from fleetcube.grid.measured.row import Row
 
 from ..draws import generator

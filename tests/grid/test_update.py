@@ -12,9 +12,8 @@ import fleetcube
 from fleetcube import InputError
 from fleetcube.catalog import pooled, record
 from fleetcube.grid.measured import file as calibration_file
-from fleetcube.grid.measured.pooled import FREEDOM
 from fleetcube.grid.measured.steps import Table, fit_steps
-from fleetcube.grid.measured.update import WEIGHT, Update, most_likely, update_steps
+from fleetcube.grid.measured.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 
 JOB: dict[str, Any] = {
     "model": "llama-3-70b",

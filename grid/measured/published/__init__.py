@@ -1,4 +1,1 @@
-"""Readers of published tables, one for each kind of source.
-
-Imported by `measured` only.
-"""
+"""Readers of published tables, one for each kind of source. Imported by `measured` only."""

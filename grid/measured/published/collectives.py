@@ -30,16 +30,6 @@ _MINUTE, _HOUR = 60.0, 3600.0
 _RESTART = 5 * _MINUTE  # the shortest of the 5 to 20 minutes of Kokolis et al. 2025
 
 
-def readings(facts: Facts) -> list[Reading]:
-    """What a record of a collective or of reliability measured. Raises UnreadableError."""
-    return _READERS[str(facts.record["group"])](facts)
-
-
-def reads(group: str) -> bool:
-    """Whether there is a reader for a group of records."""
-    return group in _READERS
-
-
 def _all_reduce(facts: Facts) -> list[Reading]:
     inputs = _message(facts)
     micros, busbw = (
@@ -174,7 +164,7 @@ def _meta(facts: Facts) -> list[Reading]:
     raise UnreadableError(f"measured.{shown(name)[1:-1]} is an input, not a prediction")
 
 
-_READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
+READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
     "nccl_allreduce": _all_reduce,
     "nccl_algo_by_ranks": _by_algorithm,
     "nccl_worked_example": _worked,

@@ -17,29 +17,14 @@ MPT = {
     "30b": (48, 7168, 56),
     "70b": (80, 8192, 64),
 }
-_MODELS = {
-    "llama270b": "llama-2-70b",
-    "llama27b": "llama-2-7b",
-    "llama213b": "llama-2-13b",
-    "llama38b": "llama-3-8b",
-    "llama318b": "llama-3-8b",
-    "llama370b": "llama-3-70b",
-    "llama3170b": "llama-3-70b",
-    "llama3405b": "llama-3-405b",
-    "llama31405b": "llama-3-405b",
-    "deepseekv2": "deepseek-v2",
-    "deepseekv3": "deepseek-v3",
-    "gptoss120b": "gpt-oss-120b",
-    "qwen332b": "qwen-3-32b",
-    "qwen330ba3b": "qwen-3-30b-a3b",
-    "qwen3235ba22b": "qwen-3-235b-a22b",
-    "kimik2": "kimi-k2",
-    "nemotron3nano": "nemotron-3-nano",
-    "nemotron3super": "nemotron-3-super",
-    "nemotron3ultra": "nemotron-3-ultra",
-    "mixtral8x7b": "mixtral-8x7b",
-    "mixtral8x22b": "mixtral-8x22b",
-}
+_READ = (
+    *("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3-405b"),
+    *("deepseek-v2", "deepseek-v3", "gpt-oss-120b", "kimi-k2", "mixtral-8x7b", "mixtral-8x22b"),
+    *("qwen-3-32b", "qwen-3-30b-a3b", "qwen-3-235b-a22b"),
+    *("nemotron-3-nano", "nemotron-3-super", "nemotron-3-ultra"),
+)
+_MODELS = {re.sub(r"[^a-z0-9]", "", label): label for label in _READ}
+_MODELS |= {f"llama31{size}": f"llama-3-{size}" for size in ("8b", "70b", "405b")}
 # generation: node, fabric (network cards as the catalog's nodes note them)
 _SYSTEMS = {
     "a100": ("dgx-a100", "infiniband-hdr"),

@@ -1,8 +1,6 @@
 """Published memory figures as rows: what to evaluate, which output, how many bytes were published.
-
 Figures are read if they state what they count. Those of memory that an allocator had reserved
-(BLOOM's chronicles, torchtitan) are left out: they include its cache.
-"""
+(BLOOM's chronicles, torchtitan) are left out: they include its cache."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

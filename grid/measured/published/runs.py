@@ -62,16 +62,6 @@ _SC21_MISC = {
 }
 
 
-def readings(facts: Facts) -> list[Reading]:
-    """What a record of a run measured. Raises UnreadableError."""
-    return _READERS[str(facts.record["group"])](facts)
-
-
-def reads(group: str) -> bool:
-    """Whether there is a reader for a group of records."""
-    return group in _READERS
-
-
 def _opt(facts: Facts) -> list[Reading]:
     gpus = facts.whole("system.gpus")
     tokens = 2048
@@ -183,7 +173,7 @@ def _sc21_misc(facts: Facts) -> list[Reading]:
     raise UnreadableError("its figures are not outputs at stated inputs")
 
 
-_READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
+READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
     "opt_175b": _opt,
     "megascale_fig9": _megascale,
     "megascale_table2": _megascale,

@@ -86,16 +86,6 @@ _DEEPSEEK_NOTES = (
 )
 
 
-def readings(facts: Facts) -> list[Reading]:
-    """What a record of a training run measured. Raises UnreadableError."""
-    return _READERS[str(facts.record["group"])](facts)
-
-
-def reads(group: str) -> bool:
-    """Whether there is a reader for a group of records."""
-    return group in _READERS
-
-
 def _sc21(facts: Facts) -> list[Reading]:
     inputs = _gpt(facts) | a100("standard") | _layout(facts)
     layers = inputs["layers"]
@@ -113,8 +103,7 @@ def _sc21(facts: Facts) -> list[Reading]:
 
 
 def _korthikanti(facts: Facts) -> list[Reading]:
-    name = facts.text("model.name", "")
-    known = _KORTHIKANTI.get(name)
+    known = _KORTHIKANTI.get(facts.text("model.name", ""))
     notes: tuple[str, ...] = ()
     if facts.raw("model.layers") is None and known:
         layers, hidden, heads, stages, batch, micro_batch, chunks = known
@@ -356,7 +345,8 @@ def _torchtitan(facts: Facts) -> list[Reading]:
     ):
         rate = facts.number(key, None)
         if rate is not None:
-            seconds = _tokens(facts, inputs) / (rate * inputs["n_gpus"])
+            tokens = float(inputs["global_batch_size"] * inputs["sequence_length"])
+            seconds = tokens / (rate * inputs["n_gpus"])
             run_notes = [*notes, overlap_note] if run is hidden else notes
             steps.append(Reading(run, seconds, notes=tuple(run_notes), variant=variant_name))
     if steps:
@@ -623,17 +613,13 @@ def _replicas(inputs: Mapping[str, Any]) -> float:
     return float(inputs["n_gpus"] / group)
 
 
-def _tokens(facts: Facts, inputs: Mapping[str, Any]) -> float:
-    return float(inputs["global_batch_size"] * inputs["sequence_length"])
-
-
 def _seconds(facts: Facts, inputs: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
     """Time of a step, from the most direct figure measured, and notes on it."""
     for key, unit in (("iteration_time_s", 1.0), ("step_time_s", 1.0), ("iteration_time_ms", 1e-3)):
         seconds = facts.number(f"measured.{key}", None)
         if seconds is not None:
             return seconds * unit, ()
-    tokens = _tokens(facts, inputs)
+    tokens = float(inputs["global_batch_size"] * inputs["sequence_length"])
     for key, gpus, notes in (
         ("tokens_per_s_per_gpu", inputs["n_gpus"], ()),
         ("tokens_per_s", 1, ()),
@@ -663,7 +649,7 @@ def gpt_flops(inputs: Mapping[str, Any], recomputed: bool = False) -> float:
     return float(24 * passes * batch * tokens * layers * hidden * hidden * (1 + more))
 
 
-_READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
+READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
     "sc21_table1": _sc21,
     "korthikanti_table5": _korthikanti,
     "vtrain_multi": _vtrain,

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog.pooled import NORMAL, STUDENT, linked
-from ...kernels.inputs import INPUTS
-from ..errors import InputError
-from ..spec import values
-from ..spec.axis import Array
-from .row import Row
-from .steps import Table, _Model
+from fleetcube.catalog.pooled import NORMAL, STUDENT, linked
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.measured.row import Row
+from fleetcube.grid.measured.steps import Table, _Model
+from fleetcube.grid.measured.update import FREEDOM
+from fleetcube.grid.spec import values
+from fleetcube.grid.spec.axis import Array
+from fleetcube.kernels.inputs import INPUTS
 
-FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 ROUNDS = 30
 _INNER = 2  # steps with one set of derivatives
 _FAR = 1.5  # of an effect, in one round
