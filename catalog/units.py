@@ -70,7 +70,6 @@ def converted(number: float, unit: str, base: str) -> float:
 
 
 def factor(unit: str, base: str) -> float:
-    """One of a unit in the base unit. Raises UnitError, the rule that is broken."""
     if base == "1" and unit in _SHARES:
         return _SHARES[unit]
     try:
@@ -135,13 +134,10 @@ def _factor(unit: str, base: str) -> float:
 
 
 def parse(text: str, base: str, name: str, example: str = "") -> float:
-    """Read a number with a unit as a number in the base unit.
-
-    `name`, and an `example` better than the unit's, are for the message. Commas may separate
-    thousands. Plain numbers may end in %, k, M, B or T; so may money, before its unit, and a dollar
-    sign may replace USD. Raises UnitError in one line with the value, the rule and a right
-    spelling.
-    """
+    """Read a number with a unit as a number in the base unit. `name`, and an `example` better than
+    the unit's, are for the message. Commas may separate thousands. Plain numbers may end in %, k,
+    M, B or T; so may money, before its unit, and a dollar sign may replace USD. Raises UnitError in
+    one line with the value, the rule and a right spelling."""
     priced = base.startswith("USD")
     dollars = priced and text.lstrip().startswith("$")
     written = text.lstrip()[1:] if dollars else text

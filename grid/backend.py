@@ -25,11 +25,7 @@ class Backend(BackendEntrypoint):
 
     description = "Compute slices of a fleetcube sweep from its TOML spec"
     open_dataset_parameters = (
-        "filename_or_obj",
-        "drop_variables",
-        "compute_engine",
-        "dtype",
-        "mask_infeasible",
+        *("filename_or_obj", "drop_variables", "compute_engine", "dtype", "mask_infeasible"),
     )
 
     def open_dataset(

@@ -93,7 +93,6 @@ def _rows() -> list[tuple[str, str, str]]:
 
 
 def _told(name: str, meaning: str, unit: str) -> list[str]:
-    """A name with its meaning, as a line of a list."""
     return _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
 
 

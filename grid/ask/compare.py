@@ -33,12 +33,10 @@ SIDES = ("a", "b")
 
 @dataclass(frozen=True)
 class Change:
-    """A scenario entry that differs, and its effect on a quantity.
-
-    `alone` is the quantity of A with only this changed, over that of A; `last` is that of B over
-    that of B with only this left as in A; `factor` is the Shapley share, the geometric mean over
-    all orders of changing: all factors multiply to B / A. NaN where a scenario cannot be evaluated.
-    """
+    """A scenario entry that differs, and its effect on a quantity. `alone` is the quantity of A
+    with only this changed, over that of A; `last` is that of B over that of B with only this left
+    as in A; `factor` is the Shapley share, the geometric mean over all orders of changing: all
+    factors multiply to B / A. NaN where a scenario cannot be evaluated."""
 
     name: str
     a: Any
@@ -87,7 +85,9 @@ def compare(
     cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
     axes = {name: _axis(a, name) for name in over}
     flat = (_flat(cuts[0][0], over), _flat(cuts[1][0], over))
-    pair = tuple(Evaluation(own, axes, _requested(s)) for own, s in zip(flat, (a, b), strict=True))
+    pair = tuple(
+        Evaluation(own, axes, s.spec["outputs"]) for own, s in zip(flat, (a, b), strict=True)
+    )
     names = _outputs(pair)
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))

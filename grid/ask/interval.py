@@ -80,10 +80,9 @@ def _moved(
     sweep: Evaluation, plan: Plan, names: Sequence[str], settings: Settings
 ) -> "tuple[xarray.Dataset, xarray.Dataset]":
     """The least and the most of outputs where predictions are anywhere in their intervals."""
-    spec: Any = sweep.spec
     numbers = {error: _PLACES for name in names for error in errors(plan, name)}
     axis = Axis(DRAW, np.arange(_PLACES.size), numbers)
-    moved = sweep.replace(axes={**spec["axes"], DRAW: axis}, outputs=names)
+    moved = sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
     plain = Settings(settings.engine, False, settings.threads, settings.dask)
     with stream.mapping(moved, plain) as (plan, map_):
         low, high = (

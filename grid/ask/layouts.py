@@ -1,9 +1,7 @@
-"""The best layouts of a job: all candidates are tried, and the best evaluated as any spec is.
-
-What the spec leaves open is searched over candidates that depend on the model and the cluster; what
-it states stays. Candidates that cannot run are left out by `infeasible_reason`, as everywhere, so
-the answer is exact over the candidates (decision 47).
-"""
+"""The best layouts of a job: all candidates are tried, and the best evaluated as any spec is. What
+the spec leaves open is searched over candidates that depend on the model and the cluster; what it
+states stays. Candidates that cannot run are left out by `infeasible_reason`, as everywhere, so the
+answer is exact over the candidates (decision 47)."""
 
 import itertools
 import math

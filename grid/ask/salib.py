@@ -19,11 +19,10 @@ from .sensitivity import cut, frozen, outputs_at
 
 def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
     """A `problem` for SALib, and the output at samples of it; see `Sweep.salib`."""
-    spec: Any = sweep.spec
     plan = sweep.of([of]).plan("numpy")
     check_output(plan, of)
     known = plan.problem.distributions
-    ranges = {name: _axis(axis) for name, axis in make_axes(spec["axes"]).items()}
+    ranges = {name: _axis(axis) for name, axis in make_axes(sweep.spec["axes"]).items()}
     ranges |= {name: _distribution(name, distribution) for name, distribution in known.items()}
     if not ranges:
         raise InputError("the sweep has no axis and no distribution; give one to vary")

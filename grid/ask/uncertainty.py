@@ -179,9 +179,8 @@ def _drawn(
     check_seed(seed)
     columns = sobol_points(samples, len(known), seed).T
     numbers = {name: known[name].at(u) for name, u in zip(known, columns, strict=True)}
-    spec: Any = sweep.spec
     axis = Axis(DRAW, np.arange(samples), numbers)
-    return sweep.replace(axes={**spec["axes"], DRAW: axis}, outputs=names)
+    return sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
 
 
 def _differentiated(
@@ -189,9 +188,8 @@ def _differentiated(
 ) -> tuple[Evaluation, dict[str, dict[str, str]]]:
     """A sweep of the outputs and of their derivatives by the uncertain inputs."""
     slopes: dict[str, dict[str, str]] = {}
-    spec: Any = sweep.spec
     predicted = {error: 0.0 for error, _ in ERRORS.values() if error in known}
-    sweep = sweep.replace(scenario={**predicted, **spec["scenario"]}, outputs=names)
+    sweep = sweep.replace(scenario={**predicted, **sweep.spec["scenario"]}, outputs=names)
     plan = sweep.plan("numpy")
     for name in names:
         slopes[name] = {}

@@ -37,7 +37,6 @@ class Found:
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """The layouts as rows of a table, the present one first."""
         found = self.layouts
         names = [name for name in BESIDE if name in found]
         now = self.now.of([*names, REASON]).evaluate("numpy")

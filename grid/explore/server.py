@@ -90,7 +90,6 @@ class Answer:
 
     @classmethod
     def failed(cls, status: HTTPStatus, reason: str) -> Self:
-        """One line of JSON."""
         return cls(status, json.dumps({"error": reason}).encode("ascii"))
 
     @classmethod
@@ -312,7 +311,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
 
     def do_GET(self) -> None:
-        """Answer, or set `ask`."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body, which is not read
         path, _, query = self.path.partition("?")

@@ -100,7 +100,6 @@ class Points:
 
     @functools.cached_property
     def as_json(self) -> dict[str, Any]:
-        """The points shown, as JSON."""
         picks = self.picks
         plotted = self.scale != "labels"
         return {
@@ -173,18 +172,15 @@ class View:
 
         cube = open_cube(source)
         spec = spec_of(cube.attrs)
-        sweep: Sweep | None = None
-        why = ""
         try:
             sweep = Sweep(as_it_was(spec), restored(spec["axes"], cube), spec["outputs"])
+            view = cls(cube, source, sweep)
         except ValueError as error:
-            why = f"the cube's spec is refused: {error}"
-        view = cls(cube, source, sweep, why)
+            view = cls(cube, source, None, f"the cube's spec is refused: {error}")
         view.stored = True
         return view
 
     def description(self) -> dict[str, Any]:
-        """The axes and variables to choose from."""
         options = {
             name: [axis.label(k) for k in range(axis.values.size)]
             for name, axis in self.axes.items()
@@ -739,7 +735,6 @@ class View:
 
 
 def with_unit(value: float, unit: str, name: str) -> str:
-    """A number in a convenient unit."""
     factor, text = scale(unit, [value], name)
     return f"{number(value / factor)} {text}".rstrip()
 

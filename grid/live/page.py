@@ -108,7 +108,6 @@ def page(
 
 
 def check_target(path: str | PathLike[str]) -> None:
-    """Refuse a file that cannot be written."""
     path = Path(path)
     if path.suffix.lower() != ".html":
         raise InputError(f"{str(path)!r} is not an .html file; change its ending")

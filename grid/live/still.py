@@ -92,14 +92,9 @@ def _number(value: float, factor: float, unit: str) -> str:
 
 
 def _ends(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The ends of the intervals of a choice."""
     found = interval(Evaluation(row, {}, names), None, _ONE)
-    pairs = {n: [f"{n}_{side}" for side in ("low", "high")] for n in names}
-    return {
-        n: (found[low].item(), found[high].item())
-        for n, (low, high) in pairs.items()
-        if low in found
-    }
+    known = [name for name in names if f"{name}_low" in found]
+    return {n: (found[f"{n}_low"].item(), found[f"{n}_high"].item()) for n in known}
 
 
 def _answers(

@@ -82,7 +82,6 @@ def named(heading: str) -> tuple[str, str]:
 
 
 def check_once(names: Sequence[str]) -> None:
-    """Refuse a name of two columns."""
     for name, count in Counter(names).items():
         if count > 1:
             raise InputError(f"the column {name!r} appears twice; remove one")

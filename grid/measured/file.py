@@ -63,7 +63,6 @@ def step_values(fit: StepFit) -> dict[str, Any]:
 
 
 def about_fit(fit: Fit) -> dict[str, Any]:
-    """What a file states about a fit beside its values."""
     about: dict[str, Any] = {}
     if isinstance(fit, CollectiveFit):
         about |= {"collective": fit.collective, "ranks": fit.ranks}

@@ -23,13 +23,10 @@ _SINGULAR = 1e-7  # of the scaled columns: below it two coefficients have the sa
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted values in base units, with their uncertainty.
-
-    `standard_errors` are NaN, and `intervals` (CONFIDENCE, low and high) unbounded, where the
-    measurements do not bound a value. `at_bound` names the values at an end of their range: their
-    intervals are one-sided, their standard errors those of an unbounded fit. `errors` are |fitted /
-    measured - 1|.
-    """
+    """Fitted values in base units, with their uncertainty. `standard_errors` are NaN, and
+    `intervals` (CONFIDENCE, low and high) unbounded, where the measurements do not bound a value.
+    `at_bound` names the values at an end of their range: their intervals are one-sided, their
+    standard errors those of an unbounded fit. `errors` are |fitted / measured - 1|."""
 
     values: Mapping[str, float]
     standard_errors: Mapping[str, float]
@@ -43,12 +40,10 @@ class Fit:
 
     @property
     def median_error(self) -> float:
-        """Median of the relative errors."""
         return float(np.median(self.errors))
 
     @property
     def max_error(self) -> float:
-        """Largest of the relative errors."""
         return float(self.errors.max())
 
 

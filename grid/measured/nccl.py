@@ -158,7 +158,6 @@ def _header(log: Log, line: str) -> None:
 
 
 def _add(log: Log, line: str, unit: float | None) -> None:
-    """Add the times of a line, if it is a row of a table."""
     table_row = _table_line(line)
     if table_row is None:
         return

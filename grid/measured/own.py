@@ -186,17 +186,11 @@ def _cell(value: Any) -> str:
 
 
 def _as_json(rows: Sequence[Row]) -> str:
-    records = [
-        {
-            "id": row.id,
-            "group": row.group,
-            "source": row.source,
-            "notes": list(row.notes),
-            "inputs": dict(row.inputs),
-            "measured": {row.of: row.measured},
-        }
-        for row in rows
-    ]
+    records = []
+    for row in rows:
+        held: dict[str, Any] = {"id": row.id, "group": row.group, "source": row.source}
+        held |= {"notes": list(row.notes), "inputs": dict(row.inputs)}
+        records.append({**held, "measured": {row.of: row.measured}})
     lines = ",\n".join(_encodable(json.dumps(held, ensure_ascii=False)) for held in records)
     return f"[\n{lines}\n]\n"
 

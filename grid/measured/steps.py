@@ -219,7 +219,6 @@ def with_notes(error: InputError, table: Table) -> InputError:
 
 
 def check_rows(table: Table) -> None:
-    """Refuse a table of which no row can be used."""
     if not table.measured:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in table.dropped.items())
         raise InputError(f"no row of the table can be used ({reasons}); fix the cells")
@@ -264,7 +263,6 @@ def _precisions(
 
 
 def _search(model: "_Model", start: Array, precisions: Array) -> Array:
-    """The inputs with the smallest loss."""
     from scipy.optimize import least_squares  # heavy: only where something is fitted
 
     low, high = model.bounds

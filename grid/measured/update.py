@@ -227,7 +227,6 @@ def _shown(value: Any) -> str:
 
 
 def _network(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the scenario's calibration sets, if it is not of steps."""
     label = scenario.get("calibration", AUTO)
     known = record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
     return {} if "compute_model" in known else known

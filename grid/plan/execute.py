@@ -41,12 +41,10 @@ def evaluate_block(
     threads: int,
     free: Mapping[str, Array] | None = None,
 ) -> None:
-    """Evaluate outputs that share dimensions over a region of the grid.
-
-    `dims` are those dimensions in the plan's order, and `region` cuts each; arrays of `outs`, and
-    of `free`, the plan's free inputs, have the region's shape. Values depend on the plan and these
-    alone: not on the region, the threads, or what was evaluated before.
-    """
+    """Evaluate outputs that share dimensions over a region of the grid. `dims` are those dimensions
+    in the plan's order, and `region` cuts each; arrays of `outs`, and of `free`, the plan's free
+    inputs, have the region's shape. Values depend on the plan and these alone: not on the region,
+    the threads, or what was evaluated before."""
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         shared = common(runs, region)
@@ -140,11 +138,9 @@ def evaluate_whole(
     plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
 ) -> bool:
     """Evaluate outputs that share dimensions over their whole grid; whether a kernel was used.
-
     Values are those of `evaluate_block`. With `keep`, what does not change from call to call stays
     in the plan, up to MOST_KEPT bytes beside its tables: small outputs, and what the last step to
-    the others starts from.
-    """
+    the others starts from."""
     compiled, size = False, 0
     known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
     steps = []
@@ -250,7 +246,6 @@ class Piece:
             self.kept.update(arrays)
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
-        """A given, tabulated or kept value over the region, size-1 axes where it is constant."""
         if name in self.kept:
             return self.kept[name].reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)

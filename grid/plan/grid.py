@@ -48,11 +48,9 @@ class Grid:
         return math.prod(self.sizes[dim] for dim in self.dims[name])
 
     def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
-        """Sizes of dimensions."""
         return tuple(self.sizes[dim] for dim in dims)
 
     def whole(self, dims: Iterable[str]) -> Region:
-        """All of some dimensions."""
         return {dim: slice(0, self.sizes[dim]) for dim in dims}
 
     def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:

@@ -122,7 +122,6 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
 
 
 def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
-    """Meaning and unit of an axis."""
     if axis.name in axis.numbers:
         return attributes(plan, axis.name)
     if axis.name in INPUTS:
@@ -159,7 +158,6 @@ def root_attributes(
 
 
 def _citations(plan: Plan) -> str:
-    """Keys of all that a plan's formulas cite."""
     notes = plan.structure.notes
     if ATTRIBUTE not in notes:
         notes[ATTRIBUTE] = keys(f for case in plan.cases for f in case.formulas.values())
@@ -168,7 +166,6 @@ def _citations(plan: Plan) -> str:
 
 @functools.cache
 def own_version() -> str:
-    """The version of fleetcube that is installed."""
     return version("fleetcube")
 
 

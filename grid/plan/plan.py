@@ -1,9 +1,7 @@
-"""The plan of a sweep: which formulas, over which dimensions, as tables or in kernels.
-
-Every quantity is evaluated on the grid of its own dimensions. `Plan.__init__` lists the steps, each
-a function of the results before it: `cases` (formulas), `dims`, `order` (of memory), `masking`,
-`engine` (and tables).
-"""
+"""The plan of a sweep: which formulas, over which dimensions, as tables or in kernels. Every
+quantity is evaluated on the grid of its own dimensions. `Plan.__init__` lists the steps, each a
+function of the results before it: `cases` (formulas), `dims`, `order` (of memory), `masking`,
+`engine` (and tables)."""
 
 import functools
 import math

@@ -1,9 +1,7 @@
-"""Cut grids: the one place where it is done, with all sizes.
-
-A *region* is any box of a grid. A *block* is a region that is evaluated at once, a *bundle* a few
-blocks that one task reduces, a *chunk* what becomes one file of a cube. Engines cut a block once
-more, into tiles that fit the processor's caches (`kernels/engines/tiles.py`).
-"""
+"""Cut grids: the one place where it is done, with all sizes. A *region* is any box of a grid. A
+*block* is a region that is evaluated at once, a *bundle* a few blocks that one task reduces, a
+*chunk* what becomes one file of a cube. Engines cut a block once more, into tiles that fit the
+processor's caches (`kernels/engines/tiles.py`)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
@@ -90,7 +88,6 @@ def chunk_sizes(
 
 
 def sizes(region: Region) -> dict[str, int]:
-    """Sizes of a region along its dimensions."""
     return {dim: cut.stop - cut.start for dim, cut in region.items()}
 
 

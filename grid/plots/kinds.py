@@ -116,7 +116,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
     handles = []
     for low, high, (name, colour) in zip(ends, ends[1:], PARTS, strict=False):
         if picture.is_number(x):
-            for stretch in _stretches(np.isfinite(high)):
+            for stretch in picture.stretches(np.isfinite(high)):
                 places, rows = at[stretch], np.stack([low, high])[:, stretch]
                 if not gapless:  # from edge to edge, to meet the grey of infeasible points
                     places = [cells[stretch.start], *places, cells[stretch.stop]]
@@ -135,12 +135,6 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
     axes.grid(alpha=0.3)
     return handles
-
-
-def _stretches(known: Any) -> list[slice]:
-    """Runs of neighbouring points that are all known."""
-    turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
-    return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
 
 def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
@@ -170,12 +164,10 @@ def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
 def flips(
     cube: "xarray.Dataset", x: str, y: str, path: Path | None, of: Sequence[str] = WAITS
 ) -> Any:
-    """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
-
-    `of` are two or more of the losses and reliability_overhead, of which the first of equals
-    counts; by default all but compute_inefficiency_overhead, the largest nearly everywhere. With
-    reliability_to_communication_ratio, a line shows where both cost as much.
-    """
+    """Draw which loss takes the largest share of the wall time, over two axes of a cut cube. `of`
+    are two or more of the losses and reliability_overhead, of which the first of equals counts; by
+    default all but compute_inefficiency_overhead, the largest nearly everywhere. With
+    reliability_to_communication_ratio, a line shows where both cost as much."""
     return plot(with_flips(cube, of), FLIPS, x, y, path)
 
 
@@ -203,11 +195,9 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
 @picture.styled
 def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -> Any:
     """Draw the roofline of a cut cube's GPUs and what they reach, a dot for each point of an axis.
-
     Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. With
     network_attainable_flops, triangles mark the ceiling that the gradient exchange sets. Infeasible
-    points are hollow.
-    """
+    points are hollow."""
     picture.check_picture(path)
     told, rows, labels, bad = rooflines(cube, by)
     figure, axes = picture.blank(4.8)

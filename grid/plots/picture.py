@@ -110,7 +110,6 @@ def _inches(size: str | Sequence[float]) -> tuple[float, float]:
 
 
 def look() -> Look:
-    """How the picture being drawn is to look."""
     return _LOOK.get() or Look()
 
 
@@ -277,7 +276,6 @@ def count_infeasible(bad: Any, how: str) -> None:
 
 
 def is_number(axis: "xarray.DataArray") -> bool:
-    """Whether an axis holds numbers, not labels."""
     return axis.dtype.kind in "iuf"
 
 
@@ -441,6 +439,12 @@ def edges(points: Any, axis_scale: str) -> Any:
     edges = np.concatenate([at[:1] - steps[:1] / 2, at[:-1] + steps[: len(at) - 1] / 2])
     edges = np.append(edges, at[-1] + steps[-1] / 2)
     return np.exp(edges) if axis_scale == "log" else edges
+
+
+def stretches(known: Any) -> list[slice]:
+    """Runs of neighbouring points that are all known."""
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
+    return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
 
 def is_wide(low: float, high: float, factor: float = 50) -> bool:

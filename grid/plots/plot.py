@@ -428,9 +428,8 @@ def _hatched(axes: Any, points: tuple[Any, Any], there: Any, hatch: str) -> None
     up = picture.edges(points[1], axes.get_yscale())
     boxes = []
     for row, cells in enumerate(there):
-        turns = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]])))
-        for start, stop in turns.reshape(-1, 2).tolist():
-            size = across[stop] - across[start], up[row + 1] - up[row]
-            boxes.append(patches.Rectangle((across[start], up[row]), *size))
+        for run in picture.stretches(cells):
+            size = across[run.stop] - across[run.start], up[row + 1] - up[row]
+            boxes.append(patches.Rectangle((across[run.start], up[row]), *size))
     how: Any = {"facecolor": "none", "edgecolor": _INK, "linewidth": 0, "hatch": hatch}
     axes.add_collection(collections.PatchCollection(boxes, **how), autolim=False)

@@ -52,8 +52,7 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
     axes.set_yticks(range(count), [str(stage + 1) for stage in range(count)])
     axes.set_ylabel("stage")
     axes.set_xlabel(labelled("time", unit))
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     kinds = [k for k in _NAMES if any(op.kind == k for op in played.stages[0])]
     handles = [patches.Patch(color=_COLOURS[kind], label=_NAMES[kind]) for kind in kinds]
     if any(op.overlaps for op in ops):

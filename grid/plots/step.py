@@ -64,8 +64,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     axes.set_yticks([])
     axes.set_xlabel(f"time of one step [{unit}]")
     picture.plain(axes.xaxis)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     handles = [
         patches.Patch(
             color=shades[leaf.name],

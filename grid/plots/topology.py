@@ -22,12 +22,10 @@ _GAP = 0.06  # between boxes, of the width of one
 
 @styled
 def topology(point: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw the tiers of a job's network, and for each kind of traffic how far up it goes.
-
-    Left, each tier is a row of boxes, one for each unit of the job, at most twelve. Right, a bar
-    rises from the GPUs to the highest tier that a kind crosses, with its time of a step. `point`
-    holds the NAMES of `ask.traffic`, and SITES where there are several.
-    """
+    """Draw the tiers of a job's network, and for each kind of traffic how far up it goes. Left,
+    each tier is a row of boxes, one for each unit of the job, at most twelve. Right, a bar rises
+    from the GPUs to the highest tier that a kind crosses, with its time of a step. `point` holds
+    the NAMES of `ask.traffic`, and SITES where there are several."""
     check_picture(path)
     tiers, traffic = crossings(point)
     moving = [each for each in traffic if each.tier >= 0]
@@ -59,8 +57,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
         for axes in (left, right):
             axes.axhline(row - 0.5, color="#d9d9d9", linewidth=0.8, zorder=0)
     for axes in (left, right):
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right", "left"]].set_visible(False)
     right.set_xlabel("traffic, with its time of one step", fontsize=8)
     left.set_xlabel("units of the job", fontsize=8)
     headed(figure, _title(tiers[-1].gpus))

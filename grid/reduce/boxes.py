@@ -57,12 +57,10 @@ def digits_of(axis: int, size: int) -> list[Digit]:
 
 
 class Layout:
-    """A region of an output's grid inside one case: which quantities are tables there.
-
-    After `cut` digits boxes have tables of their own, as the whole region's do not fit into memory;
-    None where they do. `held` axes are not reduced. `tables` are the points of all tables, and
-    `work` those of each quantity in them.
-    """
+    """A region of an output's grid inside one case: which quantities are tables there. After `cut`
+    digits boxes have tables of their own, as the whole region's do not fit into memory; None where
+    they do. `held` axes are not reduced. `tables` are the points of all tables, and `work` those of
+    each quantity in them."""
 
     def __init__(
         self, plan: Plan, case: Case, name: str, region: Region, held: Sequence[str]

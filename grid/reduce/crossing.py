@@ -70,7 +70,6 @@ class _Crossings:
     room: stream.Room
 
     def part(self, plan: Plan, tile: Region) -> Array:
-        """Those of the rows over a tile of the other axes."""
         region = {**tile, self.along: slice(0, self.points.size)}
         (out,) = self.room.evaluate(plan, self.dims, region).values()
         lines = np.moveaxis(out, self.dims.index(self.along), -1)
@@ -83,7 +82,6 @@ class _Crossings:
 
 
 def _positions(plan: Plan, of: str, along: str) -> Array:
-    """The labels of an axis as numbers."""
     if along not in plan.out_dims[of]:
         own = ", ".join(plan.user_dims(of)) or "no axis"
         raise InputError(f"along: {of} does not vary along {along!r}, but along {own}; choose one")

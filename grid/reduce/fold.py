@@ -143,7 +143,6 @@ class _Fold:
         return self.how in ("min", "max") or (self.how != "count" and not self.axes)
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
-        """The reduced values of every output."""
         whole = plan.whole(self.dims)
         arrays = 2 if self.how == "mean" and not self.extreme else 1
         memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.kept)))
@@ -153,7 +152,6 @@ class _Fold:
         return {name: self.result(*arrays) for name, arrays in folded.items()}
 
     def part(self, plan: Plan, bundle: Region) -> Folded:
-        """The reduction of one bundle."""
         folded: Folded = {}
         for block in tiles.blocks(bundle, self.room.most):
             reduced = self.reduced(plan, block)
@@ -177,7 +175,6 @@ class _Fold:
         }
 
     def start(self, shape: tuple[int, ...]) -> Folded:
-        """The reduction of nothing."""
         if self.how == "count":
             return {name: (np.zeros(shape, np.int64),) for name in self.room.names}
         if self.extreme:
@@ -187,7 +184,6 @@ class _Fold:
         return {name: (np.zeros(shape), np.zeros(shape, np.int64)) for name in self.room.names}
 
     def block(self, out: Array) -> tuple[Any, ...]:
-        """The reduction of one block of an output."""
         if self.how == "count":
             return (np.isfinite(out).sum(axis=self.axes),)
         if self.extreme:
@@ -203,7 +199,6 @@ class _Fold:
         return (total,) if self.how == "sum" else (total, count)
 
     def fold(self, folded: Folded, target: Any, reduced: Mapping[str, tuple[Any, ...]]) -> None:
-        """Fold in the reduction of a block or a bundle."""
         function: Any = np.add
         if self.extreme:
             function = np.fmin if self.how == "min" else np.fmax
@@ -212,7 +207,6 @@ class _Fold:
                 array[target] = function(array[target], part)
 
     def result(self, value: Array, count: Array | None = None) -> Array:
-        """The reduced values of an output."""
         if count is None:
             return value
         with np.errstate(all="ignore"):  # 0/0: the mean of no points is NaN

@@ -1,10 +1,7 @@
-"""Exact quantiles in the stream.
-
-Cells (points of the axes that stay) of few points are sorted, some cells at a time. A larger cell
-is evaluated once for each pass: histograms of the bits of the numbers, 16 in a pass, narrow the
-bounds of the order statistics. Floating-point numbers sort as the integers of the same bits, so
-four passes after the first find the number exactly.
-"""
+"""Exact quantiles in the stream. Cells (points of the axes that stay) of few points are sorted,
+some cells at a time. A larger cell is evaluated once for each pass: histograms of the bits of the
+numbers, 16 in a pass, narrow the bounds of the order statistics. Floating-point numbers sort as the
+integers of the same bits, so four passes after the first find the number exactly."""
 
 import functools
 import math
@@ -77,7 +74,6 @@ class _Rows:
     room: stream.Room | Kept
 
     def rows(self, plan: Plan, region: Region) -> dict[str, Array]:
-        """The rows over a region."""
         outs = self.room.evaluate(plan, self.dims, region)
         order = [self.dims.index(dim) for dim in (*self.kept, *self.rest)]
         cells = math.prod(extent(region, self.kept, self.kept))
@@ -200,7 +196,6 @@ class _Bounds:
         return bins, part.reshape(-1)[bins]
 
     def fold(self, part: Any) -> None:
-        """Take in a part."""
         if self.hist is None:
             ends = (self.count, self.low[0], self.high[0])
             self.count, low, high = _wider(ends, part)
@@ -210,7 +205,6 @@ class _Bounds:
             self.hist.reshape(-1)[bins] += counts
 
     def narrow(self) -> None:
-        """Narrow the bounds after a pass."""
         if not self.open:
             return
         if self.hist is None:
@@ -236,7 +230,6 @@ class _Bounds:
         self.hist = np.zeros((2, self.cells, 1 << BITS), np.int64)
 
     def result(self) -> Array:
-        """The quantile of every cell."""
         with np.errstate(all="ignore"):
             value = between(_numbers(self.low[0]), _numbers(self.low[1]), self.share)
         return np.where(self.count == 0, np.nan, value)

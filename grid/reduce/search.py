@@ -97,13 +97,11 @@ class _Search:
         self._engine, self._threads = engine, threads
 
     def charge(self, cost: float) -> None:
-        """Count what is spent."""
         self.left -= cost
         if self.left < 0:
             raise _TooDearError
 
     def enter(self, layout: Layout) -> None:
-        """Search a region."""
         self.charge(SPACE)
         space = Space(layout, self._engine, self._threads)
         self._cut(space, np.zeros((1, 0), np.int64))

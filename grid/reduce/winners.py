@@ -127,7 +127,6 @@ class _Winners:
     room: stream.Room
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, _Best]:
-        """Search the grid for the best of each lead."""
         shape = plan.shape(self.kept)
         memory.check(16 * len(self.room.names) * math.prod(shape))
         whole = plan.whole(self.dims)
@@ -137,7 +136,6 @@ class _Winners:
         return best
 
     def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
-        """The best of one bundle."""
         best: dict[str, _Best] = {}
         for block in tiles.blocks(bundle, self.room.most):
             new = self.best(plan, block)
@@ -148,7 +146,6 @@ class _Winners:
         return best
 
     def start(self, shape: tuple[int, ...]) -> dict[str, _Best]:
-        """The best of nothing."""
         riders = self.room.names[len(self.leads) :]
         return {
             name: _Best(
@@ -286,7 +283,6 @@ def _gather(
 
 
 def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
-    """An output over a block."""
     return room.evaluate(plan, dims, block)[name].copy()  # the room's memory is used again
 
 

@@ -39,12 +39,10 @@ Pairs = list[tuple[Any, Any]]  # tasks with their results
 
 
 class Cluster:
-    """The workers of a Dask cluster, started or reached when they are first needed.
-
-    `dask` is a number of processes to start here, with a thread each; a scheduler's address; or a
+    """The workers of a Dask cluster, started or reached when they are first needed. `dask` is a
+    number of processes to start here, with a thread each; a scheduler's address; or a
     `distributed.Client`, which stays open. Each process builds the plan of `recipe` once. Raises
-    InputError where the cluster cannot be used, and OSError where it is lost.
-    """
+    InputError where the cluster cannot be used, and OSError where it is lost."""
 
     def __init__(self, dask: Any, recipe: Recipe) -> None:
         self._dask, self.recipe = check_dask(dask), recipe
@@ -254,12 +252,10 @@ def check_dask(dask: Any) -> Any:
 
 
 def run_length(seconds: float, left: int, threads: int) -> int:
-    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads.
-
-    A run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler
-    keep up. Near the end runs take a fifth or half of what is left, so that all workers finish
-    together.
-    """
+    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads. A
+    run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler keep
+    up. Near the end runs take a fifth or half of what is left, so that all workers finish
+    together."""
     most = max(SECONDS, BUSY * threads) / seconds
     least = max(SECONDS / 5, BUSY / 2 * threads) / seconds
     return max(1, int(min(most, max(least, left / (AHEAD * threads)))))

@@ -1,9 +1,7 @@
 """What the reductions share: who computes blocks and bundles, and into what memory; checked names.
-
 A reduction is a pure function from a bundle to its part of the result, for any thread or process,
 and a fold of the parts in the order of the bundles. A grid is cut alike whoever computes it, so no
-bit of the result depends on that.
-"""
+bit of the result depends on that."""
 
 import contextlib
 import functools
@@ -139,7 +137,6 @@ def user_sizes(plan: Plan, dims: Collection[str]) -> dict[str, int]:
 
 
 def labels_of(plan: Plan, name: str) -> Array:
-    """The coordinate of an axis."""
     (labels,) = (axis.labels for axis in plan.problem.axes if axis.name == name)
     return labels
 
@@ -173,7 +170,6 @@ def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
 
 
 def check_output(plan: Plan, of: Any) -> str:
-    """The name of a numeric output."""
     known = numeric(plan)
     if of == REASON or (isinstance(of, str) and of in plan.outputs and of not in known):
         raise InputError(f"of = {of!r} is a flag; name a number: {', '.join(known)}")

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     import xarray
 
 _TIMES = (
-    "num_microbatches",
-    "compute_time",
-    "recompute_flops_factor",
-    "exposed_tensor_parallel_time",
-    "exposed_context_parallel_time",
-    "expert_parallel_time",
-    "expert_all_to_alls_per_layer",
-    "pipeline_send_time",
-    "pipeline_gather_time",
+    *("num_microbatches", "compute_time", "recompute_flops_factor"),
+    *("exposed_tensor_parallel_time", "exposed_context_parallel_time"),
+    *("expert_parallel_time", "expert_all_to_alls_per_layer"),
+    *("pipeline_send_time", "pipeline_gather_time"),
+)
+_STATED = (
+    *("pipeline_schedule", "pipeline_parallel", "virtual_stages"),
+    *("pipeline_scheduler", "pipeline_sends", "pipeline_flush", "expert_parallel_overlap"),
 )
 _PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # where passes hide each other's traffic
 
@@ -36,18 +35,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     tensor and context traffic, and for expert traffic that nothing hides."""
     given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
     chosen = {**choose(given.options, given.constants), **given.constants}
-    stated = {
-        name: chosen.get(name, INPUTS[name].default)
-        for name in (
-            "pipeline_schedule",
-            "pipeline_parallel",
-            "virtual_stages",
-            "pipeline_scheduler",
-            "pipeline_sends",
-            "pipeline_flush",
-            "expert_parallel_overlap",
-        )
-    }
+    stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}
     several = stated["virtual_stages"] > 1
     names = [*_TIMES, *(["microbatch_group_size"] if several else [])]
     found = _values(scenario, names)

@@ -171,7 +171,6 @@ def simulate_schedule(
 
 
 def _count(name: str, value: Any) -> int:
-    """A whole number of at least 1."""
     plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not plain or not value >= 1 or value % 1:
         raise InputError(f"{name} = {shown(value)} is not a whole number from 1; change it")

@@ -57,7 +57,6 @@ def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
 
 
 def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse the name of a variable that the cube lacks."""
     for name in names:
         if name not in known:
             hint = nearest(name, known, f"it has {', '.join(known)}")
@@ -77,7 +76,6 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
 
 
 def label(value: Any) -> str:
-    """A point of an axis as text."""
     value = value.item() if isinstance(value, np.generic) else value
     return written(value)
 
@@ -92,10 +90,8 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
     columns = []
-    for name in [
-        *_labelled(whole, dims),
-        *(str(n) for n in whole.data_vars if END_OF not in whole[n].attrs),
-    ]:
+    shown = [str(name) for name in whole.data_vars if END_OF not in whole[name].attrs]
+    for name in [*_labelled(whole, dims), *shown]:
         cells = _cells(whole, name, dims)
         columns.append(_column(name, whole[name].attrs, cells))
         ends = [f"{name}_low", f"{name}_high"]
@@ -162,7 +158,6 @@ def _dims(cube: "xarray.Dataset") -> list[str]:
 
 
 def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
-    """Axes with labels; others only number the rows."""
     return [dim for dim in dims if dim in cube.coords]
 
 
@@ -174,7 +169,6 @@ def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
 
 
 def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
-    """Refuse a table that is too long to print."""
     rows = math.prod(sizes.values())
     if rows > MOST_ROWS:
         lengths = ", ".join(f"{dim} ({size})" for dim, size in sizes.items())
@@ -256,16 +250,14 @@ def check_new(path: Path) -> None:
     check_path(path)
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; create it first")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise InputError(
-            f"cannot write into {str(path.absolute().parent)!r}; choose another folder"
-        )
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {str(folder)!r}; create it first")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write into {str(folder)!r}; choose another folder")
 
 
 def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
-    """Refuse more rows than a sheet holds."""
     rows = math.prod(sizes.values())
     if path.suffix.lower() == ".xlsx" and rows >= _SHEET:
         raise InputError(
@@ -275,12 +267,10 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
-    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-").
-
-    Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
-    headings, flags in words; others hold the codes beside their meanings. Tables have axes and
-    variables; with `whole`, and in .nc and .json, also what labels stand for.
-    """
+    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Values are in
+    base units, counts are whole numbers. CSV and Excel are for people: units in headings, flags in
+    words; others hold the codes beside their meanings. Tables have axes and variables; with
+    `whole`, and in .nc and .json, also what labels stand for."""
     check_target(path)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
     if path == STDOUT:

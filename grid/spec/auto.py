@@ -122,10 +122,7 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
 @functools.cache
 def _sheet(what: str, label: str) -> frozenset[str]:
     """Names that a label sets; a node also those of its GPU."""
-    own = record(what, label).values
-    gpu = own.get("gpu")
-    of_gpu = _sheet("gpu", gpu) if isinstance(gpu, str) else frozenset()
-    return of_gpu.union(patterns.spelled_out(own, {}))
+    return frozenset(patterns.spelled_out(_with_gpu(what, label), {}))
 
 
 def without(axis: Axis, free: Collection[str]) -> Axis:

@@ -28,7 +28,6 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """Number of points along the dimension."""
         return len(self.labels)
 
     @property

@@ -68,7 +68,8 @@ def with_phases(
     """A scenario without phases, axes with one of them, and whether they are to be added up. They
     are one dimension instead where an axis `phase` names some. Raises InputError."""
     shared, tables = apart(scenario)
-    sought = list(filter(_is_of_phase, [*free, *_swept(axes)]))
+    swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
+    sought = list(filter(_is_of_phase, [*free, *swept]))
     if sought and (tables is None or NAME in axes):
         raise InputError(
             f"{sought[0]} is of a phase of a whole job; ask for {without_phase(sought[0])} where "
@@ -192,11 +193,6 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
         raise InputError(f"phase = {EVERY} tells all phases apart; give phase {EVERY!r} a name")
     _check_total(shared, phases)
     return phases
-
-
-def _swept(axes: Mapping[str, Any]) -> list[str]:
-    """Names that axes set."""
-    return [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
 
 
 def _inputs(name: str, spec: Any) -> tuple[str, ...]:

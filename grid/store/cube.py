@@ -1,10 +1,7 @@
-"""Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there.
-
-In a folder a cube is built in NAME.partial and gets its name once every block is on the disk.
-Objects cannot be renamed: there a cube is built in its place, and its root, without which no reader
-takes it for a cube, is written last. What is finished survives a failure, a kill and a loss of
-power.
-"""
+"""Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there. In a
+folder a cube is built in NAME.partial and gets its name once every block is on the disk. Objects
+cannot be renamed: there a cube is built in its place, and its root, without which no reader takes
+it for a cube, is written last. What is finished survives a failure, a kill and a loss of power."""
 
 import contextlib
 import functools
@@ -190,7 +187,6 @@ def _differs(place: Place, writer: Writer) -> bool:
 
 
 def _check_same(place: Place, writer: Writer) -> None:
-    """Refuse to continue another cube."""
     old = journal.read_record(place, PLAN)
     if old is None:
         check_sealed(place)

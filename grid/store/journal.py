@@ -31,12 +31,10 @@ class Block:
 
     @property
     def key(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """What identifies it."""
         return self.dims, self.start
 
     @property
     def region(self) -> Region:
-        """What it covers."""
         cuts = zip(self.dims, self.start, self.stop, strict=True)
         return {dim: slice(start, stop) for dim, start, stop in cuts}
 
@@ -130,7 +128,6 @@ class Journal:
                 self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Sync and close."""
         try:
             self._log.sync()
         finally:

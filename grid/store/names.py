@@ -16,7 +16,6 @@ class OtherSizeError(OSError):
 
 
 def check_size(actual: int, size: int | None) -> None:
-    """Raise OtherSizeError for a file that does not have the bytes that it should."""
     if size is not None and actual != size:
         raise OtherSizeError(f"holds {actual} bytes, not {size}")
 

@@ -258,7 +258,6 @@ class Writer:
         return _block(dims, region, files)
 
     def finish(self, journal: Journal, block: Block) -> None:
-        """Journal a block whose files are safe."""
         journal.add(block)
         size = sum(size for _, size, _ in block.files)
         log.debug("block %s: %d files, %d bytes", block, len(block.files), size)

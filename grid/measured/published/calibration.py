@@ -92,5 +92,4 @@ def _generation(inputs: Mapping[str, Any]) -> str | None:
 
 
 def in_catalog(label: str) -> bool:
-    """Whether the catalog has a calibration."""
     return label in kind("calibration")

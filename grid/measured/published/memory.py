@@ -112,7 +112,6 @@ def _layout(record: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _simumax(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
-    """SimuMax's runs of Megatron-LM on eight B200."""
     name = _part(record, "model").get("name")
     known = _SIMUMAX.get(name) if isinstance(name, str) else None
     gib = _positive(record, "measured", "mem_alloc_gib")

@@ -37,7 +37,6 @@ _VTRAIN = {
 
 
 def own_tables() -> list[Path]:
-    """The project's own tables of published measurements."""
     from .... import catalog
 
     return sorted((Path(catalog.__path__[0]) / "data" / "measured").glob("*.csv"))

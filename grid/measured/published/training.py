@@ -530,7 +530,6 @@ def _model_flops(inputs: Mapping[str, Any]) -> float:
 
 
 def _gpt(facts: Facts, heads: int | None = None) -> Inputs:
-    """The shape of a GPT in a record."""
     heads = facts.whole("model.heads") if heads is None else facts.whole("model.heads", heads)
     hidden = facts.whole("model.hidden")
     shape = gpt_shape(

@@ -1,9 +1,7 @@
-"""Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read.
-
-A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order that
-misleads no reader: chunks and the record, the seal, the arrays' metadata, and the root last. A
-repair or an overwrite removes the root first, then that metadata.
-"""
+"""Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read. A put is atomic,
+and nothing can be renamed. So a cube is built in its place, in an order that misleads no reader:
+chunks and the record, the seal, the arrays' metadata, and the root last. A repair or an overwrite
+removes the root first, then that metadata."""
 
 import contextlib
 import json

@@ -18,18 +18,6 @@ from fleetcube.commands.validate import validate
 from fleetcube.commands.wall import wall
 
 COMMANDS: tuple[click.Command, ...] = (
-    calibrate,
-    calibrations,
-    compare,
-    explore,
-    optimize,
-    plan,
-    plot,
-    reduce,
-    schema,
-    sensitivity,
-    solve,
-    uncertainty,
-    validate,
-    wall,
+    *(calibrate, calibrations, compare, explore, optimize, plan, plot),
+    *(reduce, schema, sensitivity, solve, uncertainty, validate, wall),
 )
