@@ -400,8 +400,7 @@ def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
 
 def _medians(sweep: Evaluation, names: Sequence[str], mask_infeasible: bool) -> Array:
     """Medians of elasticities over an evenly thinned grid of at most THIN points."""
-    spec: Any = sweep.spec
-    axes = make_axes(spec["axes"])
+    axes = make_axes(sweep.spec["axes"])
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))

@@ -35,13 +35,9 @@ def all_reduce_values(
             "the log does not determine the bandwidth, which a calibration needs; "
             "measure larger messages (-e 8G)"
         )
-    share = gpus_per_node if scope == "inter" else 1
-    names = {
-        "latency": f"{scope}_node_latency",
-        "bandwidth": f"{scope}_node_bandwidth",
-        "sqrt_coefficient": "sqrt_coefficient",
-    }
-    divisors = {"bandwidth": share}
+    names = {"latency": f"{scope}_node_latency", "bandwidth": f"{scope}_node_bandwidth"}
+    names["sqrt_coefficient"] = "sqrt_coefficient"
+    divisors = {"bandwidth": gpus_per_node if scope == "inter" else 1}
     values: dict[str, Any] = {"all_reduce": "fitted"}
     values |= {names[name]: fit.values[name] / divisors.get(name, 1) for name in names}
     errors = {

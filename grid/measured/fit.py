@@ -214,8 +214,8 @@ def _of_law(
     """Values, standard errors and intervals of the law, from those of a, 1 / B and g."""
     latency, inverse, climb = map(float, coefficients)
     deviations = np.sqrt(np.diag(covariance))
-    low = np.maximum(coefficients - quantile(rows, len(coefficients)) * deviations, 0.0)
-    high = coefficients + quantile(rows, len(coefficients)) * deviations
+    width = quantile(rows, len(coefficients)) * deviations
+    low, high = np.maximum(coefficients - width, 0.0), coefficients + width
     values = {
         "latency": latency,
         "bandwidth": 1 / inverse if inverse else math.inf,

@@ -34,11 +34,8 @@ _SIMUMAX: Mapping[str, Mapping[str, Any]] = {
 # Its launchers (simu_tools/megatron_scripts/scripts): distributed optimizer, gradients summed in
 # FP32, no recomputation; the figure is PyTorch's peak of allocated memory on any rank
 _MEGATRON = {
-    "zero_stage": 1,
-    "gradient_storage": "fp32",
-    "recompute": False,
-    "sequence_parallel": True,
-    "attention_kernel": "flash",
+    **{"zero_stage": 1, "gradient_storage": "fp32", "recompute": False},
+    **{"sequence_parallel": True, "attention_kernel": "flash"},
 }
 
 
@@ -94,20 +91,11 @@ def _layout(record: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     model, heads, width, stages, chunks, sequences, batch = _KORTHIKANTI[name]
     return {
-        "model": model,
-        "attention_heads": heads,
-        "hidden_size": width,
-        "vocab_size": 51200,
-        "sequence_length": 2048,
-        "n_gpus": 8 * stages,
-        "tensor_parallel": 8,
-        "pipeline_parallel": stages,
-        "virtual_stages": chunks,
-        "micro_batch_size": sequences,
-        "global_batch_size": batch,
-        "zero_stage": 0,
-        "gradient_storage": "fp32",
-        "attention_kernel": "standard",
+        **{"model": model, "attention_heads": heads, "hidden_size": width},
+        **{"vocab_size": 51200, "sequence_length": 2048, "n_gpus": 8 * stages},
+        **{"tensor_parallel": 8, "pipeline_parallel": stages, "virtual_stages": chunks},
+        **{"micro_batch_size": sequences, "global_batch_size": batch, "zero_stage": 0},
+        **{"gradient_storage": "fp32", "attention_kernel": "standard"},
     }
 
 

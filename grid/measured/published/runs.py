@@ -26,23 +26,11 @@ _LAYER: Mapping[str, Inputs] = {
 # Llama 3 Herd of Models, section 3.3: table 4's second row, on which most tokens were seen.
 # Chunks of one layer, but the first and the last of 16 x 8 hold the embedding and the loss alone
 _LLAMA_3: Inputs = {
-    "model": "llama-3-405b",
-    "node": "grand-teton-h100",
-    "fabric": "meta-24k-roce",
-    "network_tiers": False,
-    "n_gpus": 16384,
-    "tensor_parallel": 8,
-    "sequence_parallel": True,
-    "pipeline_parallel": 16,
-    "embedding_split_layers": 1,
-    "loss_split_layers": 1,
-    "global_batch_size": 2048,
-    "micro_batch_size": 1,
-    "zero_stage": 2,
-    "recompute": False,
-    "precision": "bf16",
-    "compute_model": "roofline",
-    "attention_kernel": "flash",
+    **{"model": "llama-3-405b", "node": "grand-teton-h100", "fabric": "meta-24k-roce"},
+    **{"network_tiers": False, "n_gpus": 16384, "tensor_parallel": 8, "sequence_parallel": True},
+    **{"pipeline_parallel": 16, "embedding_split_layers": 1, "loss_split_layers": 1},
+    **{"global_batch_size": 2048, "micro_batch_size": 1, "zero_stage": 2, "recompute": False},
+    **{"precision": "bf16", "compute_model": "roofline", "attention_kernel": "flash"},
     **chunked(8),
 }
 _LLAMA_NOTES = (

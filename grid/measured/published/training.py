@@ -68,16 +68,10 @@ _PALM_TABLE3 = {
 
 # DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.3.3 (moments) and 4.2
 _DEEPSEEK_RUN: Inputs = {
-    "intra_node_bandwidth": 160e9,
-    "prediction_layers": 1,
-    "zero_stage": 1,
-    "recompute": False,
-    "pipeline_schedule": "dualpipe",
-    "expert_parallel_overlap": 1.0,
-    "routing_nodes": 4,
-    "token_permutation": True,
-    "optimizer_bytes_per_parameter": 8,
-    "gradient_storage": "fp32",
+    **{"intra_node_bandwidth": 160e9, "prediction_layers": 1, "zero_stage": 1},
+    **{"recompute": False, "pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
+    **{"routing_nodes": 4, "token_permutation": True},
+    **{"optimizer_bytes_per_parameter": 8, "gradient_storage": "fp32"},
 }
 _DEEPSEEK_NOTES = (
     "layout, batch, routing and hidden all-to-alls are those of the report, sections 3.2 and 4.2",

@@ -71,6 +71,8 @@ def calibrate(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.measured import file as calibration_file
+    from fleetcube.grid.measured.fit import fit_collective
+    from fleetcube.grid.measured.nccl import measured, read_log
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
 
@@ -92,7 +94,7 @@ def calibrate(
         notes += [result.doubt] if result.doubt is not None else []
     else:
         _refuse({"--spec": spec, "--fit": fit or None, "--of": of}, "a log of nccl-tests")
-        result = _collective(log, ranks, collective, in_place)
+        result = fit_collective(measured(read_log(log), ranks, collective, in_place))
         values, errors = {}, {}
         what = f"All-reduce on {result.ranks} ranks"
         if output is not None:
@@ -119,13 +121,6 @@ def _refuse(options: dict[str, Any], what: str) -> None:
     for option, value in options.items():
         if value is not None:
             raise InputError(f"{option} is not for {what}; leave it out")
-
-
-def _collective(log: str, ranks: int | None, collective: str | None, in_place: bool | None) -> Any:
-    from fleetcube.grid.measured.fit import fit_collective
-    from fleetcube.grid.measured.nccl import measured, read_log
-
-    return fit_collective(measured(read_log(log), ranks, collective, in_place))
 
 
 def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:

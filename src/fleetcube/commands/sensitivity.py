@@ -104,6 +104,7 @@ def sensitivity(
     from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import check_target, finite
+    from fleetcube.kernels.roles import REASON
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
     if top < 1:
@@ -135,7 +136,8 @@ def sensitivity(
                 seed=seed or 0,
             )
         elif cube:
-            ranking = sweep.dominance(of, chosen, mask_infeasible=_judged(sweep))
+            judged = REASON in sweep.plan("numpy").outputs
+            ranking = sweep.dominance(of, chosen, mask_infeasible=judged)
             ranking = ranking.sortby("share", ascending=False)
         else:
             ranking = sweep.levers(of, chosen, at=at)
@@ -212,13 +214,6 @@ def _share(text: str) -> float:
     return share
 
 
-def _judged(sweep: Any) -> bool:
-    """Whether the sweep computes which points are infeasible."""
-    from fleetcube.kernels.roles import REASON
-
-    return REASON in sweep.plan("numpy").outputs
-
-
 def _print(ranking: Any, of: str, top: int) -> None:
     point = ranking.attrs.get("fleetcube_point")
     reason = ranking.attrs.get("fleetcube_infeasible")
@@ -281,14 +276,9 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
                 cells.append("-" if still else text if moved <= 0 else f"+{text}")
         rows.append(cells)
     say("")
-    say(f"the same as changes; {MONEY} = {_money(ranking)}")
+    money = with_unit(ranking[MONEY].item(), ranking[MONEY].attrs["units"], MONEY)
+    say(f"the same as changes; {MONEY} = {money}")
     print_table(["input", f"{of}: -10 %", "+10 %", f"{MONEY}: -10 %", "+10 %"], rows)
-
-
-def _money(ranking: Any) -> str:
-    from fleetcube.kernels.roles import MONEY
-
-    return with_unit(ranking[MONEY].item(), ranking[MONEY].attrs["units"], MONEY)
 
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
