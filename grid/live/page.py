@@ -52,7 +52,9 @@ def page(
     commands, `commands` choose the points of axes that are no sliders, `notes` are lines of the
     foot."""
     scenario = dict(spec["scenario"])
-    sliders, several = _axes(spec["axes"])
+    axes = list(make_axes(spec["axes"]).values())
+    sliders = [axis for axis in axes if _is_slider(axis)]
+    several = [axis for axis in axes if not _is_slider(axis)]
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
     points = [*itertools.product(*map(_points, several))]
     if len(points) > MOST_CHOICES:
@@ -168,14 +170,7 @@ def _fixed(choice: _Choice) -> set[str]:
     return fixed
 
 
-def _axes(axes: Mapping[str, Any]) -> tuple[list[Axis], list[Axis]]:
-    """Axes of one number, which are sliders, and the others, whose points are choices."""
-    made = list(make_axes(axes).values())
-    plain = [axis for axis in made if _is_numeric(axis)]
-    return plain, [axis for axis in made if not _is_numeric(axis)]
-
-
-def _is_numeric(axis: Axis) -> bool:
+def _is_slider(axis: Axis) -> bool:
     row = axis.numbers.get(axis.name)
     return row is not None and axis.inputs == (axis.name,) and axis.name in INPUTS
 

@@ -194,11 +194,9 @@ def located(spec: Any, folder: Path) -> Any:
 def carrying(spec: Any, records: Iterable[Record]) -> Any:
     """A spec that holds what its calibration files held, and so means the same anywhere."""
     entries = {entry.label: entry for entry in records if entry.kind == "calibration"}
-
-    def with_entry(path: str) -> str:
-        return FileLabel.of(path, entries[path] if path in entries else record("calibration", path))
-
-    return _with_paths(spec, with_entry)
+    return _with_paths(
+        spec, lambda path: FileLabel.of(path, entries.get(path) or record("calibration", path))
+    )
 
 
 def _with_paths(spec: Any, change: Callable[[str], str], key: str = "") -> Any:

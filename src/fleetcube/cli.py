@@ -269,12 +269,10 @@ def simulate(
           -o failures.csv
     """
     from fleetcube.grid.ask.simulate import by_kind_and_tier, simulate_spec
-    from fleetcube.grid.show.tables import MOST_ROWS, check_target, table, variables
+    from fleetcube.grid.show.tables import MOST_ROWS, table, variables
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.phases import NAME, names
 
-    if output is not None:
-        check_target(Path(output))
     own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
     with progress("simulating"):
         outcome = simulate_spec(

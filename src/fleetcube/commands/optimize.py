@@ -1,7 +1,5 @@
 """The command `fleetcube optimize`."""
 
-from pathlib import Path
-
 import click
 
 from fleetcube.commands import complete
@@ -50,10 +48,8 @@ def optimize(
     """
     from fleetcube.grid.ask.optimize import optimize as best
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.show.tables import check_target, table
+    from fleetcube.grid.show.tables import table
 
-    if output is not None:
-        check_target(Path(output))
     if (minimize is None) == (maximize is None):
         raise InputError("give either --minimize or --maximize, and one output")
     between, choices = {}, {}

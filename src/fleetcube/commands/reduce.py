@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -65,10 +64,8 @@ def reduce(
     from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.reduce.fold import HOW
     from fleetcube.grid.reduce.top import ordered
-    from fleetcube.grid.show.tables import check_target, table
+    from fleetcube.grid.show.tables import table
 
-    if output is not None:
-        check_target(Path(output))
     known = [*HOW, _PARETO]
     words = [word for word in selectors if "=" not in word]
     if len(words) != 1:

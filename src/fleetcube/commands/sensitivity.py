@@ -103,7 +103,7 @@ def sensitivity(
     from fleetcube.grid.plots.sensitivity import tornado as draw_tornado
     from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.grid.show.selectors import pairs
-    from fleetcube.grid.show.tables import check_target, finite
+    from fleetcube.grid.show.tables import finite
     from fleetcube.kernels.roles import REASON
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
@@ -115,8 +115,6 @@ def sensitivity(
         if name is not None:
             (check_drawn if name == tornado else check_picture)(Path(name))
     said = looks(given, {"--tornado": tornado, "--map": picture})
-    if output is not None:
-        check_target(Path(output))
     at = pairs(selectors)
     sweep = changed(spec, (), [of])
     kinds = None if kind is None else kind.split(",")

@@ -1,6 +1,5 @@
 """The command `fleetcube solve`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -54,11 +53,9 @@ def solve(
     from fleetcube.grid.ask.solve.solve import read_target, solve_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import check_target, table
+    from fleetcube.grid.show.tables import table
     from fleetcube.grid.spec.dates import NAME, as_time, start_of
 
-    if output is not None:
-        check_target(Path(output))
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")

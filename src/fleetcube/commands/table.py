@@ -16,10 +16,21 @@ from fleetcube.commands.say import say, say_each
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
 _PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
 
+
+def _writable(_: Any, __: Any, output: str | None) -> str | None:
+    """Refuse a file that cannot be written before anything is computed."""
+    from fleetcube.grid.show.tables import check_target
+
+    if output is not None:
+        check_target(Path(output))
+    return output
+
+
 to_file = click.option(
     "-o",
     "--output",
     type=click.Path(),
+    callback=_writable,
     help="Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV.",
 )
 
