@@ -236,8 +236,5 @@ def _morris(
 
 def _salib_problem(ranges: Ranges) -> dict[str, Any]:
     tails = [0.0 if drawn.kind in ("uniform", "empirical") else TAIL for drawn in ranges.values()]
-    return {
-        "num_vars": len(ranges),
-        "names": list(ranges),
-        "bounds": [[tail, 1 - tail] for tail in tails],
-    }
+    bounds = [[tail, 1 - tail] for tail in tails]
+    return {"num_vars": len(ranges), "names": list(ranges), "bounds": bounds}

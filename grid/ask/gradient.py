@@ -140,10 +140,9 @@ def jacobian(
     # Evaluated in place if it has every dimension, else into an array of its own and broadcast
     views: dict[str, Any] = {}
     for name, own in plan.out_dims.items():
-        if name in targets and set(own) == wanted:
-            views[name] = (own, targets[name])
-        else:
-            views[name] = (own, np.empty(plan.shape(own), dtype_of(name, float)))
+        direct = name in targets and set(own) == wanted
+        empty = targets[name] if direct else np.empty(plan.shape(own), dtype_of(name, float))
+        views[name] = (own, empty)
     out = xarray.Dataset(views)
     result = sweep.evaluate(settings.engine, out, threads=settings.threads)
     for name, target in targets.items():

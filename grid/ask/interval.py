@@ -63,17 +63,13 @@ def interval(
     values.attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
     coords = {n: cube[n] for n in axes for cube in made if n in cube.coords}
-    return (
-        values.assign_coords(coords)
-        .assign(
-            {
-                f"{name}_{side}": _end(values[name], pair, k, side)
-                for name, pair in ends.items()
-                for k, side in enumerate(("low", "high"))
-            }
-        )
-        .assign_attrs({UNUSED: unused} if unused else {})
-    )
+    variables = {
+        f"{name}_{side}": _end(values[name], pair, k, side)
+        for name, pair in ends.items()
+        for k, side in enumerate(("low", "high"))
+    }
+    whole = values.assign_coords(coords).assign(variables)
+    return whole.assign_attrs({UNUSED: unused} if unused else {})
 
 
 def _moved(

@@ -21,6 +21,7 @@ from ..errors import InputError, shown
 from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, flags, ordered, root_attributes
 from ..plan.plan import Plan
+from ..plan.tiles import extent
 from ..progress import expected
 from ..show.tables import label
 from ..spec import values
@@ -231,18 +232,13 @@ class Search:
         shape = tuple(cut.stop - cut.start for cut in region.values())
         free = {span.name: at[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
         if self.extrapolation:
-            free, names = (
-                self.extrapolation.free(region, free),
-                [*names, *self.extrapolation.also(names)],
-            )
+            free = self.extrapolation.free(region, free)
+            names = [*names, *self.extrapolation.also(names)]
         outs: dict[str, Array] = {}
         for name in names:
             own = self.plan.out_dims[name]
-            out = np.empty(
-                tuple(region[dim].stop - region[dim].start for dim in own),
-                np.int8 if name == REASON else float,
-            )
             cut = {dim: region[dim] for dim in own}
+            out = np.empty(extent(cut, own, own), np.int8 if name == REASON else float)
             free_values = free if set(own) == set(region) else None
             evaluate_block(self.plan, own, cut, {name: out}, 1, free_values)
             outs[name] = np.broadcast_to(out.reshape(-1), (len(at),))
@@ -399,11 +395,9 @@ class Search:
             elif math.prod(counts) <= CANDIDATES:
                 columns.append(steps[k] * np.arange(low, high + 1.0))
             else:
-                near = (math.floor(values_[k] / steps[k]) + np.arange(-radius, radius + 1)) * steps[
-                    k
-                ]
+                around = math.floor(values_[k] / steps[k]) + np.arange(-radius, radius + 1)
                 powers = 2.0 ** np.arange(math.ceil(math.log2(max(span.first, 1))), 40)
-                near = np.concatenate([near, powers])
+                near = np.concatenate([around * steps[k], powers])
                 columns.append(np.unique(near[(near >= span.first) & (near <= span.last)]))
         return _combinations(columns)
 

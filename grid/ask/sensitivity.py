@@ -223,6 +223,7 @@ def levers(
     def row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
         return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
 
+    why = meanings(attributes(plan, REASON), np.atleast_1d(reason))[0] if reason else ""
     step = f"{STEP * 100:g} %, or the nearest valid whole number"
     outcomes: dict[str, Any] = {}
     for name, (base, *moved) in sizes.items():
@@ -254,7 +255,7 @@ def levers(
             **root_attributes(plan, sweep.spec),
             **uncounted(plan, inputs),
             "fleetcube_point": point_text,
-            "fleetcube_infeasible": _meaning(plan, reason),
+            "fleetcube_infeasible": why,
             "fleetcube_near_memory_limit": int(near),
         },
     )
@@ -262,10 +263,6 @@ def levers(
 
 def _size(elasticity: float) -> float:
     return -1.0 if np.isnan(elasticity) else abs(elasticity)
-
-
-def _meaning(plan: Plan, reason: int) -> str:
-    return meanings(attributes(plan, REASON), np.atleast_1d(reason))[0] if reason else ""
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:

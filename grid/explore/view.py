@@ -802,7 +802,6 @@ def _number(text: str) -> float | str:
 
 def _around(value: float, row: Any) -> str:
     """A range about an input's value, within its bounds."""
-    unit = row.unit
     if not math.isfinite(value):
         return ""
     low, high = (value / 2, value * 2) if value > 0 else (0.0, 1.0)
@@ -810,7 +809,7 @@ def _around(value: float, row: Any) -> str:
     if row.kind == "count":
         low, high = max(low, 1.0), max(high, min(4.0, row.high))
         return f"{math.floor(low)}:{math.ceil(high)}"
-    factor, name = scale(unit, [value], row.name)
+    factor, name = scale(row.unit, [value], row.name)
     return ":".join(f"{end / factor:.4g} {name}".rstrip() for end in (low, high))
 
 

@@ -70,8 +70,7 @@ def predict(rows: Sequence[Row]) -> tuple[list[Compared], list[LeftOut]]:
             reasons[k] = f"the predicted {rows[k].of} is {answer[0]:g}"
         else:
             compared.append(_compared(rows[k], answer, ideals.get(k, "")))
-    left_out = [LeftOut(rows[k].id, rows[k].group, reasons[k]) for k in sorted(reasons)]
-    return compared, left_out
+    return compared, [LeftOut(rows[k].id, rows[k].group, reasons[k]) for k in sorted(reasons)]
 
 
 def _compared(row: Row, answer: tuple[float, ...], ideal: tuple[float, ...] | str) -> Compared:

@@ -50,10 +50,8 @@ def pareto(
     work = fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes, where)
     variables, labels, rank = found(plan, work, map_)
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
-    attrs = {
-        **root_attributes(plan, spec),
-        "fleetcube_reduction": f"pareto ({goals}) over {', '.join(axes)}",
-    }
+    said = f"pareto ({goals}) over {', '.join(axes)}"
+    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
     whole = xarray.Dataset(variables, labels, attrs)
     return whole if k is None else whole.isel(front=rank <= check_k(k))
 

@@ -58,8 +58,7 @@ def quantiles(
             for bound in bounds.values():
                 bound.narrow()
         for name, bound in bounds.items():
-            values = bound.result().reshape(shape)
-            results[name][tiles.inside(whole, tile, kept)] = values
+            results[name][tiles.inside(whole, tile, kept)] = bound.result().reshape(shape)
     return results
 
 

@@ -67,8 +67,7 @@ class _Joined:
         try:
             self.place.read(PLAN)
         except FileNotFoundError:
-            message = f"the run that wrote {str(self.place)!r} has ended"
-            raise FileNotFoundError(message) from None
+            raise FileNotFoundError(f"the run that wrote {str(self.place)!r} has ended") from None
 
     def write(self, name: str, data: Any) -> None:
         self.check()  # again: evaluating takes time, and the run may have ended

@@ -264,10 +264,8 @@ class Solver:
         """Outputs over a tile, the input at some values."""
         free = {self.for_: at}
         if self.extrapolation:
-            free, names = (
-                self.extrapolation.free(tile, free),
-                [*names, *self.extrapolation.also(names)],
-            )
+            free = self.extrapolation.free(tile, free)
+            names = [*names, *self.extrapolation.also(names)]
         outs = {name: np.empty(at.shape, np.int8 if name == REASON else float) for name in names}
         evaluate_block(self.plan, tuple(tile), tile, outs, threads, free)
         if self.extrapolation:

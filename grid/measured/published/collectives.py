@@ -32,10 +32,8 @@ _RESTART = 5 * _MINUTE  # the shortest of the 5 to 20 minutes of Kokolis et al. 
 
 def _all_reduce(facts: Facts) -> list[Reading]:
     inputs = _message(facts)
-    micros, busbw = (
-        facts.raw("measured.time_us_oop"),
-        facts.number("measured.busbw_GBps", None) if facts.raw("measured.busbw_GBps") else None,
-    )
+    micros, bandwidth = facts.raw("measured.time_us_oop"), facts.raw("measured.busbw_GBps")
+    busbw = facts.number("measured.busbw_GBps", None) if bandwidth else None
     derived = "derived from busbw" in facts.text("notes", "")
     if derived and busbw is not None and busbw < _FEWEST_DIGITS:
         raise UnreadableError(

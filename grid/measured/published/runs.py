@@ -58,10 +58,8 @@ def _opt(facts: Facts) -> list[Reading]:
     inputs |= {"n_gpus": gpus, "tensor_parallel": 8, "zero_stage": 3, "recompute": "full"}
     inputs |= {"micro_batch_size": each, "global_batch_size": each * (gpus // 8)}
     notes = ["batch and recomputation are those of metaseq's launcher; network is not stated: HDR"]
-    rate, days = (
-        facts.number("measured.tflops_per_gpu", None),
-        facts.number("measured.ideal_days_1024", None),
-    )
+    rate = facts.number("measured.tflops_per_gpu", None)
+    days = facts.number("measured.ideal_days_1024", None)
     if rate is not None:
         seconds = gpt_flops(inputs, recomputed=True) / (rate * 1e12 * gpus)
         notes.append("time is that of the printed FLOP/s, what is computed again counted")
@@ -84,12 +82,8 @@ def _megascale(facts: Facts) -> list[Reading]:
         raise UnreadableError("system.gpus holds no replica of the published layout")
     inputs = gpt_shape(layers, hidden, heads, _MEGASCALE_VOCABULARY, 2048) | a100("standard")
     inputs |= {"fabric": "megascale", "n_gpus": gpus, "tensor_parallel": 8}
-    inputs |= {
-        "pipeline_parallel": ranks,
-        "micro_batch_size": 1,
-        "zero_stage": 1,
-        **chunked(chunks),
-    }
+    inputs |= {"pipeline_parallel": ranks, "micro_batch_size": 1, "zero_stage": 1}
+    inputs |= chunked(chunks)
     inputs |= {"global_batch_size": facts.whole("parallel.gbs", gpus)}
     inputs |= {"recompute": "selective", "sequence_parallel": True}
     note = "micro-batch, optimizer and recomputation are not stated: 1, sharded, selective"
