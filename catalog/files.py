@@ -16,9 +16,11 @@ _ENDLESS = re.compile(
 
 
 def read_some(path: str | Path, most: int) -> bytes:
-    """The first bytes of a file; `most` and one more where it is larger. A pipe that nothing writes
-    to is refused, not waited for. Raises OSError, and ValueError for what cannot be the name of a
-    file."""
+    """The first bytes of a file; `most` and one more where it is larger.
+
+    A pipe that nothing writes to is refused, not waited for. Raises OSError, and ValueError for
+    what cannot be the name of a file.
+    """
     with open(path, "rb", opener=_at_once) as file:
         if _WITHOUT_WAITING:
             os.set_blocking(file.fileno(), True)

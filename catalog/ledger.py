@@ -1,5 +1,7 @@
-"""The ledger of published records: kind, label@edition and digest of the values, one a line. A
-record with a line is published and never changes: cubes name it. Lines are only ever added."""
+"""The ledger of published records: kind, label@edition and digest of the values, one a line.
+
+A record with a line is published and never changes: cubes name it. Lines are only ever added.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,6 +1,8 @@
-"""The posterior of all published steps: the coefficients that it expects of a cell, and how wide. A
-cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
-groups), as in decision 35; groups that no step was measured in add the spread of their level."""
+"""The posterior of all published steps: the coefficients that it expects of a cell, and how wide.
+
+A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
+groups), as in decision 35; groups that no step was measured in add the spread of their level.
+"""
 
 import functools
 import hashlib
@@ -32,7 +34,9 @@ def seal(content: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class Cell:
     """What the posterior tells apart: software and GPU are "" where unknown, peaks in FLOP/s.
-    `node_link` is the data sheet's bandwidth inside a node, 0 where none is known."""
+
+    `node_link` is the data sheet's bandwidth inside a node, 0 where none is known.
+    """
 
     software: str
     layers: str
@@ -205,7 +209,8 @@ class Posterior:
 
     def width(self, cell: Cell, root: Array, noise: float) -> float:
         """Half of the 90 % interval of a step's logarithm, from its kind's slopes and a root
-        covariance."""
+        covariance.
+        """
         slopes = self.content["slopes"]
         kind = f"{cell.layers}, {self.kernel(cell)}"
         moments = np.array(slopes.get(kind, slopes["dense, flash"]))
@@ -214,7 +219,8 @@ class Posterior:
 
     def factor(self, cell: Cell) -> float:
         """What the width is multiplied by, 1 or more: 90 of 100 rows as far from others were within
-        it."""
+        it.
+        """
         unseen = self.content["unseen"]
         return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
 
@@ -247,9 +253,11 @@ class Posterior:
 
     @functools.cached_property
     def widening(self) -> float:
-        """What a decade outside adds to the width, as a share of it. By what clusters of 1,024 GPUs
-        and more add, fitted to those of 256 and fewer, to rows that have like ones among those
-        fitted."""
+        """What a decade outside adds to the width, as a share of it.
+
+        By what clusters of 1,024 GPUs and more add, fitted to those of 256 and fewer, to rows that
+        have like ones among those fitted.
+        """
         unseen = self.content["unseen"]
         most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
         return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)

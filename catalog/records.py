@@ -1,6 +1,8 @@
 """Catalog records: one TOML file a kind, one table a label; strict about unit, source and date.
+
 Published records are not edited. A correction takes the label over with `edition = 2`, and the old
-values stay beside it as ["label@1"], where old scenarios find them."""
+values stay beside it as ["label@1"], where old scenarios find them.
+"""
 
 import datetime
 import functools
@@ -317,9 +319,11 @@ def _current(kind_name: str) -> Mapping[str, Record]:
 
 
 def read(kind_name: str, text: str) -> Mapping[str, Record]:
-    """Parse the records of one kind, by label@edition. Raises CatalogError where a record lacks a
-    unit, source or date, has an unknown key, or editions are not numbered 1, 2, ... with the last
-    one under the plain label."""
+    """Parse the records of one kind, by label@edition.
+
+    Raises CatalogError where a record lacks a unit, source or date, has an unknown key, or editions
+    are not numbered 1, 2, ... with the last one under the plain label.
+    """
     records: dict[str, Record] = {}
     current: dict[str, int] = {}
     try:

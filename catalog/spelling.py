@@ -8,9 +8,11 @@ _SLIP, _ALIKE = 0.9, 0.5  # shares of letters in common: for a typo, and for any
 
 
 def near(name: str, known: Iterable[str], alike: float = _ALIKE) -> list[str]:
-    """Known names like a word, the best first: at most three, or none. The one that differs in case
-    only; else those with a typo; else those that contain the word, at the start of a word and short
-    ones first; else the one spelled most alike."""
+    """Known names like a word, the best first: at most three, or none.
+
+    The one that differs in case only; else those with a typo; else those that contain the word, at
+    the start of a word and short ones first; else the one spelled most alike.
+    """
     word = name.lower()
     names = {name.lower(): name for name in known}
     if word in names:

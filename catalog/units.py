@@ -81,9 +81,11 @@ def factor(unit: str, base: str) -> float:
 
 
 def ratio(unit: str, base: str) -> Fraction:
-    """One of a unit in another, where both are texts of others. Raises UnitError, the rule. If one
-    is a whole number of the other, the ratio is that number or one over it, without the digits that
-    floating-point factors add."""
+    """One of a unit in another, where both are texts of others.
+
+    Raises UnitError, the rule. If one is a whole number of the other, the ratio is that number or
+    one over it, without the digits that floating-point factors add.
+    """
     shares = {"1": 1.0, **_SHARES}
     if unit in shares and base in shares:
         found = shares[unit] / shares[base]
@@ -134,10 +136,13 @@ def _factor(unit: str, base: str) -> float:
 
 
 def parse(text: str, base: str, name: str, example: str = "") -> float:
-    """Read a number with a unit as a number in the base unit. `name`, and an `example` better than
-    the unit's, are for the message. Commas may separate thousands. Plain numbers may end in %, k,
-    M, B or T; so may money, before its unit, and a dollar sign may replace USD. Raises UnitError in
-    one line with the value, the rule and a right spelling."""
+    """Read a number with a unit as a number in the base unit.
+
+    `name`, and an `example` better than the unit's, are for the message. Commas may separate
+    thousands. Plain numbers may end in %, k, M, B or T; so may money, before its unit, and a dollar
+    sign may replace USD. Raises UnitError in one line with the value, the rule and a right
+    spelling.
+    """
     priced = base.startswith("USD")
     dollars = priced and text.lstrip().startswith("$")
     written = text.lstrip()[1:] if dollars else text

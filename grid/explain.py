@@ -123,8 +123,10 @@ def _search(text: str) -> list[str]:
 
 
 def explain_traffic(point: Any) -> str:
-    """Text that says which traffic of a job crosses which tier of its network. `point` has the
-    values of `traffic.names_of`; if it has TIMES, too, a line gives the interval."""
+    """Text that says which traffic of a job crosses which tier of its network.
+
+    `point` has the values of `traffic.names_of`; if it has TIMES, too, a line gives the interval.
+    """
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
     for place, tier in enumerate(tiers):
@@ -150,8 +152,10 @@ def explain_traffic(point: Any) -> str:
 
 
 def unused(attrs: Mapping[str, Any]) -> str:
-    """A line on what a cube's attributes set though nothing depends on it. For a result, the line
-    shows how to reach it: by solving for the nearest continuous input."""
+    """A line on what a cube's attributes set though nothing depends on it.
+
+    For a result, the line shows how to reach it: by solving for the nearest continuous input.
+    """
     names = str(attrs["fleetcube_unused"]).split()
     idle = [INPUTS[name].idle for name in names if name in INPUTS and INPUTS[name].idle]
     line = "; ".join([f"set, but nothing here depends on it: {', '.join(names)}", *idle])

@@ -32,8 +32,10 @@ class Candidate:
 
 
 def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
-    """Calibrations of the catalog for a job, auto first, then by how near their steps are. The
-    scenario's own calibration does not count; axes are cut in the middle. Raises InputError."""
+    """Calibrations of the catalog for a job, auto first, then by how near their steps are.
+
+    The scenario's own calibration does not count; axes are cut in the middle. Raises InputError.
+    """
     said = {name: value for name, value in scenario.items() if name != _KIND}
     for axis in make_axes({name: row for name, row in axes.items() if name != _KIND}).values():
         said |= auto.at(axis, axis.size // 2)

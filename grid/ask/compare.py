@@ -33,10 +33,12 @@ SIDES = ("a", "b")
 
 @dataclass(frozen=True)
 class Change:
-    """A scenario entry that differs, and its effect on a quantity. `alone` is the quantity of A
-    with only this changed, over that of A; `last` is that of B over that of B with only this left
-    as in A; `factor` is the Shapley share, the geometric mean over all orders of changing: all
-    factors multiply to B / A. NaN where a scenario cannot be evaluated."""
+    """A scenario entry that differs, and its effect on a quantity.
+
+    `alone` is the quantity of A with only this changed, over that of A; `last` is that of B over
+    that of B with only this left as in A; `factor` is the Shapley share, the geometric mean over
+    all orders of changing: all factors multiply to B / A. NaN where a scenario cannot be evaluated.
+    """
 
     name: str
     a: Any

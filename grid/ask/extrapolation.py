@@ -23,9 +23,11 @@ Row = tuple[tuple[str, ...], Array]  # numbers, and the axes along which they va
 
 @dataclass(frozen=True)
 class ExtrapolationError:
-    """The error factor where some sizes are free. `logs` and `per_decade` are its logarithm without
-    them, and what a decade outside of the published steps adds. `through` are slopes, {name:
-    (input, the output's slope by the factor)}."""
+    """The error factor where some sizes are free.
+
+    `logs` and `per_decade` are its logarithm without them, and what a decade outside of the
+    published steps adds. `through` are slopes, {name: (input, the output's slope by the factor)}.
+    """
 
     sizes: tuple[str, ...]
     logs: Row
@@ -75,8 +77,7 @@ class ExtrapolationError:
 def extrapolation_error(
     problem: Problem, plan: Plan, free: Sequence[str], outputs: Iterable[str]
 ) -> tuple[Problem, ExtrapolationError | None]:
-    """How free sizes widen the interval (None if they do not), and the problem without its
-    factor."""
+    """How free sizes widen the interval (None if they do not), and the problem without its factor."""
     sizes = tuple(name for name in free if auto.span(name))
     reading = [of for of in outputs if FACTOR in reached(plan, [of])]
     if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(

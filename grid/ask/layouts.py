@@ -1,7 +1,9 @@
-"""The best layouts of a job: all candidates are tried, and the best evaluated as any spec is. What
-the spec leaves open is searched over candidates that depend on the model and the cluster; what it
-states stays. Candidates that cannot run are left out by `infeasible_reason`, as everywhere, so the
-answer is exact over the candidates (decision 47)."""
+"""The best layouts of a job: all candidates are tried, and the best evaluated as any spec is.
+
+What the spec leaves open is searched over candidates that depend on the model and the cluster; what
+it states stays. Candidates that cannot run are left out by `infeasible_reason`, as everywhere, so
+the answer is exact over the candidates (decision 47).
+"""
 
 import itertools
 import math
@@ -487,9 +489,11 @@ def _value(name: str, told: Any) -> Any:
 def levers(
     sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
 ) -> tuple[list[str], str]:
-    """What changing the cluster or its operation would better at a layout, the most first. Model,
-    work, software and layout are no levers here. With a price, each says what it does to the cost
-    of the job. Also why more GPUs do not help, if they do not."""
+    """What changing the cluster or its operation would better at a layout, the most first.
+
+    Model, work, software and layout are no levers here. With a price, each says what it does to the
+    cost of the job. Also why more GPUs do not help, if they do not.
+    """
     found = ranked(sweep, of, None, layout)
     plan = sweep.plan("numpy")
     base = found[of].item()

@@ -150,8 +150,10 @@ def optimize(
 def _best_choices(
     found: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
 ) -> "xarray.Dataset":
-    """The best answer along some axes, whose labels become variables; the first of equals. Without
-    an answer, the status is that of the choices that came closest."""
+    """The best answer along some axes, whose labels become variables; the first of equals.
+
+    Without an answer, the status is that of the choices that came closest.
+    """
     import xarray
 
     each = found.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
@@ -312,7 +314,8 @@ class Search:
 
     def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
         """Why none of these rows is an optimum: of reasons, numbered in the order of their checks,
-        the last."""
+        the last.
+        """
         parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
         sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
         if self.reason:

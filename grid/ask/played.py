@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 
 class Pass(NamedTuple):
-    """One pass of one micro-batch through one piece of the model. `kind` is F (forward), B
-    (backward; the input gradient alone where the schedule splits it) or W (weight gradient);
-    `piece` counts the model's pieces from its input. Where a forward and a backward pass overlap,
-    each has its share of their time, and both are done at the end of it."""
+    """One pass of one micro-batch through one piece of the model.
+
+    `kind` is F (forward), B (backward; the input gradient alone where the schedule splits it) or
+    W (weight gradient); `piece` counts the model's pieces from its input. Where a forward and a
+    backward pass overlap, each has its share of their time, and both are done at the end of it.
+    """
 
     kind: str
     piece: int

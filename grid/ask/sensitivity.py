@@ -43,9 +43,11 @@ ROW = "(row)"  # no axis of a spec can have this name
 
 
 def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Kind, str]:
-    """A sweep at one point of its grid, and that point in words. `at` gives values of axes or of
-    other inputs, as numbers or text; other axes are cut in the middle, those in `free` stay
-    whole."""
+    """A sweep at one point of its grid, and that point in words.
+
+    `at` gives values of axes or of other inputs, as numbers or text; other axes are cut in the
+    middle, those in `free` stay whole.
+    """
     spec: Any = sweep.spec
     for name in free:
         if name not in spec["axes"]:
@@ -106,9 +108,12 @@ def kind_of(name: str) -> str:
 def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
-    """Inputs of the kinds wanted, less those named or of the kinds in `without`. By default those
-    that a plan may change, if any: nothing of the model and of the laws, and no quantity but what
-    the spec states. Raises InputError for an unknown kind, and where no input is left."""
+    """Inputs of the kinds wanted, less those named or of the kinds in `without`.
+
+    By default those that a plan may change, if any: nothing of the model and of the laws, and no
+    quantity but what the spec states. Raises InputError for an unknown kind, and where no input is
+    left.
+    """
     plain = {name: without_phase(name) for name in inputs}
     by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
@@ -267,7 +272,8 @@ def _size(elasticity: float) -> float:
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     """The values of an input 10 % below and above, within its bounds; whole numbers take valid
-    steps."""
+    steps.
+    """
     (case,) = plan.cases
     if not is_whole(name):
         row = INPUTS.get(without_phase(name))

@@ -194,9 +194,11 @@ def simulate_spec(
     printed: bool = False,
     wanted: Sequence[str] = (),
 ) -> "xarray.Dataset":
-    """`simulate` for a scenario and axes as in a spec file. `printed` refuses, before anything is
-    simulated, a grid that is too large to print as a table, and variables `wanted` that there are
-    not."""
+    """`simulate` for a scenario and axes as in a spec file.
+
+    `printed` refuses, before anything is simulated, a grid that is too large to print as a table,
+    and variables `wanted` that there are not.
+    """
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
     shared, all_axes, added_up = phases.with_phases(scenario, axes)
@@ -242,8 +244,10 @@ def simulate_spec(
 def by_kind_and_tier(
     outcome: "xarray.Dataset", scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> list["xarray.Dataset"]:
-    """Tables of what a simulation found of each kind of failure and of each tier, if it did. Beside
-    each time lost is that of the closed form, but for a job of several phases."""
+    """Tables of what a simulation found of each kind of failure and of each tier, if it did.
+
+    Beside each time lost is that of the closed form, but for a job of several phases.
+    """
     import xarray
 
     tables = []
@@ -292,8 +296,10 @@ def _check(trials: Any, seed: Any, during: Any) -> None:
 def _points(
     problem: Problem, failures_during_recovery: bool, added_up: bool = False
 ) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
-    """The plan, the dimensions, and the parameters of every point, each over all dimensions. Where
-    phases are added up, theirs comes last, and is none of the dimensions."""
+    """The plan, the dimensions, and the parameters of every point, each over all dimensions.
+
+    Where phases are added up, theirs comes last, and is none of the dimensions.
+    """
     problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
     quantities += ["node_provision_time"]

@@ -62,7 +62,8 @@ def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.D
 
 def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
     """A step as parts within parts at a point of `values_of`; each is the sum of its own, none is
-    0."""
+    0.
+    """
     for name in (*NAMES, SERIAL):
         if np.ndim(point[name]):
             axes = ", ".join(map(str, getattr(point[name], "dims", ()))) or "its axes"

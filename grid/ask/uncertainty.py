@@ -98,9 +98,11 @@ def uncertainty(
 
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
-    """Laws of the errors of predictions that an output feels, where an interval is known. None for
-    an output that depends on parts of a prediction beside the whole: how the parts share the error
-    is not known."""
+    """Laws of the errors of predictions that an output feels, where an interval is known.
+
+    None for an output that depends on parts of a prediction beside the whole: how the parts share
+    the error is not known.
+    """
     problem = plan.problem
     laws: dict[str, Distribution] = {}
     for quantity, (error, factor) in ERRORS.items():
@@ -252,7 +254,8 @@ class _Slopes:
         self, outs: Mapping[str, Array], name: str, row: Mapping[str, str]
     ) -> tuple[Array, Array, Array]:
         """Quantiles, mean and deviation of an output, lognormal if it is above 0 and all inputs
-        multiply."""
+        multiply.
+        """
         from scipy.special import ndtri
 
         out, variance = outs[name], np.zeros_like(outs[name])

@@ -1,7 +1,8 @@
 """Where adding GPUs stops helping, and why: sizes of a cluster, each twice the one before. n GPUs
 that take a time T spend n T of GPU time, and share it among losses. If none of these grew, doubling
 would halve the time; their growth adds up to what a doubling lacks. If the batch grows, losses are
-compared per token, and the batch answers for the tokens."""
+compared per token, and the batch answers for the tokens.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -120,9 +120,11 @@ NOTHING = Answer(HTTPStatus.OK, b"")
 
 
 class Server:
-    """Serves a view at `url`; port 0 picks a free one. Raises OSError if it cannot listen. Beyond
-    MOST_CONNECTIONS, connections without a complete request are closed for a new one, the oldest
-    first; one that has sent a request is answered."""
+    """Serves a view at `url`; port 0 picks a free one.
+
+    Raises OSError if it cannot listen. Beyond MOST_CONNECTIONS, connections without a complete
+    request are closed for a new one, the oldest first; one that has sent a request is answered.
+    """
 
     def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
         self.view = view

@@ -139,7 +139,8 @@ class Request:
 
 class View:
     """A stored or virtual cube as the page sees it, its name, and the sweep behind it, or `why`
-    not."""
+    not.
+    """
 
     def __init__(
         self, cube: "xarray.Dataset", source: str, sweep: "Sweep | None", why: str = ""
@@ -252,8 +253,10 @@ class View:
 
     def changed(self, fields: dict[str, str]) -> "View":
         """The view with the sliders and typed values of a query, taken out of it.
+
         "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one; "set.zero_stage=3"
-        states an input in place of axes."""
+        states an input in place of axes.
+        """
         adds, puts, sets = (
             {key[4:]: fields.pop(key) for key in sorted(fields) if key.startswith(start)}
             for start in CHANGES
@@ -289,8 +292,10 @@ class View:
 
     def link(self, query: str) -> dict[str, Any]:
         """What a link shows: the description, its state, and what of it was not understood.
+
         "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h" has values, not indices. Values that a
-        spec's axes lack are added; of a stored cube the nearest is taken, and said."""
+        spec's axes lack are added; of a stored cube the nearest is taken, and said.
+        """
         notes: list[str] = []
         try:
             fields = _fields(query)
@@ -425,8 +430,10 @@ class View:
         return k
 
     def request(self, query: str) -> tuple["View", Request]:
-        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0. Axes
-        without an index are cut in the middle; the view has the query's sliders."""
+        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0.
+
+        Axes without an index are cut in the middle; the view has the query's sliders.
+        """
         fields = _fields(query)
         view = self.changed(fields)
         return view, view._request(fields)
@@ -455,7 +462,8 @@ class View:
 
     def slice(self, query: str) -> dict[str, Any]:
         """A map or a curve as JSON, thinned to MOST_ACROSS points an axis; numbers are base64 of
-        float64."""
+        float64.
+        """
         view, request = self.request(query)
         return view._slice(request)
 
@@ -576,7 +584,8 @@ class View:
 
     def levers(self, query: str) -> dict[str, Any]:
         """The inputs that matter most at a point, as JSON: of all kinds, one, or those a plan may
-        change."""
+        change.
+        """
         fields = _fields(query)
         kind = fields.pop("kind", "")
         view = self.changed(fields)

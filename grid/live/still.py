@@ -37,9 +37,11 @@ def parts(
     data: Mapping[str, Any],
     drawn: bool,
 ) -> dict[str, str]:
-    """The first content of each section, as HTML. `scenario` is what the spec states, `rows` what
-    each choice does, `data` what the script reads; no interval is shown if inputs are `drawn` from
-    distributions."""
+    """The first content of each section, as HTML.
+
+    `scenario` is what the spec states, `rows` what each choice does, `data` what the script reads;
+    no interval is shown if inputs are `drawn` from distributions.
+    """
     outputs = data["outputs"]
     names = [of["name"] for of in outputs]
     seen = [k for k, of in enumerate(outputs) if not of["hidden"]]

@@ -25,8 +25,10 @@ _SHARES = ("share of", "useful time over wall time")  # these begin the docstrin
 
 
 def rows_of(path: str, text: str) -> list[list[str]]:
-    """Heading and rows of a CSV, without empty lines and comments (#). Raises InputError. With
-    semicolons between columns a comma is a decimal point."""
+    """Heading and rows of a CSV, without empty lines and comments (#).
+
+    Raises InputError. With semicolons between columns a comma is a decimal point.
+    """
     mark = _mark(_first_line(text))
     text = text.replace("\0", "")
     lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)

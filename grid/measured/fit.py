@@ -23,10 +23,13 @@ _SINGULAR = 1e-7  # of the scaled columns: below it two coefficients have the sa
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted values in base units, with their uncertainty. `standard_errors` are NaN, and
-    `intervals` (CONFIDENCE, low and high) unbounded, where the measurements do not bound a value.
-    `at_bound` names the values at an end of their range: their intervals are one-sided, their
-    standard errors those of an unbounded fit. `errors` are |fitted / measured - 1|."""
+    """Fitted values in base units, with their uncertainty.
+
+    `standard_errors` are NaN, and `intervals` (CONFIDENCE, low and high) unbounded, where the
+    measurements do not bound a value. `at_bound` names the values at an end of their range: their
+    intervals are one-sided, their standard errors those of an unbounded fit. `errors` are |fitted /
+    measured - 1|.
+    """
 
     values: Mapping[str, float]
     standard_errors: Mapping[str, float]
@@ -49,8 +52,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class CollectiveFit(Fit):
-    """The law of a collective: latency [s], bandwidth [B/s] and sqrt_coefficient [s/B^0.5]. `sizes`
-    [B], `times` [s] and `in_place` are the measurements used."""
+    """The law of a collective: latency [s], bandwidth [B/s] and sqrt_coefficient [s/B^0.5].
+
+    `sizes` [B], `times` [s] and `in_place` are the measurements used.
+    """
 
     collective: str
     ranks: int
@@ -170,7 +175,9 @@ def weights_of(residuals: Array, coefficients: int) -> Array:
 
 def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = None) -> Array:
     """Covariance of a fit by Huber's loss (Huber 1973, with his correction for few rows).
-    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one."""
+
+    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one.
+    """
     variance = variance_of(residuals, jacobian.shape[1])
     if precisions is not None:
         jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(precisions)])

@@ -55,8 +55,7 @@ def factor(collective: str, ranks: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One time of a log's test: bytes of the message, seconds, intervals of the printed
-    bandwidths."""
+    """One time of a log's test: bytes of the message, seconds, intervals of the printed bandwidths."""
 
     size: int
     seconds: float
@@ -97,8 +96,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows of one collective on `ranks` ranks; `gpus_per_node` is None if unknown or
-    unequal."""
+    """The rows of one collective on `ranks` ranks; `gpus_per_node` is None if unknown or unequal."""
 
     collective: str
     ranks: int
@@ -284,9 +282,11 @@ def _add_json(
 def measured(
     log: Log, ranks: int | None = None, collective: str | None = None, in_place: bool | None = None
 ) -> Measured:
-    """The rows of one collective on one number of ranks. Raises InputError. By default `ranks` and
-    `collective` are what the log says, or its bus bandwidths imply, or an all-reduce; `in_place`
-    None takes rows in and out of place."""
+    """The rows of one collective on one number of ranks.
+
+    Raises InputError. By default `ranks` and `collective` are what the log says, or its bus
+    bandwidths imply, or an all-reduce; `in_place` None takes rows in and out of place.
+    """
     if not log.rows:
         reasons = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
         raise InputError(

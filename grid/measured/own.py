@@ -1,6 +1,8 @@
 """Measured rows in the one documented format: inputs by their public names, and what was measured.
+
 A CSV has a column for each input and for each output that was measured, or `of` and `measured`; the
-same as JSON is a list of objects, with `inputs` and `measured` as objects where that is clearer."""
+same as JSON is a list of objects, with `inputs` and `measured` as objects where that is clearer.
+"""
 
 import csv
 import io
@@ -73,8 +75,10 @@ def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, 
 
 
 def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
-    """What a record measured, and what cannot be read. Raises InputError or CatalogError if nothing
-    can."""
+    """What a record measured, and what cannot be read.
+
+    Raises InputError or CatalogError if nothing can.
+    """
     stated, measured = _parts(entry)
     if len(stated) + len(measured) > cells.MOST_COLUMNS:
         raise InputError(f"it states more than {cells.MOST_COLUMNS:,} values; give fewer")

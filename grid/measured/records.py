@@ -34,10 +34,12 @@ def read_records(
     path: str | Path | Sequence[str | Path] | None = None,
     calibrated: Callable[[str], bool] = in_catalog,
 ) -> tuple[list[Row], list[LeftOut]]:
-    """Rows and left-out records of files, or of the project's own tables. A file is a JSON list of
-    records, a CSV, or vTrain's table of one node; a record states inputs and measured values by
-    their public names, or in the keys of a published table. Every record gives rows or is left out
-    with a reason. Raises InputError for other files."""
+    """Rows and left-out records of files, or of the project's own tables.
+
+    A file is a JSON list of records, a CSV, or vTrain's table of one node; a record states inputs
+    and measured values by their public names, or in the keys of a published table. Every record
+    gives rows or is left out with a reason. Raises InputError for other files.
+    """
     paths = [path] if isinstance(path, str | Path) else path
     files = own_tables() if paths is None else paths
     rows: list[Row] = []

@@ -8,9 +8,11 @@ from typing import Any
 @dataclass(frozen=True)
 class Row:
     """One measured value in the base unit of `of`, and the inputs at which it is predicted.
+
     `inputs` are names of a scenario; those of an `all_reduce_time` [s] are `message_bytes` [B],
     `ranks`, `nodes` and a calibration or bandwidths. `notes` list what was assumed. Rows of one
-    record with the same `of` have ids with a suffix, "group/001:full"."""
+    record with the same `of` have ids with a suffix, "group/001:full".
+    """
 
     id: str
     group: str

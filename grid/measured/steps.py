@@ -40,7 +40,8 @@ _NOISE = 0.03  # relative, assumed of measured values when they are weighed agai
 @dataclass
 class Table:
     """Rows that could be read: inputs by name (None if not stated), measured values; why others
-    not."""
+    not.
+    """
 
     inputs: dict[str, list[Any]]
     measured: list[float] = field(default_factory=list)
@@ -52,8 +53,10 @@ class Table:
 @dataclass(frozen=True)
 class StepFit(Fit):
     """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
+
     `idle` inputs matter in no row and keep their prior values. 90 of 100 new steps' times are
-    within `error_factor`; None if the output does not follow from that time alone."""
+    within `error_factor`; None if the output does not follow from that time alone.
+    """
 
     of: str
     measured: Array
@@ -82,9 +85,11 @@ class StepFit(Fit):
 
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
-    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output. A heading
-    may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers are in the
-    base unit. Rows that cannot be read are counted by reason. Raises InputError."""
+    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
+
+    A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
+    are in the base unit. Rows that cannot be read are counted by reason. Raises InputError.
+    """
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
     text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
@@ -202,9 +207,11 @@ def fit_steps(
 
 
 def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:
-    """The factor that 90 of 100 new steps like these rows stay within: Student's t. Their variance
-    is that of noise and fit; as few rows can agree by chance, at least that of published steps
-    under their own coefficients."""
+    """The factor that 90 of 100 new steps like these rows stay within:
+
+    Student's t. Their variance is that of noise and fit; as few rows can agree by chance, at least
+    that of published steps under their own coefficients.
+    """
     rows, coefficients = jacobian.shape
     fitted = float(np.einsum("re,ef,rf->", jacobian, covariance, jacobian)) / rows
     variance = variance_of(residuals, coefficients) + fitted

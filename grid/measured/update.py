@@ -34,9 +34,11 @@ Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coeffic
 
 @dataclass(frozen=True)
 class Update(StepFit):
-    """Coefficients of the posterior, moved by measured steps. `published` are those that the rows
-    hardly moved, `choices` the options that all of them hold under, and `carried` what the
-    scenario's calibration of the network sets."""
+    """Coefficients of the posterior, moved by measured steps.
+
+    `published` are those that the rows hardly moved, `choices` the options that all of them hold
+    under, and `carried` what the scenario's calibration of the network sets.
+    """
 
     cell: pooled.Cell
     choices: Mapping[str, str]
@@ -47,9 +49,11 @@ class Update(StepFit):
 
 
 def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> Update:
-    """The posterior of all published steps and these. The scenario states what the table does not;
-    a coefficient that either states keeps its value. Raises InputError, also where rows differ in
-    software, GPU, precision or kind of layers."""
+    """The posterior of all published steps and these.
+
+    The scenario states what the table does not; a coefficient that either states keeps its value.
+    Raises InputError, also where rows differ in software, GPU, precision or kind of layers.
+    """
     try:
         check_rows(table)
         cell = _cell(table, scenario)
@@ -154,9 +158,11 @@ class _Steps:
 def most_likely(
     evaluate: Callable[[Array], Evaluated], means: Array, root: Array, expected: float
 ) -> tuple[Array, Array, float]:
-    """The most likely coefficients, a root of Laplace's covariance of them, and the noise. `root`
-    is one of the prior's covariance. Student's noise is a normal one of weighted rows (Lange et al.
-    1989, eq. 5); its scale maximises the expected likelihood."""
+    """The most likely coefficients, a root of Laplace's covariance of them, and the noise.
+
+    `root` is one of the prior's covariance. Student's noise is a normal one of weighted rows
+    (Lange et al. 1989, eq. 5); its scale maximises the expected likelihood.
+    """
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
     prior = left * sizes  # of coefficients means + prior u, u standard normal
     u, noise = np.zeros(len(sizes)), expected

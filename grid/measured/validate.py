@@ -48,7 +48,8 @@ class Validation:
 
 def validate(rows: Sequence[Row], left_out: Iterable[LeftOut] = ()) -> Validation:
     """Predict measured values and compare; every row is compared, or added to `left_out` with a
-    reason."""
+    reason.
+    """
     compared, without = predict(rows)
     groups = dict.fromkeys((row.group, row.of) for row in compared)
     accuracies = [

@@ -1,6 +1,8 @@
-"""Axes that vary options, or what is given, cut a sweep into cases (decision 4). A *run* is a
-stretch of such an axis with the same options and the same inputs given. Each combination of runs is
-a case with formulas of its own, so that no formula ever asks for an option."""
+"""Axes that vary options, or what is given, cut a sweep into cases (decision 4).
+
+A *run* is a stretch of such an axis with the same options and the same inputs given. Each
+combination of runs is a case with formulas of its own, so that no formula ever asks for an option.
+"""
 
 import functools
 import itertools

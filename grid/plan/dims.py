@@ -23,9 +23,11 @@ def find_dims(
     free: Sequence[str],
     tables: Mapping[str, Sequence[str]],
 ) -> dict[str, set[str]]:
-    """Axes along which each name varies, in any case. What is computed in one case may be given in
-    another, and both must have the same shape. A formula inherits the axes of what it needs, from
-    case to case."""
+    """Axes along which each name varies, in any case.
+
+    What is computed in one case may be given in another, and both must have the same shape. A
+    formula inherits the axes of what it needs, from case to case.
+    """
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
     distinct = list({id(row): row for row in formulas}.values())
@@ -61,8 +63,10 @@ def differentiated(
     wanted: Iterable[Derivative],
     phased: Collection[str] = (),
 ) -> list[Formulas]:
-    """Formulas of every case with those of derivatives, which depend on dimensions. A chain ends
-    where a quantity has fewer dimensions: the rest of it is a table."""
+    """Formulas of every case with those of derivatives, which depend on dimensions.
+
+    A chain ends where a quantity has fewer dimensions: the rest of it is a table.
+    """
     wanted = list(wanted)
     extended: dict[int, Formulas] = {}  # by identity: cases that shared formulas still do
     for row in formulas:
@@ -118,7 +122,8 @@ def _made_differently(
     axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
 ) -> set[str]:
     """Derivatives whose formulas an axis changes, the others that cut the sweep fixed: no option
-    shows it."""
+    shows it.
+    """
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):

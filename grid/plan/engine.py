@@ -1,5 +1,7 @@
-"""Which engine evaluates a sweep, and what it keeps in tables. Both are fixed for the whole sweep:
-a choice by block would let the shape of a block change a value."""
+"""Which engine evaluates a sweep, and what it keeps in tables.
+
+Both are fixed for the whole sweep: a choice by block would let the shape of a block change a value.
+"""
 
 import importlib.util
 import os
@@ -38,9 +40,11 @@ def check_engine(engine: str) -> None:
 
 
 def pick_engine(engine: str, points: Collection[int], full: int) -> str:
-    """The engine asked for; for "auto" numba where compiling costs less than it saves. `points` are
-    those of each quantity, `full` those of the largest output. This changes speed alone (decision
-    8)."""
+    """The engine asked for; for "auto" numba where compiling costs less than it saves.
+
+    `points` are those of each quantity, `full` those of the largest output. This changes speed
+    alone (decision 8).
+    """
     if engine != "auto":
         return engine
     if not compiles():
@@ -53,9 +57,11 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
 
 
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
-    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy. JAX has
-    none: its bits are its own, and a quantity must not be NumPy's in one sweep and JAX's in a
-    larger one. With NumPy all of a sweep's tables together are bounded, however many there are."""
+    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy.
+
+    JAX has none: its bits are its own, and a quantity must not be NumPy's in one sweep and JAX's in
+    a larger one. With NumPy all of a sweep's tables together are bounded, however many there are.
+    """
     if engine == "jax":
         return 0
     if engine == "numpy":

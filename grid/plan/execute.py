@@ -41,10 +41,12 @@ def evaluate_block(
     threads: int,
     free: Mapping[str, Array] | None = None,
 ) -> None:
-    """Evaluate outputs that share dimensions over a region of the grid. `dims` are those dimensions
-    in the plan's order, and `region` cuts each; arrays of `outs`, and of `free`, the plan's free
-    inputs, have the region's shape. Values depend on the plan and these alone: not on the region,
-    the threads, or what was evaluated before."""
+    """Evaluate outputs that share dimensions over a region of the grid.
+
+    `dims` are those dimensions in the plan's order, and `region` cuts each; arrays of `outs`, and
+    of `free`, the plan's free inputs, have the region's shape. Values depend on the plan and these
+    alone: not on the region, the threads, or what was evaluated before.
+    """
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
         shared = common(runs, region)
@@ -63,7 +65,9 @@ def on_device(
     plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
 ) -> dict[str, Any] | None:
     """The outputs of a block on JAX's devices, of size 1 where constant; None where they cannot be.
-    A block of several cases is put together on the host."""
+
+    A block of several cases is put together on the host.
+    """
     cases = plan.cases_of(dims)
     if plan.engine != "jax" or len(cases) > 1:
         return None
@@ -138,9 +142,11 @@ def evaluate_whole(
     plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
 ) -> bool:
     """Evaluate outputs that share dimensions over their whole grid; whether a kernel was used.
+
     Values are those of `evaluate_block`. With `keep`, what does not change from call to call stays
     in the plan, up to MOST_KEPT bytes beside its tables: small outputs, and what the last step to
-    the others starts from."""
+    the others starts from.
+    """
     compiled, size = False, 0
     known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)
     steps = []
@@ -224,9 +230,11 @@ class Piece:
         return fused, list(needed)
 
     def _is_kept(self, name: str, dims: tuple[str, ...]) -> bool:
-        """Whether a quantity of fewer dimensions is evaluated first and read back. Only by numba:
-        NumPy computes every formula over its own dimensions anyway, and XLA would round what it
-        fuses differently."""
+        """Whether a quantity of fewer dimensions is evaluated first and read back.
+
+        Only by numba: NumPy computes every formula over its own dimensions anyway, and XLA would
+        round what it fuses differently.
+        """
         own = self.plan.dims[name]
         if self.plan.engine != "numba" or own == dims:
             return False

@@ -28,8 +28,7 @@ class Case:
 
 
 class Grid:
-    """Dimensions, the quantities over each, and their tables: of a whole sweep, or of some
-    points."""
+    """Dimensions, the quantities over each, and their tables: of a whole sweep, or of some points."""
 
     engine: str
     # Kernels are compiled in the background; NumPy stands in meanwhile, to the same bits
@@ -62,9 +61,11 @@ class Grid:
         raise NotImplementedError
 
     def table(self, case: Case, name: str) -> Array:
-        """A given value or a table over its own grid within a case, size-1 axes elsewhere. Cases
-        that differ along other dimensions share it. It is whole, never a block's, so that cutting
-        the grid cannot change it."""
+        """A given value or a table over its own grid within a case, size-1 axes elsewhere.
+
+        Cases that differ along other dimensions share it. It is whole, never a block's, so that
+        cutting the grid cannot change it.
+        """
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
         key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))

@@ -136,8 +136,10 @@ def root_attributes(
     kept: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What is needed to know where a result came from and to compute it again. `kept` is as in
-    `written`; `varied` are inputs that were set beside the plan."""
+    """What is needed to know where a result came from and to compute it again.
+
+    `kept` is as in `written`; `varied` are inputs that were set beside the plan.
+    """
     load_accessor()  # the result has `.fleetcube`
     unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
     taken = plan.problem.distributions.keys() - {*varied}
@@ -185,8 +187,7 @@ def plain(value: Any) -> Any:
 def dataset(
     plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any], engine: str | None = None
 ) -> "xarray.Dataset":
-    """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in the user's
-    order."""
+    """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in the user's order."""
     # without axes there are no coordinates, and plans of one structure differ in attributes alone
     notes = plan.notes if plan.axes else plan.structure.notes
     if "template" not in notes:

@@ -1,6 +1,8 @@
-"""The order of memory: chosen here, whatever order the axes were written in (decision 1). So the
-order written changes neither speed nor value. Datasets and cubes show every output in that order,
-as transposed views."""
+"""The order of memory: chosen here, whatever order the axes were written in (decision 1).
+
+So the order written changes neither speed nor value. Datasets and cubes show every output in that
+order, as transposed views.
+"""
 
 import itertools
 import math

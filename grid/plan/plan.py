@@ -1,7 +1,9 @@
-"""The plan of a sweep: which formulas, over which dimensions, as tables or in kernels. Every
-quantity is evaluated on the grid of its own dimensions. `Plan.__init__` lists the steps, each a
-function of the results before it: `cases` (formulas), `dims`, `order` (of memory), `masking`,
-`engine` (and tables)."""
+"""The plan of a sweep: which formulas, over which dimensions, as tables or in kernels.
+
+Every quantity is evaluated on the grid of its own dimensions. `Plan.__init__` lists the steps, each
+a function of the results before it: `cases` (formulas), `dims`, `order` (of memory), `masking`,
+`engine` (and tables).
+"""
 
 import functools
 import math
@@ -33,8 +35,10 @@ MOST_KNOWN = 64  # cases up to which a structure is kept for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; keeps its tables. Values of `free` inputs come with each
-    evaluation."""
+    """What to evaluate, and how; keeps its tables.
+
+    Values of `free` inputs come with each evaluation.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,8 @@ class Plan(Grid):
 
     def cases_of(self, dims: tuple[str, ...]) -> list[Case]:
         """One case for each combination of runs along some dimensions; those of the others are
-        alike."""
+        alike.
+        """
         first: dict[tuple[int, ...], Case] = {}
         for case in self.cases:
             key = tuple(case.runs[dim].start for dim in dims if dim in case.runs)
@@ -94,8 +99,10 @@ class Plan(Grid):
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
         """Inputs of `DECIDED` that a default decides, with values; those of some points alone.
+
         Formulas in use read them, and nothing sets them there; those of `varied` are set point by
-        point."""
+        point.
+        """
         some = self.problem.numbers | self.problem.choices
         open_ = self.problem.defaulted
         decided: dict[str, Any] = {}
@@ -164,9 +171,11 @@ class Plan(Grid):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What of a plan depends on names, options and sizes: everything but numbers. Plans that differ
-    in numbers alone share one. Nothing in it changes but `notes`, where what follows from it is
-    kept."""
+    """What of a plan depends on names, options and sizes: everything but numbers.
+
+    Plans that differ in numbers alone share one. Nothing in it changes but `notes`, where what
+    follows from it is kept.
+    """
 
     outputs: tuple[str, ...]
     formulas: Sequence[Formulas]  # of each case

@@ -1,7 +1,9 @@
-"""Cut grids: the one place where it is done, with all sizes. A *region* is any box of a grid. A
-*block* is a region that is evaluated at once, a *bundle* a few blocks that one task reduces, a
-*chunk* what becomes one file of a cube. Engines cut a block once more, into tiles that fit the
-processor's caches (`kernels/engines/tiles.py`)."""
+"""Cut grids: the one place where it is done, with all sizes.
+
+A *region* is any box of a grid. A *block* is a region that is evaluated at once, a *bundle* a few
+blocks that one task reduces, a *chunk* what becomes one file of a cube. Engines cut a block once
+more, into tiles that fit the processor's caches (`kernels/engines/tiles.py`).
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
@@ -51,8 +53,10 @@ def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
 
 def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
     """Cut a region into boxes of whole blocks of at most `most` points, as `blocks` cuts them.
+
     There are about BUNDLES or more, if there are as many blocks. Of the kept dimensions, a bundle
-    covers no more points than a block has (or what one block covers)."""
+    covers no more points than a block has (or what one block covers).
+    """
     most = BLOCK if most is None else most
     whole = sizes(region)
     block = dict(zip(whole, steps(list(whole.values()), most), strict=True))
@@ -74,9 +78,11 @@ def bundles(region: Region, kept: Collection[str], most: int | None = None) -> I
 def chunk_sizes(
     whole: Mapping[str, int], asked: Mapping[str, int], keep_asked: bool, most: int | None = None
 ) -> dict[str, int]:
-    """Sides of chunks: as asked, else near-isotropic, so that slices along any axis are fast. The
-    longest side is halved until a chunk has at most `most` points, by default CHUNK; sides asked
-    for are halved with the others, unless all are asked for or `keep_asked`."""
+    """Sides of chunks: as asked, else near-isotropic, so that slices along any axis are fast.
+
+    The longest side is halved until a chunk has at most `most` points, by default CHUNK; sides
+    asked for are halved with the others, unless all are asked for or `keep_asked`.
+    """
     most = CHUNK if most is None else most
     sides = {dim: min(asked.get(dim, size), size) for dim, size in whole.items()}
     if all(dim in asked for dim in whole):

@@ -25,10 +25,12 @@ _CALIBRATION = "calibration"
 def written(
     plan: Plan, spec: Mapping[str, Any], kept: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists. The
-    coordinate is that of the axis; inputs that move together have one each, and their labels are
-    the axis'. With `kept`, the coordinates at hand, lists that are in none of them stay. A
-    calibration that is found by default is named."""
+    """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists.
+
+    The coordinate is that of the axis; inputs that move together have one each, and their labels
+    are the axis'. With `kept`, the coordinates at hand, lists that are in none of them stay. A
+    calibration that is found by default is named.
+    """
     known = {axis.name: axis for axis in plan.problem.axes}
     axes = spec["axes"].items()
     if plan.problem.auto_by_default:  # so that it means the same under another rule
@@ -91,8 +93,10 @@ def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
-    """The axes of a spec with the values of the coordinates to which they refer. Raises ValueError
-    where a coordinate does not hold what the spec was written with."""
+    """The axes of a spec with the values of the coordinates to which they refer.
+
+    Raises ValueError where a coordinate does not hold what the spec was written with.
+    """
     return {
         name: {key: _values(cube, name, key, part) for key, part in entry.items()}
         if is_coupled(entry)

@@ -41,8 +41,10 @@ PARTS = (
 @picture.styled
 def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
+
     What the losses leave is the model's operations at peak: MFU x goodput. job_time, if held, is
-    drawn above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey."""
+    drawn above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey.
+    """
     picture.check_picture(path)
     drawn, shares, bad = _shares(cube, x)
     cube = picture.cut(cube, [x])
@@ -164,10 +166,12 @@ def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
 def flips(
     cube: "xarray.Dataset", x: str, y: str, path: Path | None, of: Sequence[str] = WAITS
 ) -> Any:
-    """Draw which loss takes the largest share of the wall time, over two axes of a cut cube. `of`
-    are two or more of the losses and reliability_overhead, of which the first of equals counts; by
-    default all but compute_inefficiency_overhead, the largest nearly everywhere. With
-    reliability_to_communication_ratio, a line shows where both cost as much."""
+    """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
+
+    `of` are two or more of the losses and reliability_overhead, of which the first of equals
+    counts; by default all but compute_inefficiency_overhead, the largest nearly everywhere. With
+    reliability_to_communication_ratio, a line shows where both cost as much.
+    """
     return plot(with_flips(cube, of), FLIPS, x, y, path)
 
 
@@ -195,9 +199,11 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
 @picture.styled
 def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -> Any:
     """Draw the roofline of a cut cube's GPUs and what they reach, a dot for each point of an axis.
+
     Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. With
     network_attainable_flops, triangles mark the ceiling that the gradient exchange sets. Infeasible
-    points are hollow."""
+    points are hollow.
+    """
     picture.check_picture(path)
     told, rows, labels, bad = rooflines(cube, by)
     figure, axes = picture.blank(4.8)
@@ -258,8 +264,10 @@ def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, An
 
 
 def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
-    """Each pair of ceilings once: memory up to the ridge, arithmetic beyond it. The first point
-    that has it, whether there are several, and its line: intensities and rates."""
+    """Each pair of ceilings once: memory up to the ridge, arithmetic beyond it.
+
+    The first point that has it, whether there are several, and its line: intensities and rates.
+    """
     ridges = rows["ridge"]
     low = min(rows["across"].min(), ridges.min()) / 16
     high = max(rows["across"].max(), ridges.max()) * 4
@@ -278,9 +286,11 @@ def pareto(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Any:
-    """Draw two outputs of all feasible points against each other, and their Pareto front. A point
-    is on the front unless another is at least as good in both ("min" or "max") and better in one.
-    Points of the front have the colours of the axis `by`."""
+    """Draw two outputs of all feasible points against each other, and their Pareto front.
+
+    A point is on the front unless another is at least as good in both ("min" or "max") and better
+    in one. Points of the front have the colours of the axis `by`.
+    """
     picture.check_picture(path)
     found = front(cube, x, y, best, by)
     figure, axes = picture.blank(4.8)

@@ -116,8 +116,10 @@ def look() -> Look:
 @dataclass(frozen=True)
 class Boxes:
     """A picture of boxes in words and numbers: a row for each, and what a specification needs.
+
     `across` and `up` name a column of words, or two of numbers: where boxes begin and end. `heads`
-    are titles of columns, `shades` the colours of what boxes stand for, the column `part`."""
+    are titles of columns, `shades` the colours of what boxes stand for, the column `part`.
+    """
 
     title: str
     rows: list[dict[str, Any]]
@@ -391,8 +393,10 @@ def measured(coordinate: "xarray.DataArray") -> tuple[Any, bool]:
 
 
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
-    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced. Ticks
-    are at the points if these are few, round and well apart, otherwise at round numbers."""
+    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
+
+    Ticks are at the points if these are few, round and well apart, otherwise at round numbers.
+    """
     values = coordinate.values
     line = getattr(axes, f"{side}axis")
     if not is_number(coordinate):

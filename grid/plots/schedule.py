@@ -16,8 +16,10 @@ _LABEL = 0.16  # inches that a micro-batch's number takes
 
 @styled
 def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
-    """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
-    model on a stage are darker, passes that overlap have a frame."""
+    """Draw the passes of each stage along time; numbers are micro-batches.
+
+    Later pieces of the model on a stage are darker, passes that overlap have a frame.
+    """
     from matplotlib import colors, patches
 
     check_picture(path)

@@ -38,8 +38,10 @@ _COLUMNS = 3  # of the legend
 
 @picture.styled
 def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw one step as bars below bars: each is cut into what it is made of. `point` holds
-    `ask.step_parts.NAMES`. The legend has the parts made of nothing else."""
+    """Draw one step as bars below bars: each is cut into what it is made of.
+
+    `point` holds `ask.step_parts.NAMES`. The legend has the parts made of nothing else.
+    """
     from matplotlib import colors, patches
 
     picture.check_picture(path)

@@ -24,8 +24,10 @@ _LINE = 0.025  # of the width of the picture that an upright name takes
 
 @picture.styled
 def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw the phases of a job as boxes along its time, each cut into where its time goes. `cube`
-    holds NAMES along `phase` alone. An infeasible phase is hatched."""
+    """Draw the phases of a job as boxes along its time, each cut into where its time goes.
+
+    `cube` holds NAMES along `phase` alone. An infeasible phase is hatched.
+    """
     from matplotlib import patches, ticker
 
     picture.check_picture(path)
@@ -126,7 +128,9 @@ def _named(
     axes: Any, names: Any, starts: Any, lengths: Sequence[str], until: Sequence[str]
 ) -> None:
     """Write each phase's name, length and end above it; narrow ones upright, with lines to them.
-    Narrow ones have their end, if known, in place of the length."""
+
+    Narrow ones have their end, if known, in place of the length.
+    """
     widths, whole = np.diff(starts), max(starts[-1], 1e-12)
     narrow = [k for k in range(widths.size) if widths[k] < _NARROW * whole]
     middles = starts[:-1] + widths / 2

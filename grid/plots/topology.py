@@ -22,10 +22,12 @@ _GAP = 0.06  # between boxes, of the width of one
 
 @styled
 def topology(point: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw the tiers of a job's network, and for each kind of traffic how far up it goes. Left,
-    each tier is a row of boxes, one for each unit of the job, at most twelve. Right, a bar rises
-    from the GPUs to the highest tier that a kind crosses, with its time of a step. `point` holds
-    the NAMES of `ask.traffic`, and SITES where there are several."""
+    """Draw the tiers of a job's network, and for each kind of traffic how far up it goes.
+
+    Left, each tier is a row of boxes, one for each unit of the job, at most twelve. Right, a bar
+    rises from the GPUs to the highest tier that a kind crosses, with its time of a step. `point`
+    holds the NAMES of `ask.traffic`, and SITES where there are several.
+    """
     check_picture(path)
     tiers, traffic = crossings(point)
     moving = [each for each in traffic if each.tier >= 0]

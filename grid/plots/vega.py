@@ -1,5 +1,7 @@
 """Curves, maps and boxes as specifications of Vega-Lite, with their data, to be drawn elsewhere.
-They need no matplotlib, and name the version of the language that they are written in."""
+
+They need no matplotlib, and name the version of the language that they are written in.
+"""
 
 import json
 from collections.abc import Sequence
@@ -47,8 +49,10 @@ def write_spec(spec: dict[str, Any], path: Path) -> None:
 def vega_lite(
     cube: "xarray.Dataset", name: str, x: str, y: str | None = None, best: str | None = None
 ) -> dict[str, Any]:
-    """What `plot` draws, curves or a map, as a specification of Vega-Lite. Its data are in the
-    units of its headings; what is infeasible is grey or hollow and says so."""
+    """What `plot` draws, curves or a map, as a specification of Vega-Lite.
+
+    Its data are in the units of its headings; what is infeasible is grey or hollow and says so.
+    """
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)

@@ -57,10 +57,12 @@ def digits_of(axis: int, size: int) -> list[Digit]:
 
 
 class Layout:
-    """A region of an output's grid inside one case: which quantities are tables there. After `cut`
-    digits boxes have tables of their own, as the whole region's do not fit into memory; None where
-    they do. `held` axes are not reduced. `tables` are the points of all tables, and `work` those of
-    each quantity in them."""
+    """A region of an output's grid inside one case: which quantities are tables there.
+
+    After `cut` digits boxes have tables of their own, as the whole region's do not fit into memory;
+    None where they do. `held` axes are not reduced. `tables` are the points of all tables, and
+    `work` those of each quantity in them.
+    """
 
     def __init__(
         self, plan: Plan, case: Case, name: str, region: Region, held: Sequence[str]
@@ -96,9 +98,11 @@ class Layout:
     def _frontier(
         self, wanted: Sequence[str], most: int, loose: bool
     ) -> tuple[set[str], list[str]]:
-        """Formulas to run on ranges, and the tables that they read, of `most` points together. A
-        range is tight where the formula reads each operand once; the table of others stays, however
-        large, unless `loose`."""
+        """Formulas to run on ranges, and the tables that they read, of `most` points together.
+
+        A range is tight where the formula reads each operand once; the table of others stays,
+        however large, unless `loose`.
+        """
         formulas, above, read = self.case.formulas, set[str](), dict.fromkeys(wanted)
         while self.points(read) > most:
             name = max(read, key=lambda n: (n in formulas) * self.points([n]))
@@ -224,8 +228,10 @@ class Space:
 
 
 class _Table:
-    """A quantity's least and greatest value in every box, for any number of leading digits. Values
-    that belong to no `feasible` point are left out."""
+    """A quantity's least and greatest value in every box, for any number of leading digits.
+
+    Values that belong to no `feasible` point are left out.
+    """
 
     def __init__(self, array: Array, digits: Sequence[Digit], feasible: Array | None) -> None:
         self._columns = [k for k, digit in enumerate(digits) if array.shape[digit.axis] > 1]

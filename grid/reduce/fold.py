@@ -123,9 +123,11 @@ def _check_share(how: str, q: Any) -> float:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Reductions of outputs that share dimensions, bundle by bundle, over the axes that stay. A
-    mean counts what it sums. Sums are added block by block, then bundle by bundle: one order, and
-    so the same bits on any number of threads and workers."""
+    """Reductions of outputs that share dimensions, bundle by bundle, over the axes that stay.
+
+    A mean counts what it sums. Sums are added block by block, then bundle by bundle: one order, and
+    so the same bits on any number of threads and workers.
+    """
 
     dims: tuple[str, ...]
     how: str

@@ -26,8 +26,10 @@ class Condition(Protocol):
 
 class Kept:
     """Outputs of a block, NaN at points that conditions leave out, as `stream.Room` holds them.
+
     Where the plan masks, points that cannot be run are left out of all. Arrays are over the axes of
-    all outputs, conditions and reasons."""
+    all outputs, conditions and reasons.
+    """
 
     def __init__(self, plan: Plan, names: Sequence[str], where: Sequence[Condition]) -> None:
         self.names, self._where = list(names), tuple(where)

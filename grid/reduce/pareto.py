@@ -1,6 +1,9 @@
-"""Pareto fronts of two or three outputs, in the stream. A point is on the front unless another is
-at least as good in every output and better in one, or equal and before it. A point of the front
-dominates every other, so blocks may be thinned in any order."""
+"""Pareto fronts of two or three outputs, in the stream.
+
+A point is on the front unless another is at least as good in every output and better in one, or
+equal and before it. A point of the front dominates every other, so blocks may be thinned in any
+order.
+"""
 
 import bisect
 import math
@@ -88,8 +91,10 @@ def found(
 
 @dataclass(frozen=True)
 class Fronts:
-    """Fronts of bundles, one for each cell of the axes that stay, best values lowest. A cell and a
-    rank in it number the points of the kept and of the reduced axes."""
+    """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
+
+    A cell and a rank in it number the points of the kept and of the reduced axes.
+    """
 
     dims: tuple[str, ...]
     names: Sequence[str]

@@ -1,7 +1,10 @@
-"""Exact quantiles in the stream. Cells (points of the axes that stay) of few points are sorted,
-some cells at a time. A larger cell is evaluated once for each pass: histograms of the bits of the
-numbers, 16 in a pass, narrow the bounds of the order statistics. Floating-point numbers sort as the
-integers of the same bits, so four passes after the first find the number exactly."""
+"""Exact quantiles in the stream.
+
+Cells (points of the axes that stay) of few points are sorted, some cells at a time. A larger cell
+is evaluated once for each pass: histograms of the bits of the numbers, 16 in a pass, narrow the
+bounds of the order statistics. Floating-point numbers sort as the integers of the same bits, so
+four passes after the first find the number exactly.
+"""
 
 import functools
 import math

@@ -1,6 +1,8 @@
-"""Exact extremes by branch and bound: boxes that cannot hold the best point are never evaluated. It
-finds what a scan finds, to the bit (decision 25), or nothing where that would take more than a
-small share of the scan's time."""
+"""Exact extremes by branch and bound: boxes that cannot hold the best point are never evaluated.
+
+It finds what a scan finds, to the bit (decision 25), or nothing where that would take more than a
+small share of the scan's time.
+"""
 
 import math
 from collections.abc import Collection, Mapping
@@ -31,7 +33,9 @@ def search(
     plan: Plan, name: str, how: str, kept: Collection[str], reduced: Mapping[str, int], threads: int
 ) -> tuple[Array, Array] | None:
     """The extreme of each cell and the rank of the first point that has it; None to scan instead.
-    Cells are of `kept`, in the order of memory; ranks number the points over `reduced`."""
+
+    Cells are of `kept`, in the order of memory; ranks number the points over `reduced`.
+    """
     dims = plan.out_dims[name]
     points = math.prod(plan.shape(dims))
     if points < WORTH or not reduced or plan.engine == "jax" or derivative(name):

@@ -36,8 +36,10 @@ def winners(
     map_: stream.Map,
     threads: int,
 ) -> tuple[Variables, Variables]:
-    """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax". Where one output is
-    asked for (`alone`), the others are read at its winners."""
+    """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax".
+
+    Where one output is asked for (`alone`), the others are read at its winners.
+    """
     variables: Variables = {}
     labels: Variables = {}
     for dims, group in plan.groups().items():
@@ -115,9 +117,11 @@ class _Best:
 
 @dataclass(frozen=True)
 class _Winners:
-    """Where outputs that share dimensions are best, bundle by bundle. A rank numbers the points
-    over the reduced axes as written; of equal points the lowest rank wins, in whatever order blocks
-    are folded in."""
+    """Where outputs that share dimensions are best, bundle by bundle.
+
+    A rank numbers the points over the reduced axes as written; of equal points the lowest rank
+    wins, in whatever order blocks are folded in.
+    """
 
     dims: tuple[str, ...]
     how: str

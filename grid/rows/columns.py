@@ -1,5 +1,7 @@
-"""Cells: numbers in SI, choices of options, labels of the catalog; NaN and -1 where none is. Texts
-are read once for each distinct one, and numbers never one by one."""
+"""Cells: numbers in SI, choices of options, labels of the catalog; NaN and -1 where none is.
+
+Texts are read once for each distinct one, and numbers never one by one.
+"""
 
 import decimal
 from collections.abc import Callable

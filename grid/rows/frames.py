@@ -1,7 +1,9 @@
-"""Frames of several libraries: read column by column, and given back with more columns. Columns are
-read as pandas Series, which xarray needs anyway. Other frames come through the Arrow stream that
-all offer, where categories and texts are codes; Narwhals, which has no codes, would make an object
-of each text."""
+"""Frames of several libraries: read column by column, and given back with more columns.
+
+Columns are read as pandas Series, which xarray needs anyway. Other frames come through the Arrow
+stream that all offer, where categories and texts are codes; Narwhals, which has no codes, would
+make an object of each text.
+"""
 
 import contextlib
 from collections.abc import Mapping

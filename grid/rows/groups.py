@@ -1,6 +1,8 @@
-"""Gather rows by what is chosen and given in them, in whatever order they come. Rows with the same
-labels, options and inputs given are a *combination*, which is resolved once. Combinations that
-leave the same formulas are a *class* and share one plan."""
+"""Gather rows by what is chosen and given in them, in whatever order they come.
+
+Rows with the same labels, options and inputs given are a *combination*, which is resolved once.
+Combinations that leave the same formulas are a *class* and share one plan.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -73,9 +75,11 @@ def classes(
     sizes: bool = False,
     telling: Mapping[str, tuple[Array, Array]] | None = None,
 ) -> list[Class]:
-    """The classes of a frame's rows, which may override a scenario. Raises InputError. `telling`
-    columns, as codes and distinct values, tell which calibration is found; with `sizes` also how
-    wide its interval is."""
+    """The classes of a frame's rows, which may override a scenario.
+
+    Raises InputError. `telling` columns, as codes and distinct values, tell which calibration is
+    found; with `sizes` also how wide its interval is.
+    """
     by_value = telling or {}
     fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}

@@ -39,10 +39,12 @@ Pairs = list[tuple[Any, Any]]  # tasks with their results
 
 
 class Cluster:
-    """The workers of a Dask cluster, started or reached when they are first needed. `dask` is a
-    number of processes to start here, with a thread each; a scheduler's address; or a
+    """The workers of a Dask cluster, started or reached when they are first needed.
+
+    `dask` is a number of processes to start here, with a thread each; a scheduler's address; or a
     `distributed.Client`, which stays open. Each process builds the plan of `recipe` once. Raises
-    InputError where the cluster cannot be used, and OSError where it is lost."""
+    InputError where the cluster cannot be used, and OSError where it is lost.
+    """
 
     def __init__(self, dask: Any, recipe: Recipe) -> None:
         self._dask, self.recipe = check_dask(dask), recipe
@@ -142,9 +144,11 @@ class Cluster:
                 due += 1
 
     def runs(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
-        """Numbered runs of consecutive tasks with their results, as they are finished. A worker
-        thread computes a run's tasks one after the other and keeps the results alone. The first
-        runs are of one task, whose seconds give how many make a run."""
+        """Numbered runs of consecutive tasks with their results, as they are finished.
+
+        A worker thread computes a run's tasks one after the other and keeps the results alone. The
+        first runs are of one task, whose seconds give how many make a run.
+        """
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError  # type: ignore[attr-defined]
@@ -221,8 +225,10 @@ def _starter() -> ThreadPoolExecutor:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call that is made where it is unpickled: in a task, whose errors come back. Else a worker
-    that lacks fleetcube, and cannot unpickle, would not report it."""
+    """A call that is made where it is unpickled: in a task, whose errors come back.
+
+    Else a worker that lacks fleetcube, and cannot unpickle, would not report it.
+    """
 
     function: Any
     arguments: tuple[Any, ...]
@@ -252,10 +258,12 @@ def check_dask(dask: Any) -> Any:
 
 
 def run_length(seconds: float, left: int, threads: int) -> int:
-    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads. A
-    run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler keep
-    up. Near the end runs take a fifth or half of what is left, so that all workers finish
-    together."""
+    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads.
+
+    A run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler
+    keep up. Near the end runs take a fifth or half of what is left, so that all workers finish
+    together.
+    """
     most = max(SECONDS, BUSY * threads) / seconds
     least = max(SECONDS / 5, BUSY / 2 * threads) / seconds
     return max(1, int(min(most, max(least, left / (AHEAD * threads)))))

@@ -151,8 +151,10 @@ class Evaluation:
         return dataset(plan, arrays, self._spec, used)
 
     def _compiling(self, plan: Plan) -> Plan:
-        """A plan of kernels, if an evaluation that comes back makes compiling worthwhile. They are
-        compiled in the background; NumPy evaluates meanwhile, to the same bits."""
+        """A plan of kernels, if an evaluation that comes back makes compiling worthwhile.
+
+        They are compiled in the background; NumPy evaluates meanwhile, to the same bits.
+        """
         if plan.engine != "numpy" or plan.full <= plan.most_table or not compiles():
             return plan  # compiled already, or a copy of tables
         key = ("compiling", plan.mask)

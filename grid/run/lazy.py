@@ -28,8 +28,10 @@ def evaluate_task(
     number: str,
     block_id: tuple[int, ...],
 ) -> Any:
-    """One block of the outputs that share dimensions, which are in the order of the axes. Dask says
-    which one, by its number along each dimension; whole blocks have `sizes`."""
+    """One block of the outputs that share dimensions, which are in the order of the axes.
+
+    Dask says which one, by its number along each dimension; whole blocks have `sizes`.
+    """
     plan = recipe.plan
     user, dims = plan.user_dims(names[0]), plan.out_dims[names[0]]
     region = {

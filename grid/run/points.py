@@ -25,8 +25,10 @@ Outs = Mapping[str, Array]  # by name: arrays of that shape
 
 
 class _Part(Grid):
-    """A case at chosen places: the plan's formulas over the result's dimensions. Tables are those
-    of the whole sweep, as JAX's values depend on them."""
+    """A case at chosen places: the plan's formulas over the result's dimensions.
+
+    Tables are those of the whole sweep, as JAX's values depend on them.
+    """
 
     def __init__(
         self, whole: Plan, case: Case, places: Places, shape: tuple[int, ...], engine: str
@@ -92,10 +94,12 @@ class _Part(Grid):
 def values_at(
     plan: Plan, names: list[str], places: Places, shape: tuple[int, ...], dtype: str, engine: str
 ) -> dict[str, Array]:
-    """Outputs that share dimensions, at the places given for each of these dimensions. Index arrays
-    broadcast to `shape`: arrays along different axes make a grid, arrays along one axis are walked
-    together. Only these points are evaluated. `engine` is the plan's, or "auto" for a plan of
-    NumPy: numba as soon as it has compiled."""
+    """Outputs that share dimensions, at the places given for each of these dimensions.
+
+    Index arrays broadcast to `shape`: arrays along different axes make a grid, arrays along one
+    axis are walked together. Only these points are evaluated. `engine` is the plan's, or "auto" for
+    a plan of NumPy: numba as soon as it has compiled.
+    """
     whole = shape or (1,)
     places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
     outs = _room({name: dtype_of(name, dtype) for name in names}, whole)

@@ -1,7 +1,9 @@
 """What the reductions share: who computes blocks and bundles, and into what memory; checked names.
+
 A reduction is a pure function from a bundle to its part of the result, for any thread or process,
 and a fold of the parts in the order of the bundles. A grid is cut alike whoever computes it, so no
-bit of the result depends on that."""
+bit of the result depends on that.
+"""
 
 import contextlib
 import functools

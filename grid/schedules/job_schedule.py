@@ -30,9 +30,11 @@ _PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # where passes hide each ot
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
-    """Play one step of a job in which no GPU is slower than others. A forward pass, an input
-    gradient and a weight gradient are a third of the operations done once each. They wait for
-    tensor and context traffic, and for expert traffic that nothing hides."""
+    """Play one step of a job in which no GPU is slower than others.
+
+    A forward pass, an input gradient and a weight gradient are a third of the operations done once
+    each. They wait for tensor and context traffic, and for expert traffic that nothing hides.
+    """
     given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
     chosen = {**choose(given.options, given.constants), **given.constants}
     stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}
@@ -70,8 +72,7 @@ def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 def _piece_times(
     scenario: Mapping[str, Any], stated: Mapping[str, Any], found: Mapping[str, float]
 ) -> list[float]:
-    """How much longer each piece takes than the mean, by its layers (a stage's share) and its
-    end."""
+    """How much longer each piece takes than the mean, by its layers (a stage's share) and its end."""
     p = int(stated["pipeline_parallel"])
     schedule = stated["pipeline_schedule"]
     folded = schedule in ("zb_v", "dualpipev")

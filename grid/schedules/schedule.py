@@ -220,7 +220,9 @@ class Costs(NamedTuple):
 
 def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[list[Pass]]:
     """The passes of each stage, which works through its own list and waits for each pass's inputs.
-    A link between two stages takes one message at a time in each direction."""
+
+    A link between two stages takes one message at a time in each direction.
+    """
     home = {key[1:]: stage for stage, order in enumerate(turns) for turn in order for key in turn}
     last = max(piece for piece, _ in home)
     ring = home.get((len(turns), 0)) == 0  # from the last stage on to the first
@@ -449,8 +451,10 @@ def _dualpipev(stages: int, microbatches: int) -> Turns:
 def _dual(
     stages: int, stage: int, microbatches: int, ways: tuple[tuple[int, int], tuple[int, int]]
 ) -> list[Turn]:
-    """A stage's passes of two ways, as DualPipe's authors list them. Of each way: the piece of the
-    model, and the number of the first micro-batch."""
+    """A stage's passes of two ways, as DualPipe's authors list them.
+
+    Of each way: the piece of the model, and the number of the first micro-batch.
+    """
     count: Counter[tuple[str, int]] = Counter()
     waiting: deque[Key] = deque()
     turns: list[Turn] = []
@@ -502,8 +506,11 @@ def _dual(
 
 
 class _Folded:
-    """A pipeline down (leg 0) and back up (leg 1) the stages, planned pass by pass. Memory counts
-    halves of a piece's activations: a forward pass takes two, each gradient frees one."""
+    """A pipeline down (leg 0) and back up (leg 1) the stages, planned pass by pass.
+
+    Memory counts halves of a piece's activations: a forward pass takes two, each gradient frees
+    one.
+    """
 
     def __init__(self, stages: int, microbatches: int, times: Mapping[str, float]) -> None:
         self.stages, self.microbatches, self.times = stages, microbatches, times
@@ -523,8 +530,10 @@ class _Folded:
         return self.end.get((kind, other, leg, self.count[kind, stage, leg]), math.inf)
 
     def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
-        """Append a pass, after weight gradients that end in time or whose memory it needs. One more
-        precedes a gradient on its way down if its stage would otherwise idle most."""
+        """Append a pass, after weight gradients that end in time or whose memory it needs.
+
+        One more precedes a gradient on its way down if its stage would otherwise idle most.
+        """
         awaited = self.awaited(kind, stage, leg)
         waiting, width = self.waiting[stage], self.times["W"]
         room = 4 * self.stages - (2 if kind == "F" else 0)

@@ -118,7 +118,9 @@ def _over(share: Fraction, numbers: Any) -> Any:
 
 def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray.Dataset":
     """A cube with variables and coordinates, by default variables in units of time, as durations.
-    NaT where they are infinite, NaN or longer than 292 years. Raises InputError."""
+
+    NaT where they are infinite, NaN or longer than 292 years. Raises InputError.
+    """
     if names is None:
         names = [str(name) for name in cube.data_vars if _fits(cube.variables[name], "s")]
         if not names:
@@ -220,8 +222,10 @@ def _judged(blank: Any, numbers: Any, reason: Any) -> Any:
 
 def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     """What is looked for along an axis, in the axis's own unit; a point a few bits away is taken.
+
     Texts and quantities (pint, astropy, unyt) have units, alone, in lists, or as ends of slices;
-    anything else is returned as it is."""
+    anything else is returned as it is.
+    """
     if name not in cube.dims:
         axes = list(map(str, cube.dims))
         hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")

@@ -34,8 +34,9 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
 
 def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
     """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may carry units.
-    Returns the cut at the nearest points of numeric axes, and a note for each value that is
-    none."""
+
+    Returns the cut at the nearest points of numeric axes, and a note for each value that is none.
+    """
     notes: list[str] = []
     for name, text in pairs(selectors).items():
         if name not in cube.dims:
@@ -163,9 +164,12 @@ _MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units for which peo
 def narrow(
     spec: Mapping[str, Any], selectors: Sequence[str], without: Collection[str] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """A spec with other values: "name=value", "name=value,value", "axis=first:last"; and remarks.
-    An axis of one input takes the values as given, an axis of several those of its labels; another
-    input becomes a value of the scenario, or an axis. `without` leaves axes out."""
+    """A spec with other values:
+
+    "name=value", "name=value,value", "axis=first:last"; and remarks. An axis of one input takes the
+    values as given, an axis of several those of its labels; another input becomes a value of the
+    scenario, or an axis. `without` leaves axes out.
+    """
     wanted = pairs(selectors)
     scenario, each = _in_phases(spec, wanted)
     axes = {name: axis for name, axis in spec["axes"].items() if name not in without}

@@ -44,7 +44,8 @@ def _endless(found: "xarray.Dataset") -> list[str]:
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
     """A line each on what results rest on: calibration, medians of distributions, decisive
-    defaults. Inputs of `without`, which were searched, are no defaults."""
+    defaults. Inputs of `without`, which were searched, are no defaults.
+    """
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
     if _MEDIANS in attrs:
         lines.append(f"uncertain, at the median here: {', '.join(json.loads(attrs[_MEDIANS]))}")

@@ -81,9 +81,11 @@ def label(value: Any) -> str:
 
 
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
-    """A small cube as text: headings with units, and one row for each point. A last column marks
-    infeasible points, and those within the model's error of the memory limit. Raises InputError for
-    more than MOST_ROWS."""
+    """A small cube as text: headings with units, and one row for each point.
+
+    A last column marks infeasible points, and those within the model's error of the memory limit.
+    Raises InputError for more than MOST_ROWS.
+    """
     whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
     if NEAR in cube.coords and (cube[NEAR] == 1).any():
         whole = whole.reset_coords(NEAR)
@@ -206,9 +208,11 @@ def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
 
 
 def numbers(column: Any) -> list[str]:
-    """Numbers as text in one format. Whole numbers stay whole. Others have the same significant
-    digits: 4, or fewer if that changes nothing; no digit before the point is cut. If one is below
-    1e-4 or from 1e9, all have exponents."""
+    """Numbers as text in one format.
+
+    Whole numbers stay whole. Others have the same significant digits: 4, or fewer if that changes
+    nothing; no digit before the point is cut. If one is below 1e-4 or from 1e9, all have exponents.
+    """
     values = np.asarray(column, dtype=float).tolist()
     sized = [value for value in values if math.isfinite(value) and value != 0]
     digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in sized)), 4)
@@ -267,10 +271,12 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
 
 
 def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
-    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Values are in
-    base units, counts are whole numbers. CSV and Excel are for people: units in headings, flags in
-    words; others hold the codes beside their meanings. Tables have axes and variables; with
-    `whole`, and in .nc and .json, also what labels stand for."""
+    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-").
+
+    Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
+    headings, flags in words; others hold the codes beside their meanings. Tables have axes and
+    variables; with `whole`, and in .nc and .json, also what labels stand for.
+    """
     check_target(path)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
     if path == STDOUT:

@@ -1,6 +1,8 @@
 """`calibration = "auto"`: coefficients found from what a scenario says of GPU, software and layers.
+
 They vary along the axes that vary these, and along no others; the error factor also along those of
-sizes that no published step had."""
+sizes that no published step had.
+"""
 
 import contextlib
 import functools
@@ -44,8 +46,10 @@ _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the 
 @dataclass(frozen=True)
 class Found:
     """What auto sets: inputs and options over the axes named beside, records of them, remarks.
+
     `per_decade` is what a decade outside of the published sizes adds to the error factor's
-    logarithm."""
+    logarithm.
+    """
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]]
     records: Mapping[str, Record]
@@ -60,8 +64,10 @@ def find(
     options: Mapping[str, Any],
     free: Collection[str] = (),
 ) -> Found:
-    """Coefficients of every combination of what tells them apart. Raises InputError. What axes and
-    constants say of inputs of `free` does not count."""
+    """Coefficients of every combination of what tells them apart. Raises InputError.
+
+    What axes and constants say of inputs of `free` does not count.
+    """
     axes = [without(axis, free) for axis in axes]
     constants = {name: value for name, value in constants.items() if name not in free}
     posterior = _posterior()
@@ -102,9 +108,11 @@ def find(
 
 
 def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]) -> bool:
-    """Whether auto is found where no calibration is named. It needs a GPU by name and a model of
-    known shape, and a scenario that does not say how time to compute is found: by a calibration, a
-    share of peak, a compute model, or that time itself."""
+    """Whether auto is found where no calibration is named.
+
+    It needs a GPU by name and a model of known shape, and a scenario that does not say how time to
+    compute is found: by a calibration, a share of peak, a compute model, or that time itself.
+    """
     names = {*labels, *stated}
     if names & OWN or not names & {"gpu", "node"}:
         return False
@@ -132,8 +140,10 @@ def without(axis: Axis, free: Collection[str]) -> Axis:
 
 
 def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
-    """Columns that auto is found from, as codes (-1: none) and distinct values. With `sizes` also
-    those of its interval, in which all sizes that a step had count as one."""
+    """Columns that auto is found from, as codes (-1: none) and distinct values.
+
+    With `sizes` also those of its interval, in which all sizes that a step had count as one.
+    """
     found = {}
     posterior = _posterior()
     for name, column in numbers.items():
@@ -216,8 +226,11 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
 def doubt(
     label: str, axes: Sequence[Axis], said: Mapping[str, Any], explicit: Collection[str]
 ) -> str:
-    """A remark on a calibration of other steps than a sweep's; else empty. Each axis is walked with
-    the others at their first points. `explicit` inputs are set by the scenario or an axis."""
+    """A remark on a calibration of other steps than a sweep's; else empty.
+
+    Each axis is walked with the others at their first points. `explicit` inputs are set by the
+    scenario or an axis.
+    """
     sets = record("calibration", label).values.keys()
     if sets and not OWN & {*sets, *explicit}:
         return (

@@ -11,8 +11,10 @@ from .scenario import Problem
 
 
 def content(problem: Problem) -> Hashable:
-    """A key of all that a problem says, whatever way its values were written. Numbers count by
-    their bits, so that 0.0 is not -0.0, and NaN is itself."""
+    """A key of all that a problem says, whatever way its values were written.
+
+    Numbers count by their bits, so that 0.0 is not -0.0, and NaN is itself.
+    """
     return (
         _numbers(problem.constants),
         tuple(sorted(problem.options.items())),

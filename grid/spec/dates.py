@@ -1,5 +1,7 @@
-"""Dates: when a job ends that starts on a day, and how long it may take to end on another. A
-scenario may say the day on which its job starts. No law reads it; what prints times says dates."""
+"""Dates: when a job ends that starts on a day, and how long it may take to end on another.
+
+A scenario may say the day on which its job starts. No law reads it; what prints times says dates.
+"""
 
 import math
 import re
@@ -55,7 +57,9 @@ def _later(start: date, days: float) -> str:
 
 def as_time(target: str, start: date | None) -> str:
     """A target "finish <= DATE" as one of job_time: the end of that day counts; others as they are.
-    Raises InputError for a date before the start, a start that is missing, and other relations."""
+
+    Raises InputError for a date before the start, a start that is missing, and other relations.
+    """
     found = _FINISH.fullmatch(target)
     if found is None:
         return target

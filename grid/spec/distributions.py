@@ -27,10 +27,12 @@ INSIDE_90 = 1.6448536269514722  # standard deviations: 90 % of a normal distribu
 
 @dataclass(frozen=True)
 class Distribution:
-    """A distribution, its values in the input's base unit. `values` are mean and standard deviation
-    (normal), median and factor of one standard deviation (lognormal), the ends (uniform) or sorted
-    values (empirical). A normal or lognormal one is cut at `low` and `high`, and scaled to the
-    probability 1."""
+    """A distribution, its values in the input's base unit.
+
+    `values` are mean and standard deviation (normal), median and factor of one standard deviation
+    (lognormal), the ends (uniform) or sorted values (empirical). A normal or lognormal one is cut
+    at `low` and `high`, and scaled to the probability 1.
+    """
 
     kind: str
     values: tuple[float, ...]

@@ -9,8 +9,10 @@ T = TypeVar("T")
 
 class Memo(Generic[T]):
     """The results used last, at most `most` of them; results are shared and must not be changed.
+
     For any number of threads, without a lock, which a fork could leave held: each step is one
-    operation of a dict, and where two threads miss, both make the result."""
+    operation of a dict, and where two threads miss, both make the result.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most

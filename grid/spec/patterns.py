@@ -42,8 +42,11 @@ _MOST_LETTERS = 100_000
 
 
 def counts(pattern: Any) -> dict[str, Any]:
-    """The inputs that a pattern of Megatron-LM or Nemotron-H sets. Raises InputError. Each letter
-    is a layer of one block; | marks the ends of stages and counts for nothing."""
+    """The inputs that a pattern of Megatron-LM or Nemotron-H sets.
+
+    Raises InputError. Each letter is a layer of one block; | marks the ends of stages and counts
+    for nothing.
+    """
     if not isinstance(pattern, str):
         raise InputError(f"{NAME} = {shown(pattern)} is not a pattern; {_RULE}")
     letters, slash, _ = pattern.replace("|", "").partition("/")

@@ -65,8 +65,10 @@ def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
 def with_phases(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """A scenario without phases, axes with one of them, and whether they are to be added up. They
-    are one dimension instead where an axis `phase` names some. Raises InputError."""
+    """A scenario without phases, axes with one of them, and whether they are to be added up.
+
+    They are one dimension instead where an axis `phase` names some. Raises InputError.
+    """
     shared, tables = apart(scenario)
     swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
     sought = list(filter(_is_of_phase, [*free, *swept]))

@@ -27,8 +27,10 @@ _PRECEDENCE = ("calibration", "gpu", "node", "fabric", "model", "storage", "reli
 
 @dataclass(frozen=True)
 class Problem:
-    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used. `tables` are
-    numbers that vary along several axes: their names, and the array over them."""
+    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used.
+
+    `tables` are numbers that vary along several axes: their names, and the array over them.
+    """
 
     constants: Mapping[str, float]
     options: Mapping[str, Any]
@@ -92,9 +94,11 @@ class Problem:
 def resolve(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> Problem:
-    """Read a scenario and its axes. Raises InputError. Precedence: axis over scenario, explicit
-    over label, calibration over gpu over node. What is written of inputs that are `free`, or asked
-    for, does not count."""
+    """Read a scenario and its axes.
+
+    Raises InputError. Precedence: axis over scenario, explicit over label, calibration over gpu
+    over node. What is written of inputs that are `free`, or asked for, does not count.
+    """
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
@@ -445,8 +449,7 @@ def _closed(
 def _values_of(
     kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
-    """Inputs and quantities that a label sets; a node also its gpu's, unless the scenario has
-    one."""
+    """Inputs and quantities that a label sets; a node also its gpu's, unless the scenario has one."""
     entry = record(kind, label)
     if entry.values:  # "none" is of no account: a spec that names nothing means the same
         used.setdefault((kind, label), entry)
@@ -464,8 +467,10 @@ def _values_of(
 def _void_totals(
     axes: Sequence[Axis], explicit: Collection[str], open_on: Mapping[str, int]
 ) -> tuple[set[str], dict[str, tuple[int, Array]]]:
-    """Totals of labels that are void, as a part of them is stated; and those void in part. The
-    latter at some points of an axis, such as phases that state a part: which, and where."""
+    """Totals of labels that are void, as a part of them is stated; and those void in part.
+
+    The latter at some points of an axis, such as phases that state a part: which, and where.
+    """
     void: set[str] = set()
     partly: dict[str, tuple[int, Array]] = {}
     for whole, parts in WHOLES.items():

@@ -1,6 +1,8 @@
-"""A JSON Schema of specs, made of the table of inputs, the quantities and the catalog. Editors
-complete and check with it. It says less than the program: units and labels are judged by their
-shape, and nothing that depends on two values."""
+"""A JSON Schema of specs, made of the table of inputs, the quantities and the catalog.
+
+Editors complete and check with it. It says less than the program: units and labels are judged by
+their shape, and nothing that depends on two values.
+"""
 
 import functools
 import json

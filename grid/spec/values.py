@@ -114,7 +114,8 @@ def is_traced(value: Any) -> bool:
 
 def without_unit(name: Any, entry: Any) -> Any:
     """An entry of a spec in base units, where numbers carry a unit (pint, astropy, unyt), also in
-    lists."""
+    lists.
+    """
     if entry is None or isinstance(entry, int | float | str):
         return entry
     if isinstance(entry, Mapping):

@@ -55,8 +55,7 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 
 
 def is_sound(data: bytes, size: int, crc: int) -> bool:
-    """Whether a chunk's bytes are those that `encode` gave, by the crc32c of all but the last
-    four."""
+    """Whether a chunk's bytes are those that `encode` gave, by the crc32c of all but the last four."""
     actual = int(google_crc32c.value(data[:-4]))
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
@@ -94,7 +93,8 @@ class Stored:
 
     def wrong(self, data: Any) -> str:
         """Why a chunk must not be expanded; empty where it may be: few bytes can claim to be
-        gigabytes."""
+        gigabytes.
+        """
         if self.size > MOST:
             return f"expands to {self.size:,} bytes; at most {MOST:,} are read"
         head = bytes(data[:18])

@@ -1,7 +1,10 @@
-"""Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there. In a
-folder a cube is built in NAME.partial and gets its name once every block is on the disk. Objects
-cannot be renamed: there a cube is built in its place, and its root, without which no reader takes
-it for a cube, is written last. What is finished survives a failure, a kill and a loss of power."""
+"""Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there.
+
+In a folder a cube is built in NAME.partial and gets its name once every block is on the disk.
+Objects cannot be renamed: there a cube is built in its place, and its root, without which no reader
+takes it for a cube, is written last. What is finished survives a failure, a kill and a loss of
+power.
+"""
 
 import contextlib
 import functools

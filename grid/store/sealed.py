@@ -18,9 +18,11 @@ from .names import GROUP, JOURNAL, ROOT
 
 
 class SealedStore(WrapperStore[Store]):
-    """A complete cube as it was when it was opened; all but the chunks is in memory. A chunk counts
-    only with the size and the crc32c that the journal had then: a lost one, or one of a cube
-    written meanwhile, is an error in one line."""
+    """A complete cube as it was when it was opened; all but the chunks is in memory.
+
+    A chunk counts only with the size and the crc32c that the journal had then: a lost one, or one
+    of a cube written meanwhile, is an error in one line.
+    """
 
     def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
         super().__init__(store)

@@ -15,7 +15,9 @@ class Terminated(KeyboardInterrupt):
 
 def listen() -> None:
     """From now on a signal raises; one that is ignored, as in the background of a script, stays so.
-    Batch schedulers send SIGTERM, some of them twice."""
+
+    Batch schedulers send SIGTERM, some of them twice.
+    """
     again()
     signal.signal(signal.SIGTERM, _stop)
     if is_heard():

@@ -11,9 +11,11 @@ from ...spec.axis import Array
 
 @dataclass(frozen=True)
 class Near:
-    """How far an output is from its target, and how that changes along the range. A place is the
-    input's logarithm if its range is above 0, else the input itself; a gap is the logarithm of
-    output over target where both are above 0, else the excess."""
+    """How far an output is from its target, and how that changes along the range.
+
+    A place is the input's logarithm if its range is above 0, else the input itself; a gap is the
+    logarithm of output over target where both are above 0, else the excess.
+    """
 
     value: Array  # of the output
     excess: Array

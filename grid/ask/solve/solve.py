@@ -360,8 +360,10 @@ class Solver:
         self, step: Array, low: Array, high: Array, open_: Array, count: int
     ) -> tuple[Array, Array]:
         """A step's value and place; the middle if it leaves a bracket, or the bracket stays wide.
+
         From SLACK steps on a bracket as wide as bisection's of SLACK steps before is halved: the
-        search takes at most SLACK + 1 steps more than bisection."""
+        search takes at most SLACK + 1 steps more than bisection.
+        """
         at = self._value(step)
         good = (at > low) & (at < high)
         if count >= SLACK:
@@ -483,8 +485,10 @@ class Solver:
 
     def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
         """Look for a crossing between the scan's values, where the output turns near the target.
+
         Its slope is followed to 0 by the secant method, halving where that is slow, as long as
-        tangents at both ends allow a crossing: an output that turns once lies above them."""
+        tangents at both ends allow a crossing: an output that turns once lies above them.
+        """
         part = box(dips)
         tile, bracket = within(tile, part), bracket.cut(part)
         dips, reason, best = dips[part], reason[part], best[part]
@@ -521,7 +525,8 @@ class Solver:
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number next to a root that meets the target or comes closest to it; NaN if none
-        does."""
+        does.
+        """
         step = np.ones(root.shape)
         if self.steps:
             count = self.evaluate(tile, root, [self.steps])[self.steps]

@@ -32,9 +32,11 @@ _CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 def calibration_for(
     published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
 ) -> str | None:
-    """The label of the most specific known calibration, if any. Labels are
-    "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; without its own a
-    run takes that of a wider set, and last Megatron's on its generation."""
+    """The label of the most specific known calibration, if any.
+
+    Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; without
+    its own a run takes that of a wider set, and last Megatron's on its generation.
+    """
     return next((label for label in candidates(published, inputs) if known(label)), None)
 
 

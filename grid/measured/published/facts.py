@@ -20,8 +20,10 @@ class UnreadableError(Exception):
 @dataclass(frozen=True)
 class Reading:
     """One value that a record states: inputs by public name, the measured value in the base unit.
+
     `variant` tells the readings of a record apart, `notes` list assumptions, and `group` replaces
-    the record's where errors are counted apart."""
+    the record's where errors are counted apart.
+    """
 
     inputs: Mapping[str, Any]
     measured: float

@@ -1,6 +1,8 @@
 """Published memory figures as rows: what to evaluate, which output, how many bytes were published.
+
 Figures are read if they state what they count. Those of memory that an allocator had reserved
-(BLOOM's chronicles, torchtitan) are left out: they include its cache."""
+(BLOOM's chronicles, torchtitan) are left out: they include its cache.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,8 +43,10 @@ _MEGATRON = {
 
 def memory_rows(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
     """Rows to compare for a published record, whose inputs are extended by what it says of memory.
+
     Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, in bytes;
-    none where the model predicts nothing of the record."""
+    none where the model predicts nothing of the record.
+    """
     group = record.get("group")
     reader = _READERS.get(group) if isinstance(group, str) else None
     return reader(record, inputs) if reader else []

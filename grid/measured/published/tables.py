@@ -1,6 +1,8 @@
-"""Files of measurements as records: JSON, rows by public names, the project's CSV, or vTrain's. The
-project's CSV has a column for every dotted key ("model.hidden"); lines "# key = value" before the
-heading apply to all rows."""
+"""Files of measurements as records: JSON, rows by public names, the project's CSV, or vTrain's.
+
+The project's CSV has a column for every dotted key ("model.hidden"); lines "# key = value" before
+the heading apply to all rows.
+"""
 
 import csv
 import io

@@ -46,8 +46,10 @@ def sync_folders(folder: Path) -> None:
 
 @contextlib.contextmanager
 def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """A handle on the folder of a file, by its name in a cube, and the last part of the name. No
-    link is followed, nor at an unfinished cube itself: nothing outside is touched."""
+    """A handle on the folder of a file, by its name in a cube, and the last part of the name.
+
+    No link is followed, nor at an unfinished cube itself: nothing outside is touched.
+    """
     # from handle to handle: in a path, a folder could become a link after it was checked
     *folders, last = name.split("/")
     if make and not base.is_dir():
@@ -69,8 +71,10 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
 
 
 def write_file(base: Path, name: str, data: Any) -> None:
-    """Write a file whole or not at all, synced to the disk. Its name is synced when the cube is
-    finished: a lost one is a block to compute again."""
+    """Write a file whole or not at all, synced to the disk.
+
+    Its name is synced when the cube is finished: a lost one is a block to compute again.
+    """
     with inside(base, name, make=True) as (folder, last):
         # of this thread alone, as others write beside it
         temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
@@ -189,7 +193,9 @@ def exchange(one: Path, other: Path) -> bool:
 
 def replace(new: Path, old: Path) -> None:
     """Give a new cube the name of an older one, which goes into it; for a moment the name is free.
-    A name beside the two might be the user's, and would outlive a kill unseen."""
+
+    A name beside the two might be the user's, and would outlive a kill unseen.
+    """
     try:
         with inside(new, REPLACED, make=True) as (folder, last):
             os.rename(old, last, dst_dir_fd=folder)

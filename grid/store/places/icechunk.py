@@ -1,6 +1,8 @@
-"""Cubes in Icechunk repositories, of which every complete version stays readable. A cube is written
-on the branch `unfinished`, finished blocks and their journal in one commit. The branch `main` and a
-tag are set to it when it is complete, so readers never see less."""
+"""Cubes in Icechunk repositories, of which every complete version stays readable.
+
+A cube is written on the branch `unfinished`, finished blocks and their journal in one commit. The
+branch `main` and a tag are set to it when it is complete, so readers never see less.
+"""
 
 import contextlib
 import os

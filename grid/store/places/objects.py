@@ -1,7 +1,9 @@
-"""Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read. A put is atomic,
-and nothing can be renamed. So a cube is built in its place, in an order that misleads no reader:
-chunks and the record, the seal, the arrays' metadata, and the root last. A repair or an overwrite
-removes the root first, then that metadata."""
+"""Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read.
+
+A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order that
+misleads no reader: chunks and the record, the seal, the arrays' metadata, and the root last. A
+repair or an overwrite removes the root first, then that metadata.
+"""
 
 import contextlib
 import json
@@ -34,8 +36,10 @@ _memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
 class Objects:
-    """A prefix of an object store, where a cube is built in its place. Credentials and endpoint
-    come from the store's usual environment variables."""
+    """A prefix of an object store, where a cube is built in its place.
+
+    Credentials and endpoint come from the store's usual environment variables.
+    """
 
     in_sight = True
     writers = 4
@@ -240,8 +244,10 @@ class _Batches:
 
 class _Lease:
     """The lock of a cube: an object created only if there is none, and renewed while it is held.
+
     Every write is conditional on the version last seen, so that of two writers one fails. A writer
-    that could not renew it in time stops writing."""
+    that could not renew it in time stops writing.
+    """
 
     def __init__(self, place: Objects, name: str) -> None:
         self._place, self._name = place, name

@@ -51,8 +51,10 @@ class Log(Protocol):
 
 
 class Place(Protocol):
-    """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled. Failures
-    raise OSError, or ConnectionError if they do not concern the files."""
+    """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled.
+
+    Failures raise OSError, or ConnectionError if they do not concern the files.
+    """
 
     in_sight: bool  # whether readers see it while it is written
     writers: int  # blocks under way for each thread: all but one wait for the disk or the network

@@ -19,8 +19,10 @@ def changed_spec(
 
 
 def traffic(path: str, selectors: Sequence[str]) -> Any:
-    """What a picture and a table of the tiers of a spec's network need, at one point of it. Beside
-    it is the step's time with its interval, where all that it needs is given."""
+    """What a picture and a table of the tiers of a spec's network need, at one point of it.
+
+    Beside it is the step's time with its interval, where all that it needs is given.
+    """
     from fleetcube.grid.ask.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.sweep import Sweep

@@ -41,10 +41,12 @@ every_column = click.option(
 
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
-    """Print a table in aligned columns, in which no number is ever broken or cut. A table wider
-    than the terminal gets headings broken at underscores; else it is transposed; else words of its
-    cells are broken too. If nothing fits, the lines overflow, as in a pipe, which has no width but
-    that of COLUMNS. A cell is one line whatever is in it."""
+    """Print a table in aligned columns, in which no number is ever broken or cut.
+
+    A table wider than the terminal gets headings broken at underscores; else it is transposed; else
+    words of its cells are broken too. If nothing fits, the lines overflow, as in a pipe, which has
+    no width but that of COLUMNS. A cell is one line whatever is in it.
+    """
     layouts = _layouts(headings, [[" ".join(cell.splitlines()) for cell in row] for row in rows])
     lines = plain = next(layouts)
     if width := columns():
