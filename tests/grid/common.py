@@ -1,0 +1,21 @@
+"""What tests of several files share: a job to start from, and how a refusal is checked."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fleetcube import InputError
+
+
+def job(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
+    """A scenario: a model on DGX H100 nodes with NDR InfiniBand, and whatever else is given."""
+    return {"model": model, "node": "dgx-h100", "fabric": "infiniband-ndr", **given}
+
+
+def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -> str:
+    """The message of a refusal, which is one line with these words."""
+    with pytest.raises(InputError, match=words) as error:
+        ask(*given, **named)
+    assert "\n" not in str(error.value)
+    return str(error.value)
