@@ -16,16 +16,10 @@ from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph.formulas import parameters
 
 from ..kernels.test_engines import FORMULAS
+from .common import on_h100
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-JOB: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "n_gpus": 1024,
-    "software": "nemo",
-    "restart_time": {"lognormal": ["10 min", 1.5]},
-}
+JOB = on_h100(n_gpus=1024, software="nemo", restart_time={"lognormal": ["10 min", 1.5]})
 AXES: dict[str, Any] = {  # made of other numbers before there is a grid
     "repair_time": {"geomspace": ["1 h", "7 d"], "num": 200},
     "sample": {

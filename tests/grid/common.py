@@ -8,7 +8,7 @@ import pytest
 from fleetcube import InputError
 
 
-def job(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
+def on_h100(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
     """A scenario: a model on DGX H100 nodes with NDR InfiniBand, and whatever else is given."""
     return {"model": model, "node": "dgx-h100", "fabric": "infiniband-ndr", **given}
 

@@ -59,11 +59,9 @@ def hasten() -> Any:
 @cache
 def sweep(name: str) -> Sweep:
     """The first cube; the first with more labels; or a second of other values."""
-    axes: dict[str, Any] = {
-        "fabric": ["infiniband-ndr", "roce-100g"],
-        "n_gpus": [8, 64, 512] + [1024] * (name == "longer"),
-        "gpu_mttf": [1e7, 2e7, 5e7, 1e8, 2e8],
-    }
+    axes: dict[str, Any] = {"fabric": ["infiniband-ndr", "roce-100g"]}
+    axes |= {"n_gpus": [8, 64, 512] + [1024] * (name == "longer")}
+    axes |= {"gpu_mttf": [1e7, 2e7, 5e7, 1e8, 2e8]}
     scenario = {**SCENARIO, "restart_time": 700.0 if name == "second" else 300.0}
     return Sweep(scenario, axes, ["job_time", "cluster_mtbf"])
 

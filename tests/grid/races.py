@@ -29,17 +29,13 @@ from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.icechunk import Icechunk
 from fleetcube.grid.store.places.wait import wait
 
+from .common import on_h100
+
 ROOT = Path(__file__).parents[2]
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "global_batch_size": 64,
-}
-AXES: dict[str, Any] = {
-    "n_gpus": [8, 64, 512],
-    "layout": {"labels": ["whole", "cut"], "tensor_parallel": [1, 8]},
-}
+SCENARIO = on_h100(global_batch_size=64)
+AXES: dict[str, Any] = dict(
+    n_gpus=[8, 64, 512], layout={"labels": ["whole", "cut"], "tensor_parallel": [1, 8]}
+)
 SIZES = (20, 9)  # points of gpu_mttf of the two cubes
 WAYS = ("lazily", "eagerly", "dask", "xarray", "slice", "plot", "explorer")
 CHUNKS = {"gpu_mttf": 8}
@@ -135,11 +131,7 @@ def _command(*words: str) -> str:
 @cache
 def answers(how: str) -> dict[Any, str]:
     """What the cubes give where nobody writes."""
-    cubes = {
-        "first": sweep(SIZES[0]),
-        "second": sweep(SIZES[1]),
-        "begun": sweep(SIZES[1], SIZES[0]),
-    }
+    cubes = dict(first=sweep(SIZES[0]), second=sweep(SIZES[1]), begun=sweep(SIZES[1], SIZES[0]))
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, cube in cubes.items():

@@ -30,30 +30,21 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
+from .common import on_h100
 
 HOUR = 3600.0
 HOURS = [5_000.0, 50_000.0, 500_000.0]
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "gpu_hour_price": "2 USD/h",
-    "tensor_parallel": 8,
-}
-AXES: dict[str, Any] = {
-    "gpu_mttf": [f"{hours} h" for hours in HOURS],
-    "n_gpus": [64, 1024, 16384],
-    "pipeline_parallel": [1, 2],
-}
+SCENARIO = on_h100("llama-3-70b", gpu_hour_price="2 USD/h", tensor_parallel=8)
+AXES: dict[str, Any] = dict(
+    gpu_mttf=[f"{hours} h" for hours in HOURS], n_gpus=[64, 1024, 16384], pipeline_parallel=[1, 2]
+)
 OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead", "cluster_mtbf", "job_cost", "goodput"]
 SWEEP = Sweep(SCENARIO, AXES, OUTPUTS)
 PLAIN = SWEEP.evaluate("numpy")
 KINDS = ["evaluated", "narrow", "stored", "chunked", "virtual", "lazy"]
-MANY = {
-    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 10_000},
-    "checkpoint_write_bandwidth": {"geomspace": ["1 GB/s", "1 TB/s"], "num": 10_000},
-    "n_gpus": {"linspace": [8, 80_000], "num": 10_000},
-}
+MANY = {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 10_000}}
+MANY |= {"checkpoint_write_bandwidth": {"geomspace": ["1 GB/s", "1 TB/s"], "num": 10_000}}
+MANY |= {"n_gpus": {"linspace": [8, 80_000], "num": 10_000}}
 
 
 @pytest.fixture(scope="module")

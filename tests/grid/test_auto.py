@@ -26,19 +26,13 @@ from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
-JOB: dict[str, Any] = {
-    "model": "gpt-3-175b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "n_gpus": 1024,
-    "precision": "bf16",
-    "attention_kernel": "flash",
-    "calibration": "auto",
-    "software": "megatron-lm",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 8,
-    "global_batch_size": 1024,
-}
+from .common import on_h100
+
+JOB = on_h100(
+    "gpt-3-175b", n_gpus=1024, precision="bf16", attention_kernel="flash", calibration="auto"
+)
+JOB |= {"software": "megatron-lm", "tensor_parallel": 8, "pipeline_parallel": 8}
+JOB |= {"global_batch_size": 1024}
 ROWS = pooled.posterior().cells["megatron, dense, h100, 8 bits"][0]
 A100 = "megatron, dense, a100, 16 bits"
 SEEN = f"{ROWS} of {pooled.posterior().content['rows']}"
@@ -78,12 +72,8 @@ def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
 
 
 def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
-    axes = {
-        "node": ["dgx-h100", "dgx-b200"],
-        "software": ["fsdp", "megatron-lm"],
-        "precision": ["fp8", "bf16"],
-        "n_gpus": [1024, 32768],
-    }
+    axes = {"node": ["dgx-h100", "dgx-b200"], "software": ["fsdp", "megatron-lm"]}
+    axes |= {"precision": ["fp8", "bf16"], "n_gpus": [1024, 32768]}
     scenario = {name: value for name, value in JOB.items() if name not in axes}
     cube = Sweep(scenario, axes, TIMES).evaluate("numpy")
     assert cube.step_time.dims == tuple(axes)
@@ -375,14 +365,12 @@ def test_what_reads_no_coefficient_says_nothing_of_them() -> None:
 
 def test_a_row_of_a_table_is_the_scenario_alone() -> None:
     job = {n: v for n, v in PLAIN.items() if n not in ("model", "n_gpus", "pipeline_parallel")}
-    rows: dict[str, list[Any]] = {
-        "n_gpus": [64, 1024, 32768, 65536, 1024, 1024],
-        "model": [*["llama-3-70b"] * 4, "mixtral-8x7b", "llama-3-8b"],
-        "flops_efficiency": [None, 0.4, None, None, None, None],
-        "experts": [None, None, None, None, None, 8],
-        "peak_flops_bf16": [None, None, 2e15, None, None, None],
-        "gpu": [None, None, None, "mi300x", None, None],
-    }
+    rows: dict[str, list[Any]] = {"n_gpus": [64, 1024, 32768, 65536, 1024, 1024]}
+    rows |= {"model": [*["llama-3-70b"] * 4, "mixtral-8x7b", "llama-3-8b"]}
+    rows |= {"flops_efficiency": [None, 0.4, None, None, None, None]}
+    rows |= {"experts": [None, None, None, None, None, 8]}
+    rows |= {"peak_flops_bf16": [None, None, 2e15, None, None, None]}
+    rows |= {"gpu": [None, None, None, "mi300x", None, None]}
     table = fleetcube.table(rows, TIMES, scenario=job)
     for k in range(6):
         own = {**job, **{name: row[k] for name, row in rows.items() if row[k] is not None}}
@@ -573,11 +561,7 @@ def test_every_calibration_of_an_axis_or_a_column_is_remarked_on() -> None:
     for lines in (of_axis, of_rows):
         assert [sum(line.startswith(text) for line in lines) for text in said] == [1] * 4
         assert len(lines) == 4
-    own = {
-        "calibration": labels[:2],
-        "precision": ["fp8", "fp16"],
-        "node": ["dgx-h100", "dgx-a100"],
-    }
+    own = dict(calibration=labels[:2], precision=["fp8", "fp16"], node=["dgx-h100", "dgx-a100"])
     for axes in ({"both": own}, {"both": {**own, "labels": ["a", "b"]}}):
         cube = Sweep(plain, axes, ["step_time"]).evaluate("numpy")
         assert "fleetcube_remarks" not in cube.attrs

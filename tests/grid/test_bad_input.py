@@ -12,12 +12,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.sweep import Sweep
 
-GOOD: dict[str, Any] = {
-    "n_gpus": 64,
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "roce-100g",
-}
+GOOD: dict[str, Any] = dict(n_gpus=64, model="llama-3-8b", node="dgx-h100", fabric="roce-100g")
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpu": 8}, {}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
@@ -96,11 +91,9 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ),
     (
         {},
-        {
-            "both": {
-                name: {"linspace": [1, 9], "num": 400_000} for name in ("gpu_mttf", "drain_time")
-            }
-        },
+        dict(
+            both={name: {"linspace": [1, 9], "num": 400_000} for name in ("gpu_mttf", "drain_time")}
+        ),
         ["job_time"],
         "at most 300,000",
     ),

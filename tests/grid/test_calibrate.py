@@ -16,6 +16,7 @@ from fleetcube.grid.measured.steps import FITTED, fit_steps, read_table
 from fleetcube.kernels.collectives import fitted_all_reduce_time
 
 from ..draws import generator, scaled
+from .common import on_h100
 
 SIZES = 2.0 ** np.arange(3, 34)  # 8 B to 8 GiB
 SMALL = SIZES[::3]
@@ -152,12 +153,7 @@ def test_sizes_that_are_almost_equal_are_refused() -> None:
 
 # Step times
 
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 4,
-}
+SCENARIO = on_h100(tensor_parallel=4)
 
 
 def steps(seed: int = 0, noise: float = 0.0, **truth: float) -> str:

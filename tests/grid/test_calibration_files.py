@@ -12,6 +12,8 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.records import LARGEST_FILE
 from fleetcube.grid.store.verify import verify
 
+from .common import on_h100
+
 FILE = """\
 title = "My cluster"
 source = "fleetcube calibrate all_reduce.log"
@@ -42,20 +44,9 @@ calibration = "my-cluster.toml"
 [axes]
 n_gpus = [64, 128]
 """
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "n_gpus": 64,
-}
-STATED = {
-    "all_reduce": "fitted",
-    "inter_node_latency": 1e-4,
-    "inter_node_bandwidth": 40e9,
-    "sqrt_coefficient": 1e-8,
-    "flops_efficiency": 0.6,
-}
+SCENARIO = on_h100(tensor_parallel=8, n_gpus=64)
+STATED = {"all_reduce": "fitted", "inter_node_latency": 1e-4, "inter_node_bandwidth": 40e9}
+STATED |= {"sqrt_coefficient": 1e-8, "flops_efficiency": 0.6}
 
 
 @pytest.fixture

@@ -69,10 +69,8 @@ def test_plain_numbers_may_be_dimensionless_or_in_per_cent() -> None:
 
 
 def test_scenarios_and_axes_convert_and_can_be_stored() -> None:
-    axes = {
-        "gpu_mttf": {"linspace": [1 * u.hour, 2 * u.hour], "num": 2},
-        "both": {"nic_mttf": [1 * u.hour, 2 * u.hour], "psu_mttf": [3, 4] * u.hour},
-    }
+    axes = {"gpu_mttf": {"linspace": [1 * u.hour, 2 * u.hour], "num": 2}}
+    axes |= {"both": {"nic_mttf": [1 * u.hour, 2 * u.hour], "psu_mttf": [3, 4] * u.hour}}
     sweep = Sweep({"n_gpus": 8, "repair_time": 5 * u.hour}, axes, ["cluster_mtbf"])
     assert sweep.spec["scenario"]["repair_time"] == 5 * HOUR
     found = sweep.evaluate("numpy")

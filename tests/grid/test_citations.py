@@ -14,12 +14,9 @@ import fleetcube
 from fleetcube import InputError, Sweep, catalog, citations, evaluate, open_cube
 from fleetcube.grid.plan.citations import references
 
-SCENARIO = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-}
+from .common import on_h100
+
+SCENARIO = on_h100(tensor_parallel=8)
 
 
 def keys(text: str) -> list[str]:
@@ -105,11 +102,8 @@ def test_what_tex_reserves_is_escaped() -> None:
 def test_no_text_of_a_record_ends_its_entry(name: str) -> None:
     evil = "https://a.b/}\n@book{evil,\n title={\\input{x}"
     said = {"kind": "gpu", "label": "a", "title": "t", "source": "s", "date": "2026-01"}
-    attrs = {
-        "fleetcube_citations": "fleetcube @book{evil, @book{evil,",
-        "fleetcube_catalog": json.dumps([{**said, name: evil}]),
-        "fleetcube_version": evil,
-    }
+    attrs = {"fleetcube_citations": "fleetcube @book{evil, @book{evil,"}
+    attrs |= {"fleetcube_catalog": json.dumps([{**said, name: evil}]), "fleetcube_version": evil}
     text = citations(xarray.Dataset(attrs=attrs))
     depth = [text[:k].count("{") - text[:k].count("}") for k in range(len(text) + 1)]
     assert min(depth) == depth[-1] == 0

@@ -7,20 +7,13 @@ from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.sweep import Sweep
 
-JOB = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "gpu_hour_price": 2.0,
-    "n_gpus": 2048,
-    "tensor_parallel": 8,
-    "pipeline_parallel": 4,
-    "global_batch_size": 2048,
-    "straggler_slowdown": 0.02,
-    "serial_time_per_step": "50 ms",
-    "maintenance_fraction": 0.03,
-    "checkpoint_write_bandwidth": "100 GB/s",
-}
+from .common import on_h100
+
+JOB = on_h100(
+    "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4
+)
+JOB |= {"global_batch_size": 2048, "straggler_slowdown": 0.02, "serial_time_per_step": "50 ms"}
+JOB |= {"maintenance_fraction": 0.03, "checkpoint_write_bandwidth": "100 GB/s"}
 OUTPUTS = ["step_time", "job_time", "job_cost", "goodput", "dominant_overhead"]
 FASTER = {**JOB, "node": "dgx-b200", "fabric": "infiniband-xdr", "gpu_hour_price": 4.0}
 
@@ -83,13 +76,9 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
 
 def test_terms_are_the_shares_of_the_wall_time() -> None:
     # A second way: shares of the wall time that overheads state, times the share that is available
-    names = {
-        "bubble_time": "bubble_overhead",
-        "straggler_time": "straggler_overhead",
-        "rework_overhead": "rework_overhead",
-        "checkpoint_overhead": "checkpoint_overhead",
-        "recovery_overhead": "recovery_overhead",
-    }
+    names = {"bubble_time": "bubble_overhead", "straggler_time": "straggler_overhead"}
+    names |= {"rework_overhead": "rework_overhead", "checkpoint_overhead": "checkpoint_overhead"}
+    names |= {"recovery_overhead": "recovery_overhead"}
     found = compare(sweep(JOB), sweep(FASTER))
     shares = Sweep(FASTER, {}, ["job_time", *names.values()]).evaluate()
     for term, overhead in names.items():

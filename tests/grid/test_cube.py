@@ -18,12 +18,9 @@ from fleetcube.grid.store.cube import damage, in_order
 from fleetcube.grid.store.places.place import Folder
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
-AXES: dict[str, Any] = {
-    "fabric": ["infiniband-ndr", "roce-100g"],
-    "n_gpus": [8, 60, 512],
-    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 7},
-    "layout": {"pipeline_parallel": [1, 2], "virtual_stages": [1, 4]},
-}
+AXES: dict[str, Any] = {"fabric": ["infiniband-ndr", "roce-100g"], "n_gpus": [8, 60, 512]}
+AXES |= {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 7}}
+AXES |= {"layout": {"pipeline_parallel": [1, 2], "virtual_stages": [1, 4]}}
 OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "node_mttf", "dominant_overhead", "mfu"]
 
 

@@ -8,10 +8,9 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 
-RANGES: dict[str, Any] = {
-    "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"]},
-    "checkpoint_stall_time": {"linspace": [10, 50]},
-}
+RANGES: dict[str, Any] = dict(
+    gpu_mttf={"geomspace": ["5_000 h", "500_000 h"]}, checkpoint_stall_time={"linspace": [10, 50]}
+)
 SCENARIO = {"n_gpus": 1024, "recovery_time": 600}
 
 
@@ -66,13 +65,9 @@ def test_values_are_those_of_the_points() -> None:
 
 
 def test_labels_and_options_are_drawn_alike_often_and_stand_together() -> None:
-    spec = {
-        "design": "sobol",
-        "num": 64,
-        "model": ["llama-3-8b", "llama-3-70b"],
-        "recompute": [False, "selective", "full"],
-        "n_gpus": {"geomspace": [8, 1024], "round": True},
-    }
+    spec = {"design": "sobol", "num": 64, "model": ["llama-3-8b", "llama-3-70b"]}
+    spec |= {"recompute": [False, "selective", "full"]}
+    spec |= {"n_gpus": {"geomspace": [8, 1024], "round": True}}
     sweep = Sweep({}, {"sample": spec}, ["checkpoint_size", "recompute_flops_factor"])
     found = sweep.evaluate()
     assert (found.model.values == "llama-3-8b").sum() == 32

@@ -13,11 +13,8 @@ from fleetcube.grid.plan import tiles
 from fleetcube.kernels.engines import jax as jax_engine
 
 SCENARIO = {"checkpoint_stall_time": 60.0, "restart_time": 300.0}
-AXES = {
-    "n_gpus": [256.0, 1024.0, 4096.0],
-    "gpu_mttf": np.geomspace(1e7, 1e9, 181),
-    "nic_mttf": np.geomspace(1e8, 1e10, 131),
-}
+AXES = {"n_gpus": [256.0, 1024.0, 4096.0], "gpu_mttf": np.geomspace(1e7, 1e9, 181)}
+AXES |= {"nic_mttf": np.geomspace(1e8, 1e10, 131)}
 OUTPUTS = ["cluster_mtbf", "young_interval"]
 
 SCRIPT = """

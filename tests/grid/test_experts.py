@@ -8,16 +8,9 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 
-JOB: dict[str, Any] = {
-    "model": "deepseek-v3",
-    "fabric": "infiniband-ndr",
-    "n_gpus": 512,
-    "pipeline_parallel": 1,
-    "precision": "fp8_blockwise",
-    "global_batch_size": 4096,
-    "expert_parallel": 64,
-    "compute_model": "roofline",
-}
+JOB: dict[str, Any] = {"model": "deepseek-v3", "fabric": "infiniband-ndr", "n_gpus": 512}
+JOB |= {"pipeline_parallel": 1, "precision": "fp8_blockwise", "global_batch_size": 4096}
+JOB |= {"expert_parallel": 64, "compute_model": "roofline"}
 DISPATCH = ["per_expert", "per_node"]
 
 

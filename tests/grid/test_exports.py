@@ -20,11 +20,9 @@ from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.spec import dates
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
-AXES: dict[str, Any] = {
-    "fabric": ["infiniband-ndr", "roce-100g"],
-    "gpu_mttf": ["10_000 h", "50_000 h"],
-    "n_gpus": [8, 60],
-}
+AXES: dict[str, Any] = dict(
+    fabric=["infiniband-ndr", "roce-100g"], gpu_mttf=["10_000 h", "50_000 h"], n_gpus=[8, 60]
+)
 OUTPUTS = ["job_time", "dominant_overhead", "goodput"]
 AXES_SAID = ["fabric", "gpu_mttf [s]", "n_gpus"]
 

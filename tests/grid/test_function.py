@@ -24,18 +24,11 @@ from fleetcube.kernels.inputs import INPUTS as INPUTS_OF_ALL
 from ..draws import generator
 from ..kernels import javascript as node
 from ..table import each
+from .common import on_h100
 
 ENGINES = ("numpy", "numba", "jax")
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 4,
-    "global_batch_size": 2048,
-    "checkpoint_write_bandwidth": 1e11,
-    "data_parallel_overlap": 0.5,
-}
+SCENARIO = on_h100("llama-3-70b", tensor_parallel=8, pipeline_parallel=4, global_batch_size=2048)
+SCENARIO |= {"checkpoint_write_bandwidth": 1e11, "data_parallel_overlap": 0.5}
 INPUTS = ["n_gpus", "gpu_mttf", "inter_node_bandwidth"]
 POINT = {"n_gpus": 1024.0, "gpu_mttf": 1.8e8, "inter_node_bandwidth": 5e10}
 OUTPUTS = ["job_time", "infeasible_reason", "d_goodput_d_n_gpus"]

@@ -15,16 +15,11 @@ from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import load, parameters
 from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
+from .common import on_h100
+
 matplotlib.use("Agg")
-JOB: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "calibration": "none",
-    "gpu_hour_price": "2 USD/h",
-    "electricity_price": 0.1 / 3.6e6,
-    "grid_carbon_intensity": 0.4 / 3.6e6,
-}
+JOB = on_h100(calibration="none", gpu_hour_price="2 USD/h", electricity_price=0.1 / 3.6e6)
+JOB |= {"grid_carbon_intensity": 0.4 / 3.6e6}
 FACTOR = {"error_factor": 1.3}
 WIDE = ["step_time", "job_time", "job_cost", "energy", "failure_probability", "mfu"]
 Z = norm.ppf(0.95)

@@ -17,16 +17,11 @@ from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import TIMES, scaled
+from .common import on_h100
 
-SCENARIO: dict[str, Any] = {
-    "n_gpus": 512,
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "global_batch_size": 512,
-    "straggler_slowdown": 0.03,
-    "data_parallel_overlap": 0.5,
-}
+SCENARIO = on_h100(
+    n_gpus=512, global_batch_size=512, straggler_slowdown=0.03, data_parallel_overlap=0.5
+)
 OUTPUTS = [
     "job_time",
     "goodput",
@@ -36,18 +31,11 @@ OUTPUTS = [
     "checkpoint_interval",
     "cluster_mtbf",
 ]
-AXES: dict[str, list[Any]] = {
-    "n_gpus": [8, 24, 64, 1000, 16384],
-    "gpu_mttf": [1e7, 3.3e8, 1e9],
-    "tensor_parallel": [1, 2, 8],
-    "pipeline_parallel": [1, 4],
-    "checkpoint_write_bandwidth": [1e9, 1e11],
-    "fabric": ["infiniband-hdr", "roce-100g"],
-    "all_reduce": ["ring", "auto", "tree", "hierarchical"],
-    "zero_stage": [1, 3],
-    "checkpoint_policy": ["young", "exact", "daly"],
-    "recompute": [False, "full"],
-}
+AXES: dict[str, list[Any]] = {"n_gpus": [8, 24, 64, 1000, 16384], "gpu_mttf": [1e7, 3.3e8, 1e9]}
+AXES |= {"tensor_parallel": [1, 2, 8], "pipeline_parallel": [1, 4]}
+AXES |= {"checkpoint_write_bandwidth": [1e9, 1e11], "fabric": ["infiniband-hdr", "roce-100g"]}
+AXES |= {"all_reduce": ["ring", "auto", "tree", "hierarchical"], "zero_stage": [1, 3]}
+AXES |= {"checkpoint_policy": ["young", "exact", "daly"], "recompute": [False, "full"]}
 
 
 @st.composite

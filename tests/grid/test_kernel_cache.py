@@ -112,13 +112,10 @@ def test_an_unwritable_cache_is_done_without(inside: Any, tmp_path: Path) -> Non
     assert said.count("compiled kernels are not kept") == 1
 
 
-HARMS = {
-    "cut": lambda data: data[: len(data) // 2],
-    "empty": lambda data: b"",
-    "garbage": lambda data: os.urandom(len(data)),
-    "a byte": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
-    "a pickle that runs": lambda data: b"cos\nsystem\n(S'touch PWNED'\ntR.",
-}
+HARMS = {"cut": lambda data: data[: len(data) // 2], "empty": lambda data: b""}
+HARMS |= {"garbage": lambda data: os.urandom(len(data))}
+HARMS |= {"a byte": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]}
+HARMS |= {"a pickle that runs": lambda data: b"cos\nsystem\n(S'touch PWNED'\ntR."}
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -132,11 +129,9 @@ def test_a_harmed_kernel_is_compiled_anew(
     assert inside(cache) == (filled[1], False, "")
 
 
-NO_FILES: dict[str, Callable[[Path], object]] = {
-    "a pipe": os.mkfifo,
-    "a link": lambda path: path.symlink_to(path.with_name("elsewhere")),
-    "a folder": Path.mkdir,
-}
+NO_FILES: dict[str, Callable[[Path], object]] = {"a pipe": os.mkfifo}
+NO_FILES |= {"a link": lambda path: path.symlink_to(path.with_name("elsewhere"))}
+NO_FILES |= {"a folder": Path.mkdir}
 
 
 @pytest.mark.parametrize("kind", NO_FILES)

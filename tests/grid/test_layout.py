@@ -31,21 +31,13 @@ from fleetcube.grid.store.verify import verify
 from ..table import each
 from .test_tampered import attributes, seal_anew
 
-SCENARIO = {
-    "calibration": "none",
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "roce-100g",
-    "n_gpus": 64,
-    "tensor_parallel": 8,
-}
+SCENARIO = {"calibration": "none", "model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
+SCENARIO |= {"n_gpus": 64, "tensor_parallel": 8}
 MANY = np.random.default_rng(1).uniform(1e7, 1e9, 200)
-COUPLED = {
-    "gpu_mttf": [f"{k} h" for k in range(1, 201)],
-    "restart_time": {"linspace": [1, 9], "num": 200},
-    "zero_stage": [k % 4 for k in range(200)],
-    "all_reduce": {"values": ["ring", "auto"] * 100},
-}
+COUPLED = {"gpu_mttf": [f"{k} h" for k in range(1, 201)]}
+COUPLED |= {"restart_time": {"linspace": [1, 9], "num": 200}}
+COUPLED |= {"zero_stage": [k % 4 for k in range(200)]}
+COUPLED |= {"all_reduce": {"values": ["ring", "auto"] * 100}}
 AXES: dict[str, Any] = {"both": COUPLED, "fabric": ["roce-100g", "infiniband-ndr"]}
 OUTPUTS = ["goodput", "job_time"]
 # Entries of an axis, and the value that its point number 100 has

@@ -12,20 +12,12 @@ from click.testing import CliRunner
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
 
+from .common import on_h100
+
 PLAN = Path(__file__).parents[2] / "examples" / "plan.toml"
-JOB: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "software": "megatron-lm",
-    "n_gpus": 512,
-    "global_batch_size": 512,
-    "sequence_length": 8192,
-    "recompute": False,
-    "zero_stage": 1,
-    "virtual_stages": 1,
-    "checkpoint_write_bandwidth": "100 GB/s",
-}
+JOB = on_h100("llama-3-70b", software="megatron-lm", n_gpus=512, global_batch_size=512)
+JOB |= {"sequence_length": 8192, "recompute": False, "zero_stage": 1, "virtual_stages": 1}
+JOB |= {"checkpoint_write_bandwidth": "100 GB/s"}
 TRIED: dict[str, list[Any]] = {
     "tensor_parallel": [1, 2, 4, 8],
     "pipeline_parallel": [1, 2, 4, 8, 16, 32, 64],  # 5, 10, 20, 40 divide no cluster here

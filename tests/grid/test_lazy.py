@@ -13,24 +13,16 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.run import lazy, recipe
 from fleetcube.grid.sweep import Sweep
 
-SCENARIO: dict[str, Any] = {
-    "n_gpus": 512,
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "global_batch_size": 512,
-}
-AXES: dict[str, Any] = {
-    "n_gpus": [8, 24, 64, 1000, 16384],
-    "all_reduce": ["ring", "auto", "tree"],
-    "gpu_mttf": [1e7, 3.3e8, 1e9],
-}
+from .common import on_h100
+
+SCENARIO = on_h100(n_gpus=512, global_batch_size=512)
+AXES: dict[str, Any] = dict(
+    n_gpus=[8, 24, 64, 1000, 16384], all_reduce=["ring", "auto", "tree"], gpu_mttf=[1e7, 3.3e8, 1e9]
+)
 OUTPUTS = ["job_time", "goodput", "step_time", "dominant_overhead", "checkpoint_write_time"]
-LONG: dict[str, Any] = {
-    "gpu_mttf": {"linspace": [1e7, 1e9], "num": 10_000},
-    "checkpoint_write_bandwidth": {"geomspace": [1e9, 1e12], "num": 10_000},
-    "restart_time": {"linspace": [10, 1000], "num": 10_000},
-}
+LONG: dict[str, Any] = {"gpu_mttf": {"linspace": [1e7, 1e9], "num": 10_000}}
+LONG |= {"checkpoint_write_bandwidth": {"geomspace": [1e9, 1e12], "num": 10_000}}
+LONG |= {"restart_time": {"linspace": [10, 1000], "num": 10_000}}
 
 
 def small() -> Sweep:

@@ -8,17 +8,10 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 
-JOB: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "calibration": "none",
-    "mfu": 0.4,
-    "tensor_parallel": 8,
-    "pipeline_parallel": 4,
-    "n_gpus": 1024,
-    "gpu_hour_price": 2.5,
-}
+from .common import on_h100
+
+JOB = on_h100("llama-3-70b", calibration="none", mfu=0.4, tensor_parallel=8, pipeline_parallel=4)
+JOB |= {"n_gpus": 1024, "gpu_hour_price": 2.5}
 BATCHES = {"global_batch_size": [512, 1024, 65536]}
 OF_RUN = ["job_time", "job_cost", "energy", "training_steps", "tokens_to_target"]
 

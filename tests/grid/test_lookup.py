@@ -100,10 +100,8 @@ def test_the_error_of_a_smooth_function_is_four_times_too_large() -> None:
 
 def test_goodput_between_points_is_that_of_the_formulas_within_the_error() -> None:
     scenario = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "roce-100g"}
-    axes = {
-        "n_gpus": {"geomspace": [64, 16384], "num": 10},
-        "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 10},
-    }
+    axes = {"n_gpus": {"geomspace": [64, 16384], "num": 10}}
+    axes |= {"gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 10}}
     held = Sweep(scenario, axes, ["goodput", "job_time"]).evaluate()
     ends = [[64.0, 16384.0], [5000 * HOUR, 500_000 * HOUR]]
     at = {name: inside(end, 500, k) for k, (name, end) in enumerate(zip(axes, ends, strict=True))}
@@ -159,10 +157,8 @@ def test_order_units_and_other_axes_do_not_matter() -> None:
 
 def test_arrays_with_dimensions_of_their_own_make_a_grid() -> None:
     table = cube(lambda n, m: n * m)
-    finer = {
-        "n_gpus": xarray.DataArray([100.0, 200.0, 400.0], dims="n_gpus"),
-        "gpu_mttf": xarray.DataArray([[2e7, 4e7], [6e7, 8e7]], dims=("u", "v")),
-    }
+    finer = {"n_gpus": xarray.DataArray([100.0, 200.0, 400.0], dims="n_gpus")}
+    finer |= {"gpu_mttf": xarray.DataArray([[2e7, 4e7], [6e7, 8e7]], dims=("u", "v"))}
     found = interp(table, finer)
     assert found.y.dims == ("n_gpus", "u", "v")
     np.testing.assert_allclose(found.y, finer["n_gpus"] * finer["gpu_mttf"], rtol=1e-12)

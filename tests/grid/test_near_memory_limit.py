@@ -11,20 +11,10 @@ from fleetcube.grid.explore.view import View
 from fleetcube.grid.show.tables import table
 
 # Llama 3's 8k phase (arXiv:2407.21783, table 4): nothing recomputed, gradients sharded (3.3.2)
-LLAMA_3: dict[str, Any] = {
-    "model": "llama-3-405b",
-    "node": "dgx-h100",
-    "inter_node_bandwidth": "400 Gbit/s",
-    "n_gpus": 8192,
-    "tensor_parallel": 8,
-    "pipeline_parallel": 16,
-    "virtual_stages": 8,
-    "global_batch_size": 2048,
-    "sequence_length": 8192,
-    "sequence_parallel": True,
-    "recompute": False,
-    "zero_stage": 2,
-}
+LLAMA_3: dict[str, Any] = {"model": "llama-3-405b", "node": "dgx-h100"}
+LLAMA_3 |= {"inter_node_bandwidth": "400 Gbit/s", "n_gpus": 8192, "tensor_parallel": 8}
+LLAMA_3 |= {"pipeline_parallel": 16, "virtual_stages": 8, "global_batch_size": 2048}
+LLAMA_3 |= {"sequence_length": 8192, "sequence_parallel": True, "recompute": False, "zero_stage": 2}
 NEED = float(fleetcube.evaluate("memory_per_gpu", engine="numpy", **LLAMA_3))
 
 

@@ -1,7 +1,6 @@
 """Constrained optima: against brute force over the same grid, and closed forms."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,15 +8,11 @@ import pytest
 import fleetcube
 from fleetcube.grid.errors import InputError
 
-LLAMA = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 4,
-    "n_gpus": 1024,
-    "gpu_hour_price": 2.5,
-}
+from .common import on_h100
+
+LLAMA = on_h100(
+    "llama-3-70b", tensor_parallel=8, pipeline_parallel=4, n_gpus=1024, gpu_hour_price=2.5
+)
 DAY = 86400.0
 
 
@@ -47,10 +42,9 @@ def test_the_best_fixed_interval_is_the_exact_one() -> None:
 def test_several_inputs_under_a_condition_meet_it_exactly_where_it_binds() -> None:
     """The frailest cluster that keeps 95 % has the fastest storage, and no more than 95 %."""
     sweep = fleetcube.Sweep(LLAMA, {}, ["goodput"])
-    between = {
-        "checkpoint_write_bandwidth": ["1 GB/s", "1 TB/s"],
-        "gpu_mttf": ["1_000 h", "1_000_000 h"],
-    }
+    between = dict(
+        checkpoint_write_bandwidth=["1 GB/s", "1 TB/s"], gpu_mttf=["1_000 h", "1_000_000 h"]
+    )
     found = sweep.optimize("cluster_mtbf", between, ["goodput >= 95 %"], feasible=False)
     assert float(found["goodput"]) == pytest.approx(0.95, rel=1e-6)
     assert float(found["checkpoint_write_bandwidth"]) == pytest.approx(1e12, rel=1e-6)
@@ -147,14 +141,7 @@ def test_bad_questions_get_one_line(
 
 def test_a_few_whole_numbers_are_all_tried() -> None:
     # 1,273 layouts, of which few divide the batch: no slope leads to them
-    job = {
-        "model": "llama-3-70b",
-        "node": "dgx-h100",
-        "fabric": "infiniband-ndr",
-        "tensor_parallel": 8,
-        "sequence_parallel": True,
-        "global_batch_size": 3072,
-    }
+    job = on_h100("llama-3-70b", tensor_parallel=8, sequence_parallel=True, global_batch_size=3072)
     axes = {"n_gpus": np.arange(2000, 3269, 8.0), "pipeline_parallel": [1, 2, 3, 4, 5, 6, 7, 8]}
     every = fleetcube.Sweep(job, axes, ["job_time"])
     best = every.reduce("argmin", of="job_time", mask_infeasible=True)
@@ -168,11 +155,8 @@ def test_a_few_whole_numbers_are_all_tried() -> None:
 def test_counts_are_traded_for_each_other() -> None:
     """126 layers on 6 stages of 7 chunks; 80 on 8 of 10: no slope leads to either."""
     job = {"node": "dgx-h100", "fabric": "infiniband-ndr", "pipeline_schedule": "interleaved"}
-    axes = {
-        "pipeline_parallel": np.arange(1, 65),
-        "virtual_stages": np.arange(1, 21),
-        "tensor_parallel": np.array([1, 2, 4, 8, 16]),
-    }
+    axes = {"pipeline_parallel": np.arange(1, 65), "virtual_stages": np.arange(1, 21)}
+    axes |= {"tensor_parallel": np.array([1, 2, 4, 8, 16])}
     between = {name: [values.min(), values.max()] for name, values in axes.items()}
     for model, n_gpus, more in (
         ("llama-3-405b", 768, {"sequence_parallel": True, "micro_batch_size": 2}),
@@ -189,12 +173,7 @@ def test_counts_are_traded_for_each_other() -> None:
 
 
 def test_counts_that_are_given_stay_whole() -> None:
-    job: dict[str, Any] = {
-        "model": "llama-3-8b",
-        "node": "dgx-h100",
-        "fabric": "infiniband-ndr",
-        "n_gpus": 64,
-    }
+    job = on_h100(n_gpus=64)
     job |= {"pipeline_parallel": 8, "global_batch_size": 64, "hbm_capacity": float("inf")}
     ends = {"first_stage_layers": [1, 5], "last_stage_layers": [0, 5]}
     best = fleetcube.Sweep(job, {}, ["step_time"]).optimize("step_time", ends)

@@ -20,37 +20,15 @@ from fleetcube.kernels.inputs import INPUTS
 
 ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]
-JOB: dict[str, Any] = {
-    "n_gpus": 2048,
-    "model": "mixtral-8x7b",
-    "node": "dgx-b200",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 4,
-    "pipeline_parallel": 4,
-    "expert_parallel": 2,
-    "all_reduce": "auto",
-    "torus_x": 4,
-    "torus_y": 2,
-    "linear_heads": 64,
-    "data_parallel_shard": 8,
-    "mfu": 0.4,
-    "fixed_checkpoint_interval": 600,
-    "peak_flops_fp16": 1e15,
-    "peak_flops_fp8": 2e15,
-    "peak_flops_fp4": 4e15,
-    "site_bandwidth": 1e11,
-    "repair_crews": 40,
-    "slow_node_share": 0.005,
-    "slow_node_slowdown": 0.1,
-    "slow_node_mttf": 1e8,
-    "slow_node_detection_time": 86400,
-    "slow_node_check_interval": 86400,
-    "gpu_hour_price": 2,
-    "electricity_price": "0.08 USD/kWh",
-    "node_price": 3e5,
-    "switch_port_price": 5e2,
-    "depreciation_time": "4 yr",
-}
+JOB: dict[str, Any] = {"n_gpus": 2048, "model": "mixtral-8x7b", "node": "dgx-b200"}
+JOB |= {"fabric": "infiniband-ndr", "tensor_parallel": 4, "pipeline_parallel": 4}
+JOB |= {"expert_parallel": 2, "all_reduce": "auto", "torus_x": 4, "torus_y": 2, "linear_heads": 64}
+JOB |= {"data_parallel_shard": 8, "mfu": 0.4, "fixed_checkpoint_interval": 600}
+JOB |= {"peak_flops_fp16": 1e15, "peak_flops_fp8": 2e15, "peak_flops_fp4": 4e15}
+JOB |= {"site_bandwidth": 1e11, "repair_crews": 40, "slow_node_share": 0.005}
+JOB |= {"slow_node_slowdown": 0.1, "slow_node_mttf": 1e8, "slow_node_detection_time": 86400}
+JOB |= {"slow_node_check_interval": 86400, "gpu_hour_price": 2, "electricity_price": "0.08 USD/kWh"}
+JOB |= {"node_price": 3e5, "switch_port_price": 5e2, "depreciation_time": "4 yr"}
 
 
 @pytest.mark.parametrize("option", OPTIONS)

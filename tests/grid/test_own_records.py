@@ -114,12 +114,7 @@ def test_any_group_is_read_and_a_published_one_is_no_other(tmp_path: Path) -> No
 def test_all_reduces_are_read(tmp_path: Path) -> None:
     text = "message_bytes [MiB], ranks, nodes, calibration, all_reduce_time [us]\n8,16,2,aws-p5,400"
     (row,), _ = read(tmp_path, text)
-    assert row.inputs == {
-        "message_bytes": 2.0**23,
-        "ranks": 16,
-        "nodes": 2,
-        "calibration": "aws-p5",
-    }
+    assert row.inputs == dict(message_bytes=2.0**23, ranks=16, nodes=2, calibration="aws-p5")
     assert row.measured == pytest.approx(400e-6)
     assert validate([row]).left_out == ()
 

@@ -18,31 +18,18 @@ from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
 
-JOB: dict[str, Any] = {
-    "model": "llama-3-405b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "calibration": "none",
-    "n_gpus": 8192,
-    "tensor_parallel": 8,
-    "pipeline_parallel": 16,
-    "sequence_parallel": True,
-}
+from .common import on_h100
+
+JOB = on_h100(
+    "llama-3-405b", calibration="none", n_gpus=8192, tensor_parallel=8, pipeline_parallel=16
+)
+JOB |= {"sequence_parallel": True}
 PHASES: list[dict[str, Any]] = [
     {"name": "ramp", "training_tokens": "2.87T", "global_batch_size": 1024},
+    dict(name="main", training_tokens="11.9T", global_batch_size=2048, pipeline_schedule="zb_h1"),
     {
-        "name": "main",
-        "training_tokens": "11.9T",
-        "global_batch_size": 2048,
-        "pipeline_schedule": "zb_h1",
-    },
-    {
-        "name": "long",
-        "training_tokens": "800B",
-        "sequence_length": 131072,
-        "global_batch_size": 128,
-        "context_parallel": 16,
-        "n_gpus": 16384,
+        **{"name": "long", "training_tokens": "800B", "sequence_length": 131072},
+        **{"global_batch_size": 128, "context_parallel": 16, "n_gpus": 16384},
         "fabric": "infiniband-xdr",
     },
 ]
@@ -86,16 +73,13 @@ def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
     up = total(lambda p: p.job_time * p.availability)
     flops = total(lambda p: p.mfu * p.training_steps * p.step_time * gpus(p))
     time = total(lambda p: p.training_steps * p.step_time * gpus(p))
-    want = {
-        **{n: total(lambda p, n=n: p[n]) for n in outputs[:3]},
-        "training_tokens": xarray.DataArray(2.87e12 + 11.9e12 + 0.8e12),
-        "goodput": total(lambda p: p.training_steps * p.step_time) / up,
-        "mfu": flops / time,
-        "checkpoint_overhead": total(lambda p: p.checkpoint_overhead * p.job_time) / up,
-        "memory_per_gpu": xarray.concat([p.memory_per_gpu for p in parts], "k").max("k"),
-        "cost_per_million_tokens": total(lambda p: p.job_cost) / (15.57e12 / 1e6),
-        "availability": up / total(lambda p: p.job_time),
-    }
+    want = {**{n: total(lambda p, n=n: p[n]) for n in outputs[:3]}}
+    want |= {"training_tokens": xarray.DataArray(2.87e12 + 11.9e12 + 0.8e12)}
+    want |= {"goodput": total(lambda p: p.training_steps * p.step_time) / up, "mfu": flops / time}
+    want |= {"checkpoint_overhead": total(lambda p: p.checkpoint_overhead * p.job_time) / up}
+    want |= {"memory_per_gpu": xarray.concat([p.memory_per_gpu for p in parts], "k").max("k")}
+    want |= {"cost_per_million_tokens": total(lambda p: p.job_cost) / (15.57e12 / 1e6)}
+    want |= {"availability": up / total(lambda p: p.job_time)}
     for name, value in want.items():
         one, other = xarray.broadcast(whole[name], value)
         np.testing.assert_allclose(one.values, other.values, rtol=1e-12, err_msg=name)
@@ -389,20 +373,11 @@ def test_phases_are_stated_once(tmp_path: Path) -> None:
         Sweep({**JOB, "phase": PHASES}, {}, ["job_time"], phases=PHASES)
 
 
-LIVED: dict[str, Any] = {
-    "critical_batch_tokens": 50e6,
-    "in_process_share": 0.3,
-    "in_job_share": 0.3,
-    "corruption_latency": "1 h",
-    "silent_corruption_mttf": "1_000_000 h",
-    "memory_tier_survival": 0.8,
-    "drive_tier_survival": 0.9,
-    "slow_node_share": 0.001,
-    "slow_node_slowdown": 0.1,
-    "checkpoint_write_bandwidth": "1 TB/s",
-    "fleet_age": 1e7,
-    "wear_out_age": 1.6e8,
-}
+LIVED: dict[str, Any] = {"critical_batch_tokens": 50e6, "in_process_share": 0.3}
+LIVED |= {"in_job_share": 0.3, "corruption_latency": "1 h", "silent_corruption_mttf": "1_000_000 h"}
+LIVED |= {"memory_tier_survival": 0.8, "drive_tier_survival": 0.9, "slow_node_share": 0.001}
+LIVED |= {"slow_node_slowdown": 0.1, "checkpoint_write_bandwidth": "1 TB/s", "fleet_age": 1e7}
+LIVED |= {"wear_out_age": 1.6e8}
 
 
 @ENGINES
@@ -439,13 +414,7 @@ def test_an_input_of_one_phase_is_sought_around_its_values() -> None:
 
 
 def test_levers_know_what_a_phase_alone_implies() -> None:
-    job = {
-        **JOB,
-        "n_gpus": 1024,
-        "tensor_parallel": 8,
-        "pipeline_parallel": 1,
-        "model": "llama-3-8b",
-    }
+    job = JOB | dict(n_gpus=1024, tensor_parallel=8, pipeline_parallel=1, model="llama-3-8b")
     tables = [
         {"name": "a", "training_tokens": "100T", "global_batch_size": 512},
         {

@@ -89,12 +89,7 @@ def test_unequal_pieces_are_never_told_to_keep_too_little(layout: str, group: in
         ahead = (v - 1) * n + 2 * (p - stage - 1)
         done = range(len(forward))
         most.append(max(sum(forward[: i + 1]) - sum(backward[: max(i - ahead, 0)]) for i in done))
-    job: dict[str, Any] = {
-        "hidden_size": 1024,
-        "attention_heads": 8,
-        "n_gpus": p,
-        "logits_memory": 0,
-    }
+    job: dict[str, Any] = dict(hidden_size=1024, attention_heads=8, n_gpus=p, logits_memory=0)
     job |= {"global_batch_size": m, "activation_memory_per_layer": 1.0, "virtual_stages": v}
     job |= {"microbatch_group_size": group} if group else {}
     stages_of = list(range(1, p + 1))

@@ -13,19 +13,14 @@ from fleetcube.grid.plots.picture import DISTINCT, PALETTE, looking, number, wor
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.sweep import Sweep
 
+from .common import on_h100
+
 pytest.importorskip("matplotlib")
 
-JOB = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "gpu_hour_price": 2.0,
-    "n_gpus": 2048,
-    "tensor_parallel": 8,
-    "pipeline_parallel": 4,
-    "global_batch_size": 2048,
-    "straggler_slowdown": 0.02,
-}
+JOB = on_h100(
+    "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4
+)
+JOB |= {"global_batch_size": 2048, "straggler_slowdown": 0.02}
 ROOFLINE = ["arithmetic_intensity", "ridge_point", "peak_flops", "mfu", "network_attainable_flops"]
 
 
@@ -108,10 +103,8 @@ def test_maps_have_contours_at_round_numbers(png: Path) -> None:
 
 def test_each_contour_has_one_label_inside_the_map(png: Path) -> None:
     write = {"geomspace": ["5 GB/s", "2 TB/s"], "num": 400}
-    axes = {
-        "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 400},
-        "checkpoint_write_bandwidth": write,
-    }
+    axes = {"gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 400}}
+    axes |= {"checkpoint_write_bandwidth": write}
     held = cube(axes, ["goodput"])
     figure = plot(held, "goodput", "gpu_mttf", "checkpoint_write_bandwidth", png)
     (drawn,) = [c for c in figure.axes[0].collections if hasattr(c, "levels")]
@@ -558,12 +551,7 @@ def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
 SLOW = {"slow_node_slowdown": 0.2, "slow_node_check_interval": "6 h", "slow_node_check_time": 30.0}
 STEPS: dict[str, dict[str, Any]] = {
     "dense": {"sequence_parallel": True, "context_parallel": 2},
-    "serial": {
-        "serial_time_per_step": 0.5,
-        "n_gpus": 1,
-        "tensor_parallel": 1,
-        "pipeline_parallel": 1,
-    },
+    "serial": dict(serial_time_per_step=0.5, n_gpus=1, tensor_parallel=1, pipeline_parallel=1),
     "sites": {"sites": 2, "site_bandwidth": 1e10},
     "slow nodes": {"slow_nodes": "checked", "slow_node_mttf": "9_000 h"} | SLOW,
     "experts": {"model": "deepseek-v3", "expert_parallel": 64, "expert_parallel_overlap": 0.3},
@@ -587,13 +575,9 @@ def test_the_parts_of_a_step_add_up_and_are_the_bars_of_its_picture(job: dict[st
     ends = leaves(whole)
     assert sum(leaf.seconds for leaf in ends) == pytest.approx(float(point["step_time"]), rel=1e-12)
     names = {leaf.name for leaf in ends}
-    expected = {
-        "serial": "serial_time_per_step",
-        "sites": "exposed_site_parallel_time",
-        "slow nodes": "slow_node_stop_time",
-        "experts": "exposed_expert_parallel_time",
-        "dense": "exposed_tensor_parallel_time",
-    }
+    expected = {"serial": "serial_time_per_step", "sites": "exposed_site_parallel_time"}
+    expected |= {"slow nodes": "slow_node_stop_time", "experts": "exposed_expert_parallel_time"}
+    expected |= {"dense": "exposed_tensor_parallel_time"}
     (mine,) = [name for case, name in expected.items() if STEPS[case] is job]
     assert mine in names
     figure = step_picture(point, None)

@@ -23,21 +23,12 @@ def rows() -> list[Row]:
         for gpu in GPUS:
             for layers, hidden, heads in SHAPES:
                 for sequence, batch in ((2048, 1), (2048, 8), (16384, 1)):
-                    inputs = {
-                        "layers": layers,
-                        "hidden_size": hidden,
-                        "attention_heads": heads,
-                        "sequence_length": sequence,
-                        "gpu": gpu,
-                        "fabric": "infiniband-ndr",
-                        "precision": "bf16",
-                        "attention_kernel": "flash",
-                        "n_gpus": 64,
-                        "tensor_parallel": 8 if hidden > 4096 else 2,
-                        "micro_batch_size": batch,
-                        "global_batch_size": 64 * batch,
-                        "zero_stage": 1,
-                    }
+                    inputs = {"layers": layers, "hidden_size": hidden, "attention_heads": heads}
+                    inputs |= {"sequence_length": sequence, "gpu": gpu, "fabric": "infiniband-ndr"}
+                    inputs |= {"precision": "bf16", "attention_kernel": "flash", "n_gpus": 64}
+                    inputs |= {"tensor_parallel": 8 if hidden > 4096 else 2}
+                    inputs |= {"micro_batch_size": batch, "global_batch_size": 64 * batch}
+                    inputs |= {"zero_stage": 1}
                     found.append(Row(f"{len(found)}", software, "", inputs, "step_time", 1.0))
     return found
 

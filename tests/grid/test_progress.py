@@ -13,10 +13,8 @@ from fleetcube.grid.measured.validate import validate
 from fleetcube.grid.progress import expected, watching
 from fleetcube.grid.store.verify import verify
 
-AXES = {
-    "n_gpus": {"geomspace": [64, 16384], "num": 9},
-    "gpu_mttf": {"geomspace": ["1_000 h", "100_000 h"], "num": 40},
-}
+AXES = {"n_gpus": {"geomspace": [64, 16384], "num": 9}}
+AXES |= {"gpu_mttf": {"geomspace": ["1_000 h", "100_000 h"], "num": 40}}
 SWEEP = fleetcube.Sweep(
     {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8},
     AXES,

@@ -61,21 +61,10 @@ def test_a_run_of_simumax_is_read_whole() -> None:
     ((inputs, of, value),) = memory_rows(record(line), {"node": "dgx-b200", "zero_stage": 3})
     assert (of, value) == ("memory_per_gpu", 66.55 * GIB)
     assert inputs == {
-        "node": "dgx-b200",
-        "model": "llama-3-70b",
-        "layers": 12,
-        "sequence_length": 4096,
-        "n_gpus": 8,
-        "tensor_parallel": 1,
-        "pipeline_parallel": 2,
-        "context_parallel": 1,
-        "expert_parallel": 1,
-        "micro_batch_size": 1,
-        "global_batch_size": 16,
-        "zero_stage": 1,
-        "gradient_storage": "fp32",
-        "recompute": False,
-        "sequence_parallel": True,
+        **{"node": "dgx-b200", "model": "llama-3-70b", "layers": 12, "sequence_length": 4096},
+        **{"n_gpus": 8, "tensor_parallel": 1, "pipeline_parallel": 2, "context_parallel": 1},
+        **{"expert_parallel": 1, "micro_batch_size": 1, "global_batch_size": 16, "zero_stage": 1},
+        **{"gradient_storage": "fp32", "recompute": False, "sequence_parallel": True},
         "attention_kernel": "flash",
     }
 

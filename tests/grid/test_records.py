@@ -29,14 +29,8 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.kernels.inputs import INPUTS
 
-A100 = {
-    "gpu": "a100-sxm-80gb",
-    "gpus_per_node": 8,
-    "fabric": "infiniband-hdr",
-    "precision": "fp16",
-    "compute_model": "roofline",
-    "attention_kernel": "standard",
-}
+A100 = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr", "precision": "fp16"}
+A100 |= {"compute_model": "roofline", "attention_kernel": "standard"}
 # One record of each group, shortened; what it must be read as; seconds by hand.
 CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
     (
@@ -52,17 +46,10 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
             (
                 A100
                 | {
-                    "layers": 60,
-                    "hidden_size": 10240,
-                    "ffn_hidden_size": 40960,
-                    "attention_heads": 80,
-                    "n_gpus": 1024,
-                    "global_batch_size": 1792,
-                    "micro_batch_size": 2,
-                    "virtual_stages": 3,
-                    "inter_node_bandwidth": 25e9,
-                    "recompute": "full",
-                    "zero_stage": 0,
+                    **{"layers": 60, "hidden_size": 10240, "ffn_hidden_size": 40960},
+                    **{"attention_heads": 80, "n_gpus": 1024, "global_batch_size": 1792},
+                    **{"micro_batch_size": 2, "virtual_stages": 3, "inter_node_bandwidth": 25e9},
+                    **{"recompute": "full", "zero_stage": 0},
                 },
                 13.0,
             )
@@ -103,11 +90,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
             (
                 A100
                 | {
-                    "layers": 72,
-                    "vocab_size": 250880,
-                    "attention_heads": 64,
-                    "inter_node_bandwidth": 6.25e9,
-                    "zero_stage": 1,
+                    **{"layers": 72, "vocab_size": 250880, "attention_heads": 64},
+                    **{"inter_node_bandwidth": 6.25e9, "zero_stage": 1},
                 },
                 172.4,
             )
@@ -119,27 +103,17 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
             "where": "line 9; A100 40GB with 1600 Gbps node-node interconnect (RoCE)",
             "model": {"name": "MPT-7b", "params": 6658859008, "seq": 2048},
             "system": {"accel": "a100_40gb", "gpus": 64},
-            "parallel": {
-                "sharding": "FULL_SHARD",
-                "mbs": 4,
-                "gbs": 256,
-                "precision": "amp_bf16",
-                "act_ckpt": True,
-            },
+            "parallel": dict(
+                sharding="FULL_SHARD", mbs=4, gbs=256, precision="amp_bf16", act_ckpt=True
+            ),
             "measured": {"tokens_per_s_per_gpu": 2048.0},
         },
         [
             (
                 {
-                    "gpu": "a100-sxm-40gb",
-                    "layers": 32,
-                    "hidden_size": 4096,
-                    "vocab_size": 50368,
-                    "inter_node_bandwidth": 25e9,
-                    "zero_stage": 3,
-                    "recompute": "full",
-                    "attention_kernel": "flash",
-                    "precision": "bf16",
+                    **{"gpu": "a100-sxm-40gb", "layers": 32, "hidden_size": 4096},
+                    **{"vocab_size": 50368, "inter_node_bandwidth": 25e9, "zero_stage": 3},
+                    **{"recompute": "full", "attention_kernel": "flash", "precision": "bf16"},
                 },
                 4.0,  # 256 x 2048 / (64 x 2048)
             )
@@ -160,12 +134,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
         [
             (
                 {
-                    "model": "deepseek-v3",
-                    "node": "gb300-nvl72",
-                    "fabric": "infiniband-xdr",
-                    "precision": "fp8",
-                    "expert_parallel": 32,
-                    "virtual_stages": 8,
+                    **{"model": "deepseek-v3", "node": "gb300-nvl72", "fabric": "infiniband-xdr"},
+                    **{"precision": "fp8", "expert_parallel": 32, "virtual_stages": 8},
                     "zero_stage": 1,
                 },
                 10.0,  # 4096 x 4096 / (256 x 6553.6)
@@ -210,14 +180,9 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
         [
             (
                 {
-                    "model": "llama-3-405b",
-                    "hbm_capacity": 96e9,
-                    "hbm_bandwidth": 2.4e12,
-                    "inter_node_bandwidth": 50e9,
-                    "micro_batch_size": 4.0,
-                    "virtual_stages": 2,
-                    "tensor_parallel_overlap": 1.0,
-                    "precision": "fp8",
+                    **{"model": "llama-3-405b", "hbm_capacity": 96e9, "hbm_bandwidth": 2.4e12},
+                    **{"inter_node_bandwidth": 50e9, "micro_batch_size": 4.0, "virtual_stages": 2},
+                    **{"tensor_parallel_overlap": 1.0, "precision": "fp8"},
                 },
                 32.0,  # 256 x 8192 / (512 x 128)
             )
@@ -289,12 +254,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
             (
                 A100
                 | {
-                    "layers": 96,
-                    "tensor_parallel": 8,
-                    "global_batch_size": 992,
-                    "micro_batch_size": 8,
-                    "zero_stage": 3,
-                    "recompute": "full",
+                    **{"layers": 96, "tensor_parallel": 8, "global_batch_size": 992},
+                    **{"micro_batch_size": 8, "zero_stage": 3, "recompute": "full"},
                 },
                 # 96 B s l h^2 (1 + s / 6h + V / 16 l h) / (992 x 147e12)
                 96 * 992 * 2048 * 96 * 12288**2 * 1.0304395 / (992 * 147e12),
@@ -312,11 +273,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
         [
             (
                 {
-                    "layers": 105,
-                    "pipeline_parallel": 35,
-                    "virtual_stages": 3,
-                    "global_batch_size": 2240,
-                    "fabric": "megascale",
+                    **{"layers": 105, "pipeline_parallel": 35, "virtual_stages": 3},
+                    **{"global_batch_size": 2240, "fabric": "megascale"},
                 },
                 72 * 2048 * 105 * 20480**2 * 1.0191468 / (0.492 * 312e12),
             )
@@ -349,10 +307,9 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
     ),
     (
         "training_cost",
-        {
-            "model": {"name": "Llama 3.1 405B", "tokens_t": 15.6},
-            "measured": {"gpu_hours_h100_m": 30.84},
-        },
+        dict(
+            model={"name": "Llama 3.1 405B", "tokens_t": 15.6}, measured={"gpu_hours_h100_m": 30.84}
+        ),
         [({"n_gpus": 16384, "training_tokens": 15.6e12, "global_batch_size": 2048}, 30.84e6)],
     ),
     (
@@ -384,12 +341,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
         [
             (
                 {
-                    "model": "deepseek-v3",
-                    "node": "h800-8gpu",
-                    "pipeline_parallel": 16,
-                    "expert_parallel": 64,
-                    "global_batch_size": 15360,
-                    "routing_nodes": 4,
+                    **{"model": "deepseek-v3", "node": "h800-8gpu", "pipeline_parallel": 16},
+                    **{"expert_parallel": 64, "global_batch_size": 15360, "routing_nodes": 4},
                     "precision": "fp8_blockwise",
                 },
                 15360 * 4096 * 180e3 * 3600 / 1e12 / 2048,
@@ -499,36 +452,14 @@ def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
 
 # The project's own tables
 
-COUNTS = {
-    "bloom_176b": 1,
-    "bloom_prequel": 92,
-    "daly2006": 3,
-    "deepseek_v3": 3,
-    "korthikanti_table4": 5,
-    "korthikanti_table5": 9,
-    "llama3_table4": 2,
-    "megascale_fig9": 3,
-    "megascale_table2": 8,
-    "maxtext_tpu": 31,
-    "megatron_bridge": 148,
-    "meta_rsc": 5,
-    "mlperf_gpt3": 14,
-    "mlperf_gpt3_gaudi": 5,
-    "mosaic": 144,
-    "nccl_algo_by_ranks": 23,
-    "nccl_allreduce": 106,
-    "nccl_worked_example": 2,
-    "nemo_longseq": 17,
-    "opt_175b": 2,
-    "sc21_misc": 1,
-    "palm_540b": 1,
-    "palm_table3": 1,
-    "sc21_table1": 10,
-    "simumax_b200": 29,
-    "torchtitan": 20,
-    "training_cost": 1,
-    "vtrain_multi": 73,
-}
+COUNTS = {"bloom_176b": 1, "bloom_prequel": 92, "daly2006": 3, "deepseek_v3": 3}
+COUNTS |= {"korthikanti_table4": 5, "korthikanti_table5": 9, "llama3_table4": 2}
+COUNTS |= {"megascale_fig9": 3, "megascale_table2": 8, "maxtext_tpu": 31, "megatron_bridge": 148}
+COUNTS |= {"meta_rsc": 5, "mlperf_gpt3": 14, "mlperf_gpt3_gaudi": 5, "mosaic": 144}
+COUNTS |= {"nccl_algo_by_ranks": 23, "nccl_allreduce": 106, "nccl_worked_example": 2}
+COUNTS |= {"nemo_longseq": 17, "opt_175b": 2, "sc21_misc": 1, "palm_540b": 1, "palm_table3": 1}
+COUNTS |= {"sc21_table1": 10, "simumax_b200": 29, "torchtitan": 20, "training_cost": 1}
+COUNTS |= {"vtrain_multi": 73}
 
 
 def test_the_own_tables_give_rows_for_every_group() -> None:
@@ -619,12 +550,9 @@ def test_a_csv_of_dotted_keys_says_what_the_json_says(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     (row,), (left_out,) = read_records(path)
-    record = {
-        "model": {"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048},
-        "system": {"gpus": 64},
-        "parallel": {"gbs": 512},
-        "measured": {"iteration_time_s": 3.5},
-    }
+    record = {"model": {"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048}}
+    record |= {"system": {"gpus": 64}, "parallel": {"gbs": 512}}
+    record |= {"measured": {"iteration_time_s": 3.5}}
     (same,), _ = read(tmp_path, {"id": "a", "group": "vtrain_multi", **record})
     assert row == same
     assert left_out == LeftOut("b", "vtrain_multi", "model.hidden is missing")

@@ -16,13 +16,8 @@ from fleetcube.grid.reduce.fold import HOW
 
 from ..draws import TIMES, scaled
 
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "sequence_parallel": True,
-    "global_batch_size": 64,
-    "virtual_stages": 1,
-}
+SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "sequence_parallel": True}
+SCENARIO |= {"global_batch_size": 64, "virtual_stages": 1}
 AXES: dict[str, Any] = {
     "n_gpus": [16, 8, 64],
     "tensor_parallel": [2, 16, 4],

@@ -15,16 +15,9 @@ from fleetcube.cli import cli
 from fleetcube.grid.ask import reevaluate
 from fleetcube.grid.explore.view import View
 
-SCENARIO = {
-    "model": "llama-3-70b",
-    "gpu": "h100-sxm",
-    "fabric": "infiniband-ndr",
-    "software": "megatron-lm",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 4,
-    "global_batch_size": 1024,
-    "training_tokens": 1e12,
-}
+SCENARIO = {"model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr"}
+SCENARIO |= {"software": "megatron-lm", "tensor_parallel": 8, "pipeline_parallel": 4}
+SCENARIO |= {"global_batch_size": 1024, "training_tokens": 1e12}
 AXES: dict[str, Any] = {
     "n_gpus": [32, 256, 1024],
     "gpu_mttf": np.geomspace(3.6e6, 3.6e8, 200).tolist(),  # its values: in a coordinate

@@ -20,13 +20,9 @@ from fleetcube.grid.spec.memo import Memo
 from fleetcube.kernels.engines import auto as auto_engine
 from fleetcube.kernels.engines import numba as numba_engine
 
-SCENARIO: dict[str, Any] = {
-    "n_gpus": 512,
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-}
+from .common import on_h100
+
+SCENARIO = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8)
 AXES: dict[str, Any] = {"n_gpus": [64, 512], "fabric": ["infiniband-ndr", "roce-100g"]}
 OUTPUTS = ["job_time", "goodput", "mfu", "cluster_mtbf"]
 CALIBRATION = """\
@@ -170,12 +166,8 @@ def test_calls_that_come_back_have_the_same_bits(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
     forget(monkeypatch, 8)
     scenario = {**SCENARIO, "inter_node_latency": 1e-6}
-    given = {
-        "n_gpus": [64, 512, 6000],
-        "mtbf_model": ["components", "empirical"],
-        "gpu_mttf": np.geomspace(1e7, 1e9, 60),
-        "tensor_parallel": [8, 3],
-    }
+    given = {"n_gpus": [64, 512, 6000], "mtbf_model": ["components", "empirical"]}
+    given |= {"gpu_mttf": np.geomspace(1e7, 1e9, 60), "tensor_parallel": [8, 3]}
     scenario |= {"reference_mtbf": 1e5, "reference_gpus": 1024}
     sweep = Sweep(scenario, given, ["cluster_mtbf", "node_mttf", "mfu"])
 

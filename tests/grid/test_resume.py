@@ -32,11 +32,8 @@ from .kill import contents
 
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
-AXES: dict[str, Any] = {
-    "fabric": ["infiniband-ndr", "roce-100g"],
-    "n_gpus": [8, 60, 512],
-    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 7},
-}
+AXES: dict[str, Any] = {"fabric": ["infiniband-ndr", "roce-100g"], "n_gpus": [8, 60, 512]}
+AXES |= {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 7}}
 OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead"]
 CHUNKS = {"gpu_mttf": 2, "n_gpus": 2}
 

@@ -18,17 +18,10 @@ from fleetcube.grid.spec import values
 
 from ..draws import generator, scaled
 from ..table import each
+from .common import on_h100
 
-SCENARIO: dict[str, Any] = {
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "model": "llama-3-70b",
-    "gpu_hour_price": 2.5,
-    "global_batch_size": 1024,
-    "training_tokens": "15T",
-    "pipeline_parallel": 8,
-    "tensor_parallel": 4,
-}
+SCENARIO = on_h100("llama-3-70b", gpu_hour_price=2.5, global_batch_size=1024, training_tokens="15T")
+SCENARIO |= {"pipeline_parallel": 8, "tensor_parallel": 4}
 # Cells to draw from, and the share that is missing
 DRAWN: dict[str, tuple[list[Any], float]] = {
     "n_gpus": ([512, 1000, "4k"], 0.0),

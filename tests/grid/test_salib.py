@@ -8,22 +8,14 @@ import pytest
 from fleetcube import InputError, Sweep
 from fleetcube.grid.spec.distributions import distribution
 
+from .common import on_h100
+
 SALib = pytest.importorskip("SALib")
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-}
-AXES: dict[str, Any] = {
-    "n_gpus": {"geomspace": [512, 8192], "num": 5},
-    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 10},
-}
-UNCERTAIN: dict[str, Any] = {
-    "flops_efficiency": {"normal": [0.45, 0.04]},
-    "detection_time": {"lognormal": ["60 s", 2]},
-    "drain_time": {"uniform": [30, 120]},
-}
+SCENARIO = on_h100("llama-3-70b", tensor_parallel=8)
+AXES: dict[str, Any] = {"n_gpus": {"geomspace": [512, 8192], "num": 5}}
+AXES |= {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 10}}
+UNCERTAIN: dict[str, Any] = {"flops_efficiency": {"normal": [0.45, 0.04]}}
+UNCERTAIN |= {"detection_time": {"lognormal": ["60 s", 2]}, "drain_time": {"uniform": [30, 120]}}
 
 
 def test_ranges_are_those_of_axes_and_distributions() -> None:

@@ -12,6 +12,7 @@ from fleetcube import Sweep
 from fleetcube.grid.reduce import boxes, fold, search, winners
 
 from ..draws import scaled
+from .common import on_h100
 
 
 def forbid_scans(patch: pytest.MonkeyPatch) -> None:
@@ -19,17 +20,8 @@ def forbid_scans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(winners._Winners, "run", None)
 
 
-SCENARIO: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "sequence_parallel": True,
-    "checkpoint_policy": "exact",
-    "goodput_model": "exact",
-    "gpu_hour_price": 2.0,
-    "n_gpus": 64,
-    "global_batch_size": 64,
-}
+SCENARIO = on_h100(sequence_parallel=True, checkpoint_policy="exact", goodput_model="exact")
+SCENARIO |= {"gpu_hour_price": 2.0, "n_gpus": 64, "global_batch_size": 64}
 AXES: dict[str, Any] = {
     "n_gpus": [16, 8, 64, 60, 32],
     "tensor_parallel": [2, 16, 4],
@@ -49,12 +41,10 @@ def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
     """A sweep, and what is asked of it."""
     order = draw(st.permutations(list(AXES)))[:5]
     outputs = draw(st.permutations(OUTPUTS))[:2]
-    asked = {
-        "how": draw(st.sampled_from(["argmin", "argmax", "min", "max"])),
-        "over": draw(st.sampled_from([order, order[1:], order[:3]])),
-        "of": draw(st.sampled_from([None, outputs[0]])),
-        "mask_infeasible": draw(st.booleans()),
-    }
+    asked = {"how": draw(st.sampled_from(["argmin", "argmax", "min", "max"]))}
+    asked |= {"over": draw(st.sampled_from([order, order[1:], order[:3]]))}
+    asked |= {"of": draw(st.sampled_from([None, outputs[0]]))}
+    asked |= {"mask_infeasible": draw(st.booleans())}
     scenario = {name: value for name, value in SCENARIO.items() if name not in order}
     return Sweep(scenario, {name: AXES[name] for name in order}, outputs), asked
 
@@ -106,18 +96,12 @@ def searched(
         return sweep.reduce(**asked, engine="numpy", threads=1)
 
 
-BEST: dict[str, Any] = {
-    "n_gpus": [128, 256, 384, 512, 640, 768, 896, 1024],
-    "global_batch_size": [256, 512, 768, 1024],
-    "tensor_parallel": [1, 2, 4, 8],
-    "pipeline_parallel": [1, 2, 4, 8],
-    "micro_batch_size": [1, 2, 4],
-}
-LIVES: dict[str, Any] = {
-    "n_gpus": BEST["n_gpus"],
-    "gpu_mttf": {"geomspace": ["5_000 h", "50_000 h"], "num": 32},
-    "checkpoint_write_bandwidth": {"geomspace": ["1 GB/s", "100 GB/s"], "num": 32},
-}
+BEST: dict[str, Any] = {"n_gpus": [128, 256, 384, 512, 640, 768, 896, 1024]}
+BEST |= {"global_batch_size": [256, 512, 768, 1024], "tensor_parallel": [1, 2, 4, 8]}
+BEST |= {"pipeline_parallel": [1, 2, 4, 8], "micro_batch_size": [1, 2, 4]}
+LIVES: dict[str, Any] = {"n_gpus": BEST["n_gpus"]}
+LIVES |= {"gpu_mttf": {"geomspace": ["5_000 h", "50_000 h"], "num": 32}}
+LIVES |= {"checkpoint_write_bandwidth": {"geomspace": ["1 GB/s", "100 GB/s"], "num": 32}}
 TOKENS = np.linspace(1e12, 2e12, 1000)
 PRICES = np.linspace(4.0, 2.0, 1000)
 

@@ -13,15 +13,11 @@ from fleetcube.grid.show.selectors import narrow, remarks, select
 SPEC: dict[str, Any] = {
     "outputs": ["job_time"],
     "scenario": {"model": "llama-3-8b", "node": "dgx-h100", "gpu_mttf": "40_000 h"},
-    "axes": {
-        "n_gpus": [64, 128, 256, 512],
-        "fabric": ["infiniband-ndr", "roce-100g"],
-        "layout": {
-            "labels": ["wide", "deep"],
-            "tensor_parallel": [8, 4],
-            "pipeline_parallel": [1, 2],
-        },
-    },
+    "axes": dict(
+        n_gpus=[64, 128, 256, 512],
+        fabric=["infiniband-ndr", "roce-100g"],
+        layout={"labels": ["wide", "deep"], "tensor_parallel": [8, 4], "pipeline_parallel": [1, 2]},
+    ),
 }
 
 
@@ -57,10 +53,9 @@ def test_a_range_keeps_the_points_of_an_axis() -> None:
     told, _ = narrow(SPEC, ["n_gpus=100:300"])
     assert job_time(told)["n_gpus"].values.tolist() == [128, 256]
     told, _ = narrow(SPEC, ["layout=deep"], without=["n_gpus"])
-    assert job_time({**told, "scenario": {**told["scenario"], "n_gpus": 64}}).sizes == {
-        "fabric": 2,
-        "layout": 1,
-    }
+    assert job_time({**told, "scenario": {**told["scenario"], "n_gpus": 64}}).sizes == dict(
+        fabric=2, layout=1
+    )
 
 
 def test_options_are_read_as_they_are_written() -> None:

@@ -10,19 +10,9 @@ import pytest
 
 from fleetcube import InputError, Sweep, evaluate
 
-WRITE = {
-    "parameters": 70e9,
-    "checkpoint_bytes_per_parameter": 14,
-    "checkpoint_write_bandwidth": 1e11,
-}
-PHASES = {
-    "n_gpus": 64,
-    "detection_time": 10,
-    "drain_time": 20,
-    "provision_time": 300,
-    "reinit_time": 40,
-    "checkpoint_restore_time": 50,
-}
+WRITE = dict(parameters=70e9, checkpoint_bytes_per_parameter=14, checkpoint_write_bandwidth=1e11)
+PHASES = {"n_gpus": 64, "detection_time": 10, "drain_time": 20, "provision_time": 300}
+PHASES |= {"reinit_time": 40, "checkpoint_restore_time": 50}
 JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g", "n_gpus": 64}
 
 
@@ -209,10 +199,9 @@ def test_sobol_indices_of_a_sum_are_shares_of_the_variance() -> None:
 
 def test_sobol_indices_of_a_product_hold_the_interaction() -> None:
     pytest.importorskip("SALib")
-    scenario = {
-        "parameters": {"uniform": [1e9, 9e9]},
-        "checkpoint_bytes_per_parameter": {"lognormal": [14, 1.6]},
-    }
+    scenario = dict(
+        parameters={"uniform": [1e9, 9e9]}, checkpoint_bytes_per_parameter={"lognormal": [14, 1.6]}
+    )
     sweep = Sweep(scenario, {}, ["checkpoint_size"])
     found = sweep.global_sensitivity("checkpoint_size", samples=1 << 18)
     s = math.log(1.6)

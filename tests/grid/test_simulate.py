@@ -19,11 +19,7 @@ from fleetcube.grid.plan import memory
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels import monte_carlo
 
-PLAIN: dict[str, Any] = {
-    "cluster_mtbf": "4 h",
-    "checkpoint_stall_time": 30.0,
-    "recovery_time": 600.0,
-}
+PLAIN: dict[str, Any] = dict(cluster_mtbf="4 h", checkpoint_stall_time=30.0, recovery_time=600.0)
 FLEET: dict[str, Any] = {"node": "dgx-h100", "model": "llama-3-70b", "n_gpus": 4096}
 SHARES = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
 
@@ -38,15 +34,10 @@ def test_what_is_not_played_is_said() -> None:
 
 
 def test_the_closed_forms_are_right() -> None:
-    grid: dict[str, Any] = {
-        "model": ["llama-3-8b", "llama-3-70b"],
-        "node": "dgx-h100",
-        "n_gpus": [64, 1024, 16384],
-        "gpu_mttf": ["10_000 h", "50_000 h"],
-        "checkpoint_policy": ["young", "exact"],
-        "checkpoint_write_bandwidth": ["2 GB/s", "100 GB/s"],
-        "provision_time": [0.0, "1 h"],
-    }
+    grid: dict[str, Any] = {"model": ["llama-3-8b", "llama-3-70b"], "node": "dgx-h100"}
+    grid |= {"n_gpus": [64, 1024, 16384], "gpu_mttf": ["10_000 h", "50_000 h"]}
+    grid |= {"checkpoint_policy": ["young", "exact"]}
+    grid |= {"checkpoint_write_bandwidth": ["2 GB/s", "100 GB/s"], "provision_time": [0.0, "1 h"]}
     found = fleetcube.simulate(trials=400, **grid)
     exact = fleetcube.evaluate(SHARES, **grid)
     assert found.goodput.dims == exact.goodput.dims
@@ -118,19 +109,9 @@ def test_the_scenario_reaches_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
         corruption_probability=0.25,
         job_duration="10 d",
     )
-    expected = {
-        "mtbf": 125_000,
-        "shape": 0.7,
-        "interval": 500,
-        "stall": 14,
-        "flush": 0,
-        "work": 864_000,
-        "recovery": 30 + 30 + 30 + 14,
-        "spares": 3,
-        "repair": 7200,
-        "corruption": 0.25,
-        "fails_in_recovery": 1,
-    }
+    expected = {"mtbf": 125_000, "shape": 0.7, "interval": 500, "stall": 14, "flush": 0}
+    expected |= {"work": 864_000, "recovery": 30 + 30 + 30 + 14, "spares": 3, "repair": 7200}
+    expected |= {"corruption": 0.25, "fails_in_recovery": 1}
     for name, value in expected.items():
         assert seen[name] == pytest.approx([value, value]), name
     assert seen["provision"].tolist() == [100, 200]
@@ -147,13 +128,8 @@ def test_spares_save_provision_until_they_run_out() -> None:
 
 
 def test_a_closed_pool_waits_for_repairs() -> None:
-    grid: dict[str, Any] = {
-        **FLEET,
-        "gpu_mttf": "5_000 h",
-        "repair_time": "4 h",
-        "node_pool": ["open", "closed", "closed_idle_safe"],
-        "spare_nodes": [0, 2, 6],
-    }
+    grid: dict[str, Any] = {**FLEET, "gpu_mttf": "5_000 h", "repair_time": "4 h"}
+    grid |= {"node_pool": ["open", "closed", "closed_idle_safe"], "spare_nodes": [0, 2, 6]}
     found = fleetcube.simulate(trials=60, job_duration="150 d", **grid)
     names = [*SHARES, "whole_cluster_probability"]
     exact = fleetcube.evaluate(names, engine="numpy", **grid)
@@ -167,16 +143,9 @@ def test_a_closed_pool_waits_for_repairs() -> None:
 
 
 def test_repair_crews_are_played() -> None:
-    grid: dict[str, Any] = {
-        **FLEET,
-        "cluster_mtbf": "4 h",
-        "node_failure_rate": "0.25 1/h",
-        "checkpoint_interval": "30 min",
-        "repair_time": "6 h",
-        "repair_crews": [2, 10_000],
-        "node_pool": ["open", "closed", "closed_idle_safe"],
-        "spare_nodes": [1, 4],
-    }
+    grid: dict[str, Any] = {**FLEET, "cluster_mtbf": "4 h", "node_failure_rate": "0.25 1/h"}
+    grid |= {"checkpoint_interval": "30 min", "repair_time": "6 h", "repair_crews": [2, 10_000]}
+    grid |= {"node_pool": ["open", "closed", "closed_idle_safe"], "spare_nodes": [1, 4]}
     found = fleetcube.simulate(trials=200, **grid)
     names = ["goodput", "whole_cluster_probability", "spare_availability"]
     exact = fleetcube.evaluate(names, engine="numpy", **grid)
@@ -217,18 +186,10 @@ def test_the_clock_may_start_after_recovery() -> None:
 
 
 def test_kinds_of_failures_and_late_corruption_agree_with_the_closed_forms() -> None:
-    grid: dict[str, Any] = {
-        **FLEET,
-        "gpu_mttf": "10_000 h",
-        "n_gpus": [256, 8192],
-        "in_process_share": [0.0, 0.6],
-        "in_job_share": 0.2,
-        "requeue_share": 0.1,
-        "requeue_time": "1 h",
-        "silent_corruption_mttf": "100_000 h",
-        "corruption_latency": ["0 s", "2 h"],
-        "checkpoint_mode": ["sync", "async"],
-    }
+    grid: dict[str, Any] = {**FLEET, "gpu_mttf": "10_000 h", "n_gpus": [256, 8192]}
+    grid |= {"in_process_share": [0.0, 0.6], "in_job_share": 0.2, "requeue_share": 0.1}
+    grid |= {"requeue_time": "1 h", "silent_corruption_mttf": "100_000 h"}
+    grid |= {"corruption_latency": ["0 s", "2 h"], "checkpoint_mode": ["sync", "async"]}
     found = fleetcube.simulate(trials=200, **grid)
     exact = fleetcube.evaluate(SHARES, **grid)
     # a corruption leaves the snapshot under way readable, whose flush the closed form counts
@@ -245,14 +206,9 @@ def test_kinds_of_failures_and_late_corruption_agree_with_the_closed_forms() -> 
     )
 
 
-TIERED: dict[str, Any] = {
-    **FLEET,
-    "gpu_mttf": "5_000 h",
-    "inter_node_bandwidth": "50 GB/s",
-    "checkpoint_write_bandwidth": "5 GB/s",
-    "memory_tier_survival": [0.0, 0.6, 1.0],
-    "drive_tier_survival": [0.0, 0.9],
-}
+TIERED: dict[str, Any] = {**FLEET, "gpu_mttf": "5_000 h", "inter_node_bandwidth": "50 GB/s"}
+TIERED |= {"checkpoint_write_bandwidth": "5 GB/s", "memory_tier_survival": [0.0, 0.6, 1.0]}
+TIERED |= {"drive_tier_survival": [0.0, 0.9]}
 
 
 def test_tiers_cost_what_the_closed_forms_say() -> None:

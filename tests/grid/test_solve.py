@@ -9,12 +9,9 @@ import scipy.optimize
 import fleetcube
 from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
 
-LLAMA = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-}
+from .common import on_h100
+
+LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
 
 
@@ -39,11 +36,8 @@ def test_a_grid_is_solved_point_by_point(engine: str) -> None:
     policies = ["young", "exact"]
     if engine != "numpy":  # each policy is compiled for itself, and job_time for half a minute
         of, second, aim, policies = "goodput", "checkpoint_write_bandwidth", 0.975, ["young"]
-    axes = {
-        "checkpoint_policy": policies,
-        "gpu_mttf": np.geomspace(5e7, 1e9, 5),
-        second: np.geomspace(2e10, 1e11, 4),
-    }
+    axes = {"checkpoint_policy": policies, "gpu_mttf": np.geomspace(5e7, 1e9, 5)}
+    axes |= {second: np.geomspace(2e10, 1e11, 4)}
     sweep = fleetcube.Sweep({**LLAMA, "n_gpus": 1024}, axes, [of])
     found = sweep.solve("n_gpus", {of: aim}, whole=False, engine=engine)
     assert found["n_gpus"].dims == ("checkpoint_policy", "gpu_mttf", second)
@@ -143,11 +137,9 @@ def test_a_target_between_two_values_of_the_scan_is_found_where_the_output_turns
 
 
 def test_why_there_is_no_answer() -> None:
-    cases = {
-        "always_above_target": ("n_gpus", "job_time = 1 s", LLAMA),
-        "always_below_target": ("gpu_mttf", "goodput = 2", {**LLAMA, "n_gpus": 1024}),
-        "undefined": ("flops_efficiency", "job_time = 9 d", {**LLAMA, "n_gpus": 4}),
-    }
+    cases = {"always_above_target": ("n_gpus", "job_time = 1 s", LLAMA)}
+    cases |= {"always_below_target": ("gpu_mttf", "goodput = 2", {**LLAMA, "n_gpus": 1024})}
+    cases |= {"undefined": ("flops_efficiency", "job_time = 9 d", {**LLAMA, "n_gpus": 4})}
     for told, (name, target, scenario) in cases.items():
         found = fleetcube.solve(name, target, **scenario)
         assert np.isnan(found[name])
@@ -220,16 +212,8 @@ def test_the_range_can_be_given() -> None:
     assert np.isnan(fleetcube.solve("n_gpus", aim, between=[8, 1024])["n_gpus"])
 
 
-FRAIL = {
-    "model": "llama-3-405b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 16,
-    "n_gpus": 16384,
-    "checkpoint_mode": "sync",
-    "gpu_mttf": "50_000 h",
-}
+FRAIL = on_h100("llama-3-405b", tensor_parallel=8, pipeline_parallel=16, n_gpus=16384)
+FRAIL |= {"checkpoint_mode": "sync", "gpu_mttf": "50_000 h"}
 
 
 def checkpoint_overhead(bandwidth: object) -> np.ndarray:

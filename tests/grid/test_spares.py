@@ -10,13 +10,9 @@ import fleetcube
 from fleetcube import Sweep
 
 NODES, BUSY = 2048, 10.485760  # 16,384 GPUs; nodes in repair, by the defaults of the lifetimes
-FLEET: dict[str, Any] = {
-    "node": "dgx-h100",
-    "model": "llama-3-70b",
-    "fabric": "roce-400g",
-    "n_gpus": 16384,
-    "repair_time": "24 h",
-}
+FLEET: dict[str, Any] = dict(
+    node="dgx-h100", model="llama-3-70b", fabric="roce-400g", n_gpus=16384, repair_time="24 h"
+)
 
 
 def whole(spares: int) -> float:

@@ -9,13 +9,9 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 
-JOB = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "n_gpus": 1024,
-    "tensor_parallel": 8,
-}
+from .common import on_h100
+
+JOB = on_h100("llama-3-70b", n_gpus=1024, tensor_parallel=8)
 
 
 def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:

@@ -15,14 +15,9 @@ from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.plan.tiles import AT_ONCE
 from fleetcube.grid.spec.axes import make_axis
 
-TRAINING: dict[str, Any] = {
-    "n_gpus": 512,
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "tensor_parallel": 8,
-    "sequence_parallel": True,
-}
+from .common import on_h100
+
+TRAINING = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8, sequence_parallel=True)
 
 
 def test_generated_axes() -> None:
@@ -150,11 +145,8 @@ def test_coupled_axes_move_inputs_together() -> None:
 
 
 def test_coupled_axes_may_hold_options_and_labels() -> None:
-    case = {
-        "fabric": ["roce-100g", "infiniband-ndr", "infiniband-ndr"],
-        "recompute": ["full", "full", False],
-        "gpu_mttf": [1e8, 2e8, 3e8],
-    }
+    case = {"fabric": ["roce-100g", "infiniband-ndr", "infiniband-ndr"]}
+    case |= {"recompute": ["full", "full", False], "gpu_mttf": [1e8, 2e8, 3e8]}
     result = Sweep(TRAINING, {"case": case}, ["job_time"]).evaluate()["job_time"]
     for k in range(3):
         point = {**TRAINING, **{name: row[k] for name, row in case.items()}}
@@ -233,11 +225,7 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
         ({"sequence_parallel": False}, "out_of_memory"),
         ({"hbm_capacity": "58 GB"}, "out_of_memory"),
         (
-            {
-                "checkpoint_mode": "async",
-                "checkpoint_policy": "fixed",
-                "fixed_checkpoint_interval": 5,
-            },
+            dict(checkpoint_mode="async", checkpoint_policy="fixed", fixed_checkpoint_interval=5),
             "interval_below_flush_time",
         ),
         ({}, "feasible"),

@@ -15,16 +15,12 @@ from fleetcube import InputError, Sweep, catalog
 from fleetcube.grid.spec.axes import coupled_axis
 
 from ..table import each
+from .common import on_h100
 
 SCENARIO: dict[str, Any] = {"n_gpus": 1024, "series_psus_per_node": 2, "repair_time": "5 h"}
 AXES: dict[str, Any] = {"gpu_mttf": ["1 h", "2 h"], "psu_mttf": [3600.0, 7200.0]}
 SWEEP = Sweep(SCENARIO, AXES, ["cluster_mtbf"])
-TRAINING: dict[str, Any] = {
-    "n_gpus": 512,
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-}
+TRAINING = on_h100(n_gpus=512)
 
 
 def _over(entry: Any, name: str = "gpu_mttf") -> Sweep:

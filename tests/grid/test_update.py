@@ -15,13 +15,9 @@ from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table, fit_steps
 from fleetcube.grid.measured.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 
-JOB: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "software": "megatron-lm",
-    "tensor_parallel": 8,
-}
+from .common import on_h100
+
+JOB = on_h100("llama-3-70b", software="megatron-lm", tensor_parallel=8)
 # GPUs, stages, batch: six that are measured, and others
 RUNS = [
     *((256, 4, 256), (256, 8, 256), (512, 4, 512), (512, 8, 1024), (128, 4, 256), (1024, 8, 512)),

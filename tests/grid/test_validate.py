@@ -138,16 +138,11 @@ def test_every_row_is_compared_or_left_out_with_its_reason() -> None:
     assert [row.id for row in found.rows] == ["good", "last"]
     assert {*reasons, "good", "last"} == {row.id for row in rows}
     for name, said in {
-        "label": "no-such-gpu",
-        "bound": "n_gpus = -1",
-        "choice": "fp3",
-        "name": "no_such_input",
-        "shape": "n_gpus = [1, 2]",
+        **{"label": "no-such-gpu", "bound": "n_gpus = -1", "choice": "fp3"},
+        **{"name": "no_such_input", "shape": "n_gpus = [1, 2]"},
         "zero": "measured step_time = 0 is not a positive number",
-        "not a number": "measured step_time = nan",
-        "infinite": "peak_flops_bf16 = inf",
-        "empty": "is missing",
-        "output": "no_such_output",
+        **{"not a number": "measured step_time = nan", "infinite": "peak_flops_bf16 = inf"},
+        **{"empty": "is missing", "output": "no_such_output"},
     }.items():
         assert said in reasons[name], name
         assert "\n" not in reasons[name]

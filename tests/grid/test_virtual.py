@@ -25,25 +25,16 @@ from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 
 from ..draws import scaled
+from .common import on_h100
 
-SCENARIO: dict[str, Any] = {
-    "n_gpus": 512,
-    "model": "llama-3-8b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "global_batch_size": 512,
-}
-AXES: dict[str, Any] = {
-    "n_gpus": [8, 24, 64, 1000, 16384],
-    "all_reduce": ["ring", "auto", "tree", "hierarchical"],
-    "gpu_mttf": [1e7, 3.3e8, 1e9],
-    "layout": {
-        "tensor_parallel": [1, 8, 2],
-        "pipeline_parallel": [1, 2, 4],
-        "zero_stage": [1, 3, 3],
-    },
-    "checkpoint_policy": ["young", "exact", "daly"],
-}
+SCENARIO = on_h100(n_gpus=512, global_batch_size=512)
+AXES: dict[str, Any] = dict(
+    n_gpus=[8, 24, 64, 1000, 16384],
+    all_reduce=["ring", "auto", "tree", "hierarchical"],
+    gpu_mttf=[1e7, 3.3e8, 1e9],
+    layout={"tensor_parallel": [1, 8, 2], "pipeline_parallel": [1, 2, 4], "zero_stage": [1, 3, 3]},
+    checkpoint_policy=["young", "exact", "daly"],
+)
 OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead", "tokens_per_step"]
 SPEC = """
 outputs = ["job_time", "goodput", "step_time"]
@@ -194,17 +185,10 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
         assert not tables
         values = part["job_time"].values
     assert 0 < sum(evaluated) <= 2 * values.size
-    axes = {
-        "gpu_mttf": part["gpu_mttf"].values,
-        "checkpoint_write_bandwidth": part["checkpoint_write_bandwidth"].values[None],
-        "restart_time": part["restart_time"].values,
-    }
-    scenario = {
-        "model": "llama-3-8b",
-        "node": "dgx-h100",
-        "n_gpus": 512,
-        "fabric": "infiniband-ndr",
-    }
+    axes = {"gpu_mttf": part["gpu_mttf"].values}
+    axes |= {"checkpoint_write_bandwidth": part["checkpoint_write_bandwidth"].values[None]}
+    axes |= {"restart_time": part["restart_time"].values}
+    scenario = on_h100(n_gpus=512)
     expected = Sweep(scenario, axes, ["job_time"]).evaluate("numpy")["job_time"]
     assert np.array_equal(values, expected.values[:, 0])
 

@@ -15,24 +15,13 @@ from fleetcube.grid.ask.wall import LOST, wall
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.wall import wall_picture
 
-JOB: dict[str, Any] = {
-    "model": "llama-3-70b",
-    "node": "dgx-h100",
-    "fabric": "infiniband-ndr",
-    "calibration": "none",
-    "tensor_parallel": 8,
-    "pipeline_parallel": 8,
-    "global_batch_size": 2048,
-    "gpu_mttf": "50_000 h",
-    "checkpoint_write_bandwidth": "100 GB/s",
-    "gpu_hour_price": 2.5,
-}
-SHARES = {
-    "network": "communication_overhead",
-    "bubble": "bubble_overhead",
-    "stragglers": "straggler_overhead",
-    "failures": "reliability_overhead",
-}
+from .common import on_h100
+
+JOB = on_h100("llama-3-70b", calibration="none", tensor_parallel=8, pipeline_parallel=8)
+JOB |= {"global_batch_size": 2048, "gpu_mttf": "50_000 h", "checkpoint_write_bandwidth": "100 GB/s"}
+JOB |= {"gpu_hour_price": 2.5}
+SHARES = {"network": "communication_overhead", "bubble": "bubble_overhead"}
+SHARES |= {"stragglers": "straggler_overhead", "failures": "reliability_overhead"}
 OUTPUTS = ["job_time", "job_cost", "facility_power", *SHARES.values()]
 
 
