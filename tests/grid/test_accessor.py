@@ -30,7 +30,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
-from .common import on_h100
+from .common import on_h100, refused
 
 HOUR = 3600.0
 HOURS = [5_000.0, 50_000.0, 500_000.0]
@@ -239,8 +239,7 @@ def test_what_no_duration_can_hold_is_not_a_time(tmp_path: Path) -> None:
     assert np.isnat(found.values).tolist() == [True] * 5 + [False] * 3
     assert found.values[5:].astype(int).tolist() == [292 * 31557600 * 10**9, 0, 0]
     axis = xarray.Dataset(coords={"gpu_mttf": ("gpu_mttf", [1.0, np.inf], {"units": "h"})})
-    with pytest.raises(InputError, match="infinite or longer than 292 years"):
-        axis.fleetcube.to_timedelta("gpu_mttf")
+    refused("infinite or longer than 292 years", axis.fleetcube.to_timedelta, "gpu_mttf")
     cube = PLAIN.fleetcube.to_timedelta(["gpu_mttf", "job_time"])
     assert cube["gpu_mttf"].values.tolist() == [int(hours * 3600e9) for hours in HOURS]
     for asked in ("50_000 h", unit_registry().Quantity(50_000, "h"), np.timedelta64(50_000, "h")):
@@ -331,8 +330,7 @@ def test_names_are_explained() -> None:
     assert between.fleetcube.explain("job_time_error") == said
     assert between["job_time_error"].fleetcube.explain() == said
     assert between.fleetcube.to_units("h")["job_time_error"].attrs["units"] == "h"
-    with pytest.raises(InputError, match="neither an input nor a quantity"):
-        PLAIN.fleetcube.explain("no_such_name")
+    refused("neither an input nor a quantity", PLAIN.fleetcube.explain, "no_such_name")
 
 
 @pytest.mark.slow
@@ -477,9 +475,7 @@ def test_the_accessor_keeps_no_array_alive_and_is_not_pickled() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_used_is_refused_in_one_line(call: Any, rule: str) -> None:
-    with pytest.raises(InputError, match=rule) as caught:
-        call(PLAIN.fleetcube)
-    assert "\n" not in str(caught.value)
+    refused(rule, call, PLAIN.fleetcube)
 
 
 def test_arrays_that_lost_their_unit_are_refused() -> None:
@@ -492,14 +488,11 @@ def test_cubes_without_reasons_and_units_from_files_are_refused() -> None:
         PLAIN.drop_vars("infeasible_reason").fleetcube.feasible()
     silent = PLAIN.copy()
     silent["infeasible_reason"].attrs = {}
-    with pytest.raises(InputError, match="does not say what its codes mean"):
-        silent.fleetcube.reasons()
+    refused("does not say what its codes mean", silent.fleetcube.reasons)
     hostile = PLAIN.copy()
     hostile["gpu_mttf"].attrs["units"] = "9**9**9**9"
-    with pytest.raises(InputError, match="no known unit"):
-        hostile.fleetcube.sel(gpu_mttf="5 h")
-    with pytest.raises(InputError, match="is in 9"):
-        hostile.fleetcube.to_units({"gpu_mttf": "h"})
+    refused("no known unit", hostile.fleetcube.sel, gpu_mttf="5 h")
+    refused("is in 9", hostile.fleetcube.to_units, {"gpu_mttf": "h"})
 
 
 def test_durations_are_no_bare_counts() -> None:
@@ -524,5 +517,4 @@ def test_names_are_never_near_each_other() -> None:
     cube = fleetcube.Sweep(job, axes, ["step_time"]).evaluate()
     found = cube.fleetcube.sel(fabric="roce-400g", global_batch_size=300, method="nearest")
     assert (found["fabric"].item(), found["global_batch_size"].item()) == ("roce-400g", 256)
-    with pytest.raises(fleetcube.InputError, match="fabric = 'nope' is not on its axis"):
-        cube.fleetcube.sel(fabric="nope")
+    refused("fabric = 'nope' is not on its axis", cube.fleetcube.sel, fabric="nope")

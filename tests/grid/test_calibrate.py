@@ -16,7 +16,7 @@ from fleetcube.grid.measured.steps import FITTED, fit_steps, read_table
 from fleetcube.kernels.collectives import fitted_all_reduce_time
 
 from ..draws import generator, scaled
-from .common import on_h100
+from .common import on_h100, refused
 
 SIZES = 2.0 ** np.arange(3, 34)  # 8 B to 8 GiB
 SMALL = SIZES[::3]
@@ -141,8 +141,7 @@ def test_what_the_sizes_do_not_tell_is_said() -> None:
 
 @pytest.mark.parametrize("sizes", [SIZES[:1], SIZES[:2], np.repeat(SIZES[4], 20)], ids=len)
 def test_too_few_sizes_are_refused(sizes: Any) -> None:
-    with pytest.raises(InputError, match="needs more: measure from small to large"):
-        fit_of(sizes, planted(TRUTH, sizes))
+    refused("needs more: measure from small to large", lambda: fit_of(sizes, planted(TRUTH, sizes)))
 
 
 def test_sizes_that_are_almost_equal_are_refused() -> None:
@@ -275,8 +274,7 @@ def test_columns_that_are_no_inputs_are_said(tmp_path: Path) -> None:
 
 def test_columns_that_are_not_used_are_named_where_something_is_missing(tmp_path: Path) -> None:
     rows = table(tmp_path, "fo_gpus,step_time\n32,1.5\n64,0.9\n")
-    with pytest.raises(InputError, match=r"n_gpus is missing.*the column 'fo_gpus' is not used"):
-        fit_steps(rows, SCENARIO)
+    refused(r"n_gpus is missing.*the column 'fo_gpus' is not used", fit_steps, rows, SCENARIO)
 
 
 def test_semicolons_bring_decimal_commas(tmp_path: Path) -> None:
@@ -353,9 +351,7 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "rule"), BAD, ids=[rule for _, rule in BAD])
 def test_a_bad_table_is_one_line(tmp_path: Path, text: str, rule: str) -> None:
-    with pytest.raises(InputError, match=rule) as error:
-        table(tmp_path, text)
-    assert "\n" not in str(error.value)
+    refused(rule, table, tmp_path, text)
 
 
 def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
@@ -367,16 +363,12 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
         (["flops_efficiency", "flops_efficiency"], "twice"),
         ([], "nothing to fit"),
     ):
-        with pytest.raises(InputError, match=rule):
-            fit_steps(rows, SCENARIO, fit)
-    with pytest.raises(InputError, match="'goodputt' is not a measured quantity"):
-        read_table(tmp_path / "steps.csv", "goodputt")
+        refused(rule, fit_steps, rows, SCENARIO, fit)
+    refused("'goodputt' is not a measured quantity", read_table, tmp_path / "steps.csv", "goodputt")
     one = table(tmp_path, "n_gpus,step_time\n32,1.0\n")
-    with pytest.raises(InputError, match="1 rows can be used to fit 1 inputs"):
-        fit_steps(one, SCENARIO)
+    refused("1 rows can be used to fit 1 inputs", fit_steps, one, SCENARIO)
     none = table(tmp_path, "n_gpus,step_time\n32,x\n")
-    with pytest.raises(InputError, match=r"no row of the table can be used \(1 x step_time"):
-        fit_steps(none, SCENARIO)
+    refused(r"no row of the table can be used \(1 x step_time", fit_steps, none, SCENARIO)
 
 
 def test_every_input_that_may_be_fitted_is_a_real_one() -> None:
@@ -402,8 +394,7 @@ def test_what_is_known_beforehand_decides_what_rows_leave_open(tmp_path: Path) -
     held = table(tmp_path, alone(rows, straggler_slowdown=0.1))
     scenario = {**ALONE, "straggler_slowdown": 0.1}
     fit = ("flops_efficiency", "straggler_slowdown")
-    with pytest.raises(InputError, match="cannot separate"):
-        fit_steps(held, scenario, fit)
+    refused("cannot separate", fit_steps, held, scenario, fit)
     found = fit_steps(held, scenario, fit, priors={"straggler_slowdown": 0.01})
     assert found.values["straggler_slowdown"] == pytest.approx(0.1, rel=1e-3)
     assert found.values["flops_efficiency"] == pytest.approx(0.5, rel=1e-3)
@@ -433,10 +424,9 @@ def test_parts_are_predicted_from_the_others(tmp_path: Path) -> None:
 def test_tables_without_a_finite_time_or_with_endless_columns_are_refused(tmp_path: Path) -> None:
     rows = table(tmp_path, "step_time,n_gpus\n1,8\n1e999,8\ninf,8\nnan,8\n-1,8\n0,8\n")
     assert (rows.measured, rows.dropped) == ([1.0], {"step_time cannot be read": 5})
-    for count, refused in ((999, False), (1000, True)):
+    for count, fails in ((999, False), (1000, True)):
         text = "step_time" + ",a" * count + "\n1\n"
-        if refused:
-            with pytest.raises(InputError, match="more than 1,000 columns"):
-                table(tmp_path, text)
+        if fails:
+            refused("more than 1,000 columns", table, tmp_path, text)
         else:
             assert table(tmp_path, text).measured == [1.0]

@@ -11,10 +11,10 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import InputError, Sweep, catalog, citations, evaluate, open_cube
+from fleetcube import Sweep, catalog, citations, evaluate, open_cube
 from fleetcube.grid.plan.citations import references
 
-from .common import on_h100
+from .common import on_h100, refused
 
 SCENARIO = on_h100(tensor_parallel=8)
 
@@ -151,17 +151,14 @@ def test_show_prints_it(sweep: Sweep, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [xarray.Dataset({"a": 1}), xarray.DataArray(1.0), {}, None, 3.0])
 def test_what_fleetcube_did_not_make_is_refused(other: Any) -> None:
-    with pytest.raises(InputError, match="give a Dataset that fleetcube made") as told:
-        citations(other)
-    assert "\n" not in str(told.value)
+    refused("give a Dataset that fleetcube made", citations, other)
 
 
 def test_a_damaged_record_of_the_catalog_is_refused() -> None:
     odd = '[{"kind": "gpu", "label": "a", "source": "s", "date": 5}]'
     for text in ("[", "[1]", "{}}", "5", "[" * 100_000, '[{"kind": "gpu"}]', odd):
         made = xarray.Dataset(attrs={"fleetcube_citations": "x", "fleetcube_catalog": text})
-        with pytest.raises(InputError, match="fleetcube_catalog is damaged"):
-            citations(made)
+        refused("fleetcube_catalog is damaged", citations, made)
 
 
 def test_a_work_that_is_no_longer_listed_is_said_and_stays_bibtex() -> None:

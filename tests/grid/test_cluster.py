@@ -24,6 +24,7 @@ from fleetcube.grid.store.places.durable import TEMPORARY
 from fleetcube.grid.store.places.place import Folder
 
 from ..door.command import fleetcube
+from .common import refused
 from .kill import contents
 from .stores import object_store
 
@@ -326,8 +327,7 @@ def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path:
 
 
 def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> None:
-    with pytest.raises(InputError, match="Dask workers cannot write into"):
-        sweep.store("memory://a/b.zarr", dask=client)
+    refused("Dask workers cannot write into", sweep.store, "memory://a/b.zarr", dask=client)
 
 
 # What is refused, before anything is written
@@ -341,12 +341,13 @@ def test_another_version_on_a_worker_is_named(
         cluster, "fingerprint", lambda *given: {**fingerprint(*given), "version.numpy": "1.0"}
     )
     other = Sweep({**sweep.spec["scenario"], "restart_time": 7.0}, sweep.spec["axes"], ["job_time"])
-    with pytest.raises(
-        InputError, match=r'Dask worker tcp://\S+ differs .*version.numpy: "1.0" ->'
-    ):
-        other.store(tmp_path / "a.zarr", dask=client)
-    with pytest.raises(InputError, match=r"version\.numpy"):
-        other.reduce("min", dask=client)
+    refused(
+        r'Dask worker tcp://\S+ differs .*version.numpy: "1.0" ->',
+        other.store,
+        tmp_path / "a.zarr",
+        dask=client,
+    )
+    refused(r"version\.numpy", other.reduce, "min", dask=client)
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
     cluster.facts.cache_clear()
 
@@ -509,8 +510,7 @@ def test_a_scheduler_with_tls_needs_certificates(sweep: Sweep) -> None:
 
 @pytest.mark.parametrize("given", [0, True, -2, 1.5, [2], "-1", "1.5", "here"])
 def test_what_is_no_cluster_is_refused(given: Any) -> None:
-    with pytest.raises(InputError, match="give one of these"):
-        cluster.check_dask(given)
+    refused("give one of these", cluster.check_dask, given)
 
 
 def test_a_cluster_without_workers_is_refused(
@@ -529,14 +529,12 @@ def test_without_distributed_the_extra_is_named(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"fleetcube\[distributed\]"):
-        sweep.reduce("min", dask=2)
+    refused(r"fleetcube\[distributed\]", sweep.reduce, "min", dask=2)
 
 
 def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.Cluster, "client", property(lambda _: pytest.fail("started")))
-    with pytest.raises(InputError, match="choose one of"):
-        sweep.reduce("least", dask=2)
+    refused("choose one of", sweep.reduce, "least", dask=2)
 
 
 # Bounds

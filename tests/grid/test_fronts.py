@@ -14,6 +14,7 @@ from fleetcube.grid.plan import tiles
 from fleetcube.grid.reduce.crossing import _first
 from fleetcube.grid.reduce.pareto import _thin, unbeaten
 
+from .common import refused
 from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, questions
 
 
@@ -181,21 +182,12 @@ def test_bad_questions_are_refused() -> None:
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     with pytest.raises(InputError, match="does not vary along 'gpu_mttf', but along n_gpus"):
         sweep.crossing("step_time", "gpu_mttf", 1.0)
-    with pytest.raises(InputError, match="has names, not numbers"):
-        sweep.crossing("step_time", "fabric", 1.0)
-    with pytest.raises(InputError, match="at above 0"):
-        sweep.crossing("step_time", "n_gpus", 0.0, interpolate="log")
-    with pytest.raises(InputError, match="choose linear or log"):
-        sweep.crossing("step_time", "n_gpus", 1.0, interpolate="cubic")
-    with pytest.raises(InputError, match="two or three outputs"):
-        sweep.pareto(["job_time"], ["min"])
-    with pytest.raises(InputError, match="'min' or 'max' for each"):
-        sweep.pareto(["job_time", "step_time"], ["min", "least"])
-    with pytest.raises(InputError, match="is a flag"):
-        sweep.pareto(["job_time", "dominant_overhead"], ["min", "min"])
-    with pytest.raises(InputError, match="did you mean 'job_time'"):
-        sweep.reduce("argmin", of="job_tme")
-    with pytest.raises(InputError, match="give one from 0 to 1"):
-        sweep.reduce("quantile", q=1.5)
-    with pytest.raises(InputError, match="leave it out"):
-        sweep.reduce("min", q=0.5)
+    refused("has names, not numbers", sweep.crossing, "step_time", "fabric", 1.0)
+    refused("at above 0", sweep.crossing, "step_time", "n_gpus", 0.0, interpolate="log")
+    refused("choose linear or log", sweep.crossing, "step_time", "n_gpus", 1.0, interpolate="cubic")
+    refused("two or three outputs", sweep.pareto, ["job_time"], ["min"])
+    refused("'min' or 'max' for each", sweep.pareto, ["job_time", "step_time"], ["min", "least"])
+    refused("is a flag", sweep.pareto, ["job_time", "dominant_overhead"], ["min", "min"])
+    refused("did you mean 'job_time'", sweep.reduce, "argmin", of="job_tme")
+    refused("give one from 0 to 1", sweep.reduce, "quantile", q=1.5)
+    refused("leave it out", sweep.reduce, "min", q=0.5)

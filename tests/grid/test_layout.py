@@ -29,6 +29,7 @@ from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
 
 from ..table import each
+from .common import refused
 from .test_tampered import attributes, seal_anew
 
 SCENARIO = {"calibration": "none", "model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
@@ -188,8 +189,7 @@ def test_long_axes_grow(tmp_path: Path) -> None:
     path, axes = tmp_path / "a.zarr", {"gpu_mttf": MANY}
     Sweep(SCENARIO, {"gpu_mttf": MANY[:150]}, OUTPUTS).store(path, engine="numpy")
     wrong = Sweep(SCENARIO, {"gpu_mttf": np.append(MANY[1:150], 1.0)}, OUTPUTS)
-    with pytest.raises(InputError, match="label 1 of gpu_mttf is"):
-        wrong.store(path, engine="numpy", append=True)
+    refused("label 1 of gpu_mttf is", wrong.store, path, engine="numpy", append=True)
     Sweep(SCENARIO, axes, OUTPUTS).store(path, engine="numpy", append=True)
     assert np.array_equal(open_cube(path)["gpu_mttf"].values, MANY)
     assert verify(path).problems == verify(path).notes == []
@@ -300,8 +300,7 @@ def test_newer_layouts_are_refused(cube: Path) -> None:
         lambda: sweep.store(cube, resume=True),
         lambda: sweep.store(cube, append=True),
     ):
-        with pytest.raises(InputError, match=r"has layout 2, .*; install fleetcube >= 7\.1$"):
-            of()
+        refused(r"has layout 2, .*; install fleetcube >= 7\.1$", of)
 
 
 @each("layout", [True, -1, "1", 1.5, None, [1], 10**400])

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from fleetcube import InputError, Sweep
+from fleetcube import Sweep
+
+from .common import refused
 
 SMALL: dict[str, Any] = {"axes": {"n_gpus": [8, 64]}, "outputs": ["cluster_mtbf"]}
 
@@ -29,9 +31,7 @@ def test_a_file_system_without_locks_is_refused(
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
     path = tmp_path / "a.zarr"
-    with pytest.raises(InputError, match=r"does not lock files .* mount it with locks") as told:
-        Sweep({}, **SMALL).store(path)
-    assert "\n" not in str(told.value)
+    refused(r"does not lock files .* mount it with locks", lambda: Sweep({}, **SMALL).store(path))
     monkeypatch.undo()
     Sweep({}, **SMALL).store(path, resume=True)  # the locks are there: nothing is in the way
 

@@ -8,7 +8,7 @@ import pytest
 import fleetcube
 from fleetcube.grid.errors import InputError
 
-from .common import on_h100
+from .common import on_h100, refused
 
 LLAMA = on_h100(
     "llama-3-70b", tensor_parallel=8, pipeline_parallel=4, n_gpus=1024, gpu_hour_price=2.5
@@ -134,9 +134,7 @@ def test_bad_questions_get_one_line(
     of: str, between: object, subject_to: list[str], told: str
 ) -> None:
     sweep = fleetcube.Sweep(LLAMA, {}, ["job_time"])
-    with pytest.raises(fleetcube.InputError, match=told) as caught:
-        sweep.optimize(of, between, subject_to)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
+    refused(told, sweep.optimize, of, between, subject_to)
 
 
 def test_a_few_whole_numbers_are_all_tried() -> None:

@@ -17,7 +17,6 @@ import pytest
 import xarray
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.fingerprint import difference, fingerprint
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
@@ -28,6 +27,7 @@ from fleetcube.grid.store.places.place import Folder
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 
+from .common import refused
 from .kill import contents
 
 ROOT = Path(__file__).parents[2]
@@ -125,8 +125,7 @@ def test_a_replacement_that_was_stopped_goes_on(
 
 def test_a_replacement_begins_anew_where_another_was_begun(stopped: Path, tmp_path: Path) -> None:
     other = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
-    with pytest.raises(InputError, match="this changed: scenario"):
-        other.store(stopped, chunks=CHUNKS, resume=True)
+    refused("this changed: scenario", other.store, stopped, chunks=CHUNKS, resume=True)
     other.store(stopped, chunks=CHUNKS, resume=True, overwrite=True)
     assert contents(stopped) == contents(other.store(tmp_path / "b.zarr", chunks=CHUNKS))
 
@@ -135,8 +134,7 @@ def test_an_unfinished_cube_reads_as_none(stopped: Path) -> None:
     partial = stopped.with_name("a.zarr.partial")
     with pytest.raises(Exception, match=r"(?i)group|not found|no such file"):
         xarray.open_zarr(partial, consolidated=False)
-    with pytest.raises(InputError, match="--resume"):
-        open_cube(partial)
+    refused("--resume", open_cube, partial)
     assert any(partial.rglob("c/0*")), "chunks, but no array that plain readers would fill with NaN"
     assert not list(partial.glob("*/zarr.json"))
 
@@ -198,8 +196,7 @@ def test_what_was_begun_otherwise_is_refused(
 ) -> None:
     before = contents(stopped.with_name("a.zarr.partial"))
     other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
-    with pytest.raises(InputError, match=told):
-        other.store(stopped, resume=True, **{"chunks": CHUNKS, **keywords})
+    refused(told, other.store, stopped, resume=True, **{"chunks": CHUNKS, **keywords})
     after = contents(stopped.with_name("a.zarr.partial"))
     assert {**before, LOCK: b""} == {**after, LOCK: b""}
 
@@ -213,8 +210,7 @@ def test_other_versions_records_and_formulas_are_refused(
     assert held is not None
     assert part in held
     journal.write_record(partial, PLAN, {**held, part: "older"})
-    with pytest.raises(InputError, match=f'{part}: "older" -> '):
-        sweep.store(stopped, chunks=CHUNKS, resume=True)
+    refused(f'{part}: "older" -> ', sweep.store, stopped, chunks=CHUNKS, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +246,7 @@ def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
     with durable.one_writer(partial, LOCK):
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
             told = f"is being written by process {os.getpid()} on "
-            with pytest.raises(InputError, match=told):
-                sweep.store(stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
+            refused(told, sweep.store, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
     sweep.store(stopped, chunks=CHUNKS, resume=True)
 
 
@@ -342,8 +337,7 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
         if again:
             sweep.store(path, chunks=CHUNKS, **again)
         else:
-            with pytest.raises(InputError, match="exists"):
-                sweep.store(path, chunks=CHUNKS)
+            refused("exists", sweep.store, path, chunks=CHUNKS)
     found = contents(path)
     found.pop(LOCK, None)
     assert found == (old if ends_after == 1 and not again else new)
@@ -377,8 +371,7 @@ def test_a_cube_that_cannot_be_replaced_is_refused_at_once(
     path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
     access = os.access
     monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path and access(at, mode))
-    with pytest.raises(InputError, match="is read-only"):
-        sweep.store(path, overwrite=True)
+    refused("is read-only", sweep.store, path, overwrite=True)
 
 
 def test_a_removal_that_was_killed_is_no_foreign_folder(sweep: Sweep, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import scipy.optimize
 import fleetcube
 from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
 
-from .common import on_h100
+from .common import on_h100, refused
 
 LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
@@ -306,8 +306,7 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
     bundle = {"n_gpus": [1024, 512], "tensor_parallel": [8, 4], "pipeline_parallel": [4, 2]}
     spec = {**{k: v for k, v in LLAMA.items() if k != "tensor_parallel"}}
     both = fleetcube.Sweep(spec, {"offer": {**bundle, "labels": ["a", "b"]}}, ["job_time"])
-    with pytest.raises(fleetcube.InputError, match="choose one point of it"):
-        both.solve("n_gpus", "job_time <= 60 d")
+    refused("choose one point of it", both.solve, "n_gpus", "job_time <= 60 d")
     one = {name: row[1:] for name, row in bundle.items()}
     cut = fleetcube.Sweep(spec, {"offer": {**one, "labels": ["b"]}}, ["job_time"])
     alone = fleetcube.solve(
@@ -332,15 +331,12 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
     ],
 )
 def test_bad_questions_get_one_line(for_: str, target: object, told: str) -> None:
-    with pytest.raises(fleetcube.InputError, match=told) as caught:
-        fleetcube.solve(for_, target, **LLAMA, n_gpus=64)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
+    refused(told, fleetcube.solve, for_, target, **LLAMA, n_gpus=64)
 
 
 def test_ranges_that_are_none_are_refused() -> None:
     for between in ([8, 8], "8:16", [1, 2, 3], [8, math.inf]):
-        with pytest.raises(fleetcube.InputError, match=r"between|finite"):
-            fleetcube.solve("n_gpus", "cluster_mtbf = 1 h", between=between)  # type: ignore[arg-type]
+        refused(r"between|finite", fleetcube.solve, "n_gpus", "cluster_mtbf = 1 h", between=between)  # type: ignore[arg-type]
 
 
 def test_targets_are_read() -> None:

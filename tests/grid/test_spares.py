@@ -9,6 +9,8 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 
+from .common import refused
+
 NODES, BUSY = 2048, 10.485760  # 16,384 GPUs; nodes in repair, by the defaults of the lifetimes
 FLEET: dict[str, Any] = dict(
     node="dgx-h100", model="llama-3-70b", fabric="roce-400g", n_gpus=16384, repair_time="24 h"
@@ -125,10 +127,8 @@ def test_a_shop_of_crews_that_barely_keep_up_needs_more_spares() -> None:
 
 
 def test_crews_are_at_least_one() -> None:
-    with pytest.raises(fleetcube.InputError, match="repair_crews"):
-        found("goodput", node_pool="closed", repair_crews=0)
-    with pytest.raises(fleetcube.InputError, match="repair_crews is missing"):
-        found("goodput", node_pool="closed", repair_shop="crews")
+    refused("repair_crews", found, "goodput", node_pool="closed", repair_crews=0)
+    refused("repair_crews is missing", found, "goodput", node_pool="closed", repair_shop="crews")
 
 
 def test_spares_are_found_by_optimizing() -> None:

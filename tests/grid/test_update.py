@@ -15,7 +15,7 @@ from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table, fit_steps
 from fleetcube.grid.measured.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 
-from .common import on_h100
+from .common import on_h100, refused
 
 JOB = on_h100("llama-3-70b", software="megatron-lm", tensor_parallel=8)
 # GPUs, stages, batch: six that are measured, and others
@@ -234,14 +234,11 @@ def test_steps_that_nothing_explains_are_said() -> None:
 )
 def test_bad_input_is_one_line(changed: dict[str, Any], columns: dict[str, Any], rule: str) -> None:
     scenario = {n: v for n, v in {**JOB, **changed}.items() if v is not None}
-    with pytest.raises(InputError, match=rule) as error:
-        update_steps(table([9.0, 9.5], **columns), scenario)
-    assert "\n" not in str(error.value)
+    refused(rule, lambda: update_steps(table([9.0, 9.5], **columns), scenario))
 
 
 def test_no_row_is_refused() -> None:
-    with pytest.raises(InputError, match="no row of the table can be used"):
-        update_steps(Table({"gpu": []}), JOB)
+    refused("no row of the table can be used", lambda: update_steps(Table({"gpu": []}), JOB))
 
 
 ALONE = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 1}
