@@ -7,6 +7,8 @@ import pytest
 
 from fleetcube import InputError
 
+Patch = pytest.MonkeyPatch
+
 
 def on_h100(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
     """A scenario: a model on DGX H100 nodes with NDR InfiniBand, and whatever else is given."""

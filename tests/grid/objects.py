@@ -297,8 +297,7 @@ def main(tries: int, servers: list[str]) -> None:
     missing = sorted(set(servers) - set(installed()))
     if missing:
         sys.exit(f"{missing[0]!r} is not here; put its programs on PATH, or leave it out")
-    wrong = [told for server in servers for told in attack(server, tries)]
-    sys.exit(bool(wrong))
+    sys.exit(bool([told for server in servers for told in attack(server, tries)]))
 
 
 if __name__ == "__main__":

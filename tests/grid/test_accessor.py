@@ -30,7 +30,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
-from .common import on_h100, refused
+from .common import Patch, on_h100, refused
 
 HOUR = 3600.0
 HOURS = [5_000.0, 50_000.0, 500_000.0]
@@ -156,8 +156,7 @@ def test_units_of_whole_numbers_of_others_round_once(unit: str, each: Fraction) 
 def test_cubes_in_other_units_are_drawn_and_looked_up_in_them_or_refused() -> None:
     found = PLAIN.fleetcube.to_units({"gpu_mttf": "yr", "job_time": "h"})
     cut = found.isel(pipeline_parallel=0)
-    figure = cut.fleetcube.plot("gpu_mttf", of="job_time")
-    (axes,) = figure.axes
+    (axes,) = cut.fleetcube.plot("gpu_mttf", of="job_time").axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("GPU MTTF [yr]", "job time [h]")
     drawn = np.array([line.get_ydata() for line in axes.lines[: 2 * 3]], float)
     whole = cut["job_time"].values.T
@@ -361,8 +360,7 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     assert drawn(own.flips, gpus, mttf, of=two) == flips
     roofline = in_others.fleetcube.plot.roofline
     assert drawn(roofline, gpus) == same(kinds.roofline, line, other, gpus)
-    both = map(str, alone["goodput"].dims)
-    assert drawn(array) == same(plot, alone, "goodput", *both, other)
+    assert drawn(array) == same(plot, alone, "goodput", *map(str, alone["goodput"].dims), other)
     ratios = same(plot, cube, "job_time", gpus, None, other, "min")
     assert drawn(own, gpus, of="job_time", best="min") == ratios
     with looking("Mine", (5, 4)):
@@ -408,9 +406,7 @@ def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
     ],
     ids=["reduce", "crossing", "solve", "open_cube", "interp"],
 )
-def test_what_is_made_or_opened_has_the_accessor(
-    make: Any, stored: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_made_has_an_accessor(make: Any, stored: Path, monkeypatch: Patch) -> None:
     for kind in (xarray.Dataset, xarray.DataArray):  # as if nothing had been made before
         monkeypatch.delattr(kind, "fleetcube")
     monkeypatch.delitem(sys.modules, "fleetcube.grid.accessor")

@@ -10,7 +10,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.places.address import place_of
 
-from .common import refused
+from .common import Patch, refused
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
 
 FABRICS, GPUS = AXES["fabric"], AXES["n_gpus"]
@@ -33,9 +33,7 @@ def whole(tmp_path: Path, axes: dict[str, Any]) -> dict[str, bytes]:
     return contents(made)
 
 
-def test_a_grown_cube_is_that_of_the_grown_sweep(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_grown_cube_is_of_the_grown_sweep(path: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """Byte for byte; and only blocks that reach over the old end are computed."""
     before = {name: (path / name).stat().st_ino for name in contents(path) if "/c/" in name}
     written: list[Any] = []

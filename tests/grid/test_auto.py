@@ -26,7 +26,7 @@ from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
-from .common import on_h100, refused
+from .common import Patch, on_h100, refused
 
 JOB = on_h100(
     "gpt-3-175b", n_gpus=1024, precision="bf16", attention_kernel="flash", calibration="auto"
@@ -78,8 +78,7 @@ def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
     cube = Sweep(scenario, axes, TIMES).evaluate("numpy")
     assert cube.step_time.dims == tuple(axes)
     assert cube.gemm_efficiency.dims == ("node", "software", "precision")
-    rng = np.random.default_rng(18)
-    for place in rng.permutation(16)[:6]:
+    for place in np.random.default_rng(18).permutation(16)[:6]:
         index = np.unravel_index(place, (2, 2, 2, 2))
         point = {name: row[k] for (name, row), k in zip(axes.items(), index, strict=True)}
         alone = answer(**point)
@@ -92,8 +91,7 @@ def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
 
 
 def test_a_table_keeps_only_axes_along_which_it_varies() -> None:
-    rows = np.array([[[1.0, 2.0]], [[1.0, 2.0]]])
-    names, found = compressed(("a", "b", "c"), rows)
+    names, found = compressed(("a", "b", "c"), np.array([[[1.0, 2.0]], [[1.0, 2.0]]]))
     assert names == ("c",)
     assert found.tolist() == [1.0, 2.0]
     assert compressed(("a", "b"), np.ones((2, 3)))[0] == ()
@@ -105,8 +103,7 @@ def test_an_axis_of_calibrations_may_have_auto_among_others() -> None:
     cube = Sweep(
         {n: v for n, v in scenario.items() if n != "calibration"}, {"calibration": labels}, TIMES
     )
-    values = cube.evaluate("numpy").step_time_high.values
-    for label, value in zip(labels, values, strict=True):
+    for label, value in zip(labels, cube.evaluate("numpy").step_time_high.values, strict=True):
         assert answer(precision="fp8", calibration=label).step_time_high == value
     with pytest.raises(InputError, match="is found from node, which varies along 'node'"):
         Sweep(JOB, {"calibration": labels, "node": ["dgx-h100", "dgx-b200"]}, TIMES)
@@ -287,7 +284,7 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
 
 
 def test_the_command_line_ranks_and_says_what_a_result_stands_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     spec = tmp_path / "job.toml"
@@ -325,9 +322,7 @@ SHEET = {"node": None, "peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
         ({**SHEET, "intra_node_bandwidth": 450e9}, "none"),
     ],
 )
-def test_auto_is_the_default_where_gpu_and_shape_are_known(
-    changed: dict[str, Any], same_as: str
-) -> None:
+def test_auto_is_the_default_where_a_shape_is_known(changed: dict[str, Any], same_as: str) -> None:
     job = {n: v for n, v in {**PLAIN, **changed}.items() if v is not None}
     cube = Sweep(job, {}, TIMES).evaluate("numpy")
     named = Sweep({**job, "calibration": same_as}, {}, TIMES).evaluate("numpy")
@@ -357,8 +352,7 @@ def test_free_inputs_do_not_tell_what_is_found() -> None:
 
 
 def test_what_reads_no_coefficient_says_nothing_of_them() -> None:
-    cube = Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate("numpy")
-    assert "fleetcube_remarks" not in cube.attrs
+    assert "fleetcube_remarks" not in Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate("numpy").attrs
 
 
 def test_a_row_of_a_table_is_the_scenario_alone() -> None:
@@ -376,7 +370,7 @@ def test_a_row_of_a_table_is_the_scenario_alone() -> None:
         assert [table[name][k] for name in TIMES] == [float(alone[name]) for name in TIMES]
 
 
-def test_cubes_mean_what_they_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cubes_mean_what_they_meant(tmp_path: Path, monkeypatch: Patch) -> None:
     axes: dict[str, Any] = {"node": ["dgx-h100", "dgx-a100"], "n_gpus": [1024, 2048]}
     job = {n: v for n, v in PLAIN.items() if n not in axes}
     with monkeypatch.context() as before:
@@ -421,16 +415,13 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
         ("hbm_bandwidth", 3.35e12, 22e12),
     ],
 )
-def test_the_interval_widens_beyond_what_was_fitted(
-    name: str, inside: float, beyond: float
-) -> None:
+def test_the_interval_widens_beyond_what_is_fitted(name: str, inside: float, beyond: float) -> None:
     widths, remarks = [], []
     for value in (inside, beyond):
         cube = Sweep(JOB | {name: value}, {}, TIMES).evaluate("numpy")
         widths.append(float(cube["step_time_high"] / cube["step_time"]))
         remarks.append(cube.attrs["fleetcube_remarks"])
-    span = pooled.posterior().content["ranges"][name]
-    decades = np.log10(beyond / span[1])
+    decades = np.log10(beyond / pooled.posterior().content["ranges"][name][1])
     wider = 1 + pooled.posterior().widening * decades
     assert np.log(widths[1]) == pytest.approx(wider * np.log(widths[0]))
     assert f"{name} = " in remarks[1]
@@ -555,8 +546,7 @@ def test_every_calibration_of_an_axis_or_a_column_is_remarked_on() -> None:
     of_axis = cube.attrs["fleetcube_remarks"].splitlines()
     rows = pandas.DataFrame({"calibration": labels})
     table = fleetcube.table(rows, "step_time", scenario=plain, engine="numpy")
-    of_rows = table.attrs["fleetcube_remarks"].splitlines()
-    for lines in (of_axis, of_rows):
+    for lines in (of_axis, table.attrs["fleetcube_remarks"].splitlines()):
         assert [sum(line.startswith(text) for line in lines) for text in said] == [1] * 4
         assert len(lines) == 4
     own = dict(calibration=labels[:2], precision=["fp8", "fp16"], node=["dgx-h100", "dgx-a100"])

@@ -12,7 +12,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.sweep import Sweep
 
-from .common import refused
+from .common import Patch, refused
 
 GOOD: dict[str, Any] = dict(n_gpus=64, model="llama-3-8b", node="dgx-h100", fabric="roce-100g")
 
@@ -175,7 +175,7 @@ def test_a_label_that_lacks_an_input_is_named() -> None:
 
 
 def test_a_grid_larger_than_memory_is_refused_before_anything_is_computed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(memory, "available", lambda: 10**6)
     axes = {"n_gpus": np.arange(1, 2001), "gpu_mttf": np.arange(1, 1001)}
@@ -251,8 +251,7 @@ def test_arrays_of_odd_types_are_read_or_refused() -> None:
 
 def test_outputs_that_share_memory_are_refused() -> None:
     sweep = Sweep({}, {"n_gpus": [8, 16]}, ["cluster_mtbf", "node_mttf", "expected_failures"][:1])
-    result = sweep.evaluate()
-    assert sweep.evaluate(out=result)["cluster_mtbf"].sizes == {"n_gpus": 2}
+    assert sweep.evaluate(out=sweep.evaluate())["cluster_mtbf"].sizes == {"n_gpus": 2}
     two = Sweep({"job_duration": 1e6}, {"n_gpus": [8, 16]}, ["cluster_mtbf", "expected_failures"])
     held = two.evaluate()
     held["expected_failures"] = held["cluster_mtbf"]
@@ -263,6 +262,5 @@ def test_an_array_at_an_odd_address_is_no_room_for_an_output() -> None:
     # a kernel that streams cache lines there would end the process
     sweep = Sweep({}, {"n_gpus": list(range(8, 8008, 8))}, ["cluster_mtbf"])
     result = sweep.evaluate()
-    odd = np.zeros(8 * 1000 + 4, np.uint8)[4:].view(float)
-    result["cluster_mtbf"] = ("n_gpus", odd)
+    result["cluster_mtbf"] = ("n_gpus", np.zeros(8 * 1000 + 4, np.uint8)[4:].view(float))
     refused("multiple of 8 bytes; copy it", sweep.evaluate, "numba", out=result)

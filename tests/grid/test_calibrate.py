@@ -304,8 +304,7 @@ def test_a_share_above_1_is_not_taken(tmp_path: Path) -> None:
 def test_a_wrong_unit_is_doubted(tmp_path: Path) -> None:
     """At an efficiency of 1 the steps, which were of 0.5, take half as long, not a thousandth."""
     text = alone([(batch, 0.5) for batch in (8, 16, 32)])
-    right = fit_steps(table(tmp_path, text), ALONE)
-    assert right.doubt is None
+    assert fit_steps(table(tmp_path, text), ALONE).doubt is None
     wrong = fit_steps(table(tmp_path, text.replace("step_time", "step_time [ms]")), ALONE)
     assert wrong.at_bound == ("flops_efficiency",)
     fastest = {

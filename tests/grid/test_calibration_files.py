@@ -12,7 +12,7 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.records import LARGEST_FILE
 from fleetcube.grid.store.verify import verify
 
-from .common import on_h100
+from .common import Patch, on_h100
 
 FILE = """\
 title = "My cluster"
@@ -88,13 +88,10 @@ def test_labels_of_the_catalog_leave_to_others_what_they_do_not_say() -> None:
         assert float(time) == step_time(**record("calibration", label).values)
 
 
-def test_a_spec_finds_a_file_from_its_own_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spec_finds_a_file_from_its_own_folder(folder: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(folder.parent)
     expected = [step_time(**STATED, n_gpus=n) for n in (64, 128)]
-    cube = Sweep.from_file("specs/spec.toml").evaluate()
-    assert cube["step_time"].values.tolist() == expected
+    assert Sweep.from_file("specs/spec.toml").evaluate()["step_time"].values.tolist() == expected
     axis = SPEC.replace('calibration = "my-cluster.toml"\n', "")
     axis = axis.replace("n_gpus = [64, 128]", 'n_gpus = [64]\ncalibration = ["my-cluster.toml"]')
     (folder / "axis.toml").write_text(axis, encoding="utf-8")
@@ -104,9 +101,7 @@ def test_a_spec_finds_a_file_from_its_own_folder(
         step_time(calibration="my-cluster.toml")  # from the working directory
 
 
-def test_a_cube_carries_the_record_and_refuses_a_changed_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cube_refuses_a_file_that_changed_since(folder: Path, monkeypatch: Patch) -> None:
     cube = folder / "cube.zarr"
     Sweep.from_file(folder / "spec.toml").store(cube)
     held = json.loads(fleetcube.open_cube(cube).attrs["fleetcube_catalog"])
@@ -117,8 +112,7 @@ def test_a_cube_carries_the_record_and_refuses_a_changed_file(
     monkeypatch.chdir(folder.parent)  # the path is kept whole
     assert verify(cube).samples > 0
     Sweep.from_file(folder / "spec.toml").store(cube, resume=True)
-    changed = FILE.replace("40 GB/s", "41 GB/s")
-    (folder / "my-cluster.toml").write_text(changed, encoding="utf-8")
+    (folder / "my-cluster.toml").write_text(FILE.replace("40 GB/s", "41 GB/s"), encoding="utf-8")
     report = verify(cube)
     assert report.samples == 0
     assert "this changed: catalog.calibration." in report.notes[0]

@@ -82,8 +82,7 @@ def test_scenarios_and_axes_convert_and_can_be_stored() -> None:
 def test_solve_converts_targets_and_ranges() -> None:
     found = fleetcube.solve("n_gpus", {"cluster_mtbf": 10 * u.hour}, gpu_mttf=100_000 * u.hour)
     assert int(found["n_gpus"]) == 6000  # 0.1 / h over 8 / 100,000 h + 8 / 150,000 h a node
-    ends = [1 * u.hour, 1e6 * u.hour]
-    for between in (ends, [1, 1e6] * u.hour):
+    for between in ([1 * u.hour, 1e6 * u.hour], [1, 1e6] * u.hour):
         found = fleetcube.solve("gpu_mttf", "cluster_mtbf = 10 h", between=between, n_gpus=10)
         text = fleetcube.solve(
             "gpu_mttf", "cluster_mtbf = 10 h", between=["1 h", "1e6 h"], n_gpus=10

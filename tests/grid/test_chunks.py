@@ -17,8 +17,7 @@ from fleetcube.grid.store.chunks import codecs, encode, fill, fill_value
 def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     """Whole chunks and those that reach over the end, which Zarr fills."""
     steps = tuple(max(1, size * 2 // 3) for size in shape)
-    rng = np.random.default_rng(0)
-    values = rng.geometric(0.05, shape).astype(dtype)
+    values = np.random.default_rng(0).geometric(0.05, shape).astype(dtype)
     array: Any = zarr.create_array(
         tmp_path,
         name="v",
@@ -52,5 +51,4 @@ def test_a_workspace_hands_out_the_same_memory_again() -> None:
     again = workspace.arrays((3,), ["float32", "float64", "int8"])
     assert np.shares_memory(first[0], again[0])
     assert not any(np.shares_memory(again[i], again[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
-    larger = workspace.arrays((100,), ["float64"])
-    assert not np.shares_memory(first[0], larger[0])
+    assert not np.shares_memory(first[0], workspace.arrays((100,), ["float64"])[0])

@@ -107,8 +107,9 @@ def test_no_text_of_a_record_ends_its_entry(name: str) -> None:
     text = citations(xarray.Dataset(attrs=attrs))
     depth = [text[:k].count("{") - text[:k].count("}") for k in range(len(text) + 1)]
     assert min(depth) == depth[-1] == 0
-    outside = "".join(c for c, d in zip(text, depth, strict=False) if d == 0)
-    assert outside.count("@") == 2  # fleetcube and the record
+    assert (
+        "".join(c for c, d in zip(text, depth, strict=False) if d == 0).count("@") == 2
+    )  # fleetcube and the record
     assert text.count("no longer among the references") == 1
     assert r"\input" not in text
 

@@ -24,7 +24,7 @@ from fleetcube.grid.store.places.durable import TEMPORARY
 from fleetcube.grid.store.places.place import Folder
 
 from ..door.command import fleetcube
-from .common import refused
+from .common import Patch, refused
 from .kill import contents
 from .stores import object_store
 
@@ -93,9 +93,7 @@ ASKED |= {
 
 
 @pytest.mark.parametrize("asked", list(ASKED))
-def test_a_reduction_is_that_of_threads(
-    client: Any, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reduction_is_that_of_threads(client: Any, asked: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(tiles, "BLOCK", 1 << 8)  # bundles of many blocks
     monkeypatch.setattr(tiles, "BUNDLES", 16)
     monkeypatch.setattr(tiles, "SORTED", 1 << 10)
@@ -121,8 +119,7 @@ def test_a_cube_is_that_of_threads(client: Any, sweep: Sweep, tmp_path: Path) ->
     told: list[tuple[int, int]] = []
     with watching(lambda done, total, unit: told.append((done, total))):
         one = sweep.store(tmp_path / "one.zarr", dask=client, chunks=MANY)
-    two = sweep.store(tmp_path / "two.zarr", chunks=MANY)
-    assert contents(one) == contents(two)
+    assert contents(one) == contents(sweep.store(tmp_path / "two.zarr", chunks=MANY))
     values = sum(variable.size for variable in open_cube(one).reset_coords().data_vars.values())
     assert told[-1] == (values, values)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.zarr", "spec.toml", "two.zarr"]
@@ -157,9 +154,7 @@ def test_runs_are_as_long_as_the_scheduler_needs(
     assert cluster.run_length(seconds, left, threads) == wanted
 
 
-def test_many_workers_are_sent_few_runs_until_one_is_back(
-    client: Any, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_have_few_runs_at_first(client: Any, sweep: Sweep, monkeypatch: Patch) -> None:
     sent: list[Any] = []
     submit, gather = client.submit, client.gather
 
@@ -228,7 +223,7 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
     ("how", "again"),
     [("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")],
 )
-def test_a_lost_run_is_continued_to_the_same_bytes(
+def test_a_lost_run_goes_on(
     sweep: Sweep, tmp_path: Path, client: Any, how: str, again: str | None
 ) -> None:
     path = tmp_path / "a.zarr"
@@ -262,9 +257,7 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_a_run_whose_workers_all_leave_waits_for_others(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_waits_for_workers(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cluster, "PAUSED", 0.3)
     waited: list[int] = []
     with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as mine:
@@ -333,8 +326,8 @@ def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> No
 # What is refused, before anything is written
 
 
-def test_another_version_on_a_worker_is_named(
-    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_other_versions_named(
+    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     fingerprint = cluster.fingerprint
     monkeypatch.setattr(
@@ -417,9 +410,7 @@ class Dies:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_killed_while_asked_is_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
     with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as client:
         assert len(cluster._ask_workers(client, Dies(tmp_path, 1))) == 1
         monkeypatch.setattr(cluster, "LOSSES", 1)
@@ -428,7 +419,7 @@ def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(
 
 
 def test_workers_that_all_pause_end_the_run(
-    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """As they do near their memory limit, for good where memory does not come back."""
     most = {"n_gpus": 2, "gpu_mttf": 5}  # so many blocks that some are left when workers pause
@@ -447,15 +438,12 @@ def test_workers_that_all_pause_end_the_run(
 
 
 def _be(status: str, dask_worker: Any) -> None:
-    manager = dask_worker.memory_manager
-    manager.memory_pause_fraction = 1e-9 if status == "paused" else False
+    dask_worker.memory_manager.memory_pause_fraction = 1e-9 if status == "paused" else False
     dask_worker.status = distributed.Status[status]
 
 
 @pytest.mark.usefixtures("_sigint")
-def test_being_stopped_while_processes_start_is_not_lost(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_being_stopped_while_processes_start_is_not_lost(sweep: Sweep, monkeypatch: Patch) -> None:
     """The start goes on to its end, and what it opened is closed."""
     told = []
 
@@ -481,7 +469,7 @@ def test_being_stopped_while_processes_start_is_not_lost(
 
 
 def test_a_folder_that_workers_do_not_see_is_refused(
-    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(Path, "touch", lambda *_: None)  # the mark is not there for them
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
@@ -513,9 +501,7 @@ def test_what_is_no_cluster_is_refused(given: Any) -> None:
     refused("give one of these", cluster.check_dask, given)
 
 
-def test_a_cluster_without_workers_is_refused(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_without_workers_is_refused(sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 0.2)
     with (
         cluster_of(0) as local,
@@ -525,14 +511,12 @@ def test_a_cluster_without_workers_is_refused(
         sweep.reduce("min", dask=client)
 
 
-def test_without_distributed_the_extra_is_named(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_distributed_the_extra_is_named(sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     refused(r"fleetcube\[distributed\]", sweep.reduce, "min", dask=2)
 
 
-def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cluster.Cluster, "client", property(lambda _: pytest.fail("started")))
     refused("choose one of", sweep.reduce, "least", dask=2)
 

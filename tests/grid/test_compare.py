@@ -90,8 +90,7 @@ def test_terms_are_the_shares_of_the_wall_time() -> None:
 
 
 def test_only_terms_that_are_there_are_named() -> None:
-    found = compare(sweep(JOB), sweep(FASTER))
-    named = set(found.values["job_time_term"].values)
+    named = set(compare(sweep(JOB), sweep(FASTER)).values["job_time_term"].values)
     assert "other_losses" not in named  # of exact goodput nothing is left
     assert "exposed_expert_parallel_time" not in named
     additive = compare(sweep(JOB), sweep({**JOB, "goodput_model": "additive"}))

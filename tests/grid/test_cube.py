@@ -17,7 +17,7 @@ from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import damage, in_order
 from fleetcube.grid.store.places.place import Folder
 
-from .common import refused
+from .common import Patch, refused
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {"fabric": ["infiniband-ndr", "roce-100g"], "n_gpus": [8, 60, 512]}
@@ -37,18 +37,18 @@ def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
     for name in left.variables:
         one, other = left[name], right[name]
         assert one.dims == other.dims, name
-        equal = np.array_equal(one.values, other.values, equal_nan=one.dtype.kind == "f")
-        assert equal, name
+        assert np.array_equal(one.values, other.values, equal_nan=one.dtype.kind == "f"), name
         assert one.attrs.get("units") == other.attrs.get("units"), name
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_a_cube_holds_what_evaluate_returns(
-    sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: Patch
 ) -> None:
     # on a compiler fewer formulas, and fewer axes to cut
-    most = 30 if engine == "numpy" else 4
-    monkeypatch.setattr("fleetcube.grid.plan.tiles.CHUNK", most)  # several along every axis
+    monkeypatch.setattr(
+        "fleetcube.grid.plan.tiles.CHUNK", 30 if engine == "numpy" else 4
+    )  # several along every axis
     if engine != "numpy":
         scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}
         sweep = Sweep(scenario, AXES, ["data_parallel_time", "cluster_mtbf", "node_mttf"])
@@ -74,8 +74,7 @@ def test_outputs_and_axes_are_in_the_order_of_the_spec(sweep: Sweep, tmp_path: P
 
 def test_plain_readers_open_a_cube(sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.store(tmp_path / "a.zarr", dtype="float32")
-    plain = xarray.open_zarr(path, consolidated=False)
-    assert_same(sweep.evaluate(dtype="float32"), plain)
+    assert_same(sweep.evaluate(dtype="float32"), xarray.open_zarr(path, consolidated=False))
     group = zarr.open_group(path, mode="r")
     assert group.metadata.zarr_format == 3
     array = group["job_time"]
@@ -89,8 +88,7 @@ def test_plain_readers_open_a_cube(sweep: Sweep, tmp_path: Path) -> None:
 
 
 def test_dask_reads_a_cube(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr")
-    lazy = open_cube(path, chunks={})
+    lazy = open_cube(sweep.store(tmp_path / "a.zarr"), chunks={})
     assert lazy["job_time"].chunks is not None
     assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
 
@@ -126,9 +124,7 @@ def test_a_cube_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cube_that_fits_compressed_is_written(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fits_compressed_is_written(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     chunks = {"n_gpus": 3}
     path = sweep.store(tmp_path / "a.zarr", chunks=chunks)
     blocks = journal.read_journal(Folder(path)).values()
@@ -143,7 +139,7 @@ def test_a_cube_that_fits_compressed_is_written(
 
 @pytest.mark.parametrize("how", ["resume", "append"])
 def test_what_is_there_needs_no_room(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    sweep: Sweep, tmp_path: Path, monkeypatch: Patch, how: str
 ) -> None:
     chunks = {"n_gpus": 1}
     path = sweep.store(tmp_path / "a.zarr", chunks=chunks)
@@ -159,9 +155,7 @@ def test_what_is_there_needs_no_room(
     assert not damage(Folder(path))
 
 
-def test_a_failed_run_leaves_no_cube_and_is_continued(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_is_continued(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -192,7 +186,7 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["min", "max", "mean", "sum"])
 @pytest.mark.parametrize("over", [None, ["gpu_mttf"], ["n_gpus", "layout"]])
 def test_reductions_equal_those_of_the_whole(
-    sweep: Sweep, how: str, over: list[str] | None, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, how: str, over: list[str] | None, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 20)
     whole = sweep.evaluate(mask_infeasible=True)
@@ -251,14 +245,11 @@ def test_a_target_needs_a_name(sweep: Sweep, name: str) -> None:
 
 
 def test_nothing_is_written_into_a_cube(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr")
-    refused("lies in the cube", sweep.store, path / "b.zarr")
+    refused("lies in the cube", sweep.store, sweep.store(tmp_path / "a.zarr") / "b.zarr")
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.json"])
-def test_a_failed_export_leaves_no_file(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_failed_export(sweep: Sweep, tmp_path: Path, monkeypatch: Patch, name: str) -> None:
     def full(target: Any, *_: Any, **__: Any) -> None:
         (tmp_path / name).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")

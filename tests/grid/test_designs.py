@@ -48,8 +48,7 @@ def test_sobol_points_fill_every_box_alike() -> None:
     # A net in base 2: 256 points, 16 in each of the 4 x 4 boxes, 1 in each of the 16 x 16.
     for boxes, each in ((4, 16), (16, 1)):
         cell = np.floor(places(drawn("sobol")) * boxes).astype(int)
-        counts = np.bincount(cell[0] * boxes + cell[1], minlength=boxes * boxes)
-        assert (counts == each).all()
+        assert (np.bincount(cell[0] * boxes + cell[1], minlength=boxes * boxes) == each).all()
 
 
 def test_values_are_those_of_the_points() -> None:
@@ -71,8 +70,7 @@ def test_labels_and_options_are_drawn_alike_often_and_stand_together() -> None:
     spec |= {"recompute": [False, "selective", "full"]}
     spec |= {"n_gpus": {"geomspace": [8, 1024], "round": True}}
     sweep = Sweep({}, {"sample": spec}, ["checkpoint_size", "recompute_flops_factor"])
-    found = sweep.evaluate()
-    assert (found.model.values == "llama-3-8b").sum() == 32
+    assert (sweep.evaluate().model.values == "llama-3-8b").sum() == 32
     assert len(sweep.plan().cases) <= 6
     whole = Sweep({"gpu_mttf": 1e8}, {"sample": spec}, ["cluster_mtbf"]).evaluate()
     assert (whole.n_gpus.values == np.rint(whole.n_gpus.values)).all()

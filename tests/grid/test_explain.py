@@ -127,8 +127,7 @@ def test_the_code_of_a_row_is_where_the_row_stands() -> None:
 
 
 def test_a_flag_is_not_cut_from_its_meaning() -> None:
-    text = explain("infeasible_reason")
-    flags = re.search(r"^flags:((?:.*,\n)*.*)$", text, re.MULTILINE)
+    flags = re.search(r"^flags:((?:.*,\n)*.*)$", explain("infeasible_reason"), re.MULTILINE)
     assert flags is not None
     words = re.split(r",\s+", flags.group(1).strip())
     assert words == [
@@ -157,8 +156,7 @@ def ancestors(name: str) -> set[str]:
     "name", ["node_mttf", "goodput", "n_gpus", "checkpoint_policy", "gpu_mttf", "job_duration"]
 )
 def test_what_a_name_feeds_is_told_and_counted(name: str) -> None:
-    title = "chooses" if name in DEFAULTS else "feeds"
-    told = field(explain(name), title)
+    told = field(explain(name), "chooses" if name in DEFAULTS else "feeds")
     more = [int(word) for line in told for word in re.findall(r"these (\d+) others", line)]
     direct = {word for word in told if not word.startswith("and through")}
     for quantity in GRAPH.values():
@@ -307,8 +305,7 @@ def test_an_unused_result_says_how_to_reach_it() -> None:
 
 
 def test_a_shape_of_failures_that_goodput_does_not_read_says_why() -> None:
-    attrs = Sweep({"cluster_mtbf": 1e4, **SHAPED}, {}, ["goodput"]).evaluate().attrs
-    line = unused(attrs)
+    line = unused(Sweep({"cluster_mtbf": 1e4, **SHAPED}, {}, ["goodput"]).evaluate().attrs)
     assert line.startswith("set, but nothing here depends on it: failure_shape; ")
     assert "Drenick 1960" in line
     assert "\n" not in line

@@ -19,6 +19,8 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.spec import dates
 
+from .common import Patch
+
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = dict(
     fabric=["infiniband-ndr", "roce-100g"], gpu_mttf=["10_000 h", "50_000 h"], n_gpus=[8, 60]
@@ -48,9 +50,7 @@ def test_tables_say_when_jobs_end_that_start_on_a_day(tmp_path: Path) -> None:
     assert row["ends on: 90 %"] == f"{low} to {high}"
 
 
-def test_an_error_of_netcdf_is_one_line(
-    cube: xarray.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_netcdf(cube: xarray.Dataset, tmp_path: Path, monkeypatch: Patch) -> None:
     def write(_: Any, path: Path) -> None:
         raise RuntimeError("NetCDF: HDF error")  # of a full disk
 
@@ -61,9 +61,7 @@ def test_an_error_of_netcdf_is_one_line(
         slicing.export(cube, tmp_path / "x.nc")
 
 
-def test_csv_has_axes_and_variables_with_units_and_words(
-    cube: xarray.Dataset, tmp_path: Path
-) -> None:
+def test_csv_has_axes_and_variables_with_units(cube: xarray.Dataset, tmp_path: Path) -> None:
     slicing.export(cube, tmp_path / "a.csv")
     found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
     heads = ["job_time [s]", "dominant_overhead", "goodput", "infeasible_reason"]
@@ -97,9 +95,7 @@ def test_csv_keeps_what_says_the_meaning_of_a_row(tmp_path: Path) -> None:
     assert told["gpu_mttf"][1] == float(levers["value"].sel(input="gpu_mttf"))
 
 
-def test_parquet_holds_codes_and_says_units_and_meanings(
-    cube: xarray.Dataset, tmp_path: Path
-) -> None:
+def test_parquet_holds_codes_units_and_meanings(cube: xarray.Dataset, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     pandas = pytest.importorskip("pandas")
     path = tmp_path / "a.parquet"
@@ -170,17 +166,14 @@ def test_counts_are_whole_numbers_and_missing_ones_empty(tmp_path: Path) -> None
     for ending in (".csv", ".parquet"):
         slicing.export(half, tmp_path / f"a{ending}")
     assert (tmp_path / "a.csv").read_text(encoding="utf-8") == "n_gpus,goodput\n8,0.5\n,1.0\n"
-    held = pandas.read_parquet(tmp_path / "a.parquet")["n_gpus"]
-    assert held.tolist() == [8, pandas.NA]
+    assert pandas.read_parquet(tmp_path / "a.parquet")["n_gpus"].tolist() == [8, pandas.NA]
     slicing.export(Sweep(SCENARIO, AXES, ["goodput"]).evaluate(), tmp_path / "a.json")
     told = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["coords"]["n_gpus"]["data"]
     assert [type(n) for n in told] == [int, int]
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".xlsx"])
-def test_what_needs_an_extra_is_refused_before_the_work(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extras_are_missed_first(ending: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(slicing, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs an extra; run: pip install 'fleetcube\[table\]'"):
         slicing.check_target(tmp_path / f"a{ending}")

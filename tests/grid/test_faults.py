@@ -142,8 +142,7 @@ def closed(folder: Path) -> Iterator[Path]:
 
 
 def test_a_folder_that_is_not_writable(closed: Path) -> None:
-    told = failed(closed, NO_OVERRIDE)
-    assert "choose a folder that is writable" in told
+    assert "choose a folder that is writable" in failed(closed, NO_OVERRIDE)
     assert [entry.name for entry in closed.iterdir()] == ["spec.toml"]
 
 
@@ -154,8 +153,7 @@ def test_a_sound_cube_need_not_be_writable_to_be_resumed(whole: Path) -> None:
     for entry in folders:
         entry.chmod(0o555)
     try:
-        command = [*RUN, "whole.zarr", "--resume"]
-        done = bound(command, whole, NO_OVERRIDE)
+        done = bound([*RUN, "whole.zarr", "--resume"], whole, NO_OVERRIDE)
     finally:
         for entry, mode in zip(folders, modes, strict=True):
             entry.chmod(mode)
@@ -173,8 +171,7 @@ def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: P
     modes = {entry: entry.stat().st_mode for entry in [partial, *partial.rglob("*")]}
     for entry in modes:
         entry.chmod(0o555)
-    told = failed(folder, NO_OVERRIDE, "--resume")
-    assert "cannot write 'a.zarr': Permission denied" in told
+    assert "cannot write 'a.zarr': Permission denied" in failed(folder, NO_OVERRIDE, "--resume")
     assert contents(partial) == before
     for entry, mode in modes.items():
         entry.chmod(stat.S_IMODE(mode))

@@ -28,8 +28,7 @@ def first_crossing(axis: list[float], row: list[float], at: float, log: bool) ->
             found = axis[k]
             break
         if k + 1 < len(row) and (value - at) * (row[k + 1] - at) < 0:
-            slope = (row[k + 1] - value) / (axis[k + 1] - axis[k])
-            found = axis[k] + (at - value) / slope
+            found = axis[k] + (at - value) / ((row[k + 1] - value) / (axis[k + 1] - axis[k]))
             break
     return math.exp(found) if log else found
 

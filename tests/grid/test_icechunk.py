@@ -26,7 +26,7 @@ from fleetcube.grid.store.writer import Writer
 
 from ..door.command import fleetcube
 from . import races
-from .common import refused
+from .common import Patch, refused
 from .stores import object_store
 from .test_cube import assert_same
 from .test_objects import SPEC
@@ -80,8 +80,7 @@ def stopped(sweep: Sweep, url: str) -> str:
 
 def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_path: Path) -> None:
     assert sweep.store(url, chunks=CHUNKS) == url
-    folder = contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)))
-    assert held(url) == folder
+    assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)))
     assert_same(sweep.evaluate(), open_cube(url))
     assert_same(sweep.evaluate(), xarray.open_zarr(plain(url), consolidated=False))
     assert verify(url).problems == []
@@ -90,17 +89,14 @@ def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_pa
     assert isinstance(place_of(url), Icechunk)
 
 
-def test_a_file_of_the_record_is_an_array_of_its_length(
-    sweep: Sweep, stopped: str, tmp_path: Path
-) -> None:
+def test_record_files_are_arrays_as_long(sweep: Sweep, stopped: str, tmp_path: Path) -> None:
     """Neither a zarr reader nor Icechunk finds a chunk that does not fit its array."""
     partial = Icechunk(stopped, UNFINISHED)
     session = partial._open().readonly_session(UNFINISHED)
     with partial.one_writer():
         for name in ("plan", "journal", "parts-0"):
             array = zarr.open_array(session.store, path=f".fleetcube/{name}", mode="r")
-            file = f"{RECORD}/{name.replace('-', '/')}"
-            assert array[:].tobytes() == partial.read(file)
+            assert array[:].tobytes() == partial.read(f"{RECORD}/{name.replace('-', '/')}")
             assert array.nchunks_initialized == (array.size > 0)
         for data in (b"longer than the next", b"short", b"", b"again"):
             partial.write(JOURNAL, data)
@@ -119,7 +115,7 @@ def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
 @FIRST_IN_A_FOLDER
 @pytest.mark.parametrize("harm", [False, True])
 def test_a_stopped_run_goes_on_from_its_last_commit(
-    sweep: Sweep, stopped: str, tmp_path: Path, harm: bool, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, stopped: str, tmp_path: Path, harm: bool, monkeypatch: Patch
 ) -> None:
     refused("--resume continues it", sweep.store, stopped, chunks=CHUNKS)
     with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
@@ -152,9 +148,7 @@ def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:
 
 
 @FIRST_IN_A_FOLDER
-def test_a_damaged_version_is_mended(
-    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_version_is_mended(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
     sweep.store(url, chunks=CHUNKS)
     whole = held(url)
     session = Icechunk(url)._open().writable_session("main")
@@ -229,9 +223,7 @@ main()
 """
 
 
-def test_a_repository_of_a_newer_format_is_refused(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_formats_are_refused(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """As Icechunk 1 sees one of Icechunk 2."""
     import icechunk
 
@@ -243,7 +235,7 @@ def test_a_repository_of_a_newer_format_is_refused(
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["repo"]
 
 
-def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     url = f"icechunk://{tmp_path}/a"
     chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
@@ -286,8 +278,7 @@ def test_no_damaged_object_is_another_number(tmp_path: Path) -> None:
     lost: list[Path] = []  # which hold chunks, not the record
     for file in sorted(file for file in (tmp_path / "a").rglob("*") if file.is_file()):
         data = file.read_bytes()
-        flipped = bytes([*data[:-1], data[-1] ^ 16])
-        for harmed in (None, data[: len(data) // 2], flipped):
+        for harmed in (None, data[: len(data) // 2], bytes([*data[:-1], data[-1] ^ 16])):
             if harmed is None:
                 file.unlink()
             else:

@@ -151,8 +151,7 @@ def test_the_factor_of_auto_varies_with_what_it_is_found_from() -> None:
 
 @pytest.mark.parametrize(("method", "rtol"), [("sampled", 2e-3), ("first_order", 1e-12)])
 def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -> None:
-    price = {"lognormal": ["2 USD/h", 1.2]}
-    scenario = JOB | FACTOR | {"n_gpus": 64, "gpu_hour_price": price}
+    scenario = JOB | FACTOR | {"n_gpus": 64, "gpu_hour_price": {"lognormal": ["2 USD/h", 1.2]}}
     scenario |= {"goodput": 0.9, "availability": 1.0}
     made = Sweep(scenario, {}, ["gpu_cost", "job_time", "goodput", "communication_overhead"])
     found = made.uncertainty(q=[0.05, 0.95], method=method, samples=1 << 14)
@@ -212,8 +211,7 @@ def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli, ["run", str(spec), *words])
 
-    made = Sweep.from_file(spec).interval()
-    first = made.isel(n_gpus=0)
+    first = Sweep.from_file(spec).interval().isel(n_gpus=0)
     shown = [float(first[f"job_time{end}"]) / 86400 for end in ("", "_low", "_high")]
     lines = run().output.splitlines()
     assert lines[0].split() == ["n_gpus", "job_time", "[d]", "90", "%", "goodput", "feasible"]
@@ -237,11 +235,9 @@ def test_curves_have_bands() -> None:
     places = {"step_time_error": [-2, -1, 0, 1]}
     names = ["job_time", "communication_overhead"]
     found = Sweep(JOB | FACTOR, axes, names).interval()
-    stored = Sweep(JOB | FACTOR, axes | places, names).evaluate()
-    for cube in (found, stored):
+    for cube in (found, Sweep(JOB | FACTOR, axes | places, names).evaluate()):
         figure = plot(cube, "job_time", "n_gpus", None, None)
-        bands = figure.axes[0].collections[:2]
-        for k, band in enumerate(bands):
+        for k, band in enumerate(figure.axes[0].collections[:2]):
             (path,) = band.get_paths()
             row = found.isel(precision=k)
             heights = {round(float(y), 6) for _, y in path.vertices}

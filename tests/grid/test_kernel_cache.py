@@ -22,6 +22,8 @@ from fleetcube import Sweep, function
 from fleetcube.kernels.engines import kernel_cache, loops, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 
+from .common import Patch
+
 SCRIPT = """
 import logging
 logging.basicConfig(level=logging.INFO)
@@ -63,7 +65,7 @@ def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def inside(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> Callable[[Path], tuple[str, bool, str]]:
@@ -135,9 +137,7 @@ NO_FILES |= {"a folder": Path.mkdir}
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
-def test_what_is_no_file_is_not_read(
-    filled: tuple[Path, str], cache: Path, inside: Any, kind: str
-) -> None:
+def test_only_files_are_read(filled: tuple[Path, str], cache: Path, inside: Any, kind: str) -> None:
     (file,) = cache.rglob("*.kernel")
     file.rename(file.with_name("elsewhere"))
     NO_FILES[kind](file)
@@ -151,7 +151,7 @@ def test_what_others_may_write_is_not_used(
     cache: Path,
     inside: Any,
     who: str,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     path = cache / "kernels"
     if who == "a link":
@@ -182,7 +182,7 @@ def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, i
 
 
 @pytest.mark.parametrize("made", ["kernels", "functions"])
-def test_machine_code_is_released(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
     """numba's own engine would keep it, and all that it was compiled from."""
     engines: list[weakref.ref[Any]] = []
     loaded = llvmlite.binding.create_mcjit_compiler
@@ -223,7 +223,7 @@ def test_machine_code_is_released(made: str, monkeypatch: pytest.MonkeyPatch) ->
     assert len(sys.modules) == modules
 
 
-def test_a_kernel_that_runs_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_runs_is_not_released(monkeypatch: Patch) -> None:
     monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
     monkeypatch.setattr(numba_engine, "KEPT", 0)  # dropped before it is called
     axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}

@@ -117,14 +117,12 @@ def test_plain_xarray_opens_without_a_word(made: Path) -> None:
 def test_zarr_sees_arrays_and_no_record(made: Path) -> None:
     group = zarr.open_group(made, mode="r")
     members = dict(group.members(max_depth=None))
-    own = open_cube(made)
-    assert members.keys() == set(map(str, own.variables))
+    assert members.keys() == set(map(str, open_cube(made).variables))
     assert list(group.group_keys()) == []
     assert ".fleetcube" not in str(group.tree())
     for name, array in members.items():
         assert isinstance(array, zarr.Array)
-        alone = zarr.open_array(made / name, mode="r")
-        assert repr(array.metadata) == repr(alone.metadata)
+        assert repr(array.metadata) == repr(zarr.open_array(made / name, mode="r").metadata)
     # a reader that ignores what the root repeats is not warned of files it does not know, either
     listed = zarr.open_group(made, mode="r", use_consolidated=False)
     assert set(listed.array_keys()) == members.keys()
@@ -178,8 +176,7 @@ def test_results_in_memory_carry_no_copies() -> None:
 
 def test_an_axis_that_no_output_has_is_written_out(tmp_path: Path) -> None:
     """There is no coordinate to refer to, and the spec must still be whole."""
-    prices = [k * 1e-8 for k in range(1, 201)]
-    axes = {"gpu_mttf": [1e8, 2e8], "electricity_price": prices}
+    axes = {"gpu_mttf": [1e8, 2e8], "electricity_price": [k * 1e-8 for k in range(1, 201)]}
     path = Sweep(SCENARIO, axes, ["goodput"]).store(tmp_path / "a.zarr", engine="numpy")
     assert spec(open_cube(path).attrs)["axes"] == axes
     assert verify(path).problems == verify(path).notes == []
@@ -223,8 +220,7 @@ def test_a_label_that_is_not_that_of_the_spec_is_found(made: Path, name: str) ->
     ],
 )
 def test_references_that_are_none(made: Path, changed: dict[str, Any], found: str) -> None:
-    folder = made.parent / "forged"
-    cube = Path(shutil.copytree(made, folder, dirs_exist_ok=True))
+    cube = Path(shutil.copytree(made, made.parent / "forged", dirs_exist_ok=True))
     forged = spec(root(cube)["attributes"])
     forged["axes"]["both"]["gpu_mttf"] |= changed
     attributes(cube, ".", fleetcube_spec=json.dumps(forged))
@@ -274,8 +270,7 @@ def outdated(cube: Path) -> None:
 
 def test_cubes_without_a_layout_are_read(cube: Path, made: Path) -> None:
     outdated(cube)
-    own = open_cube(made).load()
-    xarray.testing.assert_equal(open_cube(cube).load(), own)
+    xarray.testing.assert_equal(open_cube(cube).load(), open_cube(made).load())
     found = verify(cube)
     assert found.problems == []
     assert found.notes == ["no samples: the cube is of an older fleetcube, in layout 0"]
@@ -289,8 +284,7 @@ def test_cubes_without_a_layout_are_read(cube: Path, made: Path) -> None:
 
 
 def test_newer_layouts_are_refused(cube: Path) -> None:
-    held = {"fleetcube_layout": 2, "fleetcube_version": "7.1"}
-    attributes(cube, ".", **held)
+    attributes(cube, ".", **{"fleetcube_layout": 2, "fleetcube_version": "7.1"})
     (cube / SEAL).unlink()  # of which nothing is known
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     for of in (
@@ -318,8 +312,7 @@ def test_layouts_that_are_none(made: Path, layout: Any) -> None:
 
 def test_a_reader_can_be_written_from_the_page(made: Path) -> None:
     """Every value, from bytes: JSON, crc32c, lz4 in Blosc, Zstandard, and the order of chunks."""
-    seal = (made / ".fleetcube/record/seal").read_bytes()
-    checksum, _, body = seal.partition(b" ")
+    checksum, _, body = (made / ".fleetcube/record/seal").read_bytes().partition(b" ")
     assert hashlib.sha256(body.rstrip(b"\n")).hexdigest().encode() == checksum
     for name, (size, sha256) in json.loads(body)["files"].items():
         data = (made / name).read_bytes()

@@ -77,8 +77,9 @@ def test_choices_that_lack_an_input_are_not_tried() -> None:
 
 def test_experts_are_spread_where_there_are_some() -> None:
     job = {**JOB, "model": "deepseek-v3", "n_gpus": 2048, "global_batch_size": 15360}
-    found = Sweep(job, {}, ["job_time"]).best_layouts()
-    assert 1 < found["expert_parallel"].item() <= 64  # the most that a published step had
+    assert (
+        1 < Sweep(job, {}, ["job_time"]).best_layouts()["expert_parallel"].item() <= 64
+    )  # the most that a published step had
     assert "expert_parallel" not in Sweep(JOB, {}, ["job_time"]).best_layouts()
 
 
@@ -127,8 +128,7 @@ def test_bad_questions_are_refused(changed: Any, how: Any, said: str) -> None:
 
 def test_phases_are_asked_one_by_one() -> None:
     phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e11}]
-    sweep = Sweep(JOB, {}, ["job_time"], phases=phases)
-    refused("phase='a'", sweep.best_layouts)
+    refused("phase='a'", Sweep(JOB, {}, ["job_time"], phases=phases).best_layouts)
     with pytest.raises(InputError, match="has no phases; call best_layouts"):
         Sweep(JOB, {}, ["job_time"]).best_layouts_by_phase()
 

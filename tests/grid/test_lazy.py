@@ -13,7 +13,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.run import lazy, recipe
 from fleetcube.grid.sweep import Sweep
 
-from .common import on_h100, refused
+from .common import Patch, on_h100, refused
 
 SCENARIO = on_h100(n_gpus=512, global_batch_size=512)
 AXES: dict[str, Any] = dict(
@@ -30,7 +30,7 @@ def small() -> Sweep:
 
 
 @pytest.fixture
-def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def blocks(monkeypatch: Patch) -> list[tuple[str, ...]]:
     """Names evaluated by each call for a block."""
     called: list[tuple[str, ...]] = []
     evaluate = lazy.evaluate_block
@@ -109,7 +109,7 @@ def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
     assert len(set(others)) == len(others)
 
 
-def test_a_process_builds_a_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_builds_a_plan_once(monkeypatch: Patch) -> None:
     monkeypatch.setattr(recipe, "_plans", {})
     sweep = small()
     held = recipe.Recipe(sweep.spec, sweep.plan("numpy"))

@@ -40,8 +40,7 @@ def test_the_batch_that_tokens_were_stated_for_takes_these() -> None:
 
 
 def test_the_largest_batch_is_no_longer_the_best() -> None:
-    between = {"global_batch_size": [256, 65536]}
-    of = {"of": "job_time", "between": between}
+    of = {"of": "job_time", "between": {"global_batch_size": [256, 65536]}}
     free = Sweep(JOB, {}, ["job_time"]).optimize(**of)
     counted = Sweep({**JOB, "batch_quality": "critical"}, {}, ["job_time"]).optimize(**of)
     assert free["global_batch_size"] == 65536
@@ -79,9 +78,7 @@ def test_the_batch_matters_less_where_quality_is_counted() -> None:
         ({"parameters": 7e9, "training_tokens": [1e11, 1.5e13]}, ["trained_tokens"]),
     ],
 )
-def test_beyond_the_runs_of_a_fit_a_remark_says_so(
-    given: dict[str, Any], beyond: list[str]
-) -> None:
+def test_beyond_the_runs_of_a_fit_is_a_remark(given: dict[str, Any], beyond: list[str]) -> None:
     lines = fleetcube.evaluate(["loss"], **given).attrs.get("fleetcube_remarks", "").splitlines()
     assert [line.split(" to ")[1].split()[0] for line in lines] == beyond
     assert all(line.startswith("loss_fit = besiroglu was fitted") for line in lines)

@@ -11,7 +11,7 @@ import pytest
 
 from fleetcube import Sweep
 
-from .common import refused
+from .common import Patch, refused
 
 SMALL: dict[str, Any] = {"axes": {"n_gpus": [8, 64]}, "outputs": ["cluster_mtbf"]}
 
@@ -26,9 +26,7 @@ def no_locks(*_: Any) -> None:
 
 
 @pytest.mark.parametrize("flock", [nothing, no_locks])
-def test_a_file_system_without_locks_is_refused(
-    flock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_systems_without_locks(flock: Any, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
     path = tmp_path / "a.zarr"
     refused(r"does not lock files .* mount it with locks", lambda: Sweep({}, **SMALL).store(path))

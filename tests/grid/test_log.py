@@ -15,6 +15,7 @@ from fleetcube.kernels import log
 from fleetcube.kernels.engines import numba as numba_engine
 
 from ..door.command import fleetcube
+from .common import Patch
 
 AXES = {"n_gpus": [8, 64], "gpu_mttf": np.linspace(1e7, 2e8, 5)}
 
@@ -36,7 +37,7 @@ def test_nothing_is_printed_unless_a_program_asks(tmp_path: Path) -> None:
 
 
 def test_a_run_says_what_it_does_and_what_it_resumes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Patch
 ) -> None:
     caplog.set_level(logging.DEBUG, "fleetcube")
     write, path = Writer.write, tmp_path / "a.zarr"
@@ -67,7 +68,7 @@ def test_a_run_says_what_it_does_and_what_it_resumes(
 
 
 def test_a_compiled_kernel_is_told_from_one_of_the_cache(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("FLEETCUBE_CACHE", str(tmp_path))
     caplog.set_level(logging.INFO, "fleetcube")
@@ -87,8 +88,7 @@ def test_the_command_logs_to_standard_error_when_asked(tmp_path: Path) -> None:
     spec = 'outputs = ["cluster_mtbf"]\n[scenario]\nseries_psus_per_node = 2\n[axes]\nn_gpus = [8]'
     (tmp_path / "a.toml").write_text(spec, encoding="utf-8")
     words = ("run", "a.toml", "-o", "a.zarr", "--overwrite")
-    quiet = fleetcube(*words, folder=tmp_path)
-    assert quiet.stderr == ""
+    assert fleetcube(*words, folder=tmp_path).stderr == ""
     told = [fleetcube(f"-{'v' * n}", *words, folder=tmp_path) for n in (1, 2)]
     assert "INFO a.zarr.partial: sealed, 1 blocks" in told[0].stderr
     assert "DEBUG" not in told[0].stderr

@@ -334,8 +334,7 @@ def test_damaged_reports_are_read_or_refused(data: st.DataObject) -> None:
     whole = report()
     results = whole["results"]
     assert isinstance(results, list)
-    targets = [whole, results[0], results[0]["in_place"]]
-    target = data.draw(st.sampled_from(targets))
+    target = data.draw(st.sampled_from([whole, results[0], results[0]["in_place"]]))
     target[data.draw(st.sampled_from(sorted(target)))] = data.draw(VALUES)
     sane(json.dumps(whole))
 

@@ -32,7 +32,7 @@ from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
 from ..door.command import fleetcube
-from .common import refused
+from .common import Patch, refused
 from .proxy import KINDS, Faults, proxy
 from .stores import object_store, reached, served
 from .test_cube import assert_same
@@ -77,9 +77,7 @@ def stopped(sweep: Sweep, url: str) -> str:
     return url
 
 
-def test_a_cube_of_objects_has_the_bytes_of_a_folder(
-    sweep: Sweep, url: str, tmp_path: Path
-) -> None:
+def test_a_cube_of_objects_has_a_folders_bytes(sweep: Sweep, url: str, tmp_path: Path) -> None:
     assert sweep.store(url, chunks=CHUNKS) == url
     assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)))
     assert_same(sweep.evaluate(), open_cube(url))
@@ -150,9 +148,7 @@ def test_no_reader_sees_an_unfinished_cube(stopped: str) -> None:
 
 
 @pytest.mark.slow
-def test_whatever_is_written_last_is_missing_no_reader_is_misled(
-    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
     """After each write of a sealing, an array that opens has its values, and the root is last."""
     seen: list[str] = []
     write = Objects.write
@@ -181,8 +177,7 @@ def test_a_stopped_run_is_continued_to_the_same_bytes(
     with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
         sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     place = Objects(stopped)
-    block = list(journal.read_journal(place).values())[2]
-    _harm(place, block.files[0][0], harm)
+    _harm(place, list(journal.read_journal(place).values())[2].files[0][0], harm)
     sweep.store(stopped, chunks=CHUNKS, resume=True)
     assert held(stopped) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)))
 
@@ -200,9 +195,7 @@ def _harm(place: Objects, chunk: str, harm: str | None) -> None:
 
 
 @pytest.mark.parametrize("harm", ["flip", "remove"])
-def test_a_damaged_chunk_is_found_and_mended(
-    sweep: Sweep, url: str, harm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_chunk_is_mended(sweep: Sweep, url: str, harm: str, monkeypatch: Patch) -> None:
     sweep.store(url, chunks=CHUNKS)
     whole = held(url)
     _harm(Objects(url), "job_time/c/0/1/2", harm)
@@ -219,9 +212,7 @@ def test_a_damaged_chunk_is_found_and_mended(
     sweep.store(url, chunks=CHUNKS, resume=True)
 
 
-def test_only_cubes_are_overwritten_and_their_root_goes_first(
-    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_cubes_are_overwritten_root_first(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
     Objects(url).write("notes.txt", b"keep me")
     for keywords in ({"overwrite": True}, {"resume": True}):
         refused("is not a cube and is not overwritten", sweep.store, url, **keywords)
@@ -242,9 +233,7 @@ def test_only_cubes_are_overwritten_and_their_root_goes_first(
     assert list(open_cube(url).data_vars) == ["cluster_mtbf"]
 
 
-def test_what_is_overwritten_goes_in_an_order_that_misleads_nobody(
-    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
     sweep.store(url, chunks=CHUNKS)
     gone: list[list[str]] = []
     monkeypatch.setattr(
@@ -259,7 +248,7 @@ def test_what_is_overwritten_goes_in_an_order_that_misleads_nobody(
 
 
 def test_a_second_writer_is_refused_until_the_lock_is_stale(
-    sweep: Sweep, stopped: str, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, stopped: str, monkeypatch: Patch
 ) -> None:
     first = Objects(stopped)
     with first.one_writer():
@@ -279,9 +268,7 @@ def test_a_second_writer_is_refused_until_the_lock_is_stale(
     sweep.store(stopped, chunks=CHUNKS, resume=True)
 
 
-def test_a_lock_is_renewed_and_one_that_cannot_be_ends_the_writing(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_cannot_be_renewed_ends_the_writing(url: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(objects, "RENEW_SECONDS", 0.05)
     place = Objects(url)
     with place.one_writer():
@@ -297,9 +284,7 @@ def test_a_lock_is_renewed_and_one_that_cannot_be_ends_the_writing(
             place.write("x", b"")
 
 
-def test_a_lock_that_goes_while_it_is_asked_for_is_taken(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_goes_while_it_is_asked_for_is_taken(url: str, monkeypatch: Patch) -> None:
     look = objects._Lease._look
     with Objects(url).one_writer():
 
@@ -326,9 +311,7 @@ fabric = ["infiniband-ndr", "roce-100g"]
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_continued_to_the_same_bytes(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     script = "from fleetcube.grid.store.places import objects; objects.BATCH_SECONDS = 0.1; "
     script += "from fleetcube.__main__ import main; main()"
@@ -395,9 +378,7 @@ def test_what_cannot_be_reached_is_one_line(bucket: str, tmp_path: Path, words: 
         assert done.stderr.count("\n") == 1
 
 
-def test_refused_access_is_one_line(
-    bucket: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_access_is_one_line(bucket: str, sweep: Sweep, monkeypatch: Patch) -> None:
     class Refusing(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(403)
@@ -491,9 +472,7 @@ def test_a_store_without_conditional_writes_is_refused(
         assert_same(sweep.evaluate(), open_cube(url))
 
 
-def test_a_lock_is_held_where_tags_go_without_quotes(
-    between: tuple[str, Faults], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_of_tags_without_quotes(between: tuple[str, Faults], monkeypatch: Patch) -> None:
     """As in Ceph 16: a condition with the quotes that the standard wants never holds."""
 
     def change(method: str, headers: dict[str, str]) -> int | None:
@@ -522,9 +501,7 @@ def test_a_lock_is_held_where_tags_go_without_quotes(
 
 
 @pytest.mark.slow
-def test_a_lock_outlives_lost_answers(
-    between: tuple[str, Faults], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: Patch) -> None:
     """What was written, and its answer lost, is asked for again: the lock is ours all the same."""
     bucket, faults = between
     monkeypatch.setattr(faults, "kinds", ("unanswered", "503"))
@@ -539,7 +516,7 @@ def test_a_lock_outlives_lost_answers(
 
 
 def test_what_a_stale_list_hides_is_of_no_other_cube(
-    between: tuple[str, Faults], sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    between: tuple[str, Faults], sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
     bucket, _ = between
@@ -559,7 +536,7 @@ def test_what_a_stale_list_hides_is_of_no_other_cube(
 
 @pytest.mark.slow
 def test_a_cube_is_read_through_faults_or_refused_in_one_line(
-    between: tuple[str, Faults], sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    between: tuple[str, Faults], sweep: Sweep, monkeypatch: Patch
 ) -> None:
     bucket, faults = between
     url = f"{bucket}/{next(_numbers)}.zarr"

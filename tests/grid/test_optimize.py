@@ -17,8 +17,7 @@ DAY = 86400.0
 
 
 def test_the_cheapest_cluster_that_finishes_in_time_is_the_one_of_a_full_search() -> None:
-    sizes = 32.0 * np.arange(2, 1025)
-    axes = {"gpu_mttf": ["10_000 h", "50_000 h"], "n_gpus": sizes}
+    axes = {"gpu_mttf": ["10_000 h", "50_000 h"], "n_gpus": 32.0 * np.arange(2, 1025)}
     every = fleetcube.Sweep(LLAMA, axes, ["job_cost", "job_time"]).evaluate(mask_infeasible=True)
     allowed = every["job_cost"].where(every["job_time"] <= 60 * DAY)
     sweep = fleetcube.Sweep(LLAMA, {"gpu_mttf": axes["gpu_mttf"]}, ["job_cost"])
@@ -130,11 +129,8 @@ def test_inputs_without_whole_numbers_fail_for_the_same_reasons() -> None:
         ("job_cost", {"n_gpus": [8, 64]}, ["job_time = 1 d"], "write <= or >="),
     ],
 )
-def test_bad_questions_get_one_line(
-    of: str, between: object, subject_to: list[str], told: str
-) -> None:
-    sweep = fleetcube.Sweep(LLAMA, {}, ["job_time"])
-    refused(told, sweep.optimize, of, between, subject_to)
+def test_bad_questions(of: str, between: object, subject_to: list[str], told: str) -> None:
+    refused(told, fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize, of, between, subject_to)
 
 
 def test_a_few_whole_numbers_are_all_tried() -> None:
@@ -201,8 +197,7 @@ def test_choices_are_searched_one_by_one() -> None:
 def test_a_choice_that_has_an_answer_beats_one_that_has_none() -> None:
     """With 1 tensor-parallel GPU, a quarter of the weights and gradients takes 70 GB and more."""
     axes = {"tensor_parallel": [1.0, 8.0]}
-    job = {**LLAMA, "pipeline_parallel": 4}
-    sweep = fleetcube.Sweep(job, axes, ["job_cost"])
+    sweep = fleetcube.Sweep({**LLAMA, "pipeline_parallel": 4}, axes, ["job_cost"])
     found = sweep.optimize("job_cost", {"n_gpus": [64, 256]}, over=["tensor_parallel"])
     assert float(found["tensor_parallel"]) == 8
     none = sweep.optimize("job_cost", {"n_gpus": [64, 256]}, ["job_time <= 1 h"], over=[*axes])

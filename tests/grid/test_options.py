@@ -36,8 +36,7 @@ def test_an_option_is_an_axis(option: str) -> None:
     chosen = [name for name, quantity in load().items() if quantity.option == option]
     assert chosen
     choices = list(INPUTS[option].choices)
-    axis = {option: choices}
-    swept = Sweep(JOB, axis, chosen).evaluate(engine="numpy")
+    swept = Sweep(JOB, {option: choices}, chosen).evaluate(engine="numpy")
     for k, choice in enumerate(choices):
         alone = Sweep({**JOB, option: choice}, {}, chosen).evaluate()
         for name in {*chosen} - {"infeasible_reason"}:

@@ -12,7 +12,7 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import validate
 
-from .common import refused
+from .common import Patch, refused
 
 
 def read(folder: Path, content: Any, name: str = "mine.csv") -> tuple[list[Row], list[LeftOut]]:
@@ -28,9 +28,7 @@ def published() -> list[Row]:
 
 
 @pytest.mark.parametrize("ending", own.ENDINGS)
-def test_published_rows_are_read_again_as_they_were(
-    ending: str, published: list[Row], tmp_path: Path
-) -> None:
+def test_published_rows_are_read_again(ending: str, published: list[Row], tmp_path: Path) -> None:
     again, left_out = read(tmp_path, own.text_of(published, ending), f"rows{ending}")
     assert left_out == []
     assert again == [  # a CSV holds the notes as one
@@ -169,8 +167,7 @@ def test_what_cannot_be_read_is_left_out_in_one_line_each(tmp_path: Path) -> Non
 
 
 def test_rows_of_a_csv_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    text = "step_time,n_gpus,my date\n1,8,\n1,8,May\n1,8,,7\n,8,\n1\n"
-    rows, left_out = read(tmp_path, text)
+    rows, left_out = read(tmp_path, "step_time,n_gpus,my date\n1,8,\n1,8,May\n1,8,,7\n,8,\n1\n")
     assert [dict(row.inputs) for row in rows] == [{"n_gpus": 8}, {}]
     reasons = ("'my date' is not an input", "7.0 has no heading", "nothing in it is measured")
     for held, reason, place in zip(left_out, reasons, (2, 3, 4), strict=True):
@@ -191,7 +188,7 @@ def test_a_file_of_another_kind_is_one_line(text: str, match: str, tmp_path: Pat
     refused(match, read, tmp_path, text)
 
 
-def test_files_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_have_limits(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cells, "MOST_ROWS", 2)
     assert len(read(tmp_path, "step_time,n_gpus\n1,2\n1,2\n")[0]) == 2
     refused("more than 2 rows", read, tmp_path, "step_time,n_gpus\n1,2\n1,2\n1,2\n")

@@ -169,8 +169,7 @@ def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
 
 def with_gpus(number: float) -> float:
     """Time of the job where its last phase has so many GPUs."""
-    last = {**PHASES[2], "n_gpus": number}
-    sweep = Sweep(JOB, {}, ["job_time"], phases=[*PHASES[:2], last])
+    sweep = Sweep(JOB, {}, ["job_time"], phases=[*PHASES[:2], {**PHASES[2], "n_gpus": number}])
     return float(sweep.evaluate("numpy").job_time)
 
 
@@ -228,8 +227,7 @@ def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> 
     hours = 2 * 8192 + 2 * 16384
     assert float(ready.gpu_hours - plain.gpu_hours) == pytest.approx(hours, rel=1e-6)
     assert float(ready.job_cost - plain.job_cost) == pytest.approx(2 * hours, rel=1e-6)
-    same = ["goodput", "rework_overhead", "mfu", "useful_compute_share", *counted]
-    for name in same:
+    for name in ["goodput", "rework_overhead", "mfu", "useful_compute_share", *counted]:
         assert float(ready[name]) == pytest.approx(float(plain[name]), rel=1e-12)
     assert float(ready.energy) > float(plain.energy)
     share = float(ready.transition_share)
@@ -250,14 +248,11 @@ ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("more", "axes", "rule"), ONE)
-def test_what_cannot_vary_in_one_phase_is_refused(
-    more: dict[str, Any], axes: dict[str, Any], rule: str
-) -> None:
+def test_what_cannot_vary_is_refused(more: dict[str, Any], axes: dict[str, Any], rule: str) -> None:
     with pytest.raises(InputError) as refused:
         Sweep({**JOB, **more}, axes, ["job_time"], phases=PHASES)
     assert rule in str(refused.value)
-    plain = {"n_gpus__long": 8, **JOB}
-    refused("there is none", Sweep, plain, {}, ["job_time"])
+    refused("there is none", Sweep, {"n_gpus__long": 8, **JOB}, {}, ["job_time"])
     with pytest.raises(InputError, match="no phase says gpu_mttf__main"):
         Sweep(JOB, {}, ["job_time"], phases=PHASES).gradient("job_time", ["gpu_mttf__main"])
 
@@ -287,9 +282,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("phases", "more", "rule"), BAD)
-def test_phases_that_contradict_each_other_are_refused(
-    phases: Any, more: dict[str, Any], rule: str
-) -> None:
+def test_contradictory_phases_are_refused(phases: Any, more: dict[str, Any], rule: str) -> None:
     with pytest.raises(InputError) as refused:
         Sweep({**JOB, **more}, AXES, ["job_time"], phases=phases)
     assert rule in str(refused.value)
@@ -308,8 +301,7 @@ def test_what_has_no_whole_is_asked_of_a_phase() -> None:
 def test_what_is_said_of_formulas_is_said_in_phases() -> None:
     """Phases hide no formula: a fit that is left, and a batch whose quality is counted."""
     job = {**JOB, "batch_quality": "critical", "critical_batch_law": "zhang"}
-    counted = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES)
-    (there,) = counted.plan().remarks()
+    (there,) = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES).plan().remarks()
     assert "was fitted to" in there
     whole = Sweep(job, {}, ["job_time"], phases=PHASES)
     assert there in whole.plan().remarks()
@@ -337,8 +329,7 @@ def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
         assert float(found[name]) == pytest.approx(float(uncut[name]), rel=0.5 if last else 1e-12)
     each = Sweep(earlier, {"phase": ["c", "a"]}, outputs, phases=parts).evaluate("numpy")
     assert each["trained_tokens"].values.tolist() == [17e12, 3e12]
-    alone = one({**earlier, "phase": parts}, "c")
-    own = Sweep(alone, {}, outputs).evaluate("numpy")
+    own = Sweep(one({**earlier, "phase": parts}, "c"), {}, outputs).evaluate("numpy")
     for name in outputs:
         assert float(own[name]) == float(each[name][0])
     one_by_one = Sweep(earlier, {"phase": [*SPLIT]}, ["job_time"], phases=parts)

@@ -52,8 +52,7 @@ def test_pieces_that_come_back_are_folded() -> None:
     """8 layers in front, one in each other piece: with the first stage, or with the third."""
     assert stages("E" + "t" * 8 + "|t|t|t|t|tL", 2)["first_stage_layers"] == 9
     made = stages("E" + "t" * 4 + "|t|t|t|t|ttL", 2, folded=True)
-    split = [made[f"{place}_stage_layers"] for place in ("first", "middle", "last")]
-    assert split == [6, 2, 2]
+    assert [made[f"{place}_stage_layers"] for place in ("first", "middle", "last")] == [6, 2, 2]
     job = {"hidden_size": 4096, "attention_heads": 32, "n_gpus": 12, "global_batch_size": 60}
     for schedule, first in (("zb_v", 6), ("dualpipev", 6)):
         layout = {"pipeline_layout": "Etttt|t|t|t|t|ttL", "pipeline_schedule": schedule}

@@ -46,8 +46,7 @@ def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> 
 
     counts = [512, 1024, 2048, 200_000]  # of the last replicas some have no batch
     held = cube({"n_gpus": counts}, [*LOSSES, "job_time"])
-    figure = losses(held, "n_gpus", png)
-    top, below = figure.axes
+    top, below = losses(held, "n_gpus", png).axes
     job = held["job_time"].values[:3] / 86400
     line, ideal = top.lines
     np.testing.assert_allclose(line.get_ydata(), [*job, np.nan])
@@ -72,8 +71,7 @@ def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> 
 
 
 def test_losses_of_one_feasible_point_fill_its_cell(png: Path) -> None:
-    held = cube({"n_gpus": [32, 1024, 200_000]}, list(LOSSES))
-    (axes,) = losses(held, "n_gpus", png).axes
+    (axes,) = losses(cube({"n_gpus": [32, 1024, 200_000]}, list(LOSSES)), "n_gpus", png).axes
     first, second = spans(axes)
     for area in axes.collections:
         assert area.get_paths()[0].vertices[:, 0].min() == pytest.approx(first[1])
@@ -135,8 +133,7 @@ def test_crowded_contours_keep_labels_that_fit_and_the_scale_names_all(png: Path
         own = text.get_window_extent().width
         middles.append(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2, own))
     for one, other in itertools.combinations(middles, 2):
-        apart = np.hypot(one[0] - other[0], one[1] - other[1])
-        assert apart > (one[2] + other[2]) / 2
+        assert np.hypot(one[0] - other[0], one[1] - other[1]) > (one[2] + other[2]) / 2
     marks = scale.collections[-1]
     assert [line[0, 1] for line in marks.get_segments()] == pytest.approx(
         list(drawn.levels), rel=1e-3
@@ -162,8 +159,7 @@ def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None
 
 
 def test_the_reasons_of_infeasible_points_have_a_map(png: Path) -> None:
-    axes = {"n_gpus": [8, 128, 200_000], "pipeline_parallel": [4, 8]}
-    held = cube(axes, ["job_time"])
+    held = cube({"n_gpus": [8, 128, 200_000], "pipeline_parallel": [4, 8]}, ["job_time"])
     meanings = held["infeasible_reason"].attrs["flag_meanings"].split()
     reasons = {meanings[k].replace("_", " ") for k in held["infeasible_reason"].values.ravel()}
     assert {"feasible", "group larger than cluster"} < reasons
@@ -196,16 +192,13 @@ def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
 @pytest.mark.parametrize(
     "names", [LOSSES[1:], ("reliability_overhead", "communication_overhead", "bubble_overhead")]
 )
-def test_flips_colours_the_largest_of_the_losses_compared(
-    names: tuple[str, ...], png: Path
-) -> None:
+def test_flips_colours_the_largest_loss_compared(names: tuple[str, ...], png: Path) -> None:
     from matplotlib.colors import to_hex
 
     axes = {"n_gpus": [512, 2048, 8192], "gpu_mttf": ["1000 h", "5000 h", "100_000 h"]}
     held = cube(axes, [*LOSSES, "reliability_overhead"])
     held["bubble_overhead"].values[0] = np.nan  # of 512 GPUs: then no loss is the largest
-    compared = () if names == LOSSES[1:] else (names,)
-    figure = flips(held, "n_gpus", "gpu_mttf", png, *compared)
+    figure = flips(held, "n_gpus", "gpu_mttf", png, *(() if names == LOSSES[1:] else (names,)))
     mesh = figure.axes[0].collections[-1]
     assert mesh.get_array().mask[:, 0].all()
     colour_of = dict(zip([*LOSSES, "reliability_overhead"], PALETTE, strict=True))
@@ -247,8 +240,7 @@ def test_infeasible_points_of_a_curve_stand_hollow_beside_it(png: Path) -> None:
 def test_infeasible_points_far_off_do_not_set_the_range(png: Path) -> None:
     held = cube({"n_gpus": [32, 128, 256]}, ["job_time"])
     held["job_time"].values[0] *= 100
-    figure = plot(held, "job_time", "n_gpus", None, png)
-    (axes,) = figure.axes
+    (axes,) = plot(held, "job_time", "n_gpus", None, png).axes
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert texts == ["infeasible (1 far off)"]
     assert axes.get_ylim()[1] < 2 * held["job_time"].values[1] / 86400
@@ -262,8 +254,7 @@ def test_curves_that_hide_each_other_as_ratios_to_the_best(best: str, png: Path)
     bad[0, 1] = True
     held = held.assign_coords(infeasible_reason=(held["job_time"].dims, bad.astype(np.int8)))
     (drawn,) = plot(held, "job_time", "n_gpus", None, png, best).axes
-    days = held["job_time"].values
-    able = np.where(bad, np.nan, days)
+    able = np.where(bad, np.nan, held["job_time"].values)
     reference = (np.nanmin if best == "min" else np.nanmax)(able, axis=1)
     lines = np.array([line.get_ydata() for line in drawn.lines[:6:2]])
     np.testing.assert_allclose(lines.T, able / reference[:, None])
@@ -280,8 +271,7 @@ def test_curves_of_a_flag_stand_at_its_meanings(png: Path) -> None:
 
 
 def test_a_map_tells_infeasible_cells_from_cells_without_a_value(png: Path) -> None:
-    axes = {"n_gpus": [32, 128, 256], "gpu_mttf": ["10_000 h", "20_000 h"]}
-    held = cube(axes, ["job_time"])
+    held = cube({"n_gpus": [32, 128, 256], "gpu_mttf": ["10_000 h", "20_000 h"]}, ["job_time"])
     held["job_time"].values[2, 0] = np.nan
     figure = plot(held, "job_time", "n_gpus", "gpu_mttf", png)
     assert figure.axes[0].patch.get_hatch()
@@ -301,8 +291,7 @@ def test_points_of_a_roofline_stand_at_mfu_times_peak(png: Path) -> None:
     for roof, bandwidth in zip(roofs, (2.039, 3.35), strict=True):
         assert roof[0, 1] / roof[0, 0] == pytest.approx(bandwidth)
         assert roof[2, 1] == roof[1, 1]
-    dots = [dot.get_offsets().data for dot in axes.collections]
-    reached = np.concatenate(dots[:4:2])
+    reached = np.concatenate([dot.get_offsets().data for dot in axes.collections][:4:2])
     np.testing.assert_allclose(reached[:, 0], 8192)  # 2 T / 2 bytes for T = 8192 tokens
     np.testing.assert_allclose(reached[:, 1], held["mfu"].values * [312, 989])
     assert axes.get_ylabel() == "rate of one GPU [TFLOP/s]"
@@ -450,8 +439,7 @@ def test_colour_blind_readers_tell_colours_apart(palette: list[str], seen: Any) 
 
 def test_ticks_are_at_few_round_points_and_otherwise_at_round_numbers(png: Path) -> None:
     def ticks(spec: Any) -> list[str]:
-        figure = plot(cube({"n_gpus": spec}, ["goodput"]), "goodput", "n_gpus", None, png)
-        (axes,) = figure.axes
+        (axes,) = plot(cube({"n_gpus": spec}, ["goodput"]), "goodput", "n_gpus", None, png).axes
         low, high = axes.get_xlim()
         pairs = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
         return [label.get_text() for at, label in pairs if low <= at <= high]

@@ -59,8 +59,9 @@ def planted() -> tuple[Pooled, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         if effect.level == "software" and effect.coefficient != "intra_node_efficiency":
             truth[k] = 0.4 if effect.group == "one" else -0.4
     x = empty.values(truth)
-    noise = 0.01 * generator(18).standard_normal(len(rows()))
-    times = np.exp(empty.steps.errors(x) + noise)  # the rows' measured time is 1 s
+    times = np.exp(
+        empty.steps.errors(x) + (0.01 * generator(18).standard_normal(len(rows())))
+    )  # the rows' measured time is 1 s
     full = pooled_of([replace(r, measured=float(t)) for r, t in zip(rows(), times, strict=True)])
     return full, truth, x
 
@@ -72,8 +73,7 @@ def posterior(train: np.ndarray[Any, Any]) -> Posterior:
 def test_coefficients_of_synthetic_rows_are_recovered() -> None:
     full, _, truth = planted()
     found = posterior(np.ones(len(rows()), dtype=bool))
-    predicted = full.predict(found)
-    assert np.abs(predicted.errors).max() < 0.04
+    assert np.abs(full.predict(found).errors).max() < 0.04
     x = full.values(found.means)
     for k, coefficient in enumerate(full.steps.coefficients):
         members = np.array([[e.coefficient == coefficient.name for e in full.effects]])

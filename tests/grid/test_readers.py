@@ -27,8 +27,7 @@ def read(path: Path) -> Any:
 
 def test_tensorstore_reads_every_number(cube: Path) -> None:
     expected = open_cube(cube)
-    names = [*OUTPUTS, "infeasible_reason", "n_gpus", "gpu_mttf"]
-    for name in names:
+    for name in [*OUTPUTS, "infeasible_reason", "n_gpus", "gpu_mttf"]:
         array = read(cube / name)
         assert array.domain.labels == expected[name].dims
         assert array.dtype.numpy_dtype == expected[name].dtype

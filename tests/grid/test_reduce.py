@@ -201,7 +201,6 @@ def test_compiled_blocks_give_the_same_winners_and_quantiles(
         assert found["data_parallel_time"].values[place] == value
         label = found["pipeline_parallel_at_min_data_parallel_time"].values[place]
         assert label == AXES["pipeline_parallel"][at["pipeline_parallel"]]
-        values = [value for value, _ in points if value == value]
-        wanted = np.quantile(values, 0.4)
+        wanted = np.quantile([value for value, _ in points if value == value], 0.4)
         got = middle["data_parallel_time"].values[place]
         np.testing.assert_allclose(got, wanted, rtol=1e-13)

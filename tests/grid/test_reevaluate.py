@@ -15,7 +15,7 @@ from fleetcube.cli import cli
 from fleetcube.grid.ask import reevaluate
 from fleetcube.grid.explore.view import View
 
-from .common import refused
+from .common import Patch, refused
 
 SCENARIO = {"model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr"}
 SCENARIO |= {"software": "megatron-lm", "tensor_parallel": 8, "pipeline_parallel": 4}
@@ -86,7 +86,7 @@ def test_no_value_has_no_interval(sweep: fleetcube.Sweep, tmp_path: Path) -> Non
     assert (cut["job_time_low"].notnull() == known).all()
 
 
-def test_values_that_changed_have_none(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_changed_have_none(path: str, monkeypatch: Patch) -> None:
     cube = fleetcube.open_cube(path).isel(gpu_mttf=[0, 1], disk=0)
     other = cube.assign(job_time=cube["job_time"] * (1 + 1e-6))
     refused(r"job_time is not that of the spec .* was changed since", other.fleetcube.interval)
@@ -141,8 +141,7 @@ def test_the_commands_show_them(path: str, tmp_path: Path) -> None:
 
 
 def test_the_explorer_has_bands_of_stored_cubes(sweep: fleetcube.Sweep, path: str) -> None:
-    view = View.open(path)
-    stored = view.band("variable=job_time&x=n_gpus")
+    stored = View.open(path).band("variable=job_time&x=n_gpus")
     assert stored["places"] == [0, 1, 2]
     assert stored == View(sweep.virtual(engine="numpy"), "job", sweep).band(
         "variable=job_time&x=n_gpus"

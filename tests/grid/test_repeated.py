@@ -20,7 +20,7 @@ from fleetcube.grid.spec.memo import Memo
 from fleetcube.kernels.engines import auto as auto_engine
 from fleetcube.kernels.engines import numba as numba_engine
 
-from .common import on_h100
+from .common import Patch, on_h100
 
 SCENARIO = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8)
 AXES: dict[str, Any] = {"n_gpus": [64, 512], "fabric": ["infiniband-ndr", "roce-100g"]}
@@ -66,7 +66,7 @@ def same(one: xarray.Dataset, other: xarray.Dataset) -> None:
         assert one[name].values.tobytes() == other[name].values.tobytes()
 
 
-def forget(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def forget(monkeypatch: Patch, most: int) -> None:
     monkeypatch.setattr(plan, "_known", Memo(most))
     monkeypatch.setattr(axes, "_known", Memo(most))
 
@@ -83,9 +83,7 @@ def alone() -> list[list[xarray.Dataset]]:
 
 
 @pytest.mark.parametrize("most", [128, 2])
-def test_what_is_kept_belongs_to_one_scenario(
-    alone: Any, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_what_is_kept_belongs_to_one_scenario(alone: Any, monkeypatch: Patch, most: int) -> None:
     forget(monkeypatch, most)
     for k, mask in itertools.product([*range(len(SWEEPS)), *range(len(SWEEPS))], (False, True)):
         same(Sweep(*SWEEPS[k]).evaluate(mask_infeasible=mask), alone[k][mask])
@@ -127,7 +125,7 @@ def test_a_changed_calibration_file_is_read_again(tmp_path: Path) -> None:
     assert found[2] == found[3] != found[0]
 
 
-def test_threads_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_what_is_kept(monkeypatch: Patch) -> None:
     forget(monkeypatch, 3)  # fewer than are used: results are forgotten all the time
     kinds: list[dict[str, Any]] = [{}, {"sequence_parallel": True}, {"gpu_mttf": [1e8, 2e8]}]
     kinds += [{**kind, "fabric": ["infiniband-ndr"]} for kind in kinds]
@@ -157,7 +155,7 @@ def test_threads_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.machine
-def test_calls_that_come_back_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_come_back_have_the_same_bits(monkeypatch: Patch) -> None:
     """By NumPy, by kernels once they are there, into fresh arrays and into the same."""
     monkeypatch.setattr(engine, "MOST_TABLE", 4)
     monkeypatch.setattr(auto_engine, "WORTH_AGAIN", 100)
@@ -196,7 +194,7 @@ def test_calls_that_come_back_have_the_same_bits(monkeypatch: pytest.MonkeyPatch
     same(fresh, firsts[False].assign_attrs(fleetcube_engine="numba"))  # compiled for its like
 
 
-def test_no_more_is_kept_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_kept_than_said(monkeypatch: Patch) -> None:
     monkeypatch.setattr(execute, "MOST_KEPT", 0)
     sweep = Sweep(*SWEEPS[16])
     expected = sweep.evaluate()

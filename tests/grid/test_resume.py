@@ -27,7 +27,7 @@ from fleetcube.grid.store.places.place import Folder
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 
-from .common import refused
+from .common import Patch, refused
 from .kill import contents
 
 ROOT = Path(__file__).parents[2]
@@ -43,16 +43,14 @@ def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
 
 
-def no_exchange(patch: pytest.MonkeyPatch) -> None:
+def no_exchange(patch: Patch) -> None:
     """Answer as renameat2 does on an NFS."""
     system = SimpleNamespace(renameat2=lambda *_: -1)
     calls = SimpleNamespace(CDLL=lambda *_, **__: system, get_errno=lambda: errno.EINVAL)
     patch.setattr(durable, "ctypes", calls)
 
 
-def stop_after(
-    count: int, error: Callable[[], BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patch) -> None:
     """Let so many blocks be written, then fail."""
     write = writer_module.Writer.write
     begun = itertools.count()
@@ -83,7 +81,7 @@ def stopped(sweep: Sweep, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("error", [disk_full, KeyboardInterrupt])
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_a_stopped_run_is_continued_to_the_same_bytes(
-    sweep: Sweep, tmp_path: Path, count: int, error: Any, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, tmp_path: Path, count: int, error: Any, monkeypatch: Patch
 ) -> None:
     whole = sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)
     with monkeypatch.context() as patch:
@@ -144,8 +142,7 @@ def test_harm_between_runs_is_mended(
     sweep: Sweep, stopped: Path, tmp_path: Path, harm: str
 ) -> None:
     partial = stopped.with_name("a.zarr.partial")
-    block = list(journal.read_journal(Folder(partial)).values())[2]
-    chunk = partial / block.files[0][0]
+    chunk = partial / list(journal.read_journal(Folder(partial)).values())[2].files[0][0]
     data = bytearray(chunk.read_bytes())
     if harm == "flip":
         data[len(data) // 2] ^= 1
@@ -157,15 +154,14 @@ def test_harm_between_runs_is_mended(
     if harm == "remove":
         chunk.unlink()
     if harm == "journal":  # a torn last line
-        lines = (partial / JOURNAL).read_bytes()
-        (partial / JOURNAL).write_bytes(lines[:-7])
+        (partial / JOURNAL).write_bytes((partial / JOURNAL).read_bytes()[:-7])
     (partial / "job_time" / "c" / f"0.1.2{durable.TEMPORARY}").write_bytes(b"left over")
     sweep.store(stopped, chunks=CHUNKS, resume=True)
     assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
 
 
 def test_resume_begins_where_there_is_nothing_and_rests_where_all_is_done(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     path = sweep.store(tmp_path / "a.zarr", resume=True)
     before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
@@ -197,14 +193,11 @@ def test_what_was_begun_otherwise_is_refused(
     before = contents(stopped.with_name("a.zarr.partial"))
     other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
     refused(told, other.store, stopped, resume=True, **{"chunks": CHUNKS, **keywords})
-    after = contents(stopped.with_name("a.zarr.partial"))
-    assert {**before, LOCK: b""} == {**after, LOCK: b""}
+    assert {**before, LOCK: b""} == {**contents(stopped.with_name("a.zarr.partial")), LOCK: b""}
 
 
 @pytest.mark.parametrize("part", ["version.numpy", "catalog.node.dgx-h100", "formula.job_time"])
-def test_other_versions_records_and_formulas_are_refused(
-    sweep: Sweep, stopped: Path, part: str
-) -> None:
+def test_other_versions_and_formulas_are_refused(sweep: Sweep, stopped: Path, part: str) -> None:
     partial = Folder(stopped.with_name("a.zarr.partial"))
     held = journal.read_record(partial, PLAN)
     assert held is not None
@@ -221,7 +214,7 @@ def test_other_versions_records_and_formulas_are_refused(
     ],
 )
 def test_words_that_stand_outside_of_formulas_are_in_the_fingerprint(
-    quantity: str, change: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    quantity: str, change: tuple[str, str], monkeypatch: Patch
 ) -> None:
     def facts() -> dict[str, Any]:
         read.cache_clear()
@@ -251,7 +244,7 @@ def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
 
 
 def test_a_disk_that_fills_up_loses_nothing_that_is_finished(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     sync, calls = os.fsync, []
 
@@ -346,9 +339,7 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
     assert contents(tmp_path / "a.zarr.old") == {"notes": b""}
 
 
-def test_a_name_that_cannot_be_given_is_given_back(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_given_back(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
     old = contents(path)
     no_exchange(monkeypatch)
@@ -366,7 +357,7 @@ def test_a_name_that_cannot_be_given_is_given_back(
 
 
 def test_a_cube_that_cannot_be_replaced_is_refused_at_once(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
     access = os.access

@@ -18,7 +18,7 @@ from fleetcube.grid.spec import values
 
 from ..draws import generator, scaled
 from ..table import each
-from .common import on_h100
+from .common import Patch, on_h100
 
 SCENARIO = on_h100("llama-3-70b", gpu_hour_price=2.5, global_batch_size=1024, training_tokens="15T")
 SCENARIO |= {"pipeline_parallel": 8, "tensor_parallel": 4}
@@ -44,7 +44,7 @@ OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead", "d_goodput_d_gpu_m
 
 
 @pytest.mark.fuzz
-def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 3)  # classes of several blocks
     rng, rows = generator(16), scaled(40)
     drawn = {
@@ -219,7 +219,7 @@ def test_dictionaries_may_repeat_words_and_hold_gaps_and_words_of_no_row() -> No
     fleetcube.table(unused, "cluster_mtbf", scenario=scenario)
 
 
-def test_work_is_done_by_distinct_cells_and_not_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_done_by_distinct_cells_and_not_by_rows(monkeypatch: Patch) -> None:
     calls = {"number": 0, "resolve": 0}
 
     def counted(name: str, function: Any) -> Any:
@@ -297,9 +297,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @each(("frame", "changed", "told"), REFUSED, ids=[told for *_, told in REFUSED])
-def test_what_is_refused_is_told_before_anything_is_computed(
-    frame: Any, changed: dict[str, Any], told: str
-) -> None:
+def test_refusals_come_before_computing(frame: Any, changed: dict[str, Any], told: str) -> None:
     def computed(*_: Any) -> None:
         raise AssertionError("something was computed")
 
@@ -312,14 +310,14 @@ def test_what_is_refused_is_told_before_anything_is_computed(
     assert "\n" not in str(error.value)
 
 
-def test_too_many_sets_of_formulas_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_sets_of_formulas_are_refused(monkeypatch: Patch) -> None:
     monkeypatch.setattr(groups, "MOST_CASES", 2)
     rows = {"n_gpus": [8, 8, 8], "precision": ["bf16", "fp16", "fp8"]}
     with pytest.raises(InputError, match="the rows need more than 2 sets of formulas"):
         fleetcube.table(rows, "cluster_mtbf", scenario={"series_psus_per_node": 2})
 
 
-def test_frames_but_those_of_pandas_need_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_but_those_of_pandas_need_arrow(monkeypatch: Patch) -> None:
     arrow = pyarrow.table({"n_gpus": [8]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"not installed; run: pip install 'fleetcube\[table\]'"):

@@ -62,8 +62,7 @@ def test_every_pass_is_played_once_and_none_before_its_input(layout: dict[str, A
                 arrived = ends[part.kind, *before] + 0.25 * (home[before] != home[here])
                 assert part.start >= arrived
             if part.kind != "F":
-                needed = "F" if part.kind == "B" else "B"
-                assert part.start >= ends[needed, *here]
+                assert part.start >= ends["F" if part.kind == "B" else "B", *here]
 
 
 @settings(deadline=None, max_examples=200)
@@ -198,8 +197,7 @@ def test_what_cannot_be_played_is_refused(change: dict[str, Any], told: str) -> 
 @pytest.mark.parametrize("schedule", ["gpipe", "interleaved", "zb_v", "dualpipe"])
 def test_the_picture_has_a_bar_for_every_pass(schedule: str, tmp_path: Path) -> None:
     played = simulate_schedule(schedule, pipeline_parallel=2, num_microbatches=6, virtual_stages=2)
-    figure = played.plot(tmp_path / "schedule.png")
-    (axes,) = figure.axes
+    (axes,) = played.plot(tmp_path / "schedule.png").axes
     parts = [part for passes in played.stages for part in passes]
     assert len(axes.patches) == len(parts)
     framed = [bar for bar in axes.patches if bar.get_edgecolor()[:3] == (0, 0, 0)]

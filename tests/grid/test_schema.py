@@ -20,7 +20,7 @@ from fleetcube.kernels.inputs import INPUTS
 
 from ..catalog.test_units import GOOD as TEXTS
 from ..table import each
-from .test_bad_input import CASES, GOOD
+from .test_bad_input_is_one_clear_line import CASES, GOOD
 
 ROOT = Path(__file__).parents[2]
 VALIDATOR = jsonschema.Draft7Validator(schema())

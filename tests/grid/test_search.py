@@ -12,10 +12,10 @@ from fleetcube import Sweep
 from fleetcube.grid.reduce import boxes, fold, search, winners
 
 from ..draws import scaled
-from .common import on_h100
+from .common import Patch, on_h100
 
 
-def forbid_scans(patch: pytest.MonkeyPatch) -> None:
+def forbid_scans(patch: Patch) -> None:
     patch.setattr(fold._Fold, "run", None)
     patch.setattr(winners._Winners, "run", None)
 
@@ -56,9 +56,7 @@ def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
     st.sampled_from([1, 16]),
 )
 @settings(max_examples=scaled(10), suppress_health_check=list(HealthCheck))
-def test_searches_find_what_scans_find(
-    question: Any, radix: int, kept: tuple[int, int], least: int
-) -> None:
+def test_searches_equal_scans(question: Any, radix: int, kept: tuple[int, int], least: int) -> None:
     sweep, asked = question
     dims, names = sweep.plan().out_dims, [asked["of"]] if asked["of"] else OUTPUTS
     # There is nothing to search in an output that has none of these axes
@@ -73,8 +71,7 @@ def test_cells_have_winners_of_their_own() -> None:
     axes = {name: AXES[name] for name in ("zero_stage", "n_gpus", "tensor_parallel")}
     sweep = Sweep(fixed, axes, ["memory_per_gpu"])
     asked = {"how": "argmax", "over": ["zero_stage"], "mask_infeasible": True}
-    found = searched(sweep, asked)
-    assert found.identical(sweep.reduce(**asked, engine="numpy", threads=1))
+    assert searched(sweep, asked).identical(sweep.reduce(**asked, engine="numpy", threads=1))
 
 
 def searched(
@@ -106,7 +103,7 @@ TOKENS = np.linspace(1e12, 2e12, 1000)
 PRICES = np.linspace(4.0, 2.0, 1000)
 
 
-def test_a_trillion_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trillion_layouts(monkeypatch: Patch) -> None:
     """Against the same minimum taken apart: layouts, then failures, then tokens and prices."""
     fixed = {**SCENARIO, "model": "llama-3-70b"}
     del fixed["n_gpus"], fixed["global_batch_size"], fixed["gpu_hour_price"]
@@ -140,11 +137,10 @@ def test_a_trillion_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_that_costs_too_much_leaves_it_to_the_scan(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
-    axes = {name: AXES[name] for name in itertools.islice(AXES, 5)}
-    sweep = Sweep(fixed, axes, ["job_time"])
+    sweep = Sweep(fixed, {name: AXES[name] for name in itertools.islice(AXES, 5)}, ["job_time"])
     scanned = sweep.reduce("argmin", engine="numpy")
     monkeypatch.setattr(search, "WORTH", 0)
     for share in (0.0, 1e4, 1e5, 3e5, 1e6):  # given up before it begins, and while it runs

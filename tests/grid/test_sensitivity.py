@@ -10,7 +10,7 @@ import pytest
 
 from fleetcube import InputError, Sweep, evaluate
 
-from .common import refused
+from .common import Patch, refused
 
 WRITE = dict(parameters=70e9, checkpoint_bytes_per_parameter=14, checkpoint_write_bandwidth=1e11)
 PHASES = {"n_gpus": 64, "detection_time": 10, "drain_time": 20, "provision_time": 300}
@@ -111,7 +111,7 @@ def phases(detection: Any, provision: Any) -> Sweep:
 
 
 def test_the_longest_phase_dominates_however_the_grid_is_cut(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     detection, provision = np.arange(1.0, 200, 7), np.arange(3.0, 300, 11)
     sweep = phases(detection, provision)
@@ -134,7 +134,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(
     assert found["same_as"].values.tolist() == names
 
 
-def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.ask.sensitivity.THIN", 100)
     sweep = phases(np.arange(1.0, 101), [50.0, 100.0])
     found = sweep.dominance("recovery_time", "detection_time")
@@ -152,7 +152,7 @@ def test_inputs_of_one_size_everywhere_are_one_lever_and_the_first_leads() -> No
     assert found["share"].sel(input=first).item() == 1
 
 
-def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 8)  # a point at a time
     names = ["detection_time", "provision_time"]
     for provision in (10.0, 30.0):
@@ -246,7 +246,7 @@ def test_morris_effects_of_a_sum_are_its_ranges() -> None:
         assert found["effect_std"].sel(input=name).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: Patch) -> None:
     pytest.importorskip("SALib")
     sweep = Sweep(PHASES, {}, ["recovery_time"])
     for method in ("sobol", "morris"):
@@ -257,7 +257,7 @@ def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch)
         assert again.identical(whole)
 
 
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: Patch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "SALib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "SALib", None)

@@ -19,6 +19,8 @@ from fleetcube.grid.plan import memory
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels import monte_carlo
 
+from .common import Patch
+
 PLAIN: dict[str, Any] = dict(cluster_mtbf="4 h", checkpoint_stall_time=30.0, recovery_time=600.0)
 FLEET: dict[str, Any] = {"node": "dgx-h100", "model": "llama-3-70b", "n_gpus": 4096}
 SHARES = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
@@ -43,8 +45,7 @@ def test_the_closed_forms_are_right() -> None:
     assert found.goodput.dims == exact.goodput.dims
     assert (found.outcome == 0).all()
     for name in SHARES:
-        expected = exact[name].broadcast_like(found[name])
-        scores = (found[name] - expected) / found[f"{name}_error"]
+        scores = (found[name] - exact[name].broadcast_like(found[name])) / found[f"{name}_error"]
         assert float(abs(scores).max()) < 4.5, name
         assert 0.7 < float((scores**2).mean()) < 1.4, name
     np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
@@ -86,7 +87,7 @@ def test_a_point_is_the_same_alone_and_in_any_grid() -> None:
     assert not one.equals(fleetcube.simulate(trials=50, seed=1, **FLEET, gpu_mttf="10_000 h"))
 
 
-def test_the_scenario_reaches_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scenario_reaches_the_job(monkeypatch: Patch) -> None:
     # By hand: 8 nodes of 8 GPUs; 1.4 TB at 100 GB/s, each way
     seen = {}
 
@@ -154,8 +155,7 @@ def test_repair_crews_are_played() -> None:
         assert (abs(off) < 4.5 * found[f"{name}_error"] + 0.002).all(), name
     # jobs begin with all spares
     off = found.spare_shortage.sel(node_pool="open") - (1 - exact.spare_availability)
-    error = found.spare_shortage_error.sel(node_pool="open")
-    assert (abs(off) < 4.5 * error + 0.005).all()
+    assert (abs(off) < 4.5 * found.spare_shortage_error.sel(node_pool="open") + 0.005).all()
     assert (found.goodput.diff("repair_crews").sel(node_pool="closed") > 0.1).all()
     # too few crews: the cluster is never whole
     given = {**grid, "repair_crews": 1, "node_pool": "closed", "spare_nodes": 1}
@@ -216,8 +216,7 @@ def test_tiers_cost_what_the_closed_forms_say() -> None:
     found = fleetcube.simulate(trials=100, checkpoint_mode="tiered", **grid)
     exact = fleetcube.evaluate(SHARES, engine="numpy", checkpoint_mode="tiered", **grid)
     for name in SHARES:
-        scores = (found[name] - exact[name]) / found[f"{name}_error"]
-        assert float(abs(scores).max()) < 4.5, name
+        assert float(abs((found[name] - exact[name]) / found[f"{name}_error"]).max()) < 4.5, name
     np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
     case = {**TIERED, "memory_tier_survival": 0.8, "drive_tier_survival": 0.0}
     fixed = {**case, "checkpoint_policy": "fixed", "fixed_checkpoint_interval": "30 min"}
@@ -272,8 +271,7 @@ def test_nodes_that_fail_together_take_several_spares() -> None:
     pairs = {"correlated_failure_fraction": [0.0, 1.0], "failure_domain_nodes": [1, 4]}
     mixed = fleetcube.simulate(trials=20, **case, **pairs)
     assert (mixed.goodput.sel(correlated_failure_fraction=0) == single.goodput).all()
-    one = mixed.goodput.sel(failure_domain_nodes=1)
-    assert (one == single.goodput).all()
+    assert (mixed.goodput.sel(failure_domain_nodes=1) == single.goodput).all()
 
 
 def test_a_tier_for_all_failures_is_the_only_one() -> None:
@@ -298,8 +296,9 @@ def test_failures_follow_the_age_of_the_fleet() -> None:
     case = {**FLEET, "gpu_mttf": "20_000 h", "burn_in_excess": 2, "burn_in_time": "30 d"}
     window = fleetcube.simulate(trials=200, **case, aging_window=["0 s", "60 d"])
     exact = fleetcube.evaluate(["goodput"], engine="numpy", **case, aging_window=["0 s", "60 d"])
-    off = abs(window.goodput - exact.goodput)
-    assert (off < 4.5 * window.goodput_error + 1e-3).all()  # as the law's Range says
+    assert (
+        abs(window.goodput - exact.goodput) < 4.5 * window.goodput_error + 1e-3
+    ).all()  # as the law's Range says
     assert float(window.wall_time[1]) == pytest.approx(60 * 86400, rel=0.01)
     # at one age the rate is a rate like any other
     mttf = {**FLEET, "cluster_mtbf": float(fleetcube.evaluate("cluster_mtbf", **case))}
@@ -455,8 +454,7 @@ def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
     assert again.returncode == 2
     assert "'x.csv' exists" in again.stderr
     assert "did you mean 'goodput'?" in shell(tmp_path, *base, "-v", "goodputs").stderr
-    helped = shell(tmp_path, "--help").stdout
-    assert "fleetcube simulate" in helped.split("Example:")[1]
+    assert "fleetcube simulate" in shell(tmp_path, "--help").stdout.split("Example:")[1]
 
 
 def test_what_the_shell_cannot_show_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
@@ -482,7 +480,7 @@ def test_every_variable_is_known_beforehand() -> None:
     assert set(fleetcube.simulate(**{**PLAIN, "trials": 2})) == set(VARIABLES)
 
 
-def test_a_grid_larger_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_larger_than_memory_is_refused(monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 10**6)
     with pytest.raises(InputError, match="points takes 6 MB and 1 MB of memory are free; shorten"):
         fleetcube.simulate(**{**PLAIN, "cluster_mtbf": np.arange(1.0, 10_001.0)})

@@ -9,7 +9,7 @@ import scipy.optimize
 import fleetcube
 from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
 
-from .common import on_h100, refused
+from .common import Patch, on_h100, refused
 
 LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
@@ -167,7 +167,7 @@ def test_an_output_that_jumps_over_the_target_is_said() -> None:
     ],
 )
 def test_a_few_evaluations_find_what_is_smooth_and_bisection_bounds_the_rest(
-    for_: str, target: str, most: float, monkeypatch: pytest.MonkeyPatch
+    for_: str, target: str, most: float, monkeypatch: Patch
 ) -> None:
     seen: list[int] = []
     evaluate = Solver.evaluate
@@ -277,8 +277,7 @@ def test_how_near_an_output_comes_to_what_it_does_not_reach() -> None:
     )
     sizes = np.geomspace(64, 65536, 17)
     times = fleetcube.evaluate("job_time", **LLAMA, gpu_mttf=mttf, n_gpus=sizes)
-    met = (times <= 6 * DAY).any("n_gpus")
-    assert met.values.tolist() == [False, False]
+    assert (times <= 6 * DAY).any("n_gpus").values.tolist() == [False, False]
     np.testing.assert_allclose(found["nearest_job_time"], times.min("n_gpus"), rtol=1e-12)
     np.testing.assert_allclose(found["nearest_n_gpus"], times.idxmin("n_gpus"), rtol=1e-12)
     solved = fleetcube.solve("n_gpus", "job_time <= 60 d", **LLAMA)
@@ -330,7 +329,7 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
         ("n_gps", "job_time = 30 d", "did you mean 'n_gpus'"),
     ],
 )
-def test_bad_questions_get_one_line(for_: str, target: object, told: str) -> None:
+def test_bad_questions(for_: str, target: object, told: str) -> None:
     refused(told, fleetcube.solve, for_, target, **LLAMA, n_gpus=64)
 
 
@@ -361,8 +360,7 @@ def test_whole_numbers_are_sought_within_the_range(
     target: str, between: list[float], answer: float | None
 ) -> None:
     job = {**LLAMA, "pipeline_parallel": 8, "gpu_mttf": "50_000 h"}  # 64 GPUs to a replica
-    ends = fleetcube.evaluate("job_time", **job, n_gpus=[2048, 2112])
-    aim = float(ends.mean())
+    aim = float(fleetcube.evaluate("job_time", **job, n_gpus=[2048, 2112]).mean())
     sweep = fleetcube.Sweep({**job, "n_gpus": 64}, {}, ["job_time"])
     found = sweep.solve("n_gpus", target.format(f"{aim!r} s"), between=between)
     if answer is None:

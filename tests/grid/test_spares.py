@@ -43,8 +43,7 @@ def found(output: str, **inputs: Any) -> Any:
 
 
 def test_five_spares_where_ten_nodes_are_in_repair() -> None:
-    rate = float(found("node_failure_rate"))
-    assert rate * 86400 == pytest.approx(BUSY, rel=1e-6)
+    assert float(found("node_failure_rate")) * 86400 == pytest.approx(BUSY, rel=1e-6)
     got = found(
         "whole_cluster_probability", node_pool=["closed", "closed_idle_safe"], spare_nodes=5
     )
@@ -111,8 +110,7 @@ def test_a_shop_of_crews_that_barely_keep_up_needs_more_spares() -> None:
     assert float(few.whole_cluster_probability) < 1e-9
     assert float(few.spare_availability) == 0
     # five crews repair 5 a day of the 10.5 that would fail, had they as many nodes
-    running = 5 / (BUSY / NODES)
-    assert float(few.missing_nodes) == pytest.approx(NODES - running, rel=1e-3)
+    assert float(few.missing_nodes) == pytest.approx(NODES - (5 / (BUSY / NODES)), rel=1e-3)
     # the spares of a queue M/M/c/S+1, counted state by state
     sweep = Sweep({**FLEET, "node_pool": "closed_idle_safe", "repair_crews": 12}, {}, ["goodput"])
     solved = sweep.solve("spare_nodes", "whole_cluster_probability >= 99 %")

@@ -31,8 +31,7 @@ def test_generated_axes() -> None:
     ]
     rounded = make_axis("n_gpus", {"geomspace": [1, 4], "num": 5, "round": True})
     assert rounded.labels.tolist() == [1, 2, 3, 4]  # 1, 1.41, 2, 2.83, 4: duplicates dropped
-    hours = make_axis("gpu_mttf", {"values": ["1 h", "2 h"]})
-    assert hours.labels.tolist() == [3600, 7200]
+    assert make_axis("gpu_mttf", {"values": ["1 h", "2 h"]}).labels.tolist() == [3600, 7200]
 
 
 def test_every_output_has_its_own_dimensions_in_the_order_of_the_axes() -> None:
@@ -150,8 +149,7 @@ def test_coupled_axes_may_hold_options_and_labels() -> None:
     result = Sweep(TRAINING, {"case": case}, ["job_time"]).evaluate()["job_time"]
     for k in range(3):
         point = {**TRAINING, **{name: row[k] for name, row in case.items()}}
-        alone = Sweep(point, {}, ["job_time"]).evaluate()["job_time"]
-        assert float(result[k]) == float(alone)
+        assert float(result[k]) == float(Sweep(point, {}, ["job_time"]).evaluate()["job_time"])
 
 
 def test_data_arrays_become_axes() -> None:
@@ -233,8 +231,7 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
 )
 def test_each_reason_is_found(inputs: dict[str, Any], reason: str) -> None:
     result = Sweep({**TRAINING, **inputs}, {}, ["step_time"]).evaluate()["infeasible_reason"]
-    meanings = result.attrs["flag_meanings"].split()
-    assert meanings[int(result)] == reason
+    assert result.attrs["flag_meanings"].split()[int(result)] == reason
 
 
 def test_masking_spreads_an_output_over_the_axes_that_decide() -> None:
@@ -244,8 +241,7 @@ def test_masking_spreads_an_output_over_the_axes_that_decide() -> None:
 
 
 def test_a_reason_that_is_asked_for_is_not_masked() -> None:
-    axes = {"attention_heads": [64, 60]}
-    sweep = Sweep(TRAINING, axes, ["step_time", "infeasible_reason"])
+    sweep = Sweep(TRAINING, {"attention_heads": [64, 60]}, ["step_time", "infeasible_reason"])
     plain = sweep.evaluate()["infeasible_reason"].values
     for masked in (sweep.evaluate(mask_infeasible=True), sweep.virtual(mask_infeasible=True)):
         assert masked["infeasible_reason"].values.tolist() == plain.tolist()
@@ -273,8 +269,7 @@ def test_every_engine_has_its_entries() -> None:
 
 
 def test_auto_picks_by_size() -> None:
-    small = Sweep(TRAINING, {"n_gpus": [64, 512]}, ["job_time"])
-    assert small.plan().engine == "numpy"
+    assert Sweep(TRAINING, {"n_gpus": [64, 512]}, ["job_time"]).plan().engine == "numpy"
     axes = {"n_gpus": np.arange(8, 2008), "gpu_mttf": np.arange(1e7, 2e7, 1e3)}
     assert Sweep(TRAINING, axes, ["job_time"]).plan().engine == "numba"
 

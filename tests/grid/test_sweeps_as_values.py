@@ -76,8 +76,7 @@ def test_what_asks_for_anything_else_is_not_equal(other: Any) -> None:
 
 
 def test_order_counts_in_outputs_and_not_in_scenarios() -> None:
-    turned = dict(reversed(SCENARIO.items()))
-    assert Sweep(turned, AXES, ["cluster_mtbf"]) == SWEEP
+    assert Sweep(dict(reversed(SCENARIO.items())), AXES, ["cluster_mtbf"]) == SWEEP
     names = ["cluster_mtbf", "node_mttf"]
     assert Sweep(SCENARIO, AXES, names) != Sweep(SCENARIO, AXES, names[::-1])
     assert Sweep(SCENARIO, AXES, tuple(names)) == Sweep(SCENARIO, AXES, names)

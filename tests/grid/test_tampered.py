@@ -41,8 +41,7 @@ def cube(made: Path, tmp_path: Path) -> Path:
 
 
 def write_seal(cube: Path, body: bytes) -> None:
-    said = hashlib.sha256(body).hexdigest().encode()
-    (cube / SEAL).write_bytes(said + b" " + body + b"\n")
+    (cube / SEAL).write_bytes(hashlib.sha256(body).hexdigest().encode() + b" " + body + b"\n")
 
 
 def seal_anew(cube: Path) -> None:
@@ -71,7 +70,7 @@ def repeat(cube: Path, array: str, held: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_no_file_is_not_read(cube: Path, name: str) -> None:
+def test_only_files_are_read(cube: Path, name: str) -> None:
     for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
         (cube / name).unlink()
         make(cube / name)

@@ -11,7 +11,7 @@ from fleetcube import InputError, Sweep, evaluate
 from fleetcube.commands.uncertainty import _shares
 from fleetcube.grid.spec.distributions import distribution
 
-from .common import refused
+from .common import Patch, refused
 
 HOUR = 3600.0
 Q = (0.05, 0.3, 0.5, 0.95)
@@ -102,8 +102,7 @@ def test_everything_else_takes_the_median_and_says_so() -> None:
 @pytest.mark.parametrize(("method", "rtol"), [("sampled", 1e-3), ("first_order", 1e-12)])
 def test_a_proportional_output_of_a_lognormal_is_lognormal(method: str, rtol: float) -> None:
     spec = {"lognormal": ["50_000 h", 1.5]}
-    axes = {"n_gpus": [64, 1024]}
-    made = sweep(["cluster_mtbf"], axes, gpu_mttf=spec, **ONLY_GPUS)
+    made = sweep(["cluster_mtbf"], {"n_gpus": [64, 1024]}, gpu_mttf=spec, **ONLY_GPUS)
     found = made.uncertainty(q=Q, method=method)
     assert found["cluster_mtbf"].dims == ("n_gpus", "quantile")
     known = 50_000 * HOUR / np.array([64, 1024])[:, None] * 1.5**Z
@@ -150,8 +149,7 @@ def test_first_order_adds_the_variances_of_uniform_and_empirical_inputs() -> Non
     first = made.uncertainty(method="first_order")
     assert first["recovery_time_std"].item() == pytest.approx(known, rel=1e-12)
     assert first["recovery_time"].sel(quantile=0.5).item() == pytest.approx(90 + 200 + 110)
-    drawn = made.uncertainty()
-    assert drawn["recovery_time_std"].item() == pytest.approx(known, rel=1e-2)
+    assert made.uncertainty()["recovery_time_std"].item() == pytest.approx(known, rel=1e-2)
 
 
 def test_the_methods_differ_by_the_square_of_the_spread() -> None:
@@ -191,14 +189,13 @@ def test_every_output_keeps_its_own_axes_and_the_same_draws_everywhere() -> None
     found = sweep(names, axes, **scenario).uncertainty()
     assert found["recovery_time"].dims == ("provision_time", "quantile")
     assert found["nodes"].dims == ("n_gpus", "quantile")
-    apart = found["recovery_time"].diff("provision_time")
-    np.testing.assert_allclose(apart, 100, rtol=1e-12)
+    np.testing.assert_allclose(found["recovery_time"].diff("provision_time"), 100, rtol=1e-12)
     assert (found["checkpoint_write_time_std"] == 0).all()  # no input of it is uncertain
     known = evaluate("nodes", n_gpus=[64, 128])
     np.testing.assert_array_equal(found["nodes"].sel(quantile=0.95), known)
 
 
-def test_the_grid_may_be_cut_anyhow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grid_may_be_cut_anyhow(monkeypatch: Patch) -> None:
     spec = {"lognormal": ["50_000 h", 1.5]}
     axes = {"n_gpus": [64, 128, 256], "fabric": ["roce-100g", "infiniband-ndr"]}
     scenario = {"model": "llama-3-8b", "node": "dgx-h100", "gpu_mttf": spec}

@@ -101,8 +101,7 @@ def test_where_noise_is_large_the_fit_is_the_normal_one_by_hand() -> None:
 
 def test_rows_as_expected_leave_the_posterior_where_it_was() -> None:
     fit = update_steps(table(times()[:6]), JOB)
-    cell = fit.cell
-    auto = pooled.posterior().values(cell)
+    auto = pooled.posterior().values(fit.cell)
     assert set(fit.values) == set(COEFFICIENTS)
     for name in COEFFICIENTS:
         assert fit.values[name] == pytest.approx(auto[name], rel=1e-3), name
@@ -146,8 +145,7 @@ def test_intervals_hold_new_steps_of_clusters_like_the_published() -> None:
         noise = posterior.noise(cell.software) * random.standard_t(FREEDOM, len(RUNS))
         measured = times("auto", **truth) * np.exp(noise)
         fit = update_steps(table(measured[:4]), JOB)
-        off = np.abs(np.log(predicted(fit) / measured))[4:]
-        inside += list(off <= half_width(fit))
+        inside += list(np.abs(np.log(predicted(fit) / measured))[4:] <= half_width(fit))
         widths.append(half_width(fit))
     assert np.mean(inside) >= 0.8  # 42 steps, of which 38 are expected
     assert max(widths) < 0.4
@@ -167,8 +165,7 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
     network = record("calibration", "aws-p5").values
     assert {name: held.values[name] for name in network} == dict(network)
     assert held.standard_errors.keys() == set(COEFFICIENTS)
-    own = times(str(path), RUNS[:3])
-    assert np.allclose(own, fit.fitted, rtol=1e-4)
+    assert np.allclose(times(str(path), RUNS[:3]), fit.fitted, rtol=1e-4)
     high = fleetcube.evaluate(
         ["step_time", "step_time_high"],
         **{**JOB, "calibration": str(path), "n_gpus": 256, "pipeline_parallel": 4},
@@ -177,8 +174,7 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
 
 
 def test_what_is_stated_is_not_fitted() -> None:
-    measured = times(gemm_efficiency=0.5)[:4]
-    column = table(measured, memory_efficiency=[0.8] * 4)
+    column = table(times(gemm_efficiency=0.5)[:4], memory_efficiency=[0.8] * 4)
     fit = update_steps(column, {**JOB, "gemm_efficiency": 0.5})
     assert set(fit.values) == set(COEFFICIENTS) - {"gemm_efficiency", "memory_efficiency"}
 

@@ -13,7 +13,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store.names import SEAL
 from fleetcube.grid.store.verify import verify
 
-from .common import refused
+from .common import Patch, refused
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents
 
 
@@ -85,9 +85,7 @@ def test_bad_blocks_are_named(sweep: Sweep, tmp_path: Path) -> None:
     ]
 
 
-def test_wrong_values_with_right_checksums_are_found(
-    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_values_are_found(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """A cube whose writer was wrong by 1e-11: every checksum holds, the samples do not."""
     from fleetcube.grid.store import writer
 

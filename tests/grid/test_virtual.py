@@ -25,7 +25,7 @@ from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 
 from ..draws import scaled
-from .common import on_h100, refused
+from .common import Patch, on_h100, refused
 
 SCENARIO = on_h100(n_gpus=512, global_batch_size=512)
 AXES: dict[str, Any] = dict(
@@ -63,7 +63,7 @@ def cubes() -> dict[Any, xarray.Dataset]:
 
 
 @pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def evaluated(monkeypatch: Patch) -> list[int]:
     """Points of every block that is filled."""
     points: list[int] = []
     fill = execute.Piece.fill
@@ -120,9 +120,7 @@ def test_a_slice_holds_what_the_grid_holds_there(
 
 @settings(max_examples=scaled(40))
 @given(st.data(), st.booleans())
-def test_points_hold_what_the_grid_holds_there(
-    whole: Any, cubes: Any, data: Any, mask: bool
-) -> None:
+def test_points_hold_what_the_grid_holds(whole: Any, cubes: Any, data: Any, mask: bool) -> None:
     names = data.draw(st.lists(st.sampled_from(list(AXES)), min_size=1, unique=True))
     shape = data.draw(st.sampled_from([(1,), (4,), (7,), (2, 3), (0,)]))
     dims = ("point", "other")[: len(shape)]
@@ -167,7 +165,7 @@ def test_points_are_computed_without_the_box_around_them(evaluated: list[int]) -
 
 
 def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
-    tmp_path: Path, evaluated: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, evaluated: list[int], monkeypatch: Patch
 ) -> None:
     path = tmp_path / "sweep.toml"
     path.write_text(SPEC)
@@ -188,8 +186,7 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
     axes = {"gpu_mttf": part["gpu_mttf"].values}
     axes |= {"checkpoint_write_bandwidth": part["checkpoint_write_bandwidth"].values[None]}
     axes |= {"restart_time": part["restart_time"].values}
-    scenario = on_h100(n_gpus=512)
-    expected = Sweep(scenario, axes, ["job_time"]).evaluate("numpy")["job_time"]
+    expected = Sweep(on_h100(n_gpus=512), axes, ["job_time"]).evaluate("numpy")["job_time"]
     assert np.array_equal(values, expected.values[:, 0])
 
 
@@ -250,9 +247,7 @@ def wait_for_kernels() -> None:
 
 
 @pytest.mark.parametrize("mask", [False, True])
-def test_compiling_in_the_background_changes_no_bit(
-    mask: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiling_in_the_background_changes_no_bit(mask: bool, monkeypatch: Patch) -> None:
     monkeypatch.setattr(auto_engine, "WORTH", 1)
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)
     monkeypatch.setattr(numba_engine, "_requested", set())
@@ -268,7 +263,7 @@ def test_compiling_in_the_background_changes_no_bit(
     same(cube.isel(index), first)
 
 
-def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: Patch) -> None:
     def broken(*key: Any) -> Any:
         tried.append(key)
         raise ValueError("no compiler")

@@ -95,13 +95,11 @@ def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:
 def test_bubbles_bind_where_the_pipeline_says() -> None:
     """T is in proportion to m + p - 1 where only bubbles cost (Narayanan et al. 2021)."""
     fast = dict.fromkeys(("inter_node_bandwidth", "intra_node_bandwidth"), "1e9 GB/s")
-    job = {**JOB, **fast, "cluster_mtbf": "1e12 h", "vocab_size": 1}
-    found = of(job, [64, 2**17])
+    found = of({**JOB, **fast, "cluster_mtbf": "1e12 h", "vocab_size": 1}, [64, 2**17])
     m = 2048 * 64 / found["n_gpus"].values
     gains = (m[:-1] + 7) / (m[1:] + 7)
     assert np.allclose(found["doubling_gain"][1:], gains, rtol=0.01)
-    first = float(found["n_gpus"][1:][gains < 1.9][0])
-    assert starts(found)["bubble"] == first
+    assert starts(found)["bubble"] == float(found["n_gpus"][1:][gains < 1.9][0])
 
 
 def test_the_batch_ends_where_it_runs_out() -> None:
