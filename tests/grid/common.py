@@ -21,3 +21,8 @@ def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -
         ask(*given, **named)
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def cases(names: str, *rows: Any, ids: Any = None) -> pytest.MarkDecorator:
+    """Try a test on each row of values, given one by one."""
+    return pytest.mark.parametrize(names, rows, ids=ids)

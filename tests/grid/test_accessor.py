@@ -30,7 +30,7 @@ from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
-from .common import Patch, on_h100, refused
+from .common import Patch, cases, on_h100, refused
 
 HOUR = 3600.0
 HOURS = [5_000.0, 50_000.0, 500_000.0]
@@ -395,15 +395,13 @@ def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
 # Where it is there
 
 
-@pytest.mark.parametrize(
+@cases(
     "make",
-    [
-        lambda path: SWEEP.reduce("min"),
-        lambda path: SWEEP.crossing("goodput", "gpu_mttf", 0.5),
-        lambda path: SWEEP.solve("gpu_mttf", "goodput = 0.5"),
-        lambda path: fleetcube.open_cube(path),
-        lambda path: fleetcube.interp(PLAIN, {"n_gpus": 100}),
-    ],
+    lambda path: SWEEP.reduce("min"),
+    lambda path: SWEEP.crossing("goodput", "gpu_mttf", 0.5),
+    lambda path: SWEEP.solve("gpu_mttf", "goodput = 0.5"),
+    lambda path: fleetcube.open_cube(path),
+    lambda path: fleetcube.interp(PLAIN, {"n_gpus": 100}),
     ids=["reduce", "crossing", "solve", "open_cube", "interp"],
 )
 def test_what_is_made_has_an_accessor(make: Any, stored: Path, monkeypatch: Patch) -> None:

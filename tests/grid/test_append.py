@@ -10,7 +10,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.places.address import place_of
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
 
 FABRICS, GPUS = AXES["fabric"], AXES["n_gpus"]
@@ -91,20 +91,18 @@ def test_a_cube_among_objects_grows(tmp_path: Path) -> None:
     assert {name: place.read(name) for name in place.names() or ()} == whole(tmp_path, GROWN)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "axes", "keywords", "told"),
-    [
-        ({}, {"n_gpus": [8, 60, 500, 1024]}, {}, "label 3 of n_gpus is 512 .* and now 500"),
-        ({}, {"n_gpus": [4, 8, 60, 512]}, {}, "label 1 of n_gpus is 8 .* and now 4"),
-        ({}, {"n_gpus": [8, 60]}, {}, "n_gpus has 3 labels in .*; keep them all"),
-        ({}, {"fabric": FABRICS[::-1]}, {}, "label 1 of fabric is 'infiniband-ndr'"),
-        ({}, {"restart_time": ["1 min"]}, {}, "axes"),
-        ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
-        ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
-        ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
-        ({}, {}, {"chunks": {"n_gpus": 3}}, r"chunks\."),
-        ({}, {}, {"resume": True}, "--resume and --append exclude each other"),
-    ],
+@cases(
+    "scenario, axes, keywords, told",
+    ({}, {"n_gpus": [8, 60, 500, 1024]}, {}, "label 3 of n_gpus is 512 .* and now 500"),
+    ({}, {"n_gpus": [4, 8, 60, 512]}, {}, "label 1 of n_gpus is 8 .* and now 4"),
+    ({}, {"n_gpus": [8, 60]}, {}, "n_gpus has 3 labels in .*; keep them all"),
+    ({}, {"fabric": FABRICS[::-1]}, {}, "label 1 of fabric is 'infiniband-ndr'"),
+    ({}, {"restart_time": ["1 min"]}, {}, "axes"),
+    ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
+    ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
+    ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
+    ({}, {}, {"chunks": {"n_gpus": 3}}, r"chunks\."),
+    ({}, {}, {"resume": True}, "--resume and --append exclude each other"),
 )
 def test_what_is_no_growth_is_refused(
     path: Path, scenario: Any, axes: Any, keywords: dict[str, Any], told: str

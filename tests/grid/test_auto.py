@@ -26,7 +26,7 @@ from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
-from .common import Patch, on_h100, refused
+from .common import Patch, cases, on_h100, refused
 
 JOB = on_h100(
     "gpt-3-175b", n_gpus=1024, precision="bf16", attention_kernel="flash", calibration="auto"
@@ -135,16 +135,14 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
     assert width(layers=960) > far[0]
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"precision": "fp8"}, f"{SEEN} published steps are of megatron-lm on h100"),
-        ({"gpu": "mi300x"}, "published steps is of megatron-lm on mi300x"),
-        ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps"),
-        ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
-        ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
-        ({"calibration": "aws-p5"}, "aws-p5 says nothing of computing, and flops_efficiency is"),
-    ],
+@cases(
+    "changed, said",
+    ({"precision": "fp8"}, f"{SEEN} published steps are of megatron-lm on h100"),
+    ({"gpu": "mi300x"}, "published steps is of megatron-lm on mi300x"),
+    ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps"),
+    ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
+    ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
+    ({"calibration": "aws-p5"}, "aws-p5 says nothing of computing, and flops_efficiency is"),
 )
 def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> None:
     assert said in answer(**changed).attrs["fleetcube_remarks"]
@@ -159,12 +157,10 @@ def test_a_calibration_of_such_steps_needs_no_remark() -> None:
         assert "fleetcube_remarks" not in cube.attrs
 
 
-@pytest.mark.parametrize(
-    ("changed", "last"),
-    [
-        ({}, "The step takes {:.4g} s; 90 % interval {:.4g} s to {:.4g} s."),
-        ({"calibration": "none"}, "Times are those of one step, hidden or not."),  # no width known
-    ],
+@cases(
+    "changed, last",
+    ({}, "The step takes {:.4g} s; 90 % interval {:.4g} s to {:.4g} s."),
+    ({"calibration": "none"}, "Times are those of one step, hidden or not."),  # no width known
 )
 def test_traffic_of_a_job_ends_with_its_step(changed: dict[str, Any], last: str) -> None:
     scenario = {n: v for n, v in (JOB | changed).items() if v is not None}
@@ -185,16 +181,14 @@ steps_of = "megatron, dense, h100, 16 bits"
 """
 
 
-@pytest.mark.parametrize(
-    ("changed", "axes", "said"),
-    [
-        ({}, {}, ""),
-        ({"precision": "fp8"}, {}, "(precision 16 bits for 8 bits)"),
-        ({"software": "fsdp", "node": "dgx-b200"}, {}, "(GPU h100 for b200, software megatron"),
-        ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits for 8 bits)"),
-        ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 for a100)"),
-        ({}, {"n_gpus": [512, 1024]}, ""),
-    ],
+@cases(
+    "changed, axes, said",
+    ({}, {}, ""),
+    ({"precision": "fp8"}, {}, "(precision 16 bits for 8 bits)"),
+    ({"software": "fsdp", "node": "dgx-b200"}, {}, "(GPU h100 for b200, software megatron"),
+    ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits for 8 bits)"),
+    ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 for a100)"),
+    ({}, {"n_gpus": [512, 1024]}, ""),
 )
 def test_a_users_calibration_of_other_steps_is_remarked_on(
     changed: dict[str, Any], axes: dict[str, Any], said: str, tmp_path: Path
@@ -223,12 +217,10 @@ def test_a_file_whose_steps_are_not_named_as_they_are_written_is_taken(tmp_path:
         assert auto.fitted_to(str(path)) is None
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"software": "megatron"}, "did you mean 'megatron-lm' or 'megatron-bridge'"),
-        ({"node": None}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
-    ],
+@cases(
+    "changed, message",
+    ({"software": "megatron"}, "did you mean 'megatron-lm' or 'megatron-bridge'"),
+    ({"node": None}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
 )
 def test_bad_input_is_one_line(changed: dict[str, Any], message: str) -> None:
     refused(message, answer, **changed)
@@ -309,18 +301,16 @@ BARE = {"model": None, "layers": 96, "hidden_size": 12288}
 SHEET = {"node": None, "peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
 
 
-@pytest.mark.parametrize(
-    ("changed", "same_as"),
-    [
-        ({}, "auto"),
-        (BARE, "auto"),
-        ({"gpu": "mi300x"}, "auto"),
-        ({"gemm_efficiency": 0.5}, "auto"),
-        ({"flops_efficiency": 0.4}, "none"),
-        ({"compute_model": "roofline"}, "none"),
-        ({"compute_time": 1.0}, "none"),
-        ({**SHEET, "intra_node_bandwidth": 450e9}, "none"),
-    ],
+@cases(
+    "changed, same_as",
+    ({}, "auto"),
+    (BARE, "auto"),
+    ({"gpu": "mi300x"}, "auto"),
+    ({"gemm_efficiency": 0.5}, "auto"),
+    ({"flops_efficiency": 0.4}, "none"),
+    ({"compute_model": "roofline"}, "none"),
+    ({"compute_time": 1.0}, "none"),
+    ({**SHEET, "intra_node_bandwidth": 450e9}, "none"),
 )
 def test_auto_is_the_default_where_a_shape_is_known(changed: dict[str, Any], same_as: str) -> None:
     job = {n: v for n, v in {**PLAIN, **changed}.items() if v is not None}
@@ -405,15 +395,13 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
     assert found.values(bridge)["error_factor"] < found.values(new)["error_factor"] ** 0.5
 
 
-@pytest.mark.parametrize(
-    ("name", "inside", "beyond"),
-    [
-        ("sequence_length", 2048, 4_194_304),
-        ("global_batch_size", 1024, 262_144),
-        ("layers", 96, 1024),
-        ("hidden_size", 12288, 131_072),
-        ("hbm_bandwidth", 3.35e12, 22e12),
-    ],
+@cases(
+    "name, inside, beyond",
+    ("sequence_length", 2048, 4_194_304),
+    ("global_batch_size", 1024, 262_144),
+    ("layers", 96, 1024),
+    ("hidden_size", 12288, 131_072),
+    ("hbm_bandwidth", 3.35e12, 22e12),
 )
 def test_the_interval_widens_beyond_what_is_fitted(name: str, inside: float, beyond: float) -> None:
     widths, remarks = [], []

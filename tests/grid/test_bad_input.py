@@ -12,7 +12,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.sweep import Sweep
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 
 GOOD: dict[str, Any] = dict(n_gpus=64, model="llama-3-8b", node="dgx-h100", fabric="roce-100g")
 
@@ -183,17 +183,15 @@ def test_a_grid_larger_than_memory_is_refused_before_anything_is_computed(
         Sweep({}, axes, ["cluster_mtbf"]).evaluate()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("outputs = [", "is not TOML"),
-        ("[scenario]\nn_gpus = 8", "names no outputs"),
-        ('outputs = ["cluster_mtbf"]\n[axis]\nn_gpus = [8]', "did you mean 'axes'?"),
-        ('outputs = ["cluster_mtbf"]\nscenario = 3', "is not a table"),
-        ('outputs = ["cluster_mtbf"]\naxes = [1]', "is not a table"),
-        ('outputs = ["cluster_mtbf"]\n[scenario]\nn_gpus = 2026-01-01', "is not a plain number"),
-        ('outputs = [["cluster_mtbf"]]\n[scenario]\nn_gpus = 8', "is not a name"),
-    ],
+@cases(
+    "text, words",
+    ("outputs = [", "is not TOML"),
+    ("[scenario]\nn_gpus = 8", "names no outputs"),
+    ('outputs = ["cluster_mtbf"]\n[axis]\nn_gpus = [8]', "did you mean 'axes'?"),
+    ('outputs = ["cluster_mtbf"]\nscenario = 3', "is not a table"),
+    ('outputs = ["cluster_mtbf"]\naxes = [1]', "is not a table"),
+    ('outputs = ["cluster_mtbf"]\n[scenario]\nn_gpus = 2026-01-01', "is not a plain number"),
+    ('outputs = [["cluster_mtbf"]]\n[scenario]\nn_gpus = 8', "is not a name"),
 )
 def test_bad_specs_are_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "spec.toml"
@@ -210,14 +208,12 @@ def test_files_that_are_no_specs_are_refused(tmp_path: Path) -> None:
         refused("cannot read", Sweep.from_file, tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"engine": "fast"}, "choose one of auto, numpy, numba, jax"),
-        ({"dtype": "int8"}, "choose one of float64, float32"),
-        ({"threads": 0}, "whole number above 0"),
-        ({"out": Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).evaluate()}, "earlier call"),
-    ],
+@cases(
+    "arguments, words",
+    ({"engine": "fast"}, "choose one of auto, numpy, numba, jax"),
+    ({"dtype": "int8"}, "choose one of float64, float32"),
+    ({"threads": 0}, "whole number above 0"),
+    ({"out": Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).evaluate()}, "earlier call"),
 )
 def test_bad_requests_are_refused(arguments: dict[str, Any], words: str) -> None:
     sweep = Sweep({}, {"n_gpus": [8, 16], "gpu_mttf": [1e8]}, ["cluster_mtbf"])

@@ -10,6 +10,8 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Sweep
 
+from .common import cases
+
 HOUR = 3600.0
 u: Any = pint.UnitRegistry()
 
@@ -33,23 +35,21 @@ def _mtbf(**inputs: Any) -> Any:
     return fleetcube.evaluate("cluster_mtbf", engine="numpy", **{"n_gpus": 1024, **inputs})
 
 
-@pytest.mark.parametrize(
-    ("given", "plain"),
-    [
-        (50_000 * u.hour, "50_000 h"),
-        (u.Quantity(2.5, "kilominute"), "2_500 min"),
-        (Astropy(50_000, "h"), "50_000 h"),
-        ([50_000 * u.hour, Astropy(3, "yr")], ["50_000 h", "3 yr"]),
-        ([5, 7] * u.day, ["5 d", "7 d"]),
-        (Astropy([5, 7], "d"), ["5 d", "7 d"]),
-        ({"geomspace": [1 * u.hour, 1 * u.day], "num": 2}, ["1 h", "1 d"]),
-        ({"values": [1 * u.hour, 1 * u.day]}, ["1 h", "1 d"]),
-        ({"lognormal": [2 * u.hour, 1.5]}, "2 h"),
-        ({"empirical": [2 * u.hour, 2 * u.hour]}, "2 h"),
-        ({"uniform": [1, 3] * u.hour}, "2 h"),
-        (xarray.DataArray([5.0, 7.0] * u.day, dims="gpu_mttf"), ["5 d", "7 d"]),
-        (xarray.DataArray([5.0, 7.0], dims="gpu_mttf", attrs={"units": "d"}), ["5 d", "7 d"]),
-    ],
+@cases(
+    "given, plain",
+    (50_000 * u.hour, "50_000 h"),
+    (u.Quantity(2.5, "kilominute"), "2_500 min"),
+    (Astropy(50_000, "h"), "50_000 h"),
+    ([50_000 * u.hour, Astropy(3, "yr")], ["50_000 h", "3 yr"]),
+    ([5, 7] * u.day, ["5 d", "7 d"]),
+    (Astropy([5, 7], "d"), ["5 d", "7 d"]),
+    ({"geomspace": [1 * u.hour, 1 * u.day], "num": 2}, ["1 h", "1 d"]),
+    ({"values": [1 * u.hour, 1 * u.day]}, ["1 h", "1 d"]),
+    ({"lognormal": [2 * u.hour, 1.5]}, "2 h"),
+    ({"empirical": [2 * u.hour, 2 * u.hour]}, "2 h"),
+    ({"uniform": [1, 3] * u.hour}, "2 h"),
+    (xarray.DataArray([5.0, 7.0] * u.day, dims="gpu_mttf"), ["5 d", "7 d"]),
+    (xarray.DataArray([5.0, 7.0], dims="gpu_mttf", attrs={"units": "d"}), ["5 d", "7 d"]),
     ids=str,
 )
 def test_evaluate_converts(given: Any, plain: Any) -> None:
@@ -108,23 +108,21 @@ def test_lookups_and_levers_convert_places() -> None:
     assert told == "gpu_mttf = 2 h"
 
 
-@pytest.mark.parametrize(
-    ("inputs", "rule"),
-    [
-        ({"gpu_mttf": 5 * u.meter}, "has an unknown unit 'meter'; give it in s"),
-        ({"gpu_mttf": 5 * u.byte}, "is not in s; give it in s"),
-        ({"gpu_mttf": 5 * u.dimensionless}, "is not in s"),
-        ({"gpu_mttf": u.Quantity(5, "degC")}, "unknown unit 'degree_Celsius'"),
-        ({"gpu_mttf": [1 * u.hour, 2 * u.meter]}, "unknown unit 'meter'"),
-        ({"gpu_mttf": Astropy([1, 2], "m")}, "unknown unit 'm'"),
-        ({"gpu_mttf": u.Quantity(1j, "hour")}, "is not a plain number of hour; give one"),
-        ({"gpu_mttf": {"normal": [5 * u.byte, 1 * u.byte]}}, "is not in s"),
-        ({"gpu_mttf": -5 * u.hour}, "must be greater than 0"),
-        ({"n_gpus": 8 * u.hour}, "is not in 1; give a plain number"),
-        ({"zero_stage": 1 * u.hour}, "takes names"),
-        ({"gpu": 1 * u.hour}, "takes names"),
-        ({"gpu_mttf": np.timedelta64(3, "h")}, "is not a number in s"),
-    ],
+@cases(
+    "inputs, rule",
+    ({"gpu_mttf": 5 * u.meter}, "has an unknown unit 'meter'; give it in s"),
+    ({"gpu_mttf": 5 * u.byte}, "is not in s; give it in s"),
+    ({"gpu_mttf": 5 * u.dimensionless}, "is not in s"),
+    ({"gpu_mttf": u.Quantity(5, "degC")}, "unknown unit 'degree_Celsius'"),
+    ({"gpu_mttf": [1 * u.hour, 2 * u.meter]}, "unknown unit 'meter'"),
+    ({"gpu_mttf": Astropy([1, 2], "m")}, "unknown unit 'm'"),
+    ({"gpu_mttf": u.Quantity(1j, "hour")}, "is not a plain number of hour; give one"),
+    ({"gpu_mttf": {"normal": [5 * u.byte, 1 * u.byte]}}, "is not in s"),
+    ({"gpu_mttf": -5 * u.hour}, "must be greater than 0"),
+    ({"n_gpus": 8 * u.hour}, "is not in 1; give a plain number"),
+    ({"zero_stage": 1 * u.hour}, "takes names"),
+    ({"gpu": 1 * u.hour}, "takes names"),
+    ({"gpu_mttf": np.timedelta64(3, "h")}, "is not a number in s"),
 )
 def test_what_cannot_be_converted_is_refused_in_one_line(inputs: dict[str, Any], rule: str) -> None:
     with pytest.raises(InputError, match=rule) as caught:

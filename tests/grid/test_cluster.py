@@ -24,7 +24,7 @@ from fleetcube.grid.store.places.durable import TEMPORARY
 from fleetcube.grid.store.places.place import Folder
 
 from ..door.command import fleetcube
-from .common import Patch, refused
+from .common import Patch, cases, refused
 from .kill import contents
 from .stores import object_store
 
@@ -136,17 +136,15 @@ def slow_square(plan: Any, number: int) -> int:
     return number * number
 
 
-@pytest.mark.parametrize(
-    ("seconds", "left", "threads", "wanted"),
-    [
-        (0.01, 10**6, 1, 50),  # half a second
-        (0.01, 10**6, 50, 50),
-        (0.01, 3 * 10**6, 1000, 750),  # what is left, as 4 for each thread
-        (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads end 100 in a second
-        (0.01, 10**6, 1000, 500),  # and no more than 200 near the end
-        (0.01, 10, 2, 10),  # 0.1 s
-        (20.0, 10**6, 1000, 1),
-    ],
+@cases(
+    "seconds, left, threads, wanted",
+    (0.01, 10**6, 1, 50),  # half a second
+    (0.01, 10**6, 50, 50),
+    (0.01, 3 * 10**6, 1000, 750),  # what is left, as 4 for each thread
+    (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads end 100 in a second
+    (0.01, 10**6, 1000, 500),  # and no more than 200 near the end
+    (0.01, 10, 2, 10),  # 0.1 s
+    (20.0, 10**6, 1000, 1),
 )
 def test_runs_are_as_long_as_the_scheduler_needs(
     seconds: float, left: int, threads: int, wanted: int
@@ -219,9 +217,8 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
     assert len(pids(client)) == 2
 
 
-@pytest.mark.parametrize(
-    ("how", "again"),
-    [("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")],
+@cases(
+    "how, again", ("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")
 )
 def test_a_lost_run_goes_on(
     sweep: Sweep, tmp_path: Path, client: Any, how: str, again: str | None
@@ -368,10 +365,7 @@ def _pretend(what: str) -> None:
     cluster.fingerprint = lambda *given: {**fingerprint(*given), **held}
 
 
-@pytest.mark.parametrize(
-    "what",
-    ["version.fleetcube", "version.numba", "version.numpy", "code.kernels.trace", WITHOUT],
-)
+@cases("what", "version.fleetcube", "version.numba", "version.numpy", "code.kernels.trace", WITHOUT)
 def test_a_worker_that_differs_is_refused_sooner_or_later(
     client: Any, sweep: Sweep, tmp_path: Path, what: str
 ) -> None:

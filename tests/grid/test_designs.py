@@ -8,7 +8,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 
-from .common import refused
+from .common import cases, refused
 
 RANGES: dict[str, Any] = dict(
     gpu_mttf={"geomspace": ["5_000 h", "500_000 h"]}, checkpoint_stall_time={"linspace": [10, 50]}
@@ -86,24 +86,22 @@ def test_a_design_stands_beside_other_axes() -> None:
     assert found.node_mttf.dims == ("sample",)
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"design": "sobols", "num": 4}, "did you mean 'sobol'"),
-        ({"design": "sobol", "num": 100}, "not a power of 2"),
-        ({"design": "random", "num": 0}, "num = 0 is not a whole number above 0"),
-        ({"design": "random", "num": 4, "seed": -1}, "seed = -1"),
-        ({"design": "random", "num": 4}, "draws nothing"),
-        ({"design": "random", "num": 4, "gpu_mtf": [1]}, "did you mean 'gpu_mttf'"),
-        ({"design": "random", "num": 4, "gpu_mttf": "1 h"}, "is not a range"),
-        ({"design": "random", "num": 4, "gpu_mttf": {"linspace": ["2 h", "1 h"]}}, "give a < b"),
-        (
-            {"design": "random", "num": 4, "gpu_mttf": {"geomspace": [1, 2], "n": 3}},
-            "is not a range",
-        ),
-        ({"design": "random", "num": 4, "model": ["gpt-5"]}, "is not in the catalog"),
-        ({"design": "random", "num": 10**9, "gpu_mttf": [1, 2]}, "at most 5,000,000"),
-    ],
+@cases(
+    "spec, words",
+    ({"design": "sobols", "num": 4}, "did you mean 'sobol'"),
+    ({"design": "sobol", "num": 100}, "not a power of 2"),
+    ({"design": "random", "num": 0}, "num = 0 is not a whole number above 0"),
+    ({"design": "random", "num": 4, "seed": -1}, "seed = -1"),
+    ({"design": "random", "num": 4}, "draws nothing"),
+    ({"design": "random", "num": 4, "gpu_mtf": [1]}, "did you mean 'gpu_mttf'"),
+    ({"design": "random", "num": 4, "gpu_mttf": "1 h"}, "is not a range"),
+    ({"design": "random", "num": 4, "gpu_mttf": {"linspace": ["2 h", "1 h"]}}, "give a < b"),
+    (
+        {"design": "random", "num": 4, "gpu_mttf": {"geomspace": [1, 2], "n": 3}},
+        "is not a range",
+    ),
+    ({"design": "random", "num": 4, "model": ["gpt-5"]}, "is not in the catalog"),
+    ({"design": "random", "num": 10**9, "gpu_mttf": [1, 2]}, "at most 5,000,000"),
 )
 def test_a_bad_design_is_refused_in_one_line(spec: dict[str, Any], words: str) -> None:
     refused(words, Sweep, SCENARIO, {"sample": spec}, ["goodput"])

@@ -8,6 +8,8 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 
+from .common import cases
+
 JOB: dict[str, Any] = {"model": "deepseek-v3", "fabric": "infiniband-ndr", "n_gpus": 512}
 JOB |= {"pipeline_parallel": 1, "precision": "fp8_blockwise", "global_batch_size": 4096}
 JOB |= {"expert_parallel": 64, "compute_model": "roofline"}
@@ -43,20 +45,18 @@ def test_experts_at_home_and_links_without_end_take_no_time(dispatch: str) -> No
     assert fleetcube.evaluate("expert_all_to_all_time", **job, **fast) < 1e-15
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"routing_nodes": 4, "expert_load_imbalance": 1.2}, ""),
-        ({"expert_load_imbalance": 1.2, "capacity_factor": 2}, "expert_load_imbalance"),
-        ({"expert_capacity": "dropped", "expert_load_imbalance": 2, "capacity_factor": 2}, ""),
-        ({"expert_capacity": "padded", "expert_load_imbalance": 2}, "expert_load_imbalance"),
-        ({"expert_capacity": "unlimited", "capacity_factor": 2}, "capacity_factor"),
-        ({"expert_dispatch": "per_expert", "routing_nodes": 4}, "routing_nodes"),
-        ({"compute_model": "mfu", "token_permutation": True}, "token_permutation"),
-        ({"model": "llama-3-70b", "routing_nodes": 4, "expert_parallel": 1}, "routing_nodes"),
-        ({"torus_x": 4, "expert_dispatch": "per_node"}, "expert_dispatch"),
-        ({"torus_x": 4, "routing_nodes": 4}, "routing_nodes"),
-    ],
+@cases(
+    "given, told",
+    ({"routing_nodes": 4, "expert_load_imbalance": 1.2}, ""),
+    ({"expert_load_imbalance": 1.2, "capacity_factor": 2}, "expert_load_imbalance"),
+    ({"expert_capacity": "dropped", "expert_load_imbalance": 2, "capacity_factor": 2}, ""),
+    ({"expert_capacity": "padded", "expert_load_imbalance": 2}, "expert_load_imbalance"),
+    ({"expert_capacity": "unlimited", "capacity_factor": 2}, "capacity_factor"),
+    ({"expert_dispatch": "per_expert", "routing_nodes": 4}, "routing_nodes"),
+    ({"compute_model": "mfu", "token_permutation": True}, "token_permutation"),
+    ({"model": "llama-3-70b", "routing_nodes": 4, "expert_parallel": 1}, "routing_nodes"),
+    ({"torus_x": 4, "expert_dispatch": "per_node"}, "expert_dispatch"),
+    ({"torus_x": 4, "routing_nodes": 4}, "routing_nodes"),
 )
 def test_what_another_option_makes_meaningless_is_told(given: dict[str, Any], told: str) -> None:
     found = Sweep({**JOB, "node": "dgx-b200", **given}, {}, ["step_time"]).evaluate("numpy")

@@ -19,7 +19,7 @@ from fleetcube.kernels.graph.formulas import load, parameters
 from fleetcube.kernels.inputs import BY_TOPIC, INPUTS
 
 from ..table import each
-from .common import refused
+from .common import cases, refused
 
 GRAPH = load()
 DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
@@ -152,9 +152,7 @@ def ancestors(name: str) -> set[str]:
     return needs.union(*(ancestors(needed) for needed in needs))
 
 
-@pytest.mark.parametrize(
-    "name", ["node_mttf", "goodput", "n_gpus", "checkpoint_policy", "gpu_mttf", "job_duration"]
-)
+@cases("name", "node_mttf", "goodput", "n_gpus", "checkpoint_policy", "gpu_mttf", "job_duration")
 def test_what_a_name_feeds_is_told_and_counted(name: str) -> None:
     told = field(explain(name), "chooses" if name in DEFAULTS else "feeds")
     more = [int(word) for line in told for word in re.findall(r"these (\d+) others", line)]
@@ -269,16 +267,14 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     assert int(match.group(1)) > 15
 
 
-@pytest.mark.parametrize(
-    ("said", "name"),
-    [
-        ("tp", "tensor_parallel"),
-        ("DP", "data_parallel"),
-        ("gbs", "global_batch_size"),
-        ("MFU", "mfu"),
-        ("training_time", "job_time"),
-        ("GPU", "gpu"),
-    ],
+@cases(
+    "said, name",
+    ("tp", "tensor_parallel"),
+    ("DP", "data_parallel"),
+    ("gbs", "global_batch_size"),
+    ("MFU", "mfu"),
+    ("training_time", "job_time"),
+    ("GPU", "gpu"),
 )
 def test_what_the_field_says_is_understood_in_any_case(said: str, name: str) -> None:
     assert explain(said) == explain(name)
@@ -324,16 +320,14 @@ def test_an_unused_input_is_only_told(name: str) -> None:
 # Errors and the shell
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "said"),
-    [
-        (400e-3 / 3.6e6, "kg/J", "400 g/kWh"),
-        (0.08 / 3.6e6, "USD/J", "0.08 USD/kWh"),
-        (math.inf, "s", "infinite"),
-        (50_000 * 3600.0, "s", "50,000 h"),
-        (0.0, "kg/J", "0 g/kWh"),
-        (8.0, "1", "8"),
-    ],
+@cases(
+    "value, unit, said",
+    (400e-3 / 3.6e6, "kg/J", "400 g/kWh"),
+    (0.08 / 3.6e6, "USD/J", "0.08 USD/kWh"),
+    (math.inf, "s", "infinite"),
+    (50_000 * 3600.0, "s", "50,000 h"),
+    (0.0, "kg/J", "0 g/kWh"),
+    (8.0, "1", "8"),
 )
 def test_a_number_is_told_in_a_unit_that_people_use(value: float, unit: str, said: str) -> None:
     assert readable(value, unit, "gpu_mttf" if unit == "s" else "name") == said
@@ -341,9 +335,8 @@ def test_a_number_is_told_in_a_unit_that_people_use(value: float, unit: str, sai
         assert parse(said, unit, "name") == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("goodputs", "did you mean 'goodput'?"), (3, "is not a name"), ("", "is neither")],
+@cases(
+    "name, words", ("goodputs", "did you mean 'goodput'?"), (3, "is not a name"), ("", "is neither")
 )
 def test_an_unknown_name_is_one_line(name: str, words: str) -> None:
     refused(re.escape(words), explain, name)

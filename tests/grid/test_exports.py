@@ -19,7 +19,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.spec import dates
 
-from .common import Patch
+from .common import Patch, cases
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = dict(
@@ -212,18 +212,16 @@ def test_a_file_that_is_there_is_refused_with_a_way_out(tmp_path: Path) -> None:
         slicing.check_target(Path("/dev/stdout"))
 
 
-@pytest.mark.parametrize(
-    ("unit", "value", "shown"),
-    [
-        ("USD", 83.09e6, "83.09 M USD"),
-        ("USD", 250_000.0, "250,000 USD"),
-        ("W", 6_266_880.0, "6.267 MW"),
-        ("W", 10_200.0, "10.2 kW"),
-        ("J", 1.546e14, "42.94 GWh"),  # 1 GWh = 3.6e12 J
-        ("kg", 1.718e7, "17,180 t"),
-        ("USD/J", 0.08 / 3.6e6, "0.08 USD/kWh"),
-        ("kg/J", 0.4 / 3.6e6, "400 g/kWh"),
-    ],
+@cases(
+    "unit, value, shown",
+    ("USD", 83.09e6, "83.09 M USD"),
+    ("USD", 250_000.0, "250,000 USD"),
+    ("W", 6_266_880.0, "6.267 MW"),
+    ("W", 10_200.0, "10.2 kW"),
+    ("J", 1.546e14, "42.94 GWh"),  # 1 GWh = 3.6e12 J
+    ("kg", 1.718e7, "17,180 t"),
+    ("USD/J", 0.08 / 3.6e6, "0.08 USD/kWh"),
+    ("kg/J", 0.4 / 3.6e6, "400 g/kWh"),
 )
 def test_amounts_are_told_in_units_of_a_planner(unit: str, value: float, shown: str) -> None:
     factor, said = slicing.scale(unit, [value])
@@ -244,21 +242,19 @@ def test_what_is_printed_can_be_read_back(base: str, factor: float, unit: str) -
     assert units.parse(f"1 {unit}", base, "x") == pytest.approx(factor, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("column", "told"),
-    [
-        ([1024, 4096], ["1,024", "4,096"]),
-        ([6_266_880, 12_533_760], ["6,266,880", "12,533,760"]),
-        ([620.3, 90.99, 32.6], ["620.3", "90.99", "32.60"]),
-        ([0.5, 1, 2], ["0.5", "1", "2"]),
-        ([2, 2.25, 0], ["2.00", "2.25", "0"]),
-        ([9.99996, 12345.67], ["10.00", "12,346"]),
-        ([1e-5, 0.5], ["1e-05", "5e-01"]),
-        ([70_553_706_496, 0], ["7.055e+10", "0"]),
-        ([1.5e13, 3e13], ["1.5e+13", "3.0e+13"]),
-        ([-1.5, np.nan, np.inf, 2], ["-1.5", "nan", "inf", "2.0"]),
-        ([], []),
-    ],
+@cases(
+    "column, told",
+    ([1024, 4096], ["1,024", "4,096"]),
+    ([6_266_880, 12_533_760], ["6,266,880", "12,533,760"]),
+    ([620.3, 90.99, 32.6], ["620.3", "90.99", "32.60"]),
+    ([0.5, 1, 2], ["0.5", "1", "2"]),
+    ([2, 2.25, 0], ["2.00", "2.25", "0"]),
+    ([9.99996, 12345.67], ["10.00", "12,346"]),
+    ([1e-5, 0.5], ["1e-05", "5e-01"]),
+    ([70_553_706_496, 0], ["7.055e+10", "0"]),
+    ([1.5e13, 3e13], ["1.5e+13", "3.0e+13"]),
+    ([-1.5, np.nan, np.inf, 2], ["-1.5", "nan", "inf", "2.0"]),
+    ([], []),
 )
 def test_the_numbers_of_a_column_have_one_format(column: list[float], told: list[str]) -> None:
     assert slicing.numbers(column) == told

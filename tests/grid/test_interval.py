@@ -15,7 +15,7 @@ from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import load, parameters
 from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 matplotlib.use("Agg")
 JOB = on_h100(calibration="none", gpu_hour_price="2 USD/h", electricity_price=0.1 / 3.6e6)
@@ -184,10 +184,7 @@ def test_a_place_in_the_interval_stands_before_its_distribution() -> None:
     refused("no distribution", made.uncertainty)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"error_factor": 1}, {"error_factor": [1, 1]}],
-)
+@cases("given", {}, {"error_factor": 1}, {"error_factor": [1, 1]})
 def test_a_place_in_no_interval_is_refused(given: dict[str, Any]) -> None:
     for scenario, axes in (({"step_time_error": 1}, {}), ({}, {"step_time_error": [-1, 1]})):
         factor = given.get("error_factor")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 PLAN = Path(__file__).parents[2] / "examples" / "plan.toml"
 JOB = on_h100("llama-3-70b", software="megatron-lm", n_gpus=512, global_batch_size=512)
@@ -111,16 +111,14 @@ def test_what_the_limit_of_memory_costs_is_that_of_a_gpu_with_more() -> None:
     assert none["nearest_memory_margin"].item() == nearest < 0
 
 
-@pytest.mark.parametrize(
-    ("changed", "how", "said"),
-    [
-        ({}, {"sense": "best"}, "choose min or max"),
-        ({}, {"top": 0}, "not a whole number from 1 to 100"),
-        ({}, {"of": "cluster_mtbf"}, "does not depend on the layout"),
-        ({}, {"of": "job_tim"}, "did you mean"),
-        ({n: row[0] for n, row in TRIED.items()}, {}, "nothing is open"),
-        ({}, {"also": ["gpu_mtbf"]}, "is not an input"),
-    ],
+@cases(
+    "changed, how, said",
+    ({}, {"sense": "best"}, "choose min or max"),
+    ({}, {"top": 0}, "not a whole number from 1 to 100"),
+    ({}, {"of": "cluster_mtbf"}, "does not depend on the layout"),
+    ({}, {"of": "job_tim"}, "did you mean"),
+    ({n: row[0] for n, row in TRIED.items()}, {}, "nothing is open"),
+    ({}, {"also": ["gpu_mtbf"]}, "is not an input"),
 )
 def test_bad_questions_are_refused(changed: Any, how: Any, said: str) -> None:
     refused(said, lambda: Sweep({**JOB, **changed}, {}, ["job_time"]).best_layouts(**how))

@@ -8,7 +8,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 
-from .common import on_h100
+from .common import cases, on_h100
 
 JOB = on_h100("llama-3-70b", calibration="none", mfu=0.4, tensor_parallel=8, pipeline_parallel=4)
 JOB |= {"n_gpus": 1024, "gpu_hour_price": 2.5}
@@ -69,14 +69,12 @@ def test_the_batch_matters_less_where_quality_is_counted() -> None:
     assert falls < 0 < rises
 
 
-@pytest.mark.parametrize(
-    ("given", "beyond"),
-    [
-        ({"parameters": 7e9, "training_tokens": 1e11}, []),
-        ({"parameters": 7e10, "training_tokens": 1e11}, ["active_parameters"]),
-        ({"parameters": 7e10, "training_tokens": 1e9}, ["active_parameters", "trained_tokens"]),
-        ({"parameters": 7e9, "training_tokens": [1e11, 1.5e13]}, ["trained_tokens"]),
-    ],
+@cases(
+    "given, beyond",
+    ({"parameters": 7e9, "training_tokens": 1e11}, []),
+    ({"parameters": 7e10, "training_tokens": 1e11}, ["active_parameters"]),
+    ({"parameters": 7e10, "training_tokens": 1e9}, ["active_parameters", "trained_tokens"]),
+    ({"parameters": 7e9, "training_tokens": [1e11, 1.5e13]}, ["trained_tokens"]),
 )
 def test_beyond_the_runs_of_a_fit_is_a_remark(given: dict[str, Any], beyond: list[str]) -> None:
     lines = fleetcube.evaluate(["loss"], **given).attrs.get("fleetcube_remarks", "").splitlines()
@@ -112,16 +110,14 @@ def test_a_run_that_ends_within_its_ramp_is_infeasible() -> None:
     assert names[int(found.infeasible_reason)] == "stages_of_training_do_not_fit"
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"critical_batch_tokens": 0}, "critical_batch_tokens = 0 must be greater than 0"),
-        ({"reference_batch_tokens": -1}, "reference_batch_tokens = -1"),
-        ({"batch_quality": "critic"}, "batch_quality = 'critic'"),
-        ({"critical_batch_law": "hoffmann"}, "critical_batch_law = 'hoffmann'"),
-        ({"loss_fit": "kaplan"}, "is not one of besiroglu, hoffmann"),
-        ({"lifetime_inference_tokens": "2 h"}, "lifetime_inference_tokens"),
-    ],
+@cases(
+    "given, said",
+    ({"critical_batch_tokens": 0}, "critical_batch_tokens = 0 must be greater than 0"),
+    ({"reference_batch_tokens": -1}, "reference_batch_tokens = -1"),
+    ({"batch_quality": "critic"}, "batch_quality = 'critic'"),
+    ({"critical_batch_law": "hoffmann"}, "critical_batch_law = 'hoffmann'"),
+    ({"loss_fit": "kaplan"}, "is not one of besiroglu, hoffmann"),
+    ({"lifetime_inference_tokens": "2 h"}, "lifetime_inference_tokens"),
 )
 def test_bad_values_are_one_line(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as refused:

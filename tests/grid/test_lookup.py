@@ -10,6 +10,8 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Sweep, interp
 
+from .common import cases
+
 HOUR = 3600.0
 N_GPUS = [64.0, 300.0, 1024.0, 5000.0, 16384.0]
 GPU_MTTF = [1e7, 3e7, 2e8, 1e9]
@@ -72,14 +74,12 @@ def test_nan_counts_only_where_its_corner_does() -> None:
     np.testing.assert_allclose(interp(table, at).y[2], 300 * 5e7, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
+@cases(
     "bent",
-    [
-        lambda n: n + 1e5 / n,  # convex in logarithms
-        lambda n: np.maximum(1e3 / n, n / 700),  # a kink inside a cell
-        lambda n: 1 / (1 + n / 2000),  # concave
-        lambda n: n - 2000 * np.log(n),  # changes sign, convex in log n
-    ],
+    lambda n: n + 1e5 / n,  # convex in logarithms
+    lambda n: np.maximum(1e3 / n, n / 700),  # a kink inside a cell
+    lambda n: 1 / (1 + n / 2000),  # concave
+    lambda n: n - 2000 * np.log(n),  # changes sign, convex in log n
 )
 def test_the_error_bounds_what_bends_one_way(bent: Any) -> None:
     points = np.geomspace(300, 5000, 999)  # each cell has a neighbour on both sides

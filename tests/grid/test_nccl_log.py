@@ -13,7 +13,7 @@ from fleetcube.grid.measured.fit import fit_collective
 from fleetcube.grid.measured.nccl import LARGEST, Measured, factor, measured, parse_log, read_log
 
 from ..draws import scaled
-from .common import refused
+from .common import cases, refused
 
 # src/util.cu of 2.19: version, test, parameters, devices, three lines of headings, rows, summary.
 HEAD = """\
@@ -209,16 +209,14 @@ def test_a_collective_without_a_law_is_refused() -> None:
 
 
 # doc/PERFORMANCE.md, summary
-@pytest.mark.parametrize(
-    ("collective", "share"),
-    [
-        ("all_reduce", 1.75),
-        ("all_gather", 0.875),
-        ("reduce_scatter", 0.875),
-        ("alltoall", 0.875),
-        ("broadcast", 1.0),
-        ("reduce", 1.0),
-    ],
+@cases(
+    "collective, share",
+    ("all_reduce", 1.75),
+    ("all_gather", 0.875),
+    ("reduce_scatter", 0.875),
+    ("alltoall", 0.875),
+    ("broadcast", 1.0),
+    ("reduce", 1.0),
 )
 def test_bytes_on_the_bus(collective: str, share: float) -> None:
     assert factor(collective, 8) == share

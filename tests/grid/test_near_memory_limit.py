@@ -10,6 +10,8 @@ from fleetcube import Sweep
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.show.tables import table
 
+from .common import cases
+
 # Llama 3's 8k phase (arXiv:2407.21783, table 4): nothing recomputed, gradients sharded (3.3.2)
 LLAMA_3: dict[str, Any] = {"model": "llama-3-405b", "node": "dgx-h100"}
 LLAMA_3 |= {"inter_node_bandwidth": "400 Gbit/s", "n_gpus": 8192, "tensor_parallel": 8}
@@ -24,18 +26,16 @@ def test_the_published_run_of_405b_fits() -> None:
     assert 0 < found["memory_margin"] < 0.05
 
 
-@pytest.mark.parametrize(
-    ("capacity", "reason", "near"),
-    [
-        (0.5, 10, 0),
-        (1 / 1.0201, 10, 0),
-        (1 / 1.0199, 0, 1),
-        (0.9999, 0, 1),
-        (1.0, 0, 1),
-        (1.0199, 0, 1),
-        (1.0201, 0, 0),
-        (np.inf, 0, 0),
-    ],
+@cases(
+    "capacity, reason, near",
+    (0.5, 10, 0),
+    (1 / 1.0201, 10, 0),
+    (1 / 1.0199, 0, 1),
+    (0.9999, 0, 1),
+    (1.0, 0, 1),
+    (1.0199, 0, 1),
+    (1.0201, 0, 0),
+    (np.inf, 0, 0),
 )
 def test_both_sides_of_the_limit(capacity: float, reason: int, near: int) -> None:
     asked = ["infeasible_reason", "near_memory_limit", "memory_margin"]

@@ -32,7 +32,7 @@ from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
 from ..door.command import fleetcube
-from .common import Patch, refused
+from .common import Patch, cases, refused
 from .proxy import KINDS, Faults, proxy
 from .stores import object_store, reached, served
 from .test_cube import assert_same
@@ -449,13 +449,11 @@ def _refusing(method: str, headers: dict[str, str]) -> int | None:
     return 501 if method == "PUT" and "if-match" in headers else None
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (_ignoring("if-none-match"), "it ignores If-None-Match"),
-        (_ignoring("if-match"), "it ignores If-Match"),
-        (_refusing, "it has not implemented them"),
-    ],
+@cases(
+    "change, told",
+    (_ignoring("if-none-match"), "it ignores If-None-Match"),
+    (_ignoring("if-match"), "it ignores If-Match"),
+    (_refusing, "it has not implemented them"),
 )
 def test_a_store_without_conditional_writes_is_refused(
     between: tuple[str, Faults], sweep: Sweep, change: Any, told: str, tmp_path: Path

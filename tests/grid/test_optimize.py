@@ -8,7 +8,7 @@ import pytest
 import fleetcube
 from fleetcube.grid.errors import InputError
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 LLAMA = on_h100(
     "llama-3-70b", tensor_parallel=8, pipeline_parallel=4, n_gpus=1024, gpu_hour_price=2.5
@@ -116,18 +116,16 @@ def test_inputs_without_whole_numbers_fail_for_the_same_reasons() -> None:
     assert told(found, "optimum_status") == "undefined"
 
 
-@pytest.mark.parametrize(
-    ("of", "between", "subject_to", "told"),
-    [
-        ("job_cst", {"n_gpus": [8, 64]}, [], "did you mean 'job_cost'"),
-        ("infeasible_reason", {"n_gpus": [8, 64]}, [], "is a flag"),
-        ("job_cost", {}, [], "does not map inputs to ranges"),
-        ("job_cost", {"n_gpus": [64, 8]}, [], "does not increase"),
-        ("job_cost", {"n_gpus": 64}, [], "is not a range"),
-        ("job_cost", {"fabric": ["a", "b"]}, [], "named values"),
-        ("job_cost", {"pue": [1.1, 1.2]}, [], "do not depend on pue"),
-        ("job_cost", {"n_gpus": [8, 64]}, ["job_time = 1 d"], "write <= or >="),
-    ],
+@cases(
+    "of, between, subject_to, told",
+    ("job_cst", {"n_gpus": [8, 64]}, [], "did you mean 'job_cost'"),
+    ("infeasible_reason", {"n_gpus": [8, 64]}, [], "is a flag"),
+    ("job_cost", {}, [], "does not map inputs to ranges"),
+    ("job_cost", {"n_gpus": [64, 8]}, [], "does not increase"),
+    ("job_cost", {"n_gpus": 64}, [], "is not a range"),
+    ("job_cost", {"fabric": ["a", "b"]}, [], "named values"),
+    ("job_cost", {"pue": [1.1, 1.2]}, [], "do not depend on pue"),
+    ("job_cost", {"n_gpus": [8, 64]}, ["job_time = 1 d"], "write <= or >="),
 )
 def test_bad_questions(of: str, between: object, subject_to: list[str], told: str) -> None:
     refused(told, fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize, of, between, subject_to)

@@ -12,7 +12,7 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import validate
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 
 
 def read(folder: Path, content: Any, name: str = "mine.csv") -> tuple[list[Row], list[LeftOut]]:
@@ -175,14 +175,12 @@ def test_rows_of_a_csv_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
         assert held.id.endswith(f"mine.csv:{place}")
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("step_time,n_gpus\n", "has no rows"),
-        ("step_time,n_gpus,n_gpus\n1,2,3\n", "'n_gpus' appears twice"),
-        ('step_time,n_gpus\n1,"' + "x" * 200_000 + '"\n', "is not CSV"),
-        ("time,n_gpus\n1,2\n", "name what was measured"),
-    ],
+@cases(
+    "text, match",
+    ("step_time,n_gpus\n", "has no rows"),
+    ("step_time,n_gpus,n_gpus\n1,2,3\n", "'n_gpus' appears twice"),
+    ('step_time,n_gpus\n1,"' + "x" * 200_000 + '"\n', "is not CSV"),
+    ("time,n_gpus\n1,2\n", "name what was measured"),
 )
 def test_a_file_of_another_kind_is_one_line(text: str, match: str, tmp_path: Path) -> None:
     refused(match, read, tmp_path, text)

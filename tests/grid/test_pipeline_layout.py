@@ -8,20 +8,20 @@ import fleetcube
 from fleetcube import Sweep
 from fleetcube.grid.spec.patterns import stages
 
+from .common import cases
+
 JOB: dict[str, Any] = {"model": "deepseek-v3", "n_gpus": 2048, "gpu": "h800-sxm"}
 
 
-@pytest.mark.parametrize(
-    ("layout", "chunks", "first", "middle", "last"),
-    [
-        ("Ett|(tttt|)*14tttmL", 1, 2, 4, 3),
-        ("Et*2|(t*4|)*14tttmL", 1, 2, 4, 3),
-        ("E|(tttt,|)*15t|L", 1, 0, 4, 0),
-        ("Ettt|tt|tt|tt|tt|ttL", 2, 5, 4, 4),
-        ("EttL", 1, 2, 0, 2),
-        ("Et*3|(tt|)*29,m|L", 2, 5, 4, 2),  # Megatron-LM's own of DeepSeek-V3, 2 x 16 pieces
-        ("Ettt|ttt|ttt|ttmL", 1, 3, 3, 2),
-    ],
+@cases(
+    "layout, chunks, first, middle, last",
+    ("Ett|(tttt|)*14tttmL", 1, 2, 4, 3),
+    ("Et*2|(t*4|)*14tttmL", 1, 2, 4, 3),
+    ("E|(tttt,|)*15t|L", 1, 0, 4, 0),
+    ("Ettt|tt|tt|tt|tt|ttL", 2, 5, 4, 4),
+    ("EttL", 1, 2, 0, 2),
+    ("Et*3|(tt|)*29,m|L", 2, 5, 4, 2),  # Megatron-LM's own of DeepSeek-V3, 2 x 16 pieces
+    ("Ettt|ttt|ttt|ttmL", 1, 3, 3, 2),
 )
 def test_a_layout_is_counted(layout: str, chunks: int, first: int, middle: int, last: int) -> None:
     made = stages(layout, chunks)
@@ -101,23 +101,21 @@ def test_unequal_pieces_are_never_told_to_keep_too_little(layout: str, group: in
         assert got[[0, -1]] == pytest.approx([most[0], most[-1]])
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"pipeline_layout": "tt|L"}, "does not begin with E"),
-        ({"pipeline_layout": 3}, "is not one text"),
-        ({"pipeline_layout": ["EtL"]}, "is one text of the scenario"),
-        ({"pipeline_layout": "Ett|tE|ttL"}, "does not end with L"),
-        ({"pipeline_layout": "(t*9999" * 9}, "does not"),
-        ({"pipeline_layout": "Et|m|tL"}, "has 'm' between the ends"),
-        ({"pipeline_layout": "Et|E|tL"}, "does not end with L"),
-        ({"pipeline_layout": "Et|m|mL"}, "in one piece"),
-        ({"pipeline_layout": "Ett|(ttt|)*14ttttL"}, "has 48 layers t, deepseek-v3 has 61"),
-        ({"pipeline_layout": "Et|tL", "virtual_stages": 1.5}, "as a whole number"),
-        ({"pipeline_layout": "Et|t|tL", "virtual_stages": 2}, "3 pieces, not a multiple"),
-        ({"pipeline_layout": "Et|tL", "virtual_stages": [1, 2]}, "holds for one virtual_stages"),
-        ({"pipeline_layout": "E|t*60tL", "pipeline_parallel": 4}, "does not add up"),
-    ],
+@cases(
+    "given, message",
+    ({"pipeline_layout": "tt|L"}, "does not begin with E"),
+    ({"pipeline_layout": 3}, "is not one text"),
+    ({"pipeline_layout": ["EtL"]}, "is one text of the scenario"),
+    ({"pipeline_layout": "Ett|tE|ttL"}, "does not end with L"),
+    ({"pipeline_layout": "(t*9999" * 9}, "does not"),
+    ({"pipeline_layout": "Et|m|tL"}, "has 'm' between the ends"),
+    ({"pipeline_layout": "Et|E|tL"}, "does not end with L"),
+    ({"pipeline_layout": "Et|m|mL"}, "in one piece"),
+    ({"pipeline_layout": "Ett|(ttt|)*14ttttL"}, "has 48 layers t, deepseek-v3 has 61"),
+    ({"pipeline_layout": "Et|tL", "virtual_stages": 1.5}, "as a whole number"),
+    ({"pipeline_layout": "Et|t|tL", "virtual_stages": 2}, "3 pieces, not a multiple"),
+    ({"pipeline_layout": "Et|tL", "virtual_stages": [1, 2]}, "holds for one virtual_stages"),
+    ({"pipeline_layout": "E|t*60tL", "pipeline_parallel": 4}, "does not add up"),
 )
 def test_what_is_no_layout_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(fleetcube.InputError, match=message):

@@ -13,7 +13,7 @@ from fleetcube.grid.plots.picture import DISTINCT, PALETTE, looking, number, wor
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.sweep import Sweep
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 pytest.importorskip("matplotlib")
 
@@ -189,9 +189,7 @@ def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
     assert hatched == {hatch for _, hatch in looks if hatch}
 
 
-@pytest.mark.parametrize(
-    "names", [LOSSES[1:], ("reliability_overhead", "communication_overhead", "bubble_overhead")]
-)
+@cases("names", LOSSES[1:], ("reliability_overhead", "communication_overhead", "bubble_overhead"))
 def test_flips_colours_the_largest_loss_compared(names: tuple[str, ...], png: Path) -> None:
     from matplotlib.colors import to_hex
 
@@ -389,16 +387,14 @@ def test_a_notebook_shows_what_a_picture_returns() -> None:
         assert image.size == (800, 600)
 
 
-@pytest.mark.parametrize(
-    ("size", "dpi", "words"),
-    [
-        ("8", 150, "size = '8': give inches across and up, such as 8x5"),
-        ("8x1", 150, "each from 2 to 40"),
-        ((8, np.nan), 150, "each from 2 to 40"),
-        ("axb", 150, "such as 8x5"),
-        ("8x5", 10, "dpi = 10: give a whole number from 30 to 1,200"),
-        ("40x40", 1200, "2,304 million pixels, more than 100; give a smaller"),
-    ],
+@cases(
+    "size, dpi, words",
+    ("8", 150, "size = '8': give inches across and up, such as 8x5"),
+    ("8x1", 150, "each from 2 to 40"),
+    ((8, np.nan), 150, "each from 2 to 40"),
+    ("axb", 150, "such as 8x5"),
+    ("8x5", 10, "dpi = 10: give a whole number from 30 to 1,200"),
+    ("40x40", 1200, "2,304 million pixels, more than 100; give a smaller"),
 )
 def test_sizes_that_no_picture_has_are_refused(size: Any, dpi: int, words: str) -> None:
     with pytest.raises(InputError, match=words), looking(None, size, dpi):

@@ -13,6 +13,8 @@ from fleetcube.grid.measured.validate import validate
 from fleetcube.grid.progress import expected, watching
 from fleetcube.grid.store.verify import verify
 
+from .common import cases
+
 AXES = {"n_gpus": {"geomspace": [64, 16384], "num": 9}}
 AXES |= {"gpu_mttf": {"geomspace": ["1_000 h", "100_000 h"], "num": 40}}
 SWEEP = fleetcube.Sweep(
@@ -38,28 +40,26 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
     return dones, told[-1][1], told[-1][2]
 
 
-@pytest.mark.parametrize(
-    ("ask", "total", "unit"),  # points are those of what is computed
-    [
-        (lambda: SWEEP.reduce("max"), POINTS, "points"),
-        # and of the winners: the other outputs, and whether memory's error decides
-        (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 2 * 9, "points"),
-        (lambda: SWEEP.pareto(["job_time", "goodput"], ["min", "max"]), POINTS, "points"),
-        (lambda: SWEEP.crossing("goodput", "gpu_mttf", 0.9), 9, "points"),
-        (lambda: SWEEP.dominance("job_time"), POINTS, "points"),
-        (lambda: SWEEP.solve("flops_efficiency", "job_time <= 30 d"), POINTS, "points"),
-        (lambda: FREE.uncertainty(samples=64), POINTS, "points"),
-        (
-            lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000),
-            980,  # 35 trajectories of 1 + 27 points
-            "points",
-        ),
-        (
-            lambda: fleetcube.simulate(cluster_mtbf=["1 h", "4 h"], trials=500, **WORK),
-            1000,
-            "jobs",
-        ),
-    ],
+@cases(
+    "ask, total, unit",
+    (lambda: SWEEP.reduce("max"), POINTS, "points"),
+    # and of the winners: the other outputs, and whether memory's error decides
+    (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 2 * 9, "points"),
+    (lambda: SWEEP.pareto(["job_time", "goodput"], ["min", "max"]), POINTS, "points"),
+    (lambda: SWEEP.crossing("goodput", "gpu_mttf", 0.9), 9, "points"),
+    (lambda: SWEEP.dominance("job_time"), POINTS, "points"),
+    (lambda: SWEEP.solve("flops_efficiency", "job_time <= 30 d"), POINTS, "points"),
+    (lambda: FREE.uncertainty(samples=64), POINTS, "points"),
+    (
+        lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000),
+        980,  # 35 trajectories of 1 + 27 points
+        "points",
+    ),
+    (
+        lambda: fleetcube.simulate(cluster_mtbf=["1 h", "4 h"], trials=500, **WORK),
+        1000,
+        "jobs",
+    ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_all_is_told(ask: Callable[[], Any], total: int, unit: str) -> None:

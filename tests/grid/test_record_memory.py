@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube.grid.measured.published.memory import memory_rows
 
+from .common import cases
+
 GIB = 2**30
 TABLE = Path(__file__).parents[1] / "data" / "memory.csv"
 
@@ -35,14 +37,12 @@ def record(line: dict[str, str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("group", "count", "mean", "worst"),
-    [
-        # per cent; figures 1 and 7 are the paper's equations, SimuMax's are PyTorch's peaks
-        ("korthikanti_fig1_memory", 12, 0.3, 2.0),
-        ("korthikanti_fig7_memory", 16, 0.5, 1.5),
-        ("simumax_b200", 17, 1.5, 3.0),
-    ],
+@cases(
+    "group, count, mean, worst",
+    # per cent; figures 1 and 7 are the paper's equations, SimuMax's are PyTorch's peaks
+    ("korthikanti_fig1_memory", 12, 0.3, 2.0),
+    ("korthikanti_fig7_memory", 16, 0.5, 1.5),
+    ("simumax_b200", 17, 1.5, 3.0),
 )
 def test_published_memory_is_met(group: str, count: int, mean: float, worst: float) -> None:
     errors = []
@@ -69,15 +69,13 @@ def test_a_run_of_simumax_is_read_whole() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        # its configs/models/llama3-405b_padding_128.json has 16 groups of heads, not 8; its
-        # launcher makes the first layer dense, of DeepSeek-V3's three
-        ("llama3_405b", {"model": "llama-3-405b", "kv_heads": 16}),
-        ("deepseekv2", {"model": "deepseek-v2", "dense_layers": 1}),
-        ("deepseekv3", {"model": "deepseek-v3", "dense_layers": 1}),
-    ],
+@cases(
+    "name, changed",
+    # its configs/models/llama3-405b_padding_128.json has 16 groups of heads, not 8; its
+    # launcher makes the first layer dense, of DeepSeek-V3's three
+    ("llama3_405b", {"model": "llama-3-405b", "kv_heads": 16}),
+    ("deepseekv2", {"model": "deepseek-v2", "dense_layers": 1}),
+    ("deepseekv3", {"model": "deepseek-v3", "dense_layers": 1}),
 )
 def test_models_of_simumax_are_those_it_ran(name: str, changed: dict[str, Any]) -> None:
     line = next(line for line in published() if line["model"] == name)

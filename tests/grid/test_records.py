@@ -29,7 +29,7 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.kernels.inputs import INPUTS
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 
 A100 = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr", "precision": "fp16"}
 A100 |= {"compute_model": "roofline", "attention_kernel": "standard"}
@@ -379,28 +379,26 @@ def test_a_record_is_read_as_by_hand(
     assert len({row.id for row in rows}) == len(rows)
 
 
-@pytest.mark.parametrize(
-    ("group", "section", "values", "reason"),
-    [
-        ("sc21_table1", "model", {"layers": 25}, "no published micro-batch"),
-        ("bloom_prequel", "model", {"size": "300B"}, "is not that of its layers"),
-        ("bloom_prequel", "measured", {"tflops_per_gpu_hw": 300.0}, "times what the step"),
-        ("mosaic", "model", {"params": 1e9}, "model.params = 1e+09 is not that of"),
-        ("mosaic", "model", {"name": "MPT-9b"}, "'MPT-9b' has no published shape"),
-        ("megatron_bridge", "model", {"name": "DeepSeekV4 Flash"}, "no shape in the catalog"),
-        ("mlperf_gpt3", "system", {"gpus": None}, "system.gpus is missing"),
-        ("mlperf_gpt3", "system", {"accel": "cloud-tpu-v5p-1024-maxtext"}, "products are INT8"),
-        ("mlperf_gpt3", "system", {"accel": "HLS-Gaudi2-N32-PT"}, "'a paper' has no published"),
-        ("opt_175b", "measured", {"tflops_per_gpu": None}, "neither a rate of a GPU nor days"),
-        ("megascale_fig9", "system", {"gpus": 240}, "no replica of the published layout"),
-        ("korthikanti_table4", "measured", {"experiment": "guess"}, "is not one of"),
-        ("llama3_table4", "model", {"seq": 131072}, "is not stated"),
-        ("training_cost", "model", {"name": "Llama 3 8B"}, "has no published layout"),
-        ("mlperf_gpt3", "parallel", {"dp": 47}, "is not system.gpus"),
-        ("vtrain_multi", "parallel", {"tp": 128}, "more than system.gpus"),
-        ("vtrain_multi", "measured", {"iteration_time_s": "fast"}, "is not a number"),
-        ("nccl_allreduce", "measured", {"time_us_oop": -1}, "not a finite number above 0"),
-    ],
+@cases(
+    "group, section, values, reason",
+    ("sc21_table1", "model", {"layers": 25}, "no published micro-batch"),
+    ("bloom_prequel", "model", {"size": "300B"}, "is not that of its layers"),
+    ("bloom_prequel", "measured", {"tflops_per_gpu_hw": 300.0}, "times what the step"),
+    ("mosaic", "model", {"params": 1e9}, "model.params = 1e+09 is not that of"),
+    ("mosaic", "model", {"name": "MPT-9b"}, "'MPT-9b' has no published shape"),
+    ("megatron_bridge", "model", {"name": "DeepSeekV4 Flash"}, "no shape in the catalog"),
+    ("mlperf_gpt3", "system", {"gpus": None}, "system.gpus is missing"),
+    ("mlperf_gpt3", "system", {"accel": "cloud-tpu-v5p-1024-maxtext"}, "products are INT8"),
+    ("mlperf_gpt3", "system", {"accel": "HLS-Gaudi2-N32-PT"}, "'a paper' has no published"),
+    ("opt_175b", "measured", {"tflops_per_gpu": None}, "neither a rate of a GPU nor days"),
+    ("megascale_fig9", "system", {"gpus": 240}, "no replica of the published layout"),
+    ("korthikanti_table4", "measured", {"experiment": "guess"}, "is not one of"),
+    ("llama3_table4", "model", {"seq": 131072}, "is not stated"),
+    ("training_cost", "model", {"name": "Llama 3 8B"}, "has no published layout"),
+    ("mlperf_gpt3", "parallel", {"dp": 47}, "is not system.gpus"),
+    ("vtrain_multi", "parallel", {"tp": 128}, "more than system.gpus"),
+    ("vtrain_multi", "measured", {"iteration_time_s": "fast"}, "is not a number"),
+    ("nccl_allreduce", "measured", {"time_us_oop": -1}, "not a finite number above 0"),
 )
 def test_a_record_that_cannot_be_predicted_says_why(
     group: str, section: str, values: dict[str, Any], reason: str, tmp_path: Path
@@ -559,18 +557,16 @@ def test_a_csv_of_dotted_keys_says_what_the_json_says(tmp_path: Path) -> None:
     assert left_out == LeftOut("b", "vtrain_multi", "model.hidden is missing")
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"", "not a table of records"),
-        (b"a,b\n1,2\n", "not a table of records"),
-        (b"\xff\xfe\x00", "not UTF-8"),
-        (b'{"a": 1}', "not a list of records"),
-        (b"[1, 2", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"[" + b"9" * 10_000 + b"]", "not JSON"),
-        (b"id,group,group\na,b,c\n", "the same column twice"),
-    ],
+@cases(
+    "content, match",
+    (b"", "not a table of records"),
+    (b"a,b\n1,2\n", "not a table of records"),
+    (b"\xff\xfe\x00", "not UTF-8"),
+    (b'{"a": 1}', "not a list of records"),
+    (b"[1, 2", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b"[" + b"9" * 10_000 + b"]", "not JSON"),
+    (b"id,group,group\na,b,c\n", "the same column twice"),
     ids=["empty", "other table", "binary", "object", "cut off", "deep", "long number", "twice"],
 )
 def test_a_file_of_another_kind_is_one_line(content: bytes, match: str, tmp_path: Path) -> None:
@@ -643,16 +639,14 @@ def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathF
 # Names
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("4x OmniPath 100Gb/node", 6.25e9),
-        ("8x200Gb HDR IB/node, NVLink3", 25e9),
-        ("A100-80GB (8/node, 4x200Gb HDR=800Gb/s per node in vTrain config)", 12.5e9),
-        ("A100 40GB with 1600 Gbps node-node interconnect (RoCE)", 25e9),
-        ("H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", 50e9),
-        ("H100 80GB BF16", None),
-    ],
+@cases(
+    "text, expected",
+    ("4x OmniPath 100Gb/node", 6.25e9),
+    ("8x200Gb HDR IB/node, NVLink3", 25e9),
+    ("A100-80GB (8/node, 4x200Gb HDR=800Gb/s per node in vTrain config)", 12.5e9),
+    ("A100 40GB with 1600 Gbps node-node interconnect (RoCE)", 25e9),
+    ("H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", 50e9),
+    ("H100 80GB BF16", None),
 )
 def test_bandwidths_between_nodes_are_read_from_text(text: str, expected: float | None) -> None:
     assert bandwidth_of(text) == expected

@@ -15,6 +15,7 @@ from fleetcube.grid.reduce import quantile
 from fleetcube.grid.reduce.fold import HOW
 
 from ..draws import TIMES, scaled
+from .common import cases
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "sequence_parallel": True}
 SCENARIO |= {"global_batch_size": 64, "virtual_stages": 1}
@@ -171,14 +172,12 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("test", "more"),
-    [
-        (test_winners_are_those_of_a_loop, ["argmin"]),
-        (test_the_other_outputs_are_read_at_the_winner, []),
-        *((test_folds_are_those_of_numpy, [how]) for how in FOLDS),
-        (test_quantiles_are_those_of_numpy, [0.83, 1]),
-    ],
+@cases(
+    "test, more",
+    (test_winners_are_those_of_a_loop, ["argmin"]),
+    (test_the_other_outputs_are_read_at_the_winner, []),
+    *((test_folds_are_those_of_numpy, [how]) for how in FOLDS),
+    (test_quantiles_are_those_of_numpy, [0.83, 1]),
 )
 def test_jax_reduces_alike(test: Any, more: list[Any]) -> None:
     test.hypothesis.inner_test(ON_JAX, *more)

@@ -27,7 +27,7 @@ from fleetcube.grid.store.places.place import Folder
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 from .kill import contents
 
 ROOT = Path(__file__).parents[2]
@@ -175,17 +175,15 @@ def test_overwrite_begins_anew(sweep: Sweep, stopped: Path, tmp_path: Path) -> N
     assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr"))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "axes", "keywords", "told"),
-    [
-        ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
-        ({"zero_stage": 1}, {}, {}, r"scenario\.zero_stage: unset -> 1"),
-        ({}, {"n_gpus": [8, 60, 520]}, {}, r"axes\.n_gpus: \[8, 60, 512\] -> \[8, 60, 520\]"),
-        ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
-        ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
-        ({}, {}, {"chunks": {"gpu_mttf": 3, "n_gpus": 2}}, r"chunks\."),
-        ({}, {}, {"mask_infeasible": True}, "mask_infeasible: false -> true"),
-    ],
+@cases(
+    "scenario, axes, keywords, told",
+    ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
+    ({"zero_stage": 1}, {}, {}, r"scenario\.zero_stage: unset -> 1"),
+    ({}, {"n_gpus": [8, 60, 520]}, {}, r"axes\.n_gpus: \[8, 60, 512\] -> \[8, 60, 520\]"),
+    ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
+    ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
+    ({}, {}, {"chunks": {"gpu_mttf": 3, "n_gpus": 2}}, r"chunks\."),
+    ({}, {}, {"mask_infeasible": True}, "mask_infeasible: false -> true"),
 )
 def test_what_was_begun_otherwise_is_refused(
     stopped: Path, scenario: Any, axes: Any, keywords: dict[str, Any], told: str
@@ -206,12 +204,10 @@ def test_other_versions_and_formulas_are_refused(sweep: Sweep, stopped: Path, pa
     refused(f'{part}: "older" -> ', sweep.store, stopped, chunks=CHUNKS, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("quantity", "change"),
-    [
-        ("pipeline_parallel_tier", ("TIERS", "0 nowhere, 1 node")),  # a table of flags
-        ("leaf_gpus", ("__doc__", "gpus_per_switch\n\nSource: Daly 2006")),  # of a row
-    ],
+@cases(
+    "quantity, change",
+    ("pipeline_parallel_tier", ("TIERS", "0 nowhere, 1 node")),  # a table of flags
+    ("leaf_gpus", ("__doc__", "gpus_per_switch\n\nSource: Daly 2006")),  # of a row
 )
 def test_words_that_stand_outside_of_formulas_are_in_the_fingerprint(
     quantity: str, change: tuple[str, str], monkeypatch: Patch

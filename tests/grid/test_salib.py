@@ -8,7 +8,7 @@ import pytest
 from fleetcube import Sweep
 from fleetcube.grid.spec.distributions import distribution
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 SALib = pytest.importorskip("SALib")
 SCENARIO = on_h100("llama-3-70b", tensor_parallel=8)
@@ -56,14 +56,12 @@ def test_an_analysis_agrees_with_our_own() -> None:
         assert total == pytest.approx(ours["total"].sel(input=name).item(), abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "axes", "words"),
-    [
-        ({}, {"fabric": ["infiniband-ndr", "roce-400g"]}, "is not a range of numbers"),
-        ({"detection_time": {"empirical": [1, 2]}}, {}, "empirical"),
-        ({"n_gpus": 64}, {}, "no axis and no distribution"),
-        ({}, {"gpu_mttf": [1e9, np.inf]}, "is not finite"),
-    ],
+@cases(
+    "scenario, axes, words",
+    ({}, {"fabric": ["infiniband-ndr", "roce-400g"]}, "is not a range of numbers"),
+    ({"detection_time": {"empirical": [1, 2]}}, {}, "empirical"),
+    ({"n_gpus": 64}, {}, "no axis and no distribution"),
+    ({}, {"gpu_mttf": [1e9, np.inf]}, "is not finite"),
 )
 def test_salib_cannot_draw_these(
     scenario: dict[str, Any], axes: dict[str, Any], words: str

@@ -14,6 +14,8 @@ import fleetcube
 from fleetcube import InputError, simulate_schedule
 from fleetcube.kernels.inputs import INPUTS
 
+from .common import cases
+
 
 def runs(layout: dict[str, Any]) -> dict[str, Any]:
     """The layout with as many micro-batches and stages as its schedule runs."""
@@ -144,50 +146,48 @@ def test_pieces_take_times_of_their_own() -> None:
 PAIRS: dict[str, Any] = {"pipeline_schedule": "combined_1f1b", "virtual_stages": 2}
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"num_microbatches": 0}, "whole number"),
-        ({"pipeline_parallel": 2.5}, "whole number"),
-        ({"pipeline_schedule": "1b1f"}, "1f1b"),
-        ({"send_time": -1.0}, "negative"),
-        ({"num_microbatches": math.nan}, "whole number"),
-        ({"num_microbatches": math.inf}, "whole number"),
-        ({"num_microbatches": True}, "whole number"),
-        ({"num_microbatches": "8"}, "whole number"),
-        ({"num_microbatches": None}, "whole number"),
-        ({"num_microbatches": 1_000_000_000}, "1,000,000"),
-        ({"forward_time": "1 ms"}, "plain number"),
-        ({"forward_time": True}, "plain number"),
-        ({"recompute_time": -1.0}, "recompute_time = -1.0"),
-        ({"input_gradient_time": -1.0}, "input_gradient_time = -1.0"),
-        ({"weight_gradient_time": None}, "plain number"),
-        ({"send_time": pint.UnitRegistry().Quantity(1, "ms")}, "plain number"),
-        ({"send_time": "1 ms"}, "plain number"),
-        ({"send_time": 1e308}, "too large"),
-        ({"pipeline_flush": "False"}, "True or False"),
-        ({"virtual_stages": 2, "microbatch_group_size": "4"}, "whole number"),
-        (
-            {"virtual_stages": 2, "microbatch_group_size": 2, "pipeline_scheduler": "pytorch"},
-            "in groups of 4",
-        ),
-        ({"send_time": [1.0]}, "boundaries"),
-        ({"piece_times": [1.0]}, "4 pieces"),
-        ({"piece_times": [1.0, 1.0, 1.0, -1.0]}, "piece_times = -1.0"),
-        ({"virtual_stages": 2, "num_microbatches": 3}, "as many as stages"),
-        ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),
-        ({"virtual_stages": 2, "microbatch_group_size": 3}, "groups"),
-        ({"virtual_stages": 2, "pipeline_parallel": 1}, "one stage"),
-        ({"pipeline_schedule": "dualpipe", "num_microbatches": 6}, "twice theirs"),
-        ({"pipeline_schedule": "dualpipe", "num_microbatches": 9}, "even"),
-        ({"pipeline_schedule": "dualpipe", "pipeline_parallel": 3}, "even"),
-        ({"pipeline_schedule": "dualpipev", "num_microbatches": 7}, "twice as many"),
-        ({"pipeline_schedule": "combined_1f1b"}, "virtual_stages > 1"),
-        ({**PAIRS, "num_microbatches": 3}, "as many as stages"),
-        ({**PAIRS, "pipeline_scheduler": "pytorch"}, "PyTorch"),
-        ({**PAIRS, "overlapped_time": -1.0}, "overlapped_time = -1.0"),
-        ({"virtual_stages": 2, "num_microbatches": 13, "pipeline_scheduler": "pytorch"}, "rounds"),
-    ],
+@cases(
+    "change, told",
+    ({"num_microbatches": 0}, "whole number"),
+    ({"pipeline_parallel": 2.5}, "whole number"),
+    ({"pipeline_schedule": "1b1f"}, "1f1b"),
+    ({"send_time": -1.0}, "negative"),
+    ({"num_microbatches": math.nan}, "whole number"),
+    ({"num_microbatches": math.inf}, "whole number"),
+    ({"num_microbatches": True}, "whole number"),
+    ({"num_microbatches": "8"}, "whole number"),
+    ({"num_microbatches": None}, "whole number"),
+    ({"num_microbatches": 1_000_000_000}, "1,000,000"),
+    ({"forward_time": "1 ms"}, "plain number"),
+    ({"forward_time": True}, "plain number"),
+    ({"recompute_time": -1.0}, "recompute_time = -1.0"),
+    ({"input_gradient_time": -1.0}, "input_gradient_time = -1.0"),
+    ({"weight_gradient_time": None}, "plain number"),
+    ({"send_time": pint.UnitRegistry().Quantity(1, "ms")}, "plain number"),
+    ({"send_time": "1 ms"}, "plain number"),
+    ({"send_time": 1e308}, "too large"),
+    ({"pipeline_flush": "False"}, "True or False"),
+    ({"virtual_stages": 2, "microbatch_group_size": "4"}, "whole number"),
+    (
+        {"virtual_stages": 2, "microbatch_group_size": 2, "pipeline_scheduler": "pytorch"},
+        "in groups of 4",
+    ),
+    ({"send_time": [1.0]}, "boundaries"),
+    ({"piece_times": [1.0]}, "4 pieces"),
+    ({"piece_times": [1.0, 1.0, 1.0, -1.0]}, "piece_times = -1.0"),
+    ({"virtual_stages": 2, "num_microbatches": 3}, "as many as stages"),
+    ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),
+    ({"virtual_stages": 2, "microbatch_group_size": 3}, "groups"),
+    ({"virtual_stages": 2, "pipeline_parallel": 1}, "one stage"),
+    ({"pipeline_schedule": "dualpipe", "num_microbatches": 6}, "twice theirs"),
+    ({"pipeline_schedule": "dualpipe", "num_microbatches": 9}, "even"),
+    ({"pipeline_schedule": "dualpipe", "pipeline_parallel": 3}, "even"),
+    ({"pipeline_schedule": "dualpipev", "num_microbatches": 7}, "twice as many"),
+    ({"pipeline_schedule": "combined_1f1b"}, "virtual_stages > 1"),
+    ({**PAIRS, "num_microbatches": 3}, "as many as stages"),
+    ({**PAIRS, "pipeline_scheduler": "pytorch"}, "PyTorch"),
+    ({**PAIRS, "overlapped_time": -1.0}, "overlapped_time = -1.0"),
+    ({"virtual_stages": 2, "num_microbatches": 13, "pipeline_scheduler": "pytorch"}, "rounds"),
 )
 def test_what_cannot_be_played_is_refused(change: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 from click.testing import CliRunner
 
 from fleetcube import InputError, Sweep
@@ -20,6 +19,7 @@ from fleetcube.kernels.inputs import INPUTS
 
 from ..catalog.test_units import GOOD as TEXTS
 from ..table import each
+from .common import cases
 from .test_bad_input_is_one_clear_line import CASES, GOOD
 
 ROOT = Path(__file__).parents[2]
@@ -90,18 +90,16 @@ def test_texts_that_are_numbers_are_valid(text: str, unit: str, value: float) ->
         assert wrong({"scenario": {name: text}}) == ""
 
 
-@pytest.mark.parametrize(
-    ("axes", "valid"),
-    [
-        ({"gpu_mttf": {"lognormal": ["5 h", 2]}}, False),
-        ({"gpu_mttf": {"linspace": ["5 h", "9 h"], "num": 3}}, True),
-        ({"gpu_mttf": {"arange": [1, 9], "num": 3}}, False),
-        ({"s": {"design": "sobol", "num": 4, "gpu_mttf": {"linspace": [1, 2]}}}, True),
-        ({"s": {"design": "sobol", "num": 4, "gpu_mttf": {"linspace": [1, 2], "num": 2}}}, False),
-        ({"s": {"design": "grid", "num": 4, "gpu_mttf": [1, 2]}}, False),
-        ({"s": {"labels": ["a", "b"], "gpu_mttf": [1, 2], "all_reduce": ["ring", "auto"]}}, True),
-        ({"s": {"labels": ["a", ""], "gpu_mttf": [1, 2]}}, False),
-    ],
+@cases(
+    "axes, valid",
+    ({"gpu_mttf": {"lognormal": ["5 h", 2]}}, False),
+    ({"gpu_mttf": {"linspace": ["5 h", "9 h"], "num": 3}}, True),
+    ({"gpu_mttf": {"arange": [1, 9], "num": 3}}, False),
+    ({"s": {"design": "sobol", "num": 4, "gpu_mttf": {"linspace": [1, 2]}}}, True),
+    ({"s": {"design": "sobol", "num": 4, "gpu_mttf": {"linspace": [1, 2], "num": 2}}}, False),
+    ({"s": {"design": "grid", "num": 4, "gpu_mttf": [1, 2]}}, False),
+    ({"s": {"labels": ["a", "b"], "gpu_mttf": [1, 2], "all_reduce": ["ring", "auto"]}}, True),
+    ({"s": {"labels": ["a", ""], "gpu_mttf": [1, 2]}}, False),
 )
 def test_axes_are_judged_as_the_program_judges_them(axes: dict[str, Any], valid: bool) -> None:
     assert (wrong({"axes": axes}) == "") == valid

@@ -10,7 +10,7 @@ import pytest
 from fleetcube import InputError, Sweep
 from fleetcube.grid.show.selectors import narrow, remarks, select
 
-from .common import refused
+from .common import cases, refused
 
 SPEC: dict[str, Any] = {
     "outputs": ["job_time"],
@@ -72,20 +72,18 @@ def test_the_spec_itself_is_not_changed() -> None:
     assert json.dumps(SPEC) == before
 
 
-@pytest.mark.parametrize(
-    ("selector", "words"),
-    [
-        ("n_gpu=8", "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),
-        ("tensor_parallel=8", "set by the axis 'layout'; choose one of its labels"),
-        ("layout=tall", "choose from wide, deep"),
-        ("n_gpus=1:8", "holds no point; the axis runs from 64 to 512"),
-        ("n_gpus=4,096", "'096' is not a number; commas separate values, leave them out"),
-        ("gpu_mttf=5 GB", "gpu_mttf"),
-        ("n_gpus=0", "greater than 0"),
-        ("zero_stage=7", "is not one of"),
-        ("model=llama-9", "llama"),
-        ("n_gpus=", "write axis=value"),
-    ],
+@cases(
+    "selector, words",
+    ("n_gpu=8", "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),
+    ("tensor_parallel=8", "set by the axis 'layout'; choose one of its labels"),
+    ("layout=tall", "choose from wide, deep"),
+    ("n_gpus=1:8", "holds no point; the axis runs from 64 to 512"),
+    ("n_gpus=4,096", "'096' is not a number; commas separate values, leave them out"),
+    ("gpu_mttf=5 GB", "gpu_mttf"),
+    ("n_gpus=0", "greater than 0"),
+    ("zero_stage=7", "is not one of"),
+    ("model=llama-9", "llama"),
+    ("n_gpus=", "write axis=value"),
 )
 def test_bad_selectors_are_refused_in_one_line(selector: str, words: str) -> None:
     refused(re.escape(words), lambda: job_time(narrow(SPEC, [selector])[0]))
@@ -155,13 +153,11 @@ def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:
     assert (cut["gpu_mttf"].item(), notes) == (50_000 * 3600, [])
 
 
-@pytest.mark.parametrize(
-    ("selectors", "words"),
-    [
-        (["n_gpus=64", "n_gpus=96"], "n_gpus is given twice; write n_gpus=64,96"),
-        (["pipeline_depth=1"], "is not an input or an axis"),
-        (["micro_batch_size=1:8"], "first:last is for an axis; list the values"),
-    ],
+@cases(
+    "selectors, words",
+    (["n_gpus=64", "n_gpus=96"], "n_gpus is given twice; write n_gpus=64,96"),
+    (["pipeline_depth=1"], "is not an input or an axis"),
+    (["micro_batch_size=1:8"], "first:last is for an axis; list the values"),
 )
 def test_what_is_no_change_is_refused(selectors: list[str], words: str) -> None:
     refused(re.escape(words), narrow, SPEC, selectors)

@@ -10,7 +10,7 @@ import pytest
 
 from fleetcube import InputError, Sweep, evaluate
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 
 WRITE = dict(parameters=70e9, checkpoint_bytes_per_parameter=14, checkpoint_write_bandwidth=1e11)
 PHASES = {"n_gpus": 64, "detection_time": 10, "drain_time": 20, "provision_time": 300}
@@ -265,18 +265,16 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: Patch) -> 
         Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time")
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"method": "fast"}, "choose one of sobol, morris"),
-        ({"samples": 10}, "too few for 5 inputs"),
-        ({"samples": 10, "method": "morris"}, "too few for 5 inputs"),
-        ({"samples": 0}, "not a whole number"),
-        ({"spread": 1}, "not a share"),
-        ({"seed": "x"}, "from 0"),
-        ({"wrt": "n_gpus"}, "a whole number and has no range"),
-        ({"wrt": "mixture_of_experts"}, "is an option"),
-    ],
+@cases(
+    "asked, said",
+    ({"method": "fast"}, "choose one of sobol, morris"),
+    ({"samples": 10}, "too few for 5 inputs"),
+    ({"samples": 10, "method": "morris"}, "too few for 5 inputs"),
+    ({"samples": 0}, "not a whole number"),
+    ({"spread": 1}, "not a share"),
+    ({"seed": "x"}, "from 0"),
+    ({"wrt": "n_gpus"}, "a whole number and has no range"),
+    ({"wrt": "mixture_of_experts"}, "is an option"),
 )
 def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as error:

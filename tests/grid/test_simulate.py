@@ -19,7 +19,7 @@ from fleetcube.grid.plan import memory
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels import monte_carlo
 
-from .common import Patch
+from .common import Patch, cases
 
 PLAIN: dict[str, Any] = dict(cluster_mtbf="4 h", checkpoint_stall_time=30.0, recovery_time=600.0)
 FLEET: dict[str, Any] = {"node": "dgx-h100", "model": "llama-3-70b", "n_gpus": 4096}
@@ -364,34 +364,32 @@ def test_a_cluster_that_never_fails() -> None:
     assert found.goodput.values.tolist() == [0.95, 1]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"trials": 1}, "trials = 1 is not a whole number from 2"),
-        (
-            {"memory_tier_survival": 0.5, "corruption_probability": 0.1},
-            "corruption_probability cannot be simulated with tiers",
-        ),
-        ({"trials": 10**9}, "trials = 1000000000"),
-        ({"trials": 10.0}, "trials = 10.0"),
-        ({"seed": -1}, "seed = -1 is not a whole number from 0"),
-        ({"seed": 1 << 64}, "seed = 18446744073709551616"),
-        ({"threads": 0}, "threads = 0"),
-        ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
-        ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
-        ({"elastic": [False, "shrink"]}, "elastic = 'shrink' cannot be simulated"),
-        ({"cluster_uptime": 0.9}, "cluster_uptime is given, but it is what a simulation computes"),
-        (
-            {"recovery_model": "kinds"},
-            "recovery_time is given, and recovery_model = 'kinds' plays the time of each kind",
-        ),
-        (
-            {"in_process_share": [0.2, 0.8], "requeue_share": 0.3},
-            "are up to 1.1 together, and shares of one whole are 1 at most",
-        ),
-        ({"spare_node": 1}, "did you mean 'spare_nodes'?"),
-        ({"recovery_time": -1.0}, "must be at least 0"),
-    ],
+@cases(
+    "wrong, words",
+    ({"trials": 1}, "trials = 1 is not a whole number from 2"),
+    (
+        {"memory_tier_survival": 0.5, "corruption_probability": 0.1},
+        "corruption_probability cannot be simulated with tiers",
+    ),
+    ({"trials": 10**9}, "trials = 1000000000"),
+    ({"trials": 10.0}, "trials = 10.0"),
+    ({"seed": -1}, "seed = -1 is not a whole number from 0"),
+    ({"seed": 1 << 64}, "seed = 18446744073709551616"),
+    ({"threads": 0}, "threads = 0"),
+    ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
+    ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
+    ({"elastic": [False, "shrink"]}, "elastic = 'shrink' cannot be simulated"),
+    ({"cluster_uptime": 0.9}, "cluster_uptime is given, but it is what a simulation computes"),
+    (
+        {"recovery_model": "kinds"},
+        "recovery_time is given, and recovery_model = 'kinds' plays the time of each kind",
+    ),
+    (
+        {"in_process_share": [0.2, 0.8], "requeue_share": 0.3},
+        "are up to 1.1 together, and shares of one whole are 1 at most",
+    ),
+    ({"spare_node": 1}, "did you mean 'spare_nodes'?"),
+    ({"recovery_time": -1.0}, "must be at least 0"),
     ids=str,
 )
 def test_what_cannot_be_used_is_refused_in_one_line(wrong: dict[str, Any], words: str) -> None:

@@ -9,7 +9,7 @@ import scipy.optimize
 import fleetcube
 from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
 
-from .common import Patch, on_h100, refused
+from .common import Patch, cases, on_h100, refused
 
 LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
@@ -55,12 +55,10 @@ def test_a_grid_is_solved_point_by_point(engine: str) -> None:
         assert (found["infeasible_reason"] == meanings.index("not_a_whole_number")).all()
 
 
-@pytest.mark.parametrize(
+@cases(
     "axis",
-    [
-        {"checkpoint_policy": ["young"]},
-        {"how": {"labels": ["a", "b"], "checkpoint_policy": ["young"] * 2}},
-    ],
+    {"checkpoint_policy": ["young"]},
+    {"how": {"labels": ["a", "b"], "checkpoint_policy": ["young"] * 2}},
 )
 def test_an_axis_along_which_nothing_changes_counts(axis: dict[str, object]) -> None:
     ask: tuple[str, str] = ("n_gpus", "job_time = 90 d")
@@ -153,18 +151,16 @@ def test_an_output_that_jumps_over_the_target_is_said() -> None:
     assert float(found["gradient_buckets"]) in (10, 11)
 
 
-@pytest.mark.parametrize(
-    ("for_", "target", "most"),
-    [
-        ("flops_efficiency", "job_time = 90 d", 6),
-        ("n_gpus", "job_time = 60 d", 9),  # and a third of the points near the turning point
-        ("gpu_mttf", "goodput = 0.95", 9),
-        (
-            "bucket_bytes",
-            "gradient_buckets = 10.5",
-            53 + SLACK + 1 + 1,
-        ),  # bisection, and the answer
-    ],
+@cases(
+    "for_, target, most",
+    ("flops_efficiency", "job_time = 90 d", 6),
+    ("n_gpus", "job_time = 60 d", 9),  # and a third of the points near the turning point
+    ("gpu_mttf", "goodput = 0.95", 9),
+    (
+        "bucket_bytes",
+        "gradient_buckets = 10.5",
+        53 + SLACK + 1 + 1,
+    ),  # bisection, and the answer
 )
 def test_a_few_evaluations_find_what_is_smooth_and_bisection_bounds_the_rest(
     for_: str, target: str, most: float, monkeypatch: Patch
@@ -314,20 +310,18 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
     assert cut.solve("n_gpus", "job_time <= 60 d")["n_gpus"].values.item() == float(alone["n_gpus"])
 
 
-@pytest.mark.parametrize(
-    ("for_", "target", "told"),
-    [
-        ("n_gpus", "job_tim <= 30 d", "did you mean 'job_time'"),
-        ("n_gpus", "30 d", "is not a condition"),
-        ("n_gpus", "job_time <= 30", "no unit"),
-        ("n_gpus", "job_time = step_tokens", "does not start with a number"),
-        ("n_gpus", "job_time = goodput", "compare like with like"),
-        ("n_gpus", {"job_time": float("inf")}, "not finite"),
-        ("fabric", "job_time = 30 d", "named values"),
-        ("all_reduce", "job_time = 30 d", "named values"),
-        ("pue", "job_time = 30 d", "does not depend on pue"),
-        ("n_gps", "job_time = 30 d", "did you mean 'n_gpus'"),
-    ],
+@cases(
+    "for_, target, told",
+    ("n_gpus", "job_tim <= 30 d", "did you mean 'job_time'"),
+    ("n_gpus", "30 d", "is not a condition"),
+    ("n_gpus", "job_time <= 30", "no unit"),
+    ("n_gpus", "job_time = step_tokens", "does not start with a number"),
+    ("n_gpus", "job_time = goodput", "compare like with like"),
+    ("n_gpus", {"job_time": float("inf")}, "not finite"),
+    ("fabric", "job_time = 30 d", "named values"),
+    ("all_reduce", "job_time = 30 d", "named values"),
+    ("pue", "job_time = 30 d", "does not depend on pue"),
+    ("n_gps", "job_time = 30 d", "did you mean 'n_gpus'"),
 )
 def test_bad_questions(for_: str, target: object, told: str) -> None:
     refused(told, fleetcube.solve, for_, target, **LLAMA, n_gpus=64)
@@ -345,16 +339,14 @@ def test_targets_are_read() -> None:
     assert read_target({"goodput": 0.5}).relation == "="
 
 
-@pytest.mark.parametrize(
-    ("target", "between", "answer"),
-    [
-        ("job_time <= {}", [1, 2111], None),  # 2,112 meets it, of 2,048 and it
-        ("job_time <= {}", [1, 2112], 2112),
-        ("job_time >= {}", [2050, 4096], None),  # 2,048 would
-        ("job_time >= {}", [2048, 4096], 2048),
-        ("job_time = {}", [2050, 2111], None),  # no whole replica at all
-        ("job_time = {}", [2050, 4096], 2112),
-    ],
+@cases(
+    "target, between, answer",
+    ("job_time <= {}", [1, 2111], None),  # 2,112 meets it, of 2,048 and it
+    ("job_time <= {}", [1, 2112], 2112),
+    ("job_time >= {}", [2050, 4096], None),  # 2,048 would
+    ("job_time >= {}", [2048, 4096], 2048),
+    ("job_time = {}", [2050, 2111], None),  # no whole replica at all
+    ("job_time = {}", [2050, 4096], 2112),
 )
 def test_whole_numbers_are_sought_within_the_range(
     target: str, between: list[float], answer: float | None

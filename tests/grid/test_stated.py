@@ -9,7 +9,7 @@ import pytest
 import fleetcube
 from fleetcube import InputError, Sweep
 
-from .common import on_h100
+from .common import cases, on_h100
 
 JOB = on_h100("llama-3-70b", n_gpus=1024, tensor_parallel=8)
 
@@ -28,16 +28,14 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
     assert same == fleetcube.evaluate("parameters", model="llama-3-70b")
 
 
-@pytest.mark.parametrize(
-    ("change", "more"),
-    [
-        ({"kv_heads": 64}, 80 * 8192 * 128 * 2 * 56),
-        ({"head_size": 256}, 80 * 8192 * 128 * 2 * (64 + 8)),
-        ({"vocab_size": 512_000}, 2 * 8192 * (512_000 - 128_256)),
-        ({"embedding_tables": 1}, -8192 * 128_256),
-        ({"mixture_of_experts": True, "experts": 8}, 80 * (7 * 3 * 8192 * 28672 + 8 * 8192)),
-        ({"mixture_of_experts": True}, 80 * (7 * 3 * 8192 * 28672 + 8 * 8192)),
-    ],
+@cases(
+    "change, more",
+    ({"kv_heads": 64}, 80 * 8192 * 128 * 2 * 56),
+    ({"head_size": 256}, 80 * 8192 * 128 * 2 * (64 + 8)),
+    ({"vocab_size": 512_000}, 2 * 8192 * (512_000 - 128_256)),
+    ({"embedding_tables": 1}, -8192 * 128_256),
+    ({"mixture_of_experts": True, "experts": 8}, 80 * (7 * 3 * 8192 * 28672 + 8 * 8192)),
+    ({"mixture_of_experts": True}, 80 * (7 * 3 * 8192 * 28672 + 8 * 8192)),
 )
 def test_heads_words_and_experts_are_part_of_the_shape(change: dict[str, Any], more: float) -> None:
     asked = ["parameters", "model_flops_per_step"]
@@ -86,14 +84,7 @@ def test_another_gpu_changes_the_power_of_the_node() -> None:
     assert fleetcube.evaluate("node_power", node="dgx-h100", node_overhead_power=1000) == 6_600
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"gpu_tdp": "700 W"},
-        {"gpus_per_node": 8},
-        {"gpu": "h100-sxm"},
-    ],
-)
+@cases("stated", {"gpu_tdp": "700 W"}, {"gpus_per_node": 8}, {"gpu": "h100-sxm"})
 def test_what_a_node_says_may_be_stated_too(stated: dict[str, object]) -> None:
     job = {"model": "deepseek-v3", "node": "dgx-h100", "n_gpus": 1024, "expert_parallel": 8}
     job |= {"tensor_parallel": 8, "pipeline_parallel": 4, "calibration": "none"}

@@ -15,7 +15,7 @@ from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.plan.tiles import AT_ONCE
 from fleetcube.grid.spec.axes import make_axis
 
-from .common import on_h100
+from .common import cases, on_h100
 
 TRAINING = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8, sequence_parallel=True)
 
@@ -75,17 +75,15 @@ def test_a_gpu_replaces_that_of_the_node_with_all_its_values() -> None:
         fleetcube.evaluate("peak_flops", gpu="a100-sxm-80gb", node="dgx-h100", precision="fp8")
 
 
-@pytest.mark.parametrize(
-    ("output", "scenario", "axes"),
-    [
-        # experts that are given make a mixture of every model whose label does not say otherwise
-        ("layer_matrix_time", {"experts": 64}, {"model": ["llama-3-8b", "mixtral-8x7b"]}),
-        # a label states what others leave to the default, and one that implies an option
-        ("job_time", {}, {"fabric": ["infiniband-ndr-sharp", "roce-100g"]}),
-        ("checkpoint_write_time", {}, {"storage": ["reference-100gbs", "node-nvme-7gbs"]}),
-        ("cluster_mtbf", {}, {"reliability": ["rsc-1-empirical", "mlsysim-reference"]}),
-        ("peak_flops", {}, {"gpu": ["a100-sxm-80gb", "h100-sxm@1"], "node": ["dgx-h100"]}),
-    ],
+@cases(
+    "output, scenario, axes",
+    # experts that are given make a mixture of every model whose label does not say otherwise
+    ("layer_matrix_time", {"experts": 64}, {"model": ["llama-3-8b", "mixtral-8x7b"]}),
+    # a label states what others leave to the default, and one that implies an option
+    ("job_time", {}, {"fabric": ["infiniband-ndr-sharp", "roce-100g"]}),
+    ("checkpoint_write_time", {}, {"storage": ["reference-100gbs", "node-nvme-7gbs"]}),
+    ("cluster_mtbf", {}, {"reliability": ["rsc-1-empirical", "mlsysim-reference"]}),
+    ("peak_flops", {}, {"gpu": ["a100-sxm-80gb", "h100-sxm@1"], "node": ["dgx-h100"]}),
 )
 def test_labels_along_an_axis_say_what_they_say_at_a_point(
     output: str, scenario: dict[str, Any], axes: dict[str, list[str]]
@@ -202,32 +200,30 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
     assert np.isnan(masked["job_time"].sel(n_gpus=99_968)).all()
 
 
-@pytest.mark.parametrize(
-    ("inputs", "reason"),
-    [
-        ({"n_gpus": 512.5}, "not_a_whole_number"),
-        ({"n_gpus": 4}, "group_larger_than_cluster"),
-        ({"n_gpus": 516}, "gpus_not_divisible"),
-        ({"n_gpus": 65536, "global_batch_size": 1024}, "batch_smaller_than_data_parallel"),
-        ({"n_gpus": 24}, "batch_not_divisible"),
-        ({"pipeline_parallel": 32, "stage_split": False}, "layers_not_divisible"),
-        ({"pipeline_parallel": 32, "virtual_stages": 4}, "stage_without_layers"),
-        # Llama 3 405B ran 126 layers on 16 stages (arXiv:2407.21783, section 3.3.2)
-        ({"layers": 126, "pipeline_parallel": 16}, "feasible"),
-        ({"tensor_parallel": 128, "n_gpus": 512}, "heads_not_divisible"),
-        ({"context_parallel": 64, "sequence_length": 8191}, "sequence_not_divisible"),
-        ({"expert_parallel": 2}, "experts_not_divisible"),
-        ({"model": "mixtral-8x7b", "expert_parallel": 3}, "experts_not_divisible"),
-        ({"model": "mixtral-8x7b", "expert_parallel": 8}, "feasible"),
-        ({"model": "mixtral-8x7b", "dense_layers": 40}, "experts_not_divisible"),
-        ({"sequence_parallel": False}, "out_of_memory"),
-        ({"hbm_capacity": "58 GB"}, "out_of_memory"),
-        (
-            dict(checkpoint_mode="async", checkpoint_policy="fixed", fixed_checkpoint_interval=5),
-            "interval_below_flush_time",
-        ),
-        ({}, "feasible"),
-    ],
+@cases(
+    "inputs, reason",
+    ({"n_gpus": 512.5}, "not_a_whole_number"),
+    ({"n_gpus": 4}, "group_larger_than_cluster"),
+    ({"n_gpus": 516}, "gpus_not_divisible"),
+    ({"n_gpus": 65536, "global_batch_size": 1024}, "batch_smaller_than_data_parallel"),
+    ({"n_gpus": 24}, "batch_not_divisible"),
+    ({"pipeline_parallel": 32, "stage_split": False}, "layers_not_divisible"),
+    ({"pipeline_parallel": 32, "virtual_stages": 4}, "stage_without_layers"),
+    # Llama 3 405B ran 126 layers on 16 stages (arXiv:2407.21783, section 3.3.2)
+    ({"layers": 126, "pipeline_parallel": 16}, "feasible"),
+    ({"tensor_parallel": 128, "n_gpus": 512}, "heads_not_divisible"),
+    ({"context_parallel": 64, "sequence_length": 8191}, "sequence_not_divisible"),
+    ({"expert_parallel": 2}, "experts_not_divisible"),
+    ({"model": "mixtral-8x7b", "expert_parallel": 3}, "experts_not_divisible"),
+    ({"model": "mixtral-8x7b", "expert_parallel": 8}, "feasible"),
+    ({"model": "mixtral-8x7b", "dense_layers": 40}, "experts_not_divisible"),
+    ({"sequence_parallel": False}, "out_of_memory"),
+    ({"hbm_capacity": "58 GB"}, "out_of_memory"),
+    (
+        dict(checkpoint_mode="async", checkpoint_policy="fixed", fixed_checkpoint_interval=5),
+        "interval_below_flush_time",
+    ),
+    ({}, "feasible"),
 )
 def test_each_reason_is_found(inputs: dict[str, Any], reason: str) -> None:
     result = Sweep({**TRAINING, **inputs}, {}, ["step_time"]).evaluate()["infeasible_reason"]

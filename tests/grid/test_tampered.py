@@ -20,7 +20,7 @@ from fleetcube.grid.store.names import JOURNAL, PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
 
-from .common import refused
+from .common import cases, refused
 
 SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
 AXES = {"n_gpus": [8, 64], "gpu_mttf": ["10_000 h", "50_000 h"]}
@@ -89,14 +89,12 @@ def test_files_that_nobody_writes_are_not_read(cube: Path) -> None:
         open_cube(cube)
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        *(b"{", b"[]", b"{}", b'{"files": 3}', b'{"files": {"a": 3}}', b"[" * 100_000),
-        *(b'{"files": {"a": ["x", "y"]}}', b'{"files": {"a": [1e999, "y"]}}'),
-        b'{"files": {"a": [' + b"9" * 5000 + b', "y"]}}',
-        *(b'{"files": {"%s": [1, "y"]}}' % name for name in (b"../a", b"/etc/passwd", rb"a\u0000")),
-    ],
+    *(b"{", b"[]", b"{}", b'{"files": 3}', b'{"files": {"a": 3}}', b"[" * 100_000),
+    *(b'{"files": {"a": ["x", "y"]}}', b'{"files": {"a": [1e999, "y"]}}'),
+    b'{"files": {"a": [' + b"9" * 5000 + b', "y"]}}',
+    *(b'{"files": {"%s": [1, "y"]}}' % name for name in (b"../a", b"/etc/passwd", rb"a\u0000")),
 )
 def test_seals_that_are_none(cube: Path, body: bytes) -> None:
     write_seal(cube, body)
@@ -104,21 +102,16 @@ def test_seals_that_are_none(cube: Path, body: bytes) -> None:
     assert verify(cube).problems == [f"{SEAL} is missing or damaged"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "line",
-    [
-        *(
-            b'[["a"], [0], [1], [["x", %s]]]' % pair
-            for pair in (b"1, -1", b"1, 4294967296", b"-1, 1")
-        ),
-        *(b"3", b"[]", b"[1, 2, 3, 4]", b"[" * 100_000, b'[["a"], ["b"], ["c"], []]'),
-        *(b'[["a"], [0, 1], [1], []]', b"[[{}], [0], [1], []]", b'[["a"], [1e999], [1], []]'),
-        b'[["a"], [0], [1], [["x", ' + b"9" * 5000 + b", 1]]]",
-        *(
-            b'[["a"], [0], [1], [["%s", 1, 1]]]' % name
-            for name in (b"../../a", b"/etc/passwd", b"a//b", b".", rb"a\u0000")
-        ),
-    ],
+    *(b'[["a"], [0], [1], [["x", %s]]]' % pair for pair in (b"1, -1", b"1, 4294967296", b"-1, 1")),
+    *(b"3", b"[]", b"[1, 2, 3, 4]", b"[" * 100_000, b'[["a"], ["b"], ["c"], []]'),
+    *(b'[["a"], [0, 1], [1], []]', b"[[{}], [0], [1], []]", b'[["a"], [1e999], [1], []]'),
+    b'[["a"], [0], [1], [["x", ' + b"9" * 5000 + b", 1]]]",
+    *(
+        b'[["a"], [0], [1], [["%s", 1, 1]]]' % name
+        for name in (b"../../a", b"/etc/passwd", b"a//b", b".", rb"a\u0000")
+    ),
 )
 def test_lines_of_a_journal_that_are_none_are_left_out(cube: Path, line: bytes) -> None:
     sound = journal.read_journal(Folder(cube))
@@ -131,14 +124,12 @@ def test_lines_of_a_journal_that_are_none_are_left_out(cube: Path, line: bytes) 
     assert len(journal.read_journal(Folder(cube))) == len(sound) + 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "spec",
-    [
-        *(3, None, "[]", "{}", "{", "[" * 100_000, '{"outputs": [], "scenario": {}}'),
-        '{"outputs": [], "scenario": {}, "axes": ["n_gpus", "gpu_mttf"]}',
-        '{"outputs": [], "scenario": {}, "axes": {"n_gpus": [8]}}',
-        '{"outputs": [], "scenario": {}, "axes": {"n_gpus": [' + "9" * 5000 + "]}}",
-    ],
+    *(3, None, "[]", "{}", "{", "[" * 100_000, '{"outputs": [], "scenario": {}}'),
+    '{"outputs": [], "scenario": {}, "axes": ["n_gpus", "gpu_mttf"]}',
+    '{"outputs": [], "scenario": {}, "axes": {"n_gpus": [8]}}',
+    '{"outputs": [], "scenario": {}, "axes": {"n_gpus": [' + "9" * 5000 + "]}}",
 )
 def test_specs_that_are_none(cube: Path, spec: Any) -> None:
     attributes(cube, ".", fleetcube_spec=spec)
@@ -148,20 +139,18 @@ def test_specs_that_are_none(cube: Path, spec: Any) -> None:
         refused("damaged", verify, cube)
 
 
-@pytest.mark.parametrize(
-    ("of", "changed"),
-    [
-        (".", {"fleetcube_medians": "{"}),
-        (".", {"fleetcube_medians": "3"}),
-        (".", {"fleetcube_defaults": "3"}),
-        ("job_time", {"units": 3}),
-        ("job_time", {"units": {"s": 1}}),
-        ("job_time", {"long_name": ["a"]}),
-        ("job_time", {"flag_meanings": "a b"}),
-        ("dominant_overhead", {"flag_meanings": "a"}),
-        ("dominant_overhead", {"flag_values": [[0], [1]]}),
-        ("infeasible_reason", {"flag_meanings": "", "flag_values": []}),
-    ],
+@cases(
+    "of, changed",
+    (".", {"fleetcube_medians": "{"}),
+    (".", {"fleetcube_medians": "3"}),
+    (".", {"fleetcube_defaults": "3"}),
+    ("job_time", {"units": 3}),
+    ("job_time", {"units": {"s": 1}}),
+    ("job_time", {"long_name": ["a"]}),
+    ("job_time", {"flag_meanings": "a b"}),
+    ("dominant_overhead", {"flag_meanings": "a"}),
+    ("dominant_overhead", {"flag_values": [[0], [1]]}),
+    ("infeasible_reason", {"flag_meanings": "", "flag_values": []}),
 )
 def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) -> None:
     attributes(cube, of, **changed)
@@ -251,21 +240,19 @@ def test_chunks_that_no_reader_takes_are_not_written(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("shape", [10**5, 10**5]),
-        ("shape", ["a"]),
-        ("data_type", "object"),
-        ("data_type", "int8"),
-        ("codecs", []),
-        ("codecs", [{"name": "numcodecs.pickle"}]),
-        ("codecs", [{"name": name} for name in ("bytes", "blosc", "crc32c", "gzip")]),
-        ("chunk_key_encoding", {"name": "v2", "configuration": {"separator": "/"}}),
-        ("storage_transformers", [{"name": "x"}]),
-        ("fill_value", {"a": 1}),
-        ("node_type", "group"),
-    ],
+@cases(
+    "key, value",
+    ("shape", [10**5, 10**5]),
+    ("shape", ["a"]),
+    ("data_type", "object"),
+    ("data_type", "int8"),
+    ("codecs", []),
+    ("codecs", [{"name": "numcodecs.pickle"}]),
+    ("codecs", [{"name": name} for name in ("bytes", "blosc", "crc32c", "gzip")]),
+    ("chunk_key_encoding", {"name": "v2", "configuration": {"separator": "/"}}),
+    ("storage_transformers", [{"name": "x"}]),
+    ("fill_value", {"a": 1}),
+    ("node_type", "group"),
 )
 def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
     path = cube / "job_time" / "zarr.json"

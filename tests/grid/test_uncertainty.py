@@ -11,7 +11,7 @@ from fleetcube import InputError, Sweep, evaluate
 from fleetcube.commands.uncertainty import _shares
 from fleetcube.grid.spec.distributions import distribution
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 
 HOUR = 3600.0
 Q = (0.05, 0.3, 0.5, 0.95)
@@ -53,32 +53,30 @@ def test_an_empirical_distribution_takes_its_values_equally_often() -> None:
     assert found.median == 64  # one of the values, not a number between them
 
 
-@pytest.mark.parametrize(
-    ("name", "spec", "said"),
-    [
-        ("gpu_mttf", {"gaussian": [1, 2]}, "is not one of {normal"),
-        ("gpu_mttf", {"norml": [1, 2]}, "did you mean 'normal'"),
-        ("gpu_mttf", {}, "is not one of"),
-        ("gpu_mttf", {"normal": [1, 2], "uniform": [1, 2]}, "keep one"),
-        ("gpu_mttf", {"normal": [5]}, "is not [mean, standard deviation]"),
-        ("gpu_mttf", {"normal": "5 h"}, "is not [mean, standard deviation]"),
-        ("gpu_mttf", {"normal": ["5 h", "-1 h"]}, "greater than 0"),
-        ("gpu_mttf", {"normal": [math.inf, 1]}, "not finite"),
-        ("gpu_mttf", {"normal": ["5 h", "5 h"]}, "a probability of 0.16 outside"),
-        ("flops_efficiency", {"normal": [0.9, 0.1]}, "outside 0 to 1"),
-        ("flops_efficiency", {"uniform": [0.4, 1.4]}, "at most 1"),
-        ("detection_time", {"normal": [30, 0]}, "give one above 0"),
-        ("gpu_mttf", {"lognormal": ["5 h", 1]}, "plain number above 1"),
-        ("gpu_mttf", {"lognormal": ["5 h", "2 h"]}, "plain number above 1"),
-        ("detection_time", {"lognormal": [0, 2]}, "median 0"),
-        ("gpu_mttf", {"uniform": ["5 h", "5 h"]}, "is not a range"),
-        ("gpu_mttf", {"empirical": []}, "give that list"),
-        ("gpu_mttf", {"empirical": ["5 B"]}, "5 B"),
-        ("n_gpus", {"uniform": [8, 64]}, "whole number; give {empirical"),
-        ("precision", {"empirical": ["bf16"]}, "sweep it as an axis"),
-        ("fabric", {"empirical": ["roce-100g"]}, "sweep it as an axis"),
-        ("dominant_overhead", {"uniform": [0, 1]}, "cannot be given"),
-    ],
+@cases(
+    "name, spec, said",
+    ("gpu_mttf", {"gaussian": [1, 2]}, "is not one of {normal"),
+    ("gpu_mttf", {"norml": [1, 2]}, "did you mean 'normal'"),
+    ("gpu_mttf", {}, "is not one of"),
+    ("gpu_mttf", {"normal": [1, 2], "uniform": [1, 2]}, "keep one"),
+    ("gpu_mttf", {"normal": [5]}, "is not [mean, standard deviation]"),
+    ("gpu_mttf", {"normal": "5 h"}, "is not [mean, standard deviation]"),
+    ("gpu_mttf", {"normal": ["5 h", "-1 h"]}, "greater than 0"),
+    ("gpu_mttf", {"normal": [math.inf, 1]}, "not finite"),
+    ("gpu_mttf", {"normal": ["5 h", "5 h"]}, "a probability of 0.16 outside"),
+    ("flops_efficiency", {"normal": [0.9, 0.1]}, "outside 0 to 1"),
+    ("flops_efficiency", {"uniform": [0.4, 1.4]}, "at most 1"),
+    ("detection_time", {"normal": [30, 0]}, "give one above 0"),
+    ("gpu_mttf", {"lognormal": ["5 h", 1]}, "plain number above 1"),
+    ("gpu_mttf", {"lognormal": ["5 h", "2 h"]}, "plain number above 1"),
+    ("detection_time", {"lognormal": [0, 2]}, "median 0"),
+    ("gpu_mttf", {"uniform": ["5 h", "5 h"]}, "is not a range"),
+    ("gpu_mttf", {"empirical": []}, "give that list"),
+    ("gpu_mttf", {"empirical": ["5 B"]}, "5 B"),
+    ("n_gpus", {"uniform": [8, 64]}, "whole number; give {empirical"),
+    ("precision", {"empirical": ["bf16"]}, "sweep it as an axis"),
+    ("fabric", {"empirical": ["roce-100g"]}, "sweep it as an axis"),
+    ("dominant_overhead", {"uniform": [0, 1]}, "cannot be given"),
 )
 def test_a_bad_distribution_is_one_line(name: str, spec: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
@@ -236,19 +234,17 @@ def test_one_undefined_draw_leaves_no_quantile() -> None:
     assert "infeasible_reason" not in found.coords  # it differs from draw to draw
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"of": "goodput"}, "not an output"),
-        ({"q": [0, 0.5]}, "between 0 and 1"),
-        ({"q": []}, "between 0 and 1"),
-        ({"q": "half"}, "between 0 and 1"),
-        ({"method": "exact"}, "choose one of sampled, first_order"),
-        ({"samples": 1000}, "not a power of 2"),
-        ({"samples": True}, "not a power of 2"),
-        ({"seed": -1}, "from 0"),
-        ({"method": "first_order"}, "n_gpus is a whole number"),
-    ],
+@cases(
+    "asked, said",
+    ({"of": "goodput"}, "not an output"),
+    ({"q": [0, 0.5]}, "between 0 and 1"),
+    ({"q": []}, "between 0 and 1"),
+    ({"q": "half"}, "between 0 and 1"),
+    ({"method": "exact"}, "choose one of sampled, first_order"),
+    ({"samples": 1000}, "not a power of 2"),
+    ({"samples": True}, "not a power of 2"),
+    ({"seed": -1}, "from 0"),
+    ({"method": "first_order"}, "n_gpus is a whole number"),
 )
 def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
     made = sweep(["cluster_mtbf"], n_gpus={"empirical": [64, 128]})
@@ -267,36 +263,32 @@ def test_first_order_refuses_what_may_be_infinite() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "shares"),
-    [
-        ("0.05,0.5,0.95", [0.05, 0.5, 0.95]),
-        ("5,50,95", [0.05, 0.5, 0.95]),
-        ("P10, p90", [0.1, 0.9]),
-        ("1", [0.01]),  # from 1 it is per cent
-        ("0.5%,5", [0.005, 0.05]),
-        ("P0.5,99 %", [0.005, 0.99]),
-        ("1e-3", [1e-3]),
-    ],
+@cases(
+    "text, shares",
+    ("0.05,0.5,0.95", [0.05, 0.5, 0.95]),
+    ("5,50,95", [0.05, 0.5, 0.95]),
+    ("P10, p90", [0.1, 0.9]),
+    ("1", [0.01]),  # from 1 it is per cent
+    ("0.5%,5", [0.005, 0.05]),
+    ("P0.5,99 %", [0.005, 0.99]),
+    ("1e-3", [1e-3]),
 )
 def test_quantiles_are_shares_or_per_cent(text: str, shares: list[float]) -> None:
     assert _shares(text) == pytest.approx(shares, rel=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("0.5,5", "mixes shares and per cent"),
-        ("0.5,P95", "mixes shares and per cent"),
-        ("half", "is not a list of quantiles"),
-        ("", "is not a list of quantiles"),
-        ("5,,95", "is not a list of quantiles"),
-        ("P", "is not a list of quantiles"),
-        ("0", "must all be above"),
-        ("100", "must all be above"),
-        ("nan", "must all be above"),
-        ("-5%", "must all be above"),
-    ],
+@cases(
+    "text, said",
+    ("0.5,5", "mixes shares and per cent"),
+    ("0.5,P95", "mixes shares and per cent"),
+    ("half", "is not a list of quantiles"),
+    ("", "is not a list of quantiles"),
+    ("5,,95", "is not a list of quantiles"),
+    ("P", "is not a list of quantiles"),
+    ("0", "must all be above"),
+    ("100", "must all be above"),
+    ("nan", "must all be above"),
+    ("-5%", "must all be above"),
 )
 def test_other_quantiles_are_refused_in_one_line(text: str, said: str) -> None:
     refused(f"^-q '{text}' {said}.*; ", _shares, text)

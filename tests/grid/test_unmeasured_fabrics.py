@@ -10,7 +10,7 @@ from docs.make.fabrics import covered, left_out, shares, systems
 from fleetcube.catalog import CatalogError, record
 from fleetcube.grid.measured.fabric import MEASURED, Shares, Sheet, Unmeasured, unmeasured
 
-from .common import refused
+from .common import cases, refused
 
 EXACT = Shares(1, 1, 20e-6, 1, 1, 1, 0, 0, 0, 0)  # the data sheet itself
 
@@ -39,15 +39,14 @@ def test_sums_in_switches() -> None:
     assert rack["bandwidth"] == pytest.approx(eight["bandwidth"])
 
 
-@pytest.mark.parametrize(
-    ("node", "fabric", "ranks", "nodes", "size", "busbw"),
-    [  # published by stas00/ml-engineering, and among no curve of docs/make
-        ("dgx-h200", "infiniband-ndr", 5, 1, 1 << 33, 414.2e9),
-        ("dgx-h200", "infiniband-ndr", 8, 1, 1 << 33, 473.1e9),
-        ("dgx-b200", "infiniband-ndr", 6, 1, 1 << 33, 778.2e9),
-        ("dgx-b200", "infiniband-ndr", 8, 1, 1 << 33, 838.0e9),
-        ("aws-p5en", "efa-p5en", 32, 4, 1 << 32, 364.87e9),
-    ],
+@cases(
+    "node, fabric, ranks, nodes, size, busbw",
+    # published by stas00/ml-engineering, and among no curve of docs/make
+    ("dgx-h200", "infiniband-ndr", 5, 1, 1 << 33, 414.2e9),
+    ("dgx-h200", "infiniband-ndr", 8, 1, 1 << 33, 473.1e9),
+    ("dgx-b200", "infiniband-ndr", 6, 1, 1 << 33, 778.2e9),
+    ("dgx-b200", "infiniband-ndr", 8, 1, 1 << 33, 838.0e9),
+    ("aws-p5en", "efa-p5en", 32, 4, 1 << 32, 364.87e9),
 )
 def test_other_published_bandwidths(
     node: str, fabric: str, ranks: int, nodes: int, size: int, busbw: float

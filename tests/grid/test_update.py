@@ -15,7 +15,7 @@ from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table, fit_steps
 from fleetcube.grid.measured.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 JOB = on_h100("llama-3-70b", software="megatron-lm", tensor_parallel=8)
 # GPUs, stages, batch: six that are measured, and others
@@ -214,19 +214,17 @@ def test_steps_that_nothing_explains_are_said() -> None:
     assert "is the unit right?" in str(update_steps(table(1000 * times()[:6]), JOB).doubt)
 
 
-@pytest.mark.parametrize(
-    ("changed", "columns", "rule"),
-    [
-        ({"node": None}, {}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
-        ({"flops_efficiency": 0.4}, {}, "flops_efficiency is stated.* leave it out"),
-        ({"compute_model": "mfu"}, {}, "of compute_model = roofline; leave compute_model out"),
-        ({}, {"precision": ["bf16", "fp8"]}, r"differ in precision \(16 bits, 8 bits\)"),
-        ({}, {"gpu": ["h100-sxm", "a100-sxm-80gb"]}, r"differ in gpu \(h100, a100\)"),
-        ({}, {"software": ["nemo", "fsdp"]}, r"differ in software \(nemo, fsdp\)"),
-        ({}, {"calibration": ["aws-p5"] * 2}, "calibration is a column; state it in the spec"),
-        ({"model": None}, {}, "is missing"),
-        (dict.fromkeys(COEFFICIENTS, 0.5), {}, "depends on no coefficient that is open"),
-    ],
+@cases(
+    "changed, columns, rule",
+    ({"node": None}, {}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
+    ({"flops_efficiency": 0.4}, {}, "flops_efficiency is stated.* leave it out"),
+    ({"compute_model": "mfu"}, {}, "of compute_model = roofline; leave compute_model out"),
+    ({}, {"precision": ["bf16", "fp8"]}, r"differ in precision \(16 bits, 8 bits\)"),
+    ({}, {"gpu": ["h100-sxm", "a100-sxm-80gb"]}, r"differ in gpu \(h100, a100\)"),
+    ({}, {"software": ["nemo", "fsdp"]}, r"differ in software \(nemo, fsdp\)"),
+    ({}, {"calibration": ["aws-p5"] * 2}, "calibration is a column; state it in the spec"),
+    ({"model": None}, {}, "is missing"),
+    (dict.fromkeys(COEFFICIENTS, 0.5), {}, "depends on no coefficient that is open"),
 )
 def test_bad_input_is_one_line(changed: dict[str, Any], columns: dict[str, Any], rule: str) -> None:
     scenario = {n: v for n, v in {**JOB, **changed}.items() if v is not None}

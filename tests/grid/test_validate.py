@@ -12,6 +12,8 @@ from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import accuracy, validate
 from fleetcube.kernels.graph.formulas import load
 
+from .common import cases
+
 JOB: dict[str, Any] = {
     "parameters": 1e9,
     "layers": 10,
@@ -225,22 +227,20 @@ def test_without_a_calibration_the_law_is_ideal() -> None:
     assert found.rows[0].predicted == pytest.approx(14 * (1e-6 + 6e9 / 8 / 300e9), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "said"),
-    [
-        ({"ranks": 8, "nodes": 1}, "message_bytes is missing"),
-        ({"message_bytes": 1, "ranks": 8, "nodes": 0}, "must be greater than 0"),
-        ({"message_bytes": 1, "ranks": "x", "nodes": 1}, 'ranks = "x"'),
-        ({"message_bytes": 1, "ranks": 8, "nodes": 1, "calibration": "x"}, "calibration = 'x'"),
-        ({"message_bytes": 1, "ranks": 8, "nodes": 1, "calibration": "aws-p5"}, "inside a node"),
-        (
-            {"message_bytes": 1, "ranks": 8, "nodes": 2, "calibration": "a100-nvlink-node"},
-            "between nodes",
-        ),
-        ({"message_bytes": 1, "ranks": 8, "nodes": 1}, "intra_node_bandwidth is missing"),
-        ({"message_bytes": 1, "ranks": 8, "nodes": 1, "odd": 1}, "'odd'"),
-        ({"message_bytes": 1, "ranks": 1, "nodes": 1, "intra_node_bandwidth": 1}, "is 0"),
-    ],
+@cases(
+    "inputs, said",
+    ({"ranks": 8, "nodes": 1}, "message_bytes is missing"),
+    ({"message_bytes": 1, "ranks": 8, "nodes": 0}, "must be greater than 0"),
+    ({"message_bytes": 1, "ranks": "x", "nodes": 1}, 'ranks = "x"'),
+    ({"message_bytes": 1, "ranks": 8, "nodes": 1, "calibration": "x"}, "calibration = 'x'"),
+    ({"message_bytes": 1, "ranks": 8, "nodes": 1, "calibration": "aws-p5"}, "inside a node"),
+    (
+        {"message_bytes": 1, "ranks": 8, "nodes": 2, "calibration": "a100-nvlink-node"},
+        "between nodes",
+    ),
+    ({"message_bytes": 1, "ranks": 8, "nodes": 1}, "intra_node_bandwidth is missing"),
+    ({"message_bytes": 1, "ranks": 8, "nodes": 1, "odd": 1}, "'odd'"),
+    ({"message_bytes": 1, "ranks": 1, "nodes": 1, "intra_node_bandwidth": 1}, "is 0"),
 )
 def test_an_all_reduce_that_cannot_be_predicted_says_why(inputs: dict[str, Any], said: str) -> None:
     found = validate([all_reduce(**inputs)])

@@ -13,7 +13,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store.names import SEAL
 from fleetcube.grid.store.verify import verify
 
-from .common import Patch, refused
+from .common import Patch, cases, refused
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents
 
 
@@ -22,13 +22,11 @@ def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
 
 
-@pytest.mark.parametrize(
-    ("engine", "dtype", "mask"),
-    [
-        *itertools.product(["numpy"], ["float64", "float32"], [False, True]),
-        ("numba", "float32", True),
-        ("jax", "float64", False),
-    ],
+@cases(
+    "engine, dtype, mask",
+    *itertools.product(["numpy"], ["float64", "float32"], [False, True]),
+    ("numba", "float32", True),
+    ("jax", "float64", False),
 )
 def test_a_sound_cube_passes(
     sweep: Sweep, tmp_path: Path, dtype: str, engine: str, mask: bool

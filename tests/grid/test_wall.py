@@ -15,7 +15,7 @@ from fleetcube.grid.ask.wall import LOST, wall
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.wall import wall_picture
 
-from .common import on_h100, refused
+from .common import cases, on_h100, refused
 
 JOB = on_h100("llama-3-70b", calibration="none", tensor_parallel=8, pipeline_parallel=8)
 JOB |= {"global_batch_size": 2048, "gpu_mttf": "50_000 h", "checkpoint_write_bandwidth": "100 GB/s"}
@@ -167,17 +167,15 @@ def test_phases_count_together_and_one_by_one() -> None:
     refused("phases set n_gpus", wall, {"scenario": own, "axes": {}})
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"between": [1, 63]}, "holds no multiple of a replica's 64 GPUs"),
-        ({"between": [512, 128]}, "holds no multiple"),
-        ({"between": "128"}, "is not a range"),
-        ({"between": [64, math.inf]}, "n_gpus"),
-        ({"power_limit": 0}, "above 0"),
-        ({"power_limit": "3 m"}, "facility_power"),
-        ({"day_price": "x"}, "job_cost"),
-    ],
+@cases(
+    "how, said",
+    ({"between": [1, 63]}, "holds no multiple of a replica's 64 GPUs"),
+    ({"between": [512, 128]}, "holds no multiple"),
+    ({"between": "128"}, "is not a range"),
+    ({"between": [64, math.inf]}, "n_gpus"),
+    ({"power_limit": 0}, "above 0"),
+    ({"power_limit": "3 m"}, "facility_power"),
+    ({"day_price": "x"}, "job_cost"),
 )
 def test_bad_input_is_one_line(how: dict[str, Any], said: str) -> None:
     refused(said, of, JOB, **how)
