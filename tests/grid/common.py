@@ -1,6 +1,7 @@
 """What tests of several files share: a job to start from, and how a refusal is checked."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,3 +27,9 @@ def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -
 def cases(names: str, *rows: Any, ids: Any = None) -> pytest.MarkDecorator:
     """Try a test on each row of values, given one by one."""
     return pytest.mark.parametrize(names, rows, ids=ids)
+
+
+def written(path: Path, text: str) -> Path:
+    """The path of a file that holds a text."""
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -26,7 +26,7 @@ from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
-from .common import Patch, cases, on_h100, refused
+from .common import Patch, cases, on_h100, refused, written
 
 JOB = on_h100(
     "gpt-3-175b", n_gpus=1024, precision="bf16", attention_kernel="flash", calibration="auto"
@@ -193,8 +193,7 @@ steps_of = "megatron, dense, h100, 16 bits"
 def test_a_users_calibration_of_other_steps_is_remarked_on(
     changed: dict[str, Any], axes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "own.toml"
-    path.write_text(OWN, encoding="utf-8")
+    path = written(tmp_path / "own.toml", OWN)
     given = {n: v for n, v in (JOB | changed).items() if n not in axes}
     cube = Sweep(given | {"calibration": str(path)}, axes, ["step_time"]).evaluate("numpy")
     remarks = cube.attrs.get("fleetcube_remarks", "")
@@ -212,8 +211,7 @@ def test_a_calibration_of_other_steps_than_some_of_an_axis_is_remarked_on() -> N
 
 def test_a_file_whose_steps_are_not_named_as_they_are_written_is_taken(tmp_path: Path) -> None:
     for text in ("", "x", "a, b, c, d, e"):
-        path = tmp_path / "own.toml"
-        path.write_text(OWN.replace("megatron, dense, h100, 16 bits", text), encoding="utf-8")
+        path = written(tmp_path / "own.toml", OWN.replace("megatron, dense, h100, 16 bits", text))
         assert auto.fitted_to(str(path)) is None
 
 
@@ -236,8 +234,7 @@ def test_an_edited_posterior_is_refused(tmp_path: Path) -> None:
     text = pooled.PATH.read_text(encoding="utf-8")
     content = json.loads(text)
     assert pooled.seal(content) == content["sha256"]
-    edited = tmp_path / "pooled.json"
-    edited.write_text(text.replace('"rows": ', '"rows": 1', 1), encoding="utf-8")
+    edited = written(tmp_path / "pooled.json", text.replace('"rows": ', '"rows": 1', 1))
     with pytest.raises(CatalogError, match=r"pooled.json was edited: its hash is not .*; install"):
         pooled.posterior(edited)
     edited.write_text("{}", encoding="utf-8")
@@ -270,8 +267,7 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
     assert found[0].step_time == answer(precision="fp8").step_time
     assert found[2].differs == ("software megatron-bridge for megatron-lm",)
     far = calibrations({**JOB, "gpu": "mi300x"}, {"n_gpus": [512, 1024, 2048]})
-    assert far[0].distance == 4
-    assert far[0].step_time == answer(gpu="mi300x").step_time
+    assert (far[0].distance, far[0].step_time) == (4, answer(gpu="mi300x").step_time)
     assert fleetcube.evaluate("step_time", **{**JOB, "gpu": "mi300x"}) == far[0].step_time
 
 
@@ -516,8 +512,7 @@ def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
         ]
         for error in (-1, 1)
     )
-    assert lows[0] == lows[1]
-    assert highs[0] == highs[1]
+    assert (lows[0], highs[0]) == (lows[1], highs[1])
     assert lows[0] < 0.9 * highs[0]
 
 

@@ -12,7 +12,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.sweep import Sweep
 
-from .common import Patch, cases, refused
+from .common import Patch, cases, refused, written
 
 GOOD: dict[str, Any] = dict(n_gpus=64, model="llama-3-8b", node="dgx-h100", fabric="roce-100g")
 
@@ -194,8 +194,7 @@ def test_a_grid_larger_than_memory_is_refused_before_anything_is_computed(
     ('outputs = [["cluster_mtbf"]]\n[scenario]\nn_gpus = 8', "is not a name"),
 )
 def test_bad_specs_are_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "spec.toml"
-    path.write_text(text, encoding="utf-8")
+    path = written(tmp_path / "spec.toml", text)
     with pytest.raises(InputError) as caught:
         Sweep.from_file(path)
     assert words in str(caught.value)

@@ -12,7 +12,7 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.records import LARGEST_FILE
 from fleetcube.grid.store.verify import verify
 
-from .common import Patch, on_h100
+from .common import Patch, on_h100, written
 
 FILE = """\
 title = "My cluster"
@@ -145,8 +145,7 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "rule"), BAD, ids=[rule for _, rule in BAD])
 def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, rule: str) -> None:
-    path = tmp_path / "bad.toml"
-    path.write_text(text, encoding="utf-8")
+    path = written(tmp_path / "bad.toml", text)
     with pytest.raises(CatalogError, match=rule) as error:
         record("calibration", str(path))
     assert "bad.toml" in str(error.value)

@@ -18,7 +18,7 @@ from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.fingerprint import fingerprint
 from fleetcube.grid.run import cluster
 from fleetcube.grid.run.recipe import Recipe
-from fleetcube.grid.store import journal
+from fleetcube.grid.store import journal, remote
 from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.durable import TEMPORARY
 from fleetcube.grid.store.places.place import Folder
@@ -279,8 +279,6 @@ def test_a_run_waits_for_workers(sweep: Sweep, tmp_path: Path, monkeypatch: Patc
 
 
 def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> None:
-    from fleetcube.grid.store import remote
-
     path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
     partial = path.rename(tmp_path / "a.zarr.partial")
     plan = sweep.plan()

@@ -32,8 +32,7 @@ def sweep() -> Sweep:
 
 
 def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
-    assert set(left.variables) == set(right.variables)
-    assert set(left.coords) == set(right.coords)
+    assert (set(left.variables), set(left.coords)) == (set(right.variables), set(right.coords))
     for name in left.variables:
         one, other = left[name], right[name]
         assert one.dims == other.dims, name
@@ -67,8 +66,7 @@ def test_outputs_and_axes_are_in_the_order_of_the_spec(sweep: Sweep, tmp_path: P
     arrived = xarray.Dataset(cube[OUTPUTS[::-1]].data_vars, coords, cube.attrs)
     assert list(arrived.data_vars) != OUTPUTS
     again = in_order(arrived)
-    assert list(again.data_vars) == OUTPUTS
-    assert list(again.coords) == list(cube.coords)
+    assert (list(again.data_vars), list(again.coords)) == (OUTPUTS, list(cube.coords))
     assert list(cube[["mfu", "job_time"]].data_vars) == ["mfu", "job_time"]
 
 

@@ -11,15 +11,14 @@ from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.spec.dates import as_time, begin, day, end
 
-from .common import refused
+from .common import refused, written
 
 PLAN = Path(__file__).parents[2] / "examples" / "plan.toml"
 START = date(2026, 12, 1)
 
 
 def test_a_job_ends_on_the_day_in_which_its_time_is_up() -> None:
-    assert end(START, 0.0) == "2026-12-01"
-    assert end(START, 3600.0) == "2026-12-01"
+    assert (end(START, 0.0), end(START, 3600.0)) == ("2026-12-01", "2026-12-01")
     assert end(START, 86400.0) == "2026-12-01"  # at its midnight
     assert end(START, 86401.0) == "2026-12-02"
     assert end(START, 90 * 86400.0) == "2027-02-28"  # 31 + 31 + 28 days
@@ -88,8 +87,7 @@ def test_what_follows_begins_on_the_day_in_which_a_time_is_up() -> None:
 
 
 def test_a_spec_says_when_its_job_starts(tmp_path: Path) -> None:
-    spec = tmp_path / "ramp.toml"
-    spec.write_text(RAMP, encoding="utf-8")
+    spec = written(tmp_path / "ramp.toml", RAMP)
 
     def told(*words: str) -> list[list[str]]:
         done = CliRunner().invoke(cli, [words[0], str(spec), *words[1:]])
@@ -112,8 +110,7 @@ def test_a_spec_says_when_its_job_starts(tmp_path: Path) -> None:
     assert "ends" not in told("reduce", "sum", "phase=all", "--of", "job_time")[0]
     found = told("solve", "--for", "n_gpus__whole", "--target", f"finish <= {last}", "--relaxed")
     assert found[-1][:3] == ["finish", "<=", f"{last},"]
-    later = tmp_path / "later.toml"  # the same job
-    later.write_text(RAMP.replace("2026-12-01", '"2030-01-01"'), encoding="utf-8")
+    later = written(tmp_path / "later.toml", RAMP.replace("2026-12-01", '"2030-01-01"'))
     assert ["the", "specs", "do", "not", "differ", "here"] in told("compare", str(later))
 
 

@@ -70,8 +70,7 @@ def test_the_tree_and_the_inputs_are_all_that_a_quantity_needs(name: str) -> Non
     text = explain(name)
     tree = [quantity for _, quantity in branches(name)]
     inputs = [line.split()[0] for line in section(text, "Inputs of these")]
-    assert len(set(tree)) == len(tree)
-    assert {name, *tree, *inputs} == upstream(name)
+    assert (len(set(tree)), {name, *tree, *inputs}) == (len(tree), upstream(name))
     assert inputs == [row for row in INPUTS if row in inputs]
 
 

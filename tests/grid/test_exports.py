@@ -65,8 +65,7 @@ def test_csv_has_axes_and_variables_with_units(cube: xarray.Dataset, tmp_path: P
     slicing.export(cube, tmp_path / "a.csv")
     found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
     heads = ["job_time [s]", "dominant_overhead", "goodput", "infeasible_reason"]
-    assert list(found[0]) == [*AXES_SAID, *heads]
-    assert len(found) == 8
+    assert (list(found[0]), len(found)) == ([*AXES_SAID, *heads], 8)
     for row in found:
         at = {"fabric": row["fabric"], "gpu_mttf": float(row["gpu_mttf [s]"])}
         point = cube.sel(at | {"n_gpus": float(row["n_gpus"])})

@@ -165,8 +165,7 @@ def test_fronts_are_those_of_a_loop(question: Any, asked: list[tuple[str, str]])
     for k, (point, label) in enumerate(wanted):
         signs = [1 if sense == "min" else -1 for sense in senses]
         got = [sign * float(found[n][k]) for n, sign in zip(names, signs, strict=True)]
-        assert tuple(got) == point
-        assert tuple(found[axis].values[k] for axis in used) == label
+        assert (tuple(got), tuple(found[axis].values[k] for axis in used)) == (point, label)
 
 
 @pytest.mark.slow

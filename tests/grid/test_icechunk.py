@@ -21,6 +21,7 @@ from fleetcube.grid.store.names import JOURNAL, RECORD
 from fleetcube.grid.store.places import icechunk as icechunk_store
 from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.icechunk import UNFINISHED, Icechunk
+from fleetcube.grid.store.places.wait import wait
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
@@ -152,8 +153,6 @@ def test_a_damaged_version_is_mended(sweep: Sweep, url: str, monkeypatch: Patch)
     sweep.store(url, chunks=CHUNKS)
     whole = held(url)
     session = Icechunk(url)._open().writable_session("main")
-    from fleetcube.grid.store.places.wait import wait
-
     wait(session.store.delete("job_time/c/0/1/2"))
     session.commit("harm")
     assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]

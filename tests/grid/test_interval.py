@@ -15,7 +15,7 @@ from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import load, parameters
 from fleetcube.kernels.roles import ENDS, ERRORS, RATIOS_OF_PARTS
 
-from .common import cases, on_h100, refused
+from .common import cases, on_h100, refused, written
 
 matplotlib.use("Agg")
 JOB = on_h100(calibration="none", gpu_hour_price="2 USD/h", electricity_price=0.1 / 3.6e6)
@@ -198,11 +198,11 @@ def test_a_place_in_no_interval_is_refused(given: dict[str, Any]) -> None:
 
 
 def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
-    spec = tmp_path / "job.toml"
-    spec.write_text(
+    spec = written(
+        tmp_path / "job.toml",
         'outputs = ["job_time", "goodput"]\n[scenario]\nmodel = "llama-3-8b"\n'
         'node = "dgx-h100"\nfabric = "infiniband-ndr"\nerror_factor = 1.3\n'
-        "[axes]\nn_gpus = [64, 128]\n"
+        "[axes]\nn_gpus = [64, 128]\n",
     )
 
     def run(*words: str) -> Any:

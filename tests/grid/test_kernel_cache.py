@@ -22,7 +22,7 @@ from fleetcube import Sweep, function
 from fleetcube.kernels.engines import kernel_cache, loops, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 
-from .common import Patch
+from .common import Patch, written
 
 SCRIPT = """
 import logging
@@ -106,8 +106,7 @@ def test_numba_is_not_asked_for_what_it_keeps(cache: Path, tmp_path: Path) -> No
 
 
 def test_an_unwritable_cache_is_done_without(inside: Any, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder", encoding="utf-8")
+    blocked = written(tmp_path / "file", "not a folder")
     result, compiled, said = inside(blocked)
     assert float(result) > 0
     assert compiled

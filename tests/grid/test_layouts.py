@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
 
-from .common import cases, on_h100, refused
+from .common import cases, on_h100, refused, written
 
 PLAN = Path(__file__).parents[2] / "examples" / "plan.toml"
 JOB = on_h100("llama-3-70b", software="megatron-lm", n_gpus=512, global_batch_size=512)
@@ -190,8 +190,7 @@ micro_batch_size = 1
 
 
 def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
-    spec = tmp_path / "spec.toml"
-    spec.write_text(IN_PHASES, encoding="utf-8")
+    spec = written(tmp_path / "spec.toml", IN_PHASES)
     told = command(str(spec)).splitlines()
     found = {line.split()[0]: line for line in told[1:4]}
     assert "as stated" in found["last"]
@@ -217,8 +216,7 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
 
 
 def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
-    spec = tmp_path / "spec.toml"
-    spec.write_text(IN_PHASES, encoding="utf-8")
+    spec = written(tmp_path / "spec.toml", IN_PHASES)
     for words, said in (
         (["--maximize", "mfu"], "mfu does not add up over phases"),
         (["gpu_mttf=10000h,20000h"], "give one value of gpu_mttf"),

@@ -185,8 +185,7 @@ def test_tests_of_one_file_are_told_apart() -> None:
     refused("holds all_gather, not all_reduce", found, gather, collective="all_reduce")
     four = LOG.replace(DEVICES, "".join(DEVICES.splitlines(keepends=True)[:4]))
     refused("tests of 4 and 8 ranks; choose with --ranks", found, LOG + four)
-    assert len(found(LOG + four, ranks=8).rows) == 6
-    assert len(found(LOG + LOG).rows) == 12
+    assert (len(found(LOG + four, ranks=8).rows), len(found(LOG + LOG).rows)) == (6, 12)
 
 
 def test_groups_of_ranks_are_communicators() -> None:

@@ -26,6 +26,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.names import JOURNAL, LOCK, PARTS, PLAN, ROOT, SEAL
 from fleetcube.grid.store.places import objects
+from fleetcube.grid.store.places.address import place_of
 from fleetcube.grid.store.places.objects import Objects
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
@@ -206,8 +207,7 @@ def test_a_damaged_chunk_is_mended(sweep: Sweep, url: str, harm: str, monkeypatc
     write = Writer.write
     monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
     sweep.store(url, chunks=CHUNKS, resume=True)
-    assert len(wrote) == 1
-    assert held(url) == whole
+    assert (len(wrote), held(url)) == (1, whole)
     monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
     sweep.store(url, chunks=CHUNKS, resume=True)
 
@@ -241,10 +241,8 @@ def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: P
     )
     Objects(url).keep({LOCK})
     root, metadata, chunks, record = gone
-    assert root == [ROOT]
-    assert {name.rpartition("/")[2] for name in metadata} == {"zarr.json"}
-    assert {name.split("/")[1] for name in chunks} == {"c"}
-    assert record == [JOURNAL, PLAN, SEAL]
+    assert (root, {name.rpartition("/")[2] for name in metadata}) == ([ROOT], {"zarr.json"})
+    assert ({name.split("/")[1] for name in chunks}, record) == ({"c"}, [JOURNAL, PLAN, SEAL])
 
 
 def test_a_second_writer_is_refused_until_the_lock_is_stale(
@@ -416,8 +414,6 @@ def test_a_cube_opens_with_few_requests(
 
 
 def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
-    from fleetcube.grid.store.places.address import place_of
-
     assert place_of(tmp_path) == Folder(tmp_path)
     assert str(place_of("s3://bucket/a.zarr/")) == "s3://bucket/a.zarr"
 

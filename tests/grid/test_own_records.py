@@ -88,8 +88,7 @@ def test_a_file_is_read_as_by_hand(
     content: Any, expected: list[tuple[str, float]], tmp_path: Path
 ) -> None:
     rows, left_out = read(tmp_path, content)
-    assert left_out == []
-    assert [row.of for row in rows] == [of for of, _ in expected]
+    assert (left_out, [row.of for row in rows]) == ([], [of for of, _ in expected])
     assert [row.measured for row in rows] == pytest.approx([value for _, value in expected])
     for row in rows:
         assert {name: row.inputs[name] for name in JOB} == JOB

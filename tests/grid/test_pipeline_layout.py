@@ -43,8 +43,7 @@ def test_a_layout_sets_the_split_of_a_job() -> None:
     got = fleetcube.evaluate(
         names, **asked, pipeline_layout="Ett|(tttt|)*14tttmL", pipeline_stage=[1, 2, 15, 16]
     )
-    assert got.stage_layers.values.tolist() == [2, 4, 4, 4]
-    assert got.held_layers == 62
+    assert (got.stage_layers.values.tolist(), got.held_layers) == ([2, 4, 4, 4], 62)
     assert (got.infeasible_reason == 0).all()
 
 

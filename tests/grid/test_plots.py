@@ -1,21 +1,30 @@
 """Pictures: what their artists show, and what is refused. Pixels are looked at by people."""
 
+import io
+import itertools
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 
+from fleetcube.grid.ask.step_parts import Part, step_parts, values_of
+from fleetcube.grid.ask.traffic import names_of
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.grid.plots.picture import DISTINCT, PALETTE, looking, number, words
 from fleetcube.grid.plots.plot import plot
+from fleetcube.grid.plots.step import step_picture
+from fleetcube.grid.plots.timeline import NAMES, timeline
+from fleetcube.grid.plots.topology import topology
 from fleetcube.grid.sweep import Sweep
 
 from .common import cases, on_h100, refused
 
-pytest.importorskip("matplotlib")
+colors = pytest.importorskip("matplotlib.colors")
 
 JOB = on_h100(
     "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4
@@ -42,8 +51,6 @@ def spans(axes: Any) -> list[tuple[float, float]]:
 
 
 def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> None:
-    from matplotlib.colors import to_hex
-
     counts = [512, 1024, 2048, 200_000]  # of the last replicas some have no batch
     held = cube({"n_gpus": counts}, [*LOSSES, "job_time"])
     top, below = losses(held, "n_gpus", png).axes
@@ -59,10 +66,9 @@ def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> 
     for band, name in zip(at, LOSSES, strict=False):
         assert np.ptp(band) == pytest.approx(float(held[name].broadcast_like(held["n_gpus"])[1]))
     assert np.ptp(at[-1]) == pytest.approx(float(useful["useful_compute_share"]), rel=1e-9)
-    colours = [to_hex(area.get_facecolor()[0]) for area in below.collections]
+    colours = [colors.to_hex(area.get_facecolor()[0]) for area in below.collections]
     assert colours[:7] == [colour.lower() for colour in PALETTE[:7]]  # those of dominant_overhead
-    assert at[0].min() == 0
-    assert at[-1].max() == 1
+    assert (at[0].min(), at[-1].max()) == (0, 1)
     (grey,) = spans(below)
     assert grey[0] < 200_000 < grey[1]
     assert grey[0] > 2048
@@ -116,8 +122,6 @@ def test_each_contour_has_one_label_inside_the_map(png: Path) -> None:
 
 
 def test_crowded_contours_keep_labels_that_fit_and_the_scale_names_all(png: Path) -> None:
-    import itertools
-
     mttf = {"geomspace": ["5_000 h", "500_000 h"], "num": 33}
     sizes = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
     held = cube({"n_gpus": sizes, "gpu_mttf": mttf}, ["goodput"], provision_time="2 h")
@@ -145,14 +149,12 @@ def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None
     outputs = ["dominant_overhead", "reliability_to_communication_ratio"]
     held = cube(axes, outputs, flops_efficiency=0.99)
     figure = plot(held, "dominant_overhead", "n_gpus", "gpu_mttf", png)
-    from matplotlib.colors import to_hex
-
     line, _, mesh = figure.axes[0].collections
     np.testing.assert_array_equal(mesh.get_array(), held["dominant_overhead"].values.T)
     found = sorted(set(held["dominant_overhead"].values.ravel().tolist()))
     (legend,) = figure.legends
     assert len(found) > 1
-    colours = [to_hex(patch.get_facecolor()) for patch in legend.get_patches()]
+    colours = [colors.to_hex(patch.get_facecolor()) for patch in legend.get_patches()]
     assert colours == [PALETTE[k].lower() for k in found]
     assert legend.get_texts()[-1].get_text() == "reliability =\ncommunication"
     np.testing.assert_array_equal(line.levels, [1.0])
@@ -168,8 +170,6 @@ def test_the_reasons_of_infeasible_points_have_a_map(png: Path) -> None:
 
 
 def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
-    from matplotlib.colors import to_hex
-
     held = cube({"n_gpus": list(range(8, 28)), "pipeline_parallel": [1, 2]}, ["job_time"])
     reason = held["infeasible_reason"].broadcast_like(held["job_time"]).copy()
     codes = reason.attrs["flag_values"][:20]
@@ -182,7 +182,7 @@ def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
         png,
     )
     patches = figure.legends[0].get_patches()
-    looks = [(to_hex(patch.get_facecolor()), patch.get_hatch()) for patch in patches]
+    looks = [(colors.to_hex(patch.get_facecolor()), patch.get_hatch()) for patch in patches]
     assert len(set(looks)) == len(looks) == len(codes)
     assert looks[0] == ("#f2f2f2", None)  # feasible
     hatched = {c.get_hatch() for c in figure.axes[0].collections if c.get_hatch()}
@@ -191,8 +191,6 @@ def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
 
 @cases("names", LOSSES[1:], ("reliability_overhead", "communication_overhead", "bubble_overhead"))
 def test_flips_colours_the_largest_loss_compared(names: tuple[str, ...], png: Path) -> None:
-    from matplotlib.colors import to_hex
-
     axes = {"n_gpus": [512, 2048, 8192], "gpu_mttf": ["1000 h", "5000 h", "100_000 h"]}
     held = cube(axes, [*LOSSES, "reliability_overhead"])
     held["bubble_overhead"].values[0] = np.nan  # of 512 GPUs: then no loss is the largest
@@ -206,7 +204,9 @@ def test_flips_colours_the_largest_loss_compared(names: tuple[str, ...], png: Pa
         for j in range(3)
     ]
     assert len({name for row in expected for name in row}) > 1
-    shown = [[to_hex(mesh.cmap(mesh.norm(code))) for code in row[1:]] for row in mesh.get_array()]
+    shown = [
+        [colors.to_hex(mesh.cmap(mesh.norm(code))) for code in row[1:]] for row in mesh.get_array()
+    ]
     assert shown == [[colour_of[name].lower() for name in row] for row in expected]
     assert "compute" not in figure.legends[0].get_texts()[0].get_text()
 
@@ -287,8 +287,7 @@ def test_points_of_a_roofline_stand_at_mfu_times_peak(png: Path) -> None:
     roofs = [line.get_xydata() for line in axes.lines]
     np.testing.assert_allclose([roof[1] for roof in roofs], [(312 / 2.039, 312), (989 / 3.35, 989)])
     for roof, bandwidth in zip(roofs, (2.039, 3.35), strict=True):
-        assert roof[0, 1] / roof[0, 0] == pytest.approx(bandwidth)
-        assert roof[2, 1] == roof[1, 1]
+        assert (roof[0, 1] / roof[0, 0], roof[2, 1]) == (pytest.approx(bandwidth), roof[1, 1])
     reached = np.concatenate([dot.get_offsets().data for dot in axes.collections][:4:2])
     np.testing.assert_allclose(reached[:, 0], 8192)  # 2 T / 2 bytes for T = 8192 tokens
     np.testing.assert_allclose(reached[:, 1], held["mfu"].values * [312, 989])
@@ -345,8 +344,6 @@ def test_pictures_have_the_same_bytes_under_any_matplotlibrc(ending: str, tmp_pa
 
 
 def test_title_size_and_dpi_are_the_users(tmp_path: Path) -> None:
-    import xml.etree.ElementTree as ET
-
     from PIL import Image
 
     held = cube({"n_gpus": [512, 1024], "gpu_mttf": ["10_000 h", "20_000 h"]}, ["goodput"])
@@ -376,8 +373,6 @@ def ends(axes: Any) -> list[Any]:
 
 
 def test_a_notebook_shows_what_a_picture_returns() -> None:
-    import io
-
     from PIL import Image
 
     held = cube({"n_gpus": [512, 1024]}, ["goodput"])
@@ -413,10 +408,6 @@ BLIND = {
 @pytest.mark.parametrize("seen", BLIND.values(), ids=BLIND)
 @pytest.mark.parametrize("palette", [PALETTE, DISTINCT])
 def test_colour_blind_readers_tell_colours_apart(palette: list[str], seen: Any) -> None:
-    import itertools
-
-    from matplotlib.colors import to_rgb
-
     matrix = np.append(seen, 1 - seen[6] - seen[7]).reshape(3, 3)
     np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=2e-6)
     to_xyz = np.array(  # of sRGB, over the white point D65
@@ -424,7 +415,7 @@ def test_colour_blind_readers_tell_colours_apart(palette: list[str], seen: Any) 
     )
 
     def lab(colour: str) -> Any:
-        rgb = np.array(to_rgb(colour))
+        rgb = np.array(colors.to_rgb(colour))
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
         x, y, z = np.cbrt(to_xyz @ np.clip(matrix @ linear, 0, 1))
         return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
@@ -440,16 +431,13 @@ def test_ticks_are_at_few_round_points_and_otherwise_at_round_numbers(png: Path)
         pairs = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
         return [label.get_text() for at, label in pairs if low <= at <= high]
 
-    assert ticks([1024]) == ["1,024"]
-    assert ticks([64, 512, 4096]) == ["64", "512", "4,096"]
+    assert (ticks([1024]), ticks([64, 512, 4096])) == (["1,024"], ["64", "512", "4,096"])
     between = ["100", "200", "500", "1,000", "2,000", "5,000", "10,000"]
     assert ticks([64, 65, 66, 8192]) == between
     assert ticks(list(range(1000, 1200, 8)))[:2] == ["1,000", "1,025"]
 
 
 def test_labels_below_an_axis_do_not_overlap(png: Path) -> None:
-    import itertools
-
     labels = [f"tp8-pp{k}-interleaved-with-many-virtual-stages" for k in range(6)]
     layout = {"labels": labels, "micro_batch_size": [1, 2, 4, 8, 16, 32]}
     (axes,) = plot(cube({"layout": layout}, ["step_time"]), "step_time", "layout", None, png).axes
@@ -510,9 +498,6 @@ def test_axes_that_are_not_cut_are_named(png: Path) -> None:
 
 
 def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
-    from fleetcube.grid.ask.traffic import names_of
-    from fleetcube.grid.plots.topology import topology
-
     job: dict[str, Any] = {"model": "llama-3-405b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     job |= {"n_gpus": 24576, "gpus_per_switch": 16, "gpus_per_pod": 3072, "tensor_parallel": 8}
     job |= {"pipeline_parallel": 16, "global_batch_size": 3072, "sites": 2, "site_bandwidth": 1e11}
@@ -539,9 +524,6 @@ STEPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("job", STEPS.values(), ids=STEPS)
 def test_the_parts_of_a_step_add_up_and_are_the_bars_of_its_picture(job: dict[str, Any]) -> None:
-    from fleetcube.grid.ask.step_parts import Part, step_parts, values_of
-    from fleetcube.grid.plots.step import step_picture
-
     point = values_of({**JOB, **job}, {})
     whole = step_parts(point)
 
@@ -564,13 +546,10 @@ def test_the_parts_of_a_step_add_up_and_are_the_bars_of_its_picture(job: dict[st
     for bar in figure.axes[0].patches:
         rows[bar.get_y()] = rows.get(bar.get_y(), 0.0) + bar.get_width()
     top, second = [rows[key] for key in sorted(rows)][:2]
-    assert second == pytest.approx(top)
-    assert len(figure.legends[0].get_texts()) == len(ends)
+    assert (second, len(figure.legends[0].get_texts())) == (pytest.approx(top), len(ends))
 
 
 def test_a_step_that_is_given_has_no_parts() -> None:
-    from fleetcube.grid.ask.step_parts import step_parts, values_of
-
     with pytest.raises(InputError, match="is not the sum of its parts there: it is given"):
         step_parts(values_of({**JOB, "step_time": 10.0}, {}))
     with pytest.raises(InputError, match=r"several values; cut micro_batch_size to one point"):
@@ -578,12 +557,6 @@ def test_a_step_that_is_given_has_no_parts() -> None:
 
 
 def test_names_of_short_phases_do_not_overlap() -> None:
-    import itertools
-
-    import xarray
-
-    from fleetcube.grid.plots.timeline import NAMES, timeline
-
     lengths = [100.0, 3e6, 5e6, 1e4, 1e4, 2e4, 1e4, 5e4]
     names = [f"phase {k} with a name" for k in range(len(lengths))]
     shares = {name: ("phase", np.full(len(lengths), 0.1)) for name in NAMES if name != "job_time"}

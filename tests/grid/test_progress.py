@@ -35,8 +35,7 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
         ask()
     assert told[0][0] == 0
     dones = [done for done, _, _ in told]
-    assert dones == sorted(dones)
-    assert len({unit for *_, unit in told}) == 1
+    assert (dones, len({unit for *_, unit in told})) == (sorted(dones), 1)
     return dones, told[-1][1], told[-1][2]
 
 
@@ -64,9 +63,7 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
 )
 def test_all_is_told(ask: Callable[[], Any], total: int, unit: str) -> None:
     dones, told, of = heard(ask)
-    assert of == unit
-    assert dones[-1] == told
-    assert told == total
+    assert (of, dones[-1], told) == (unit, told, total)
 
 
 WORK = {"checkpoint_stall_time": 30, "recovery_time": 600}

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -29,334 +29,275 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.kernels.inputs import INPUTS
 
-from .common import Patch, cases, refused
+from .common import Patch, cases, refused, written
 
 A100 = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr", "precision": "fp16"}
 A100 |= {"compute_model": "roofline", "attention_kernel": "standard"}
+
+
+def case(group: str, *rows: tuple[Any, ...], **record: Any) -> tuple[str, Any, list[Any]]:
+    """A record of a group, and the rows it must be read as: what is measured, then inputs."""
+    read = [(dict(ChainMap(*reversed(given))), measured) for measured, *given in rows]
+    return group, record, read
+
+
 # One record of each group, shortened; what it must be read as; seconds by hand.
-CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
-    (
+CASES = [
+    case(
         "sc21_table1",
-        {
-            "model": {"layers": 60, "hidden": 10240, "heads": 80, "vocab": 51200, "seq": 2048},
-            "system": {"gpus": 1024, "fabric": "8x200Gb HDR IB/node, NVLink3"},
-            "parallel": {"tp": 8, "pp": 4, "dp": 32, "gbs": 1792},
-            "measured": {"tflops_per_gpu": 140.0},
-            "derived": {"iteration_time_s": 13.0},
-        },
-        [
-            (
-                A100
-                | {
-                    **{"layers": 60, "hidden_size": 10240, "ffn_hidden_size": 40960},
-                    **{"attention_heads": 80, "n_gpus": 1024, "global_batch_size": 1792},
-                    **{"micro_batch_size": 2, "virtual_stages": 3, "inter_node_bandwidth": 25e9},
-                    **{"recompute": "full", "zero_stage": 0},
-                },
-                13.0,
-            )
-        ],
-    ),
-    (
-        "korthikanti_table5",
-        {
-            "model": {"layers": 96, "hidden": 12288, "heads": 96, "vocab": 51200, "seq": 2048},
-            "system": {"gpus": 64},
-            "parallel": {"tp": 8, "pp": 8, "dp": 1, "gbs": 64, "mbs": 1, "vp": 3},
-            "measured": {"iter_s_full_recompute": 18.13, "iter_s_seqpar_selective": 13.75},
-        },
-        [
-            (A100 | {"recompute": "full", "virtual_stages": 3}, 18.13),
-            ({"recompute": "selective", "sequence_parallel": True, "n_gpus": 64}, 13.75),
-        ],
-    ),
-    (
-        "vtrain_multi",
-        {
-            "model": {"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048},
-            "system": {"accel": "A100-80GB (8/node, 4x200Gb HDR)", "gpus": 64},
-            "parallel": {"tp": 1, "dp": 64, "pp": 1, "mbs": 8, "gbs": 512},
-            "measured": {"iteration_time_s": 3.5665},
-        },
-        [(A100 | {"inter_node_bandwidth": 12.5e9, "recompute": "full", "zero_stage": 1}, 3.5665)],
-    ),
-    (
-        "bloom_prequel",  # 72 whole layers on 12 stages: 12 72 14400^2 + 250880 14400 = 182.8e9
-        {
-            "model": {"size": "183B", "hidden": 14400, "layers": 80, "heads": None, "seq": 2048},
-            "system": {"accel": "A100-80GB", "gpus": 384, "fabric": "4x OmniPath 100Gb/node"},
-            "parallel": {"dp": 4, "tp": 8, "pp": 12, "mbs": 1, "gbs": 2048},
-            "measured": {"iteration_time_s": 172.4, "tflops_per_gpu_hw": 90.0},
-        },
-        [
-            (
-                A100
-                | {
-                    **{"layers": 72, "vocab_size": 250880, "attention_heads": 64},
-                    **{"inter_node_bandwidth": 6.25e9, "zero_stage": 1},
-                },
-                172.4,
-            )
-        ],
-    ),
-    (
-        "mosaic",
-        {
-            "where": "line 9; A100 40GB with 1600 Gbps node-node interconnect (RoCE)",
-            "model": {"name": "MPT-7b", "params": 6658859008, "seq": 2048},
-            "system": {"accel": "a100_40gb", "gpus": 64},
-            "parallel": dict(
-                sharding="FULL_SHARD", mbs=4, gbs=256, precision="amp_bf16", act_ckpt=True
-            ),
-            "measured": {"tokens_per_s_per_gpu": 2048.0},
-        },
-        [
-            (
-                {
-                    **{"gpu": "a100-sxm-40gb", "layers": 32, "hidden_size": 4096},
-                    **{"vocab_size": 50368, "inter_node_bandwidth": 25e9, "zero_stage": 3},
-                    **{"recompute": "full", "attention_kernel": "flash", "precision": "bf16"},
-                },
-                4.0,  # 256 x 2048 / (64 x 2048)
-            )
-        ],
-    ),
-    (
-        "megatron_bridge",
-        {
-            "where": "26.06 NeMo Container; Pre-Training Performance",
-            "model": {"name": "DeepSeekV3", "seq": 4096},
-            "system": {"accel": "DGX-GB300", "gpus": 256},
-            "parallel": {
-                **{"precision": "MXFP8", "gbs": 4096, "mbs": 1, "tp": 1, "pp": 2, "cp": 1},
-                **{"vp": 8, "ep": 32, "fsdp": None},
-            },
-            "measured": {"tokens_per_s_per_gpu": 6553.6},
-        },
-        [
-            (
-                {
-                    **{"model": "deepseek-v3", "node": "gb300-nvl72", "fabric": "infiniband-xdr"},
-                    **{"precision": "fp8", "expert_parallel": 32, "virtual_stages": 8},
-                    "zero_stage": 1,
-                },
-                10.0,  # 4096 x 4096 / (256 x 6553.6)
-            )
-        ],
-    ),
-    (
-        "mlperf_gpt3",
-        {
-            "model": {"layers": 96, "hidden": 12288, "heads": 96, "vocab": 51200, "seq": 2048},
-            "system": {"accel": "H100-SXM", "gpus": 1536},
-            "parallel": {
-                **{"tp": 4, "pp": 8, "cp": 1, "vp": 4, "mbs": 2, "dp": 48, "precision": "FP8"},
-                **{"gbs": 3072, "dist_optimizer": True, "sequence_parallel": True},
-            },
-            "measured": {"step_time_s": None, "throughput_logged": 1048576.0},
-        },
-        [({"node": "dgx-h100", "precision": "fp8", "sequence_parallel": True}, 6.0)],
-    ),
-    (
-        "simumax_b200",
-        {
-            "model": {"name": "llama3_405b", "layers": 4, "seq": 4096},
-            "system": {"accel": "B200-SXM", "gpus": 8},
-            "parallel": {"tp": 2, "pp": 1, "dp": 4, "ep": 1, "cp": 1, "microbatches": 32, "mbs": 1},
-            "measured": {"iteration_time_ms": 1500.0},
-        },
-        [({"layers": 4, "kv_heads": 16, "global_batch_size": 128, "node": "dgx-b200"}, 1.5)],
-    ),
-    (
-        "torchtitan",
-        {
-            "where": "llama3_h100_202412 Table 5",
-            "model": {"name": "Llama3.1 405B"},
-            "system": {"accel": "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", "gpus": 512},
-            "parallel": {
-                **{"fsdp": 8, "tp": 8, "pp": 8, "mbs": 32, "gbs": 256, "recompute": "full"},
-                **{"seq": 8192, "variant": "interleaved 1F1B float8"},
-            },
-            "measured": {"tokens_per_s_per_gpu": 128},
-        },
-        [
-            (
-                {
-                    **{"model": "llama-3-405b", "hbm_capacity": 96e9, "hbm_bandwidth": 2.4e12},
-                    **{"inter_node_bandwidth": 50e9, "micro_batch_size": 4.0, "virtual_stages": 2},
-                    **{"tensor_parallel_overlap": 1.0, "precision": "fp8"},
-                },
-                32.0,  # 256 x 8192 / (512 x 128)
-            )
-        ],
-    ),
-    (
-        "torchtitan",
-        {
-            "where": "asyncTP 2025-06",
-            "model": {"name": "Llama3 8B"},
-            "system": {"accel": "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", "gpus": 64},
-            "parallel": {"tp": 8, "fsdp": 8, "precision": "bf16"},
-            "measured": {"tps_vanilla_tp": 4096, "tps_async_tp": 6144},
-        },
-        [  # 96 x 8192 / (64 x 4096)
-            ({"global_batch_size": 96, "recompute": "selective", "precision": "bf16"}, 3.0),
-            ({"tensor_parallel_overlap": 1.0}, 2.0),
-        ],
-    ),
-    (
-        "nccl_allreduce",
-        {
-            "system": {"name": "2x p5.48xlarge (16xH100, 3200Gb/s EFA/node)", "ranks": 16},
-            "measured": {"bytes": 8, "time_us_oop": 69.12, "busbw_GBps": 0.0},
-        },
-        [({"message_bytes": 8, "ranks": 16, "nodes": 2, "calibration": "aws-p5"}, 69.12e-6)],
-    ),
-    (
-        "nccl_algo_by_ranks",
-        {
-            "system": {"name": "8xH200", "ranks": 4, "nodes": 1, "scaleup_GBps": 450},
-            "measured": {"bytes": 2**30, "busbw_default_GBps": 402.653184, "busbw_ring_GBps": 400},
-        },
-        [  # 1.5 x 2^30 / 402.653184e9
-            ({"intra_node_bandwidth": 450e9, "ranks": 4}, 0.004),
-            ({"all_reduce": "ring"}, 1.5 * 2**30 / 400e9),
-        ],
-    ),
-    (
-        "nccl_worked_example",
-        {
-            "system": {"name": "4x P6-B200", "ranks": 32, "nodes": 4},
-            "measured": {"bytes": 4294967296, "measured_ms": 22.05, "single_node_ms": 10.15},
-        },
-        [
-            ({"nodes": 4, "calibration": "aws-p6-b200"}, 0.02205),
-            ({"nodes": 1, "ranks": 8, "calibration": "b200-nvlink-node"}, 0.01015),
-        ],
-    ),
-    (
-        "daly2006",
-        {"inputs": {"M_min": 1440, "delta_min": 5}, "measured": {"tau_opt_min": 117}},
-        [({"cluster_mtbf": 86400.0, "checkpoint_stall_time": 300.0}, 7020.0)],
-    ),
-    (
-        "meta_rsc",
-        {"measured": {"mttf_16384gpu_h_projected": 1.8}},
-        [({"n_gpus": 16384, "reliability": "rsc-1"}, 6480.0)],
-    ),
-    (
-        "meta_rsc",
-        {"measured": {"ettr_16000gpu_60min_ckpt": 0.7}},
-        [({"n_gpus": 16000, "fixed_checkpoint_interval": 3600.0, "restart_time": 300.0}, 0.7)],
-    ),
-    (
-        "opt_175b",  # 2^21 tokens in whole sequences of 124 replicas: 8 each
-        {"system": {"gpus": 992}, "measured": {"tflops_per_gpu": 147}},
-        [
-            (
-                A100
-                | {
-                    **{"layers": 96, "tensor_parallel": 8, "global_batch_size": 992},
-                    **{"micro_batch_size": 8, "zero_stage": 3, "recompute": "full"},
-                },
-                # 96 B s l h^2 (1 + s / 6h + V / 16 l h) / (992 x 147e12)
-                96 * 992 * 2048 * 96 * 12288**2 * 1.0304395 / (992 * 147e12),
-            )
-        ],
-    ),
-    (
-        "opt_175b",  # 300e9 tokens in steps of 1024 x 2048: 143,051 of them
-        {"system": {"gpus": 1024}, "measured": {"ideal_days_1024": 33}},
-        [({"global_batch_size": 1024}, 33 * 86400 / 143051.15)],
-    ),
-    (
-        "megascale_fig9",  # 72 B s l h^2 (1 + s / 6h + V / 12 l h), the batch that of the GPUs
-        {"system": {"gpus": 2240}, "measured": {"megatron_mfu_pct": 49.2}},
-        [
-            (
-                {
-                    **{"layers": 105, "pipeline_parallel": 35, "virtual_stages": 3},
-                    **{"global_batch_size": 2240, "fabric": "megascale"},
-                },
-                72 * 2048 * 105 * 20480**2 * 1.0191468 / (0.492 * 312e12),
-            )
-        ],
-    ),
-    (
-        "megascale_table2",
-        {
-            "model": {"name": "175B"},
-            "system": {"gpus": 256},
-            "parallel": {"gbs": 768},
-            "measured": {"megatron_iteration_time_s": 40.0},
-        },
-        [({"attention_heads": 128, "virtual_stages": 6, "global_batch_size": 768}, 40.0)],
-    ),
-    (
-        "korthikanti_table4",
-        {"measured": {"experiment": "selective+sequence", "combined_ms": 20.3}},
-        [({"layers": 1, "logits_time": 0.0, "recompute": "selective", "n_gpus": 8}, 0.0203)],
-    ),
-    (
-        "llama3_table4",  # 6 (405e9 + 126 x 16384 x 8192) 2048 x 8192 / (8192 x 430e12)
-        {
-            "model": {"seq": 8192},
-            "system": {"gpus": 8192},
-            "parallel": {"gbs": 2048},
-            "measured": {"tflops_per_gpu": 430},
-        },
-        [({"model": "llama-3-405b", "virtual_stages": 8, "n_gpus": 8192}, 12.05801)],
-    ),
-    (
-        "training_cost",
-        dict(
-            model={"name": "Llama 3.1 405B", "tokens_t": 15.6}, measured={"gpu_hours_h100_m": 30.84}
+        (
+            13.0,
+            A100,
+            {"layers": 60, "hidden_size": 10240, "ffn_hidden_size": 40960},
+            {"attention_heads": 80, "n_gpus": 1024, "global_batch_size": 1792},
+            {"micro_batch_size": 2, "virtual_stages": 3, "inter_node_bandwidth": 25e9},
+            {"recompute": "full", "zero_stage": 0},
         ),
-        [({"n_gpus": 16384, "training_tokens": 15.6e12, "global_batch_size": 2048}, 30.84e6)],
+        model={"layers": 60, "hidden": 10240, "heads": 80, "vocab": 51200, "seq": 2048},
+        system={"gpus": 1024, "fabric": "8x200Gb HDR IB/node, NVLink3"},
+        parallel={"tp": 8, "pp": 4, "dp": 32, "gbs": 1792},
+        measured={"tflops_per_gpu": 140.0},
+        derived={"iteration_time_s": 13.0},
     ),
-    (
+    case(
+        "korthikanti_table5",
+        (18.13, A100, {"recompute": "full", "virtual_stages": 3}),
+        (13.75, {"recompute": "selective", "sequence_parallel": True, "n_gpus": 64}),
+        model={"layers": 96, "hidden": 12288, "heads": 96, "vocab": 51200, "seq": 2048},
+        system={"gpus": 64},
+        parallel={"tp": 8, "pp": 8, "dp": 1, "gbs": 64, "mbs": 1, "vp": 3},
+        measured={"iter_s_full_recompute": 18.13, "iter_s_seqpar_selective": 13.75},
+    ),
+    case(
+        "vtrain_multi",
+        (3.5665, A100, {"inter_node_bandwidth": 12.5e9, "recompute": "full", "zero_stage": 1}),
+        model={"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048},
+        system={"accel": "A100-80GB (8/node, 4x200Gb HDR)", "gpus": 64},
+        parallel={"tp": 1, "dp": 64, "pp": 1, "mbs": 8, "gbs": 512},
+        measured={"iteration_time_s": 3.5665},
+    ),
+    # 72 whole layers on 12 stages: 12 72 14400^2 + 250880 14400 = 182.8e9
+    case(
+        "bloom_prequel",
+        (
+            172.4,
+            A100,
+            {"layers": 72, "vocab_size": 250880, "attention_heads": 64},
+            {"inter_node_bandwidth": 6.25e9, "zero_stage": 1},
+        ),
+        model={"size": "183B", "hidden": 14400, "layers": 80, "heads": None, "seq": 2048},
+        system={"accel": "A100-80GB", "gpus": 384, "fabric": "4x OmniPath 100Gb/node"},
+        parallel={"dp": 4, "tp": 8, "pp": 12, "mbs": 1, "gbs": 2048},
+        measured={"iteration_time_s": 172.4, "tflops_per_gpu_hw": 90.0},
+    ),
+    # 256 x 2048 / (64 x 2048)
+    case(
+        "mosaic",
+        (
+            4.0,
+            {"gpu": "a100-sxm-40gb", "layers": 32, "hidden_size": 4096},
+            {"vocab_size": 50368, "inter_node_bandwidth": 25e9, "zero_stage": 3},
+            {"recompute": "full", "attention_kernel": "flash", "precision": "bf16"},
+        ),
+        where="line 9; A100 40GB with 1600 Gbps node-node interconnect (RoCE)",
+        model={"name": "MPT-7b", "params": 6658859008, "seq": 2048},
+        system={"accel": "a100_40gb", "gpus": 64},
+        parallel=dict(sharding="FULL_SHARD", mbs=4, gbs=256, precision="amp_bf16", act_ckpt=True),
+        measured={"tokens_per_s_per_gpu": 2048.0},
+    ),
+    # 4096 x 4096 / (256 x 6553.6)
+    case(
+        "megatron_bridge",
+        (
+            10.0,
+            {"model": "deepseek-v3", "node": "gb300-nvl72", "fabric": "infiniband-xdr"},
+            {"precision": "fp8", "expert_parallel": 32, "virtual_stages": 8},
+            {"zero_stage": 1},
+        ),
+        where="26.06 NeMo Container; Pre-Training Performance",
+        model={"name": "DeepSeekV3", "seq": 4096},
+        system={"accel": "DGX-GB300", "gpus": 256},
+        parallel=dict(precision="MXFP8", gbs=4096, mbs=1, tp=1, pp=2, cp=1, vp=8, ep=32, fsdp=None),
+        measured={"tokens_per_s_per_gpu": 6553.6},
+    ),
+    case(
+        "mlperf_gpt3",
+        (6.0, {"node": "dgx-h100", "precision": "fp8", "sequence_parallel": True}),
+        model={"layers": 96, "hidden": 12288, "heads": 96, "vocab": 51200, "seq": 2048},
+        system={"accel": "H100-SXM", "gpus": 1536},
+        parallel={
+            **{"tp": 4, "pp": 8, "cp": 1, "vp": 4, "mbs": 2, "dp": 48, "precision": "FP8"},
+            **{"gbs": 3072, "dist_optimizer": True, "sequence_parallel": True},
+        },
+        measured={"step_time_s": None, "throughput_logged": 1048576.0},
+    ),
+    case(
+        "simumax_b200",
+        (1.5, {"layers": 4, "kv_heads": 16, "global_batch_size": 128, "node": "dgx-b200"}),
+        model={"name": "llama3_405b", "layers": 4, "seq": 4096},
+        system={"accel": "B200-SXM", "gpus": 8},
+        parallel={"tp": 2, "pp": 1, "dp": 4, "ep": 1, "cp": 1, "microbatches": 32, "mbs": 1},
+        measured={"iteration_time_ms": 1500.0},
+    ),
+    # 256 x 8192 / (512 x 128)
+    case(
+        "torchtitan",
+        (
+            32.0,
+            {"model": "llama-3-405b", "hbm_capacity": 96e9, "hbm_bandwidth": 2.4e12},
+            {"inter_node_bandwidth": 50e9, "micro_batch_size": 4.0, "virtual_stages": 2},
+            {"tensor_parallel_overlap": 1.0, "precision": "fp8"},
+        ),
+        where="llama3_h100_202412 Table 5",
+        model={"name": "Llama3.1 405B"},
+        system={"accel": "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", "gpus": 512},
+        parallel={
+            **{"fsdp": 8, "tp": 8, "pp": 8, "mbs": 32, "gbs": 256, "recompute": "full"},
+            **{"seq": 8192, "variant": "interleaved 1F1B float8"},
+        },
+        measured={"tokens_per_s_per_gpu": 128},
+    ),
+    # 96 x 8192 / (64 x 4096)
+    case(
+        "torchtitan",
+        (3.0, {"global_batch_size": 96, "recompute": "selective", "precision": "bf16"}),
+        (2.0, {"tensor_parallel_overlap": 1.0}),
+        where="asyncTP 2025-06",
+        model={"name": "Llama3 8B"},
+        system={"accel": "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", "gpus": 64},
+        parallel={"tp": 8, "fsdp": 8, "precision": "bf16"},
+        measured={"tps_vanilla_tp": 4096, "tps_async_tp": 6144},
+    ),
+    case(
+        "nccl_allreduce",
+        (69.12e-6, {"message_bytes": 8, "ranks": 16, "nodes": 2, "calibration": "aws-p5"}),
+        system={"name": "2x p5.48xlarge (16xH100, 3200Gb/s EFA/node)", "ranks": 16},
+        measured={"bytes": 8, "time_us_oop": 69.12, "busbw_GBps": 0.0},
+    ),
+    # 1.5 x 2^30 / 402.653184e9
+    case(
+        "nccl_algo_by_ranks",
+        (0.004, {"intra_node_bandwidth": 450e9, "ranks": 4}),
+        (1.5 * 2**30 / 400e9, {"all_reduce": "ring"}),
+        system={"name": "8xH200", "ranks": 4, "nodes": 1, "scaleup_GBps": 450},
+        measured={"bytes": 2**30, "busbw_default_GBps": 402.653184, "busbw_ring_GBps": 400},
+    ),
+    case(
+        "nccl_worked_example",
+        (0.02205, {"nodes": 4, "calibration": "aws-p6-b200"}),
+        (0.01015, {"nodes": 1, "ranks": 8, "calibration": "b200-nvlink-node"}),
+        system={"name": "4x P6-B200", "ranks": 32, "nodes": 4},
+        measured={"bytes": 4294967296, "measured_ms": 22.05, "single_node_ms": 10.15},
+    ),
+    case(
+        "daly2006",
+        (7020.0, {"cluster_mtbf": 86400.0, "checkpoint_stall_time": 300.0}),
+        inputs={"M_min": 1440, "delta_min": 5},
+        measured={"tau_opt_min": 117},
+    ),
+    case(
+        "meta_rsc",
+        (6480.0, {"n_gpus": 16384, "reliability": "rsc-1"}),
+        measured={"mttf_16384gpu_h_projected": 1.8},
+    ),
+    case(
+        "meta_rsc",
+        (0.7, {"n_gpus": 16000, "fixed_checkpoint_interval": 3600.0, "restart_time": 300.0}),
+        measured={"ettr_16000gpu_60min_ckpt": 0.7},
+    ),
+    # 2^21 tokens in whole sequences of 124 replicas: 8 each
+    # 96 B s l h^2 (1 + s / 6h + V / 16 l h) / (992 x 147e12)
+    case(
+        "opt_175b",
+        (
+            96 * 992 * 2048 * 96 * 12288**2 * 1.0304395 / (992 * 147e12),
+            A100,
+            {"layers": 96, "tensor_parallel": 8, "global_batch_size": 992},
+            {"micro_batch_size": 8, "zero_stage": 3, "recompute": "full"},
+        ),
+        system={"gpus": 992},
+        measured={"tflops_per_gpu": 147},
+    ),
+    # 300e9 tokens in steps of 1024 x 2048: 143,051 of them
+    case(
+        "opt_175b",
+        (33 * 86400 / 143051.15, {"global_batch_size": 1024}),
+        system={"gpus": 1024},
+        measured={"ideal_days_1024": 33},
+    ),
+    # 72 B s l h^2 (1 + s / 6h + V / 12 l h), the batch that of the GPUs
+    case(
+        "megascale_fig9",
+        (
+            72 * 2048 * 105 * 20480**2 * 1.0191468 / (0.492 * 312e12),
+            {"layers": 105, "pipeline_parallel": 35, "virtual_stages": 3},
+            {"global_batch_size": 2240, "fabric": "megascale"},
+        ),
+        system={"gpus": 2240},
+        measured={"megatron_mfu_pct": 49.2},
+    ),
+    case(
+        "megascale_table2",
+        (40.0, {"attention_heads": 128, "virtual_stages": 6, "global_batch_size": 768}),
+        model={"name": "175B"},
+        system={"gpus": 256},
+        parallel={"gbs": 768},
+        measured={"megatron_iteration_time_s": 40.0},
+    ),
+    case(
+        "korthikanti_table4",
+        (0.0203, {"layers": 1, "logits_time": 0.0, "recompute": "selective", "n_gpus": 8}),
+        measured={"experiment": "selective+sequence", "combined_ms": 20.3},
+    ),
+    # 6 (405e9 + 126 x 16384 x 8192) 2048 x 8192 / (8192 x 430e12)
+    case(
+        "llama3_table4",
+        (12.05801, {"model": "llama-3-405b", "virtual_stages": 8, "n_gpus": 8192}),
+        model={"seq": 8192},
+        system={"gpus": 8192},
+        parallel={"gbs": 2048},
+        measured={"tflops_per_gpu": 430},
+    ),
+    case(
+        "training_cost",
+        (30.84e6, {"n_gpus": 16384, "training_tokens": 15.6e12, "global_batch_size": 2048}),
+        model={"name": "Llama 3.1 405B", "tokens_t": 15.6},
+        measured={"gpu_hours_h100_m": 30.84},
+    ),
+    case(
         "sc21_misc",
-        {"measured": {"ckpt_1T_TB": 13.8}},
-        [({"model": "megatron-1t", "checkpoint_bytes_per_parameter": 14.0}, 13.8e12)],
+        (13.8e12, {"model": "megatron-1t", "checkpoint_bytes_per_parameter": 14.0}),
+        measured={"ckpt_1T_TB": 13.8},
     ),
-    (
-        "nemo_longseq",  # 6 (32 (4 h^2 + 3 h 11008) + V h) + 12 32 s h = 52.53e9 for a token
-        {
-            "model": {"name": "Llama2-7B FP8", "seq": 8192},
-            "system": {"accel": "H100", "gpus": 8},
-            "parallel": {"tp": 1, "pp": 2, "dp": 4, "cp": 1, "gbs": 512},
-            "measured": {"tflops_per_gpu_with_cp": 730},
-        },
-        [
-            (
-                {"model": "llama-2-7b", "precision": "fp8", "pipeline_parallel": 2},
-                512 * 8192 * 52.5270e9 / (8 * 730e12),
-            )
-        ],
+    # 6 (32 (4 h^2 + 3 h 11008) + V h) + 12 32 s h = 52.53e9 for a token
+    case(
+        "nemo_longseq",
+        (
+            512 * 8192 * 52.5270e9 / (8 * 730e12),
+            {"model": "llama-2-7b", "precision": "fp8", "pipeline_parallel": 2},
+        ),
+        model={"name": "Llama2-7B FP8", "seq": 8192},
+        system={"accel": "H100", "gpus": 8},
+        parallel={"tp": 1, "pp": 2, "dp": 4, "cp": 1, "gbs": 512},
+        measured={"tflops_per_gpu_with_cp": 730},
     ),
-    (
-        "deepseek_v3",  # 3.7 days for a trillion tokens
-        {
-            "system": {"accel": "H800", "gpus": 2048},
-            "measured": {"tokens_t": 14.8, "gpu_hours_per_T_tokens_k": 180},
-        },
-        [
-            (
-                {
-                    **{"model": "deepseek-v3", "node": "h800-8gpu", "pipeline_parallel": 16},
-                    **{"expert_parallel": 64, "global_batch_size": 15360, "routing_nodes": 4},
-                    "precision": "fp8_blockwise",
-                },
-                15360 * 4096 * 180e3 * 3600 / 1e12 / 2048,
-            )
-        ],
+    # 3.7 days for a trillion tokens
+    case(
+        "deepseek_v3",
+        (
+            15360 * 4096 * 180e3 * 3600 / 1e12 / 2048,
+            {"model": "deepseek-v3", "node": "h800-8gpu", "pipeline_parallel": 16},
+            {"expert_parallel": 64, "global_batch_size": 15360, "routing_nodes": 4},
+            {"precision": "fp8_blockwise"},
+        ),
+        system={"accel": "H800", "gpus": 2048},
+        measured={"tokens_t": 14.8, "gpu_hours_per_T_tokens_k": 180},
     ),
 ]
 
 
 def read(tmp_path: Path, *records: Any) -> tuple[list[Row], list[LeftOut]]:
-    path = tmp_path / "records.json"
-    path.write_text(json.dumps(records), encoding="utf-8")
+    path = written(tmp_path / "records.json", json.dumps(records))
     return read_records(path)
 
 
@@ -373,8 +314,7 @@ def test_a_record_is_read_as_by_hand(
     assert len(rows) == len(expected)
     for row, (inputs, measured) in zip(rows, expected, strict=True):
         assert {name: row.inputs.get(name) for name in inputs} == inputs
-        assert row.measured == pytest.approx(measured, rel=1e-4)
-        assert row.group == group
+        assert (row.measured, row.group) == (pytest.approx(measured, rel=1e-4), group)
         assert row.source == "a paper"
     assert len({row.id for row in rows}) == len(rows)
 
@@ -445,8 +385,7 @@ def test_fine_tuning_is_left_out(kind: str, tmp_path: Path) -> None:
 def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
     record = named(CASES[0][0], CASES[0][1])
     rows, left_out = read(tmp_path, record, record)
-    assert len(rows) == 1
-    assert [held.reason for held in left_out] == ["its id appears twice"]
+    assert (len(rows), [held.reason for held in left_out]) == (1, ["its id appears twice"])
 
 
 # The project's own tables
@@ -529,32 +468,28 @@ VTRAIN = (
 
 
 def test_the_table_of_vtrain_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "single.csv"
-    path.write_text(VTRAIN, encoding="utf-8")
+    path = written(tmp_path / "single.csv", VTRAIN)
     (row,), left_out = read_records(path)
     assert not left_out
-    assert row.id == "vtrain_single/line-2"
-    assert row.measured == pytest.approx(0.372160408)
+    assert (row.id, row.measured) == ("vtrain_single/line-2", pytest.approx(0.372160408))
     expected = {"n_gpus": 2, "global_batch_size": 16, "micro_batch_size": 8, "hidden_size": 1024}
     expected |= {"pipeline_parallel": 2, "layers": 24, "sequence_length": 1024}
     assert {name: row.inputs[name] for name in expected} == expected
 
 
 def test_a_csv_of_dotted_keys_says_what_the_json_says(tmp_path: Path) -> None:
-    path = tmp_path / "ours.csv"
-    path.write_text(
+    path = written(
+        tmp_path / "ours.csv",
         "# group = vtrain_multi\n# model.seq = 2048\n"
         "id,model.layers,model.hidden,model.heads,system.gpus,parallel.gbs,measured.iteration_time_s\n"
         "a,30,3072,32,64,512,3.5\nb,30,,32,64,512,3.5\n",
-        encoding="utf-8",
     )
     (row,), (left_out,) = read_records(path)
     record = {"model": {"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048}}
     record |= {"system": {"gpus": 64}, "parallel": {"gbs": 512}}
     record |= {"measured": {"iteration_time_s": 3.5}}
     (same,), _ = read(tmp_path, {"id": "a", "group": "vtrain_multi", **record})
-    assert row == same
-    assert left_out == LeftOut("b", "vtrain_multi", "model.hidden is missing")
+    assert (row, left_out) == (same, LeftOut("b", "vtrain_multi", "model.hidden is missing"))
 
 
 @cases(
@@ -581,8 +516,7 @@ def test_a_file_that_cannot_be_read_is_one_line(path: str) -> None:
 
 
 def test_files_have_limits(tmp_path: Path, monkeypatch: Patch) -> None:
-    path = tmp_path / "records.json"
-    path.write_text("[1, 2, 3]", encoding="utf-8")
+    path = written(tmp_path / "records.json", "[1, 2, 3]")
     monkeypatch.setattr(record_tables, "MOST", 2)
     refused("more than 2 records", read_records, path)
     monkeypatch.setattr(record_tables, "LARGEST", 8)
@@ -624,8 +558,7 @@ SPOILED = st.sampled_from(CASES).flatmap(
 
 @given(records=st.lists(SPOILED | JUNK, min_size=1, max_size=4))
 def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("junk") / "records.json"
-    path.write_text(json.dumps(records), encoding="utf-8")
+    path = written(tmp_path_factory.mktemp("junk") / "records.json", json.dumps(records))
     rows, left_out = read_records(path)
     told = {row.id.partition(":")[0] for row in rows} | {held.id for held in left_out}
     assert len(told) + sum("appears twice" in held.reason for held in left_out) == len(records)
@@ -653,8 +586,7 @@ def test_bandwidths_between_nodes_are_read_from_text(text: str, expected: float 
 
 
 def test_names_of_hardware_and_models_are_found() -> None:
-    assert gpu_of("a100_40gb") == "a100-sxm-40gb"
-    assert gpu_of("h100_80gb") == "h100-sxm"
+    assert (gpu_of("a100_40gb"), gpu_of("h100_80gb")) == ("a100-sxm-40gb", "h100-sxm")
     assert system_of("DGX-GB200") == ("gb200-nvl72", "infiniband-ndr")
     assert system_of("DGX-B300") == ("dgx-b300", "infiniband-xdr")
     assert model_of("Qwen3_235B_a22B") == "qwen-3-235b-a22b"

@@ -321,8 +321,7 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
         # not forked: JAX, which an earlier test may have loaded, warns of it
         words = f"from tests.grid.test_resume import killed; killed({str(path)!r}, {ends_after})"
         done = subprocess.run([sys.executable, "-c", words], cwd=ROOT, timeout=600, check=False)
-        assert done.returncode == -signal.SIGKILL
-        assert path.exists() == (ends_after > 1)
+        assert (done.returncode, path.exists()) == (-signal.SIGKILL, ends_after > 1)
         if again:
             sweep.store(path, chunks=CHUNKS, **again)
         else:

@@ -165,13 +165,11 @@ def test_flags_are_categories_of_their_codes_and_missing_where_nobody_can_judge(
     words = [meanings[codes[0]], None, "feasible"]
     assert fleetcube.table(rows, "data_parallel")["infeasible_reason"].tolist() == codes
     flags = fleetcube.table(pandas.DataFrame(rows), "data_parallel")["infeasible_reason"]
-    assert flags.cat.categories.tolist() == meanings
-    assert flags.cat.codes.tolist() == codes
+    assert (flags.cat.categories.tolist(), flags.cat.codes.tolist()) == (meanings, codes)
     arrow = fleetcube.table(pyarrow.table(rows), "data_parallel")["infeasible_reason"]
     assert arrow.to_pylist() == words
     enum = fleetcube.table(polars.DataFrame(rows), "data_parallel")["infeasible_reason"]
-    assert enum.dtype == polars.Enum(meanings)
-    assert enum.to_list() == words
+    assert (enum.dtype, enum.to_list()) == (polars.Enum(meanings), words)
 
 
 def test_units_are_named_and_read() -> None:
@@ -247,8 +245,7 @@ def test_work_is_done_by_distinct_cells_and_not_by_rows(monkeypatch: Patch) -> N
 
 def test_a_frame_may_be_empty_or_without_inputs() -> None:
     empty = fleetcube.table(pandas.DataFrame({"n_gpus": []}), "cluster_mtbf")
-    assert list(empty) == ["n_gpus", "cluster_mtbf"]
-    assert len(empty) == 0
+    assert (list(empty), len(empty)) == (["n_gpus", "cluster_mtbf"], 0)
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
     same = fleetcube.table(
         pandas.DataFrame({"id": [1, 2]}), "cluster_mtbf", scenario=scenario, keep="id"

@@ -136,8 +136,7 @@ def test_new_names_follow_new_axes() -> None:
 
 def test_numbers_of_other_than_three_digits_are_a_list() -> None:
     told, notes = narrow(SPEC, ["n_gpus=64,1024"])
-    assert told["axes"]["n_gpus"] == [64, 1024]
-    assert notes == []
+    assert (told["axes"]["n_gpus"], notes) == ([64, 1024], [])
 
 
 def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:

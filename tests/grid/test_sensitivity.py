@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Sweep, evaluate
+from fleetcube.grid.plots.sensitivity import dominance_map, tornado
 
 from .common import Patch, cases, refused
 
@@ -25,8 +26,7 @@ def test_levers_are_ranked_and_what_ten_percent_do_is_exact() -> None:
     found = Sweep(PHASES, {}, ["recovery_time"]).levers("recovery_time")
     waits = {name: value for name, value in PHASES.items() if name != "n_gpus"}
     ranked = sorted(waits, key=lambda name: -waits[name])
-    assert found["input"].values.tolist()[:5] == ranked
-    assert found["recovery_time"].item() == 420
+    assert (found["input"].values.tolist()[:5], found["recovery_time"].item()) == (ranked, 420)
     for name in ranked:
         row = found.sel(input=name)
         assert row["elasticity"].item() == pytest.approx(waits[name] / 420, rel=1e-12)
@@ -288,8 +288,6 @@ def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
 
 def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fleetcube.grid.plots.sensitivity import dominance_map, tornado
-
     axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}
     sweep = Sweep(JOB, axes, ["job_time"])
     tornado(sweep.levers("job_time"), "job_time", tmp_path / "tornado.png")

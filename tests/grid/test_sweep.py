@@ -285,8 +285,7 @@ def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     told = Sweep.from_file(spec)
-    assert told.sizes == {"n_gpus": 12, "gpu_mttf": 3}
-    assert told.points == 36
+    assert (told.sizes, told.points) == ({"n_gpus": 12, "gpu_mttf": 3}, 36)
     result = told.evaluate()
     again = fleetcube.evaluate(
         ["cluster_mtbf", "goodput"],

@@ -19,7 +19,9 @@ from fleetcube.grid.store import journal
 from fleetcube.grid.store.names import JOURNAL, PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
+from fleetcube.grid.store.writer import Writer
 
+from ..door.costs import bombs
 from .common import cases, refused
 
 SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
@@ -159,8 +161,6 @@ def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) 
 
 def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
     """All checksums are right, every value is: only the axis says what it is not."""
-    from fleetcube.grid.store.writer import Writer
-
     other = Sweep(SCENARIO, {**AXES, "n_gpus": [16, 64]}, ["job_time", "dominant_overhead"])
     files = Writer(other.plan("numpy"), other.spec, "float64", {}).files()
     (cube / AXIS).write_bytes(files[AXIS])
@@ -213,8 +213,6 @@ def test_seals_that_ask_for_more_than_memory_are_none(cube: Path) -> None:
 
 
 def test_bombs_are_refused_before_they_are_expanded(tmp_path: Path) -> None:
-    from ..door.costs import bombs
-
     for name, path in bombs(tmp_path).items():
         with pytest.raises(InputError, match="is damaged"):
             open_cube(path).load()

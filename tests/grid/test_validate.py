@@ -50,9 +50,7 @@ ROWS = [
 def test_errors_are_those_of_a_hand() -> None:
     found = accuracy(ROWS)  # -50 %, 25 %, 0 %, -25 %
     assert (found.group, found.of, found.n) == ("g", "step_time", 4)
-    assert found.mean_percent == 25
-    assert found.median_percent == 25
-    assert found.max_percent == 50
+    assert (found.mean_percent, found.median_percent, found.max_percent) == (25, 25, 50)
     assert found.bias_percent == -12.5
 
 

@@ -58,8 +58,7 @@ def test_curves_have_their_points_in_the_units_of_their_headings(cube: Any) -> N
     spec = vega_lite(cube, "job_time", "n_gpus")
     assert spec["title"]["subtitle"][-1].startswith("2 of 6 points infeasible: hollow")
     line = spec["layer"][0]["encoding"]
-    assert line["x"]["title"] == "GPUs"
-    assert line["x"]["scale"]["type"] == "log"
+    assert (line["x"]["title"], line["x"]["scale"]["type"]) == ("GPUs", "log")
     assert line["y"]["title"] == "job time [d]"
 
 
@@ -156,8 +155,7 @@ def test_losses_are_bars_that_end_at_one(cube: Any) -> None:
     assert list(dict.fromkeys(row["at"] for row in rows)) == ["32", "64", "200,000"]
     for label in ("32", "64", "200,000"):
         own = [row for row in rows if row["at"] == label]
-        assert own[0]["from"] == 0
-        assert own[-1]["until"] == pytest.approx(1)
+        assert (own[0]["from"], own[-1]["until"]) == (0, pytest.approx(1))
         for below, above in pairwise(own):
             assert below["until"] == above["from"]
     by_part = {row["part"]: row["until"] - row["from"] for row in rows if row["at"] == "64"}
@@ -213,8 +211,7 @@ def test_rooflines_and_fronts_have_the_points_of_their_pictures() -> None:
     for best, kept in ((("min", "max"), {"32", "64", "128"}), (("max", "max"), {"32"})):
         rows = check(pareto_spec(held, "job_time", "goodput", best, "n_gpus"))
         front = [row for row in rows if row["place"] >= 0]
-        assert {row["point"] for row in front} == kept
-        assert len(rows) == 3 + len(front)
+        assert ({row["point"] for row in front}, len(rows)) == (kept, 3 + len(front))
         assert [row["place"] for row in front] == [*range(len(front))]
 
 

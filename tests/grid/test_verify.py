@@ -10,6 +10,7 @@ import pytest
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.store import writer
 from fleetcube.grid.store.names import SEAL
 from fleetcube.grid.store.verify import verify
 
@@ -85,8 +86,6 @@ def test_bad_blocks_are_named(sweep: Sweep, tmp_path: Path) -> None:
 
 def test_wrong_values_are_found(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """A cube whose writer was wrong by 1e-11: every checksum holds, the samples do not."""
-    from fleetcube.grid.store import writer
-
     right = writer.evaluate_block
 
     def wrong(plan: object, dims: object, region: object, outs: dict, threads: int) -> None:  # type: ignore[type-arg]

@@ -25,7 +25,7 @@ from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 
 from ..draws import scaled
-from .common import Patch, on_h100, refused
+from .common import Patch, on_h100, refused, written
 
 SCENARIO = on_h100(n_gpus=512, global_batch_size=512)
 AXES: dict[str, Any] = dict(
@@ -167,8 +167,7 @@ def test_points_are_computed_without_the_box_around_them(evaluated: list[int]) -
 def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
     tmp_path: Path, evaluated: list[int], monkeypatch: Patch
 ) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_text(SPEC)
+    path = written(tmp_path / "sweep.toml", SPEC)
     tables: list[str] = []
     table = points.Grid.table
     monkeypatch.setattr(
@@ -191,8 +190,7 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
 
 
 def test_the_engine_is_guessed_for_sweeps_alone(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_text(SPEC)
+    path = written(tmp_path / "sweep.toml", SPEC)
     xarray.open_dataset(path).close()
     backend = Backend()
     for name, text in {"other.toml": "a = 1", "bad.toml": "outputs =", "outputs.nc": SPEC}.items():
@@ -219,8 +217,7 @@ def test_outputs_without_dimensions_and_whole_cubes() -> None:
 
 
 def test_a_slice_larger_than_memory_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_text(SPEC)
+    path = written(tmp_path / "sweep.toml", SPEC)
     with (
         xarray.open_dataset(path, engine="fleetcube") as cube,
         pytest.raises(InputError, match="take a smaller one"),
@@ -286,8 +283,7 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: Patch) -> 
 
 
 def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_text(SPEC)
+    path = written(tmp_path / "sweep.toml", SPEC)
     script = (
         "import sys, time, xarray\n"
         "from fleetcube.kernels.engines import numba as numba_engine\n"
