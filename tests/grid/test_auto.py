@@ -151,6 +151,7 @@ def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> 
 def test_a_calibration_of_such_steps_needs_no_remark() -> None:
     cube = answer(calibration="megatron-h100-fp8", precision="fp8")
     assert "fleetcube_remarks" not in cube.attrs
+    assert "fleetcube_remarks" not in Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate("numpy").attrs
     of_links = PLAIN | {"calibration": "aws-p5"}
     for axes, given in (({"flops_efficiency": [0.4]}, {}), ({}, {"compute_time": 2.0})):
         cube = Sweep(of_links | given, axes, ["step_time"]).evaluate("numpy")
@@ -189,24 +190,20 @@ steps_of = "megatron, dense, h100, 16 bits"
     ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits for 8 bits)"),
     ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 for a100)"),
     ({}, {"n_gpus": [512, 1024]}, ""),
+    (
+        {"calibration": "megatron-h100-fp8"},
+        {"precision": ["fp8", "bf16"]},
+        "(precision 8 bits for 16 bits)",
+    ),
 )
 def test_a_users_calibration_of_other_steps_is_remarked_on(
     changed: dict[str, Any], axes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "own.toml", OWN)
-    given = {n: v for n, v in (JOB | changed).items() if n not in axes}
-    cube = Sweep(given | {"calibration": str(path)}, axes, ["step_time"]).evaluate("numpy")
+    given = {n: v for n, v in (JOB | {"calibration": str(path)} | changed).items() if n not in axes}
+    cube = Sweep(given, axes, ["step_time"]).evaluate("numpy")
     remarks = cube.attrs.get("fleetcube_remarks", "")
     assert f"is of other steps {said}" in remarks if said else not remarks
-
-
-def test_a_calibration_of_other_steps_than_some_of_an_axis_is_remarked_on() -> None:
-    given = {n: v for n, v in JOB.items() if n != "precision"}
-    sweep = Sweep(
-        given | {"calibration": "megatron-h100-fp8"}, {"precision": ["fp8", "bf16"]}, ["step_time"]
-    )
-    remarks = sweep.evaluate("numpy").attrs["fleetcube_remarks"]
-    assert "is of other steps (precision 8 bits for 16 bits)" in remarks
 
 
 def test_a_file_whose_steps_are_not_named_as_they_are_written_is_taken(tmp_path: Path) -> None:
@@ -337,10 +334,6 @@ def test_free_inputs_do_not_tell_what_is_found() -> None:
     assert of_peak(peak_flops_bf16=989e12, sequence_length=2048) == pytest.approx(at, rel=1e-12)
 
 
-def test_what_reads_no_coefficient_says_nothing_of_them() -> None:
-    assert "fleetcube_remarks" not in Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate("numpy").attrs
-
-
 def test_a_row_of_a_table_is_the_scenario_alone() -> None:
     job = {n: v for n, v in PLAIN.items() if n not in ("model", "n_gpus", "pipeline_parallel")}
     rows: dict[str, list[Any]] = {"n_gpus": [64, 1024, 32768, 65536, 1024, 1024]}
@@ -448,13 +441,8 @@ def test_what_is_solved_for_widens_the_interval_as_its_evaluation_does(whole: bo
 
 def test_what_is_optimised_widens_the_interval_as_its_evaluation_does() -> None:
     sweep = Sweep(large(n_gpus=8), {}, ["step_time_high"])
-    found = sweep.optimize(
-        "step_time",
-        {"n_gpus": [8, 400_000]},
-        sense="max",
-        subject_to=["step_time_high <= 5 s"],
-        feasible=False,
-    )
+    asked = dict(sense="max", subject_to=["step_time_high <= 5 s"], feasible=False)
+    found = sweep.optimize("step_time", {"n_gpus": [8, 400_000]}, **asked)
     count = int(found["n_gpus"])
     high, fewer = (
         float(Sweep(large(n_gpus=n), {}, TIMES).evaluate("numpy")["step_time_high"])
@@ -501,17 +489,11 @@ def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
         for own in ({}, {"sequence_length": 8192})
         for last in [{"training_tokens": 1e11, "sequence_length": 131_072}]
     ]
-    lows, highs = (
-        [
-            float(
-                Sweep({**job, "step_time_error": error}, {}, ["job_time"]).evaluate("numpy")[
-                    "job_time"
-                ]
-            )
-            for job in jobs
-        ]
-        for error in (-1, 1)
-    )
+
+    def total(job: dict[str, Any], error: int) -> float:
+        return float(Sweep({**job, "step_time_error": error}, {}, ["job_time"]).evaluate().job_time)
+
+    lows, highs = ([total(job, error) for job in jobs] for error in (-1, 1))
     assert (lows[0], highs[0]) == (lows[1], highs[1])
     assert lows[0] < 0.9 * highs[0]
 

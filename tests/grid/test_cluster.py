@@ -329,12 +329,8 @@ def test_other_versions_named(
         cluster, "fingerprint", lambda *given: {**fingerprint(*given), "version.numpy": "1.0"}
     )
     other = Sweep({**sweep.spec["scenario"], "restart_time": 7.0}, sweep.spec["axes"], ["job_time"])
-    refused(
-        r'Dask worker tcp://\S+ differs .*version.numpy: "1.0" ->',
-        other.store,
-        tmp_path / "a.zarr",
-        dask=client,
-    )
+    differs = r'Dask worker tcp://\S+ differs .*version.numpy: "1.0" ->'
+    refused(differs, other.store, tmp_path / "a.zarr", dask=client)
     refused(r"version\.numpy", other.reduce, "min", dask=client)
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
     cluster.facts.cache_clear()

@@ -245,6 +245,27 @@ def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: P
     assert ({name.split("/")[1] for name in chunks}, record) == ({"c"}, [JOURNAL, PLAN, SEAL])
 
 
+def taken_from(first: Objects, monkeypatch: Patch) -> Any:
+    """The lock of another writer, to whom that of the first is stale: of two, one has it."""
+    monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
+    second = objects._Lease(Objects(first.url), LOCK)
+    monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
+    assert first._lease is not None
+    assert not first._lease._put(first._lease._seen)
+    return second
+
+
+def renewed(place: Objects) -> None:
+    """Wait until a lock was renewed three times, and have its thread end."""
+    end = time.monotonic() + 600
+    while json.loads(place.read(LOCK))["count"] < 3 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert json.loads(place.read(LOCK))["count"] >= 3
+    assert place._lease is not None
+    place._lease._ended.set()
+    place._lease._thread.join()
+
+
 def test_a_second_writer_is_refused_until_the_lock_is_stale(
     sweep: Sweep, stopped: str, monkeypatch: Patch
 ) -> None:
@@ -253,11 +274,8 @@ def test_a_second_writer_is_refused_until_the_lock_is_stale(
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
             told = rf"process {os.getpid()} on .* renewed its lock \d+ s ago; .* counts for 60 s"
             refused(told, sweep.store, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
-        monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
-        second = objects._Lease(Objects(stopped), LOCK)
-        monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
+        second = taken_from(first, monkeypatch)
         assert first._lease is not None
-        assert not first._lease._put(first._lease._seen)  # of two, one has it
         second.check()
         second.release()
         first._lease._lost = "another writer took it"
@@ -270,13 +288,7 @@ def test_a_lock_that_cannot_be_renewed_ends_the_writing(url: str, monkeypatch: P
     monkeypatch.setattr(objects, "RENEW_SECONDS", 0.05)
     place = Objects(url)
     with place.one_writer():
-        assert place._lease is not None
-        end = time.monotonic() + 600
-        while place._lease._count < 4 and time.monotonic() < end:
-            time.sleep(0.02)
-        assert json.loads(place.read(LOCK))["count"] >= 3
-        place._lease._ended.set()
-        place._lease._thread.join()
+        renewed(place)
         monkeypatch.setattr(objects, "STALE_SECONDS", 0.0)
         with pytest.raises(ConnectionError, match="could not be renewed"):
             place.write("x", b"")
@@ -426,10 +438,10 @@ def _behind() -> Iterator[tuple[int, Faults]]:
 
 @pytest.fixture
 def between(_behind: tuple[int, Faults]) -> Iterator[tuple[str, Faults]]:
-    """A bucket behind a proxy, and what that does amiss."""
+    """A place in a bucket behind a proxy, and what that does amiss."""
     port, faults = _behind
-    with reached(port) as url:
-        yield url, faults
+    with reached(port) as bucket:
+        yield f"{bucket}/{next(_numbers)}.zarr", faults
 
 
 def _ignoring(name: str) -> Any:
@@ -454,8 +466,7 @@ def _refusing(method: str, headers: dict[str, str]) -> int | None:
 def test_a_store_without_conditional_writes_is_refused(
     between: tuple[str, Faults], sweep: Sweep, change: Any, told: str, tmp_path: Path
 ) -> None:
-    bucket, faults = between
-    url = f"{bucket}/{next(_numbers)}.zarr"
+    url, faults = between
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(faults, "change", change)
         refused(f"no conditional writes .{told}.* write to a folder", sweep.store, url)
@@ -475,34 +486,24 @@ def test_a_lock_of_tags_without_quotes(between: tuple[str, Faults], monkeypatch:
             headers["if-match"] = f'"not {tag}"' if tag.startswith('"') else f'"{tag}"'
         return None
 
-    bucket, faults = between
+    url, faults = between
     monkeypatch.setattr(faults, "change", change)
     monkeypatch.setattr(objects, "RENEW_SECONDS", 0.05)
-    place = Objects(f"{bucket}/{next(_numbers)}.zarr")
+    place = Objects(url)
     with place.one_writer():
-        end = time.monotonic() + 600
-        while json.loads(place.read(LOCK))["count"] < 3 and time.monotonic() < end:
-            time.sleep(0.02)
-        assert json.loads(place.read(LOCK))["count"] >= 3
-        assert place._lease is not None
-        place._lease._ended.set()
-        place._lease._thread.join()
-        monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
-        taken = objects._Lease(Objects(place.url), LOCK)
-        monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
-        assert not place._lease._put(place._lease._seen)
-        taken.release()
+        renewed(place)
+        taken_from(place, monkeypatch).release()
 
 
 @pytest.mark.slow
 def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: Patch) -> None:
     """What was written, and its answer lost, is asked for again: the lock is ours all the same."""
-    bucket, faults = between
+    url, faults = between
     monkeypatch.setattr(faults, "kinds", ("unanswered", "503"))
     monkeypatch.setattr(faults, "rate", 0.3)
     held = 0
-    for _ in range(4):
-        place = Objects(f"{bucket}/{next(_numbers)}.zarr")
+    for number in range(4):
+        place = Objects(f"{url}.{number}.zarr")
         with contextlib.suppress(OSError), place.one_writer():
             assert place._lease is not None
             held += place._lease._put(place._lease._seen)
@@ -513,8 +514,7 @@ def test_what_a_stale_list_hides_is_of_no_other_cube(
     between: tuple[str, Faults], sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
-    bucket, _ = between
-    url = f"{bucket}/{next(_numbers)}.zarr"
+    url, _ = between
     other = Sweep({**SCENARIO, "restart_time": 700.0}, AXES, OUTPUTS)
     for begun, how, stale in ((sweep, {}, False), (other, {"overwrite": True}, True)):
         with monkeypatch.context() as patch:
@@ -532,8 +532,7 @@ def test_what_a_stale_list_hides_is_of_no_other_cube(
 def test_a_cube_is_read_through_faults_or_refused_in_one_line(
     between: tuple[str, Faults], sweep: Sweep, monkeypatch: Patch
 ) -> None:
-    bucket, faults = between
-    url = f"{bucket}/{next(_numbers)}.zarr"
+    url, faults = between
     sweep.store(url)
     truth, told = sweep.evaluate(), list[str]()
     for kind in KINDS:

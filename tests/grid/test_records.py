@@ -17,14 +17,8 @@ from fleetcube import Sweep
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured.published import calibration as record_calibration
+from fleetcube.grid.measured.published import hardware
 from fleetcube.grid.measured.published import tables as record_tables
-from fleetcube.grid.measured.published.hardware import (
-    bandwidth_of,
-    gpu_of,
-    model_of,
-    precision_of,
-    system_of,
-)
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.kernels.inputs import INPUTS
@@ -400,19 +394,14 @@ COUNTS |= {"sc21_table1": 10, "simumax_b200": 29, "torchtitan": 20, "training_co
 COUNTS |= {"vtrain_multi": 73}
 
 
-def test_the_own_tables_give_rows_for_every_group() -> None:
+def test_the_own_tables_give_rows_for_every_group_and_lose_no_record() -> None:
     rows, left_out = read_records()
     assert not [x for x in left_out if x.reason.endswith("has no reader")], (
         "write its reader in grid/measured/published/, or say why there is none in records.py"
     )
     memory = ("memory", "parameter", "activation", "optimizer", "state")
     assert Counter(row.group for row in rows if not row.of.startswith(memory)) == COUNTS
-
-
-def test_no_record_of_the_own_tables_is_lost() -> None:
-    rows, left_out = read_records()
-    written = 0
-    ids = set()
+    written, ids = 0, set()
     for path in record_tables.own_tables():
         text = path.read_text(encoding="utf-8").splitlines()
         table = list(csv.DictReader(line for line in text if not line.startswith("# ")))
@@ -573,27 +562,26 @@ def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathF
 
 
 @cases(
-    "text, expected",
-    ("4x OmniPath 100Gb/node", 6.25e9),
-    ("8x200Gb HDR IB/node, NVLink3", 25e9),
-    ("A100-80GB (8/node, 4x200Gb HDR=800Gb/s per node in vTrain config)", 12.5e9),
-    ("A100 40GB with 1600 Gbps node-node interconnect (RoCE)", 25e9),
-    ("H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", 50e9),
-    ("H100 80GB BF16", None),
+    "kind, text, expected",
+    ("bandwidth", "4x OmniPath 100Gb/node", 6.25e9),
+    ("bandwidth", "8x200Gb HDR IB/node, NVLink3", 25e9),
+    ("bandwidth", "A100-80GB (8/node, 4x200Gb HDR=800Gb/s per node in vTrain config)", 12.5e9),
+    ("bandwidth", "A100 40GB with 1600 Gbps node-node interconnect (RoCE)", 25e9),
+    ("bandwidth", "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", 50e9),
+    ("bandwidth", "H100 80GB BF16", None),
+    ("gpu", "a100_40gb", "a100-sxm-40gb"),
+    ("gpu", "h100_80gb", "h100-sxm"),
+    ("system", "DGX-GB200", ("gb200-nvl72", "infiniband-ndr")),
+    ("system", "DGX-B300", ("dgx-b300", "infiniband-xdr")),
+    ("model", "Qwen3_235B_a22B", "qwen-3-235b-a22b"),
+    ("model", "Llama3.1 405B", "llama-3-405b"),
+    ("precision", "MXFP8", "fp8"),
+    ("precision", "NVFP4", "fp4"),
+    ("precision", "amp_bf16", "bf16"),
+    ("precision", "float8 tensorwise", "fp8"),
 )
-def test_bandwidths_between_nodes_are_read_from_text(text: str, expected: float | None) -> None:
-    assert bandwidth_of(text) == expected
-
-
-def test_names_of_hardware_and_models_are_found() -> None:
-    assert (gpu_of("a100_40gb"), gpu_of("h100_80gb")) == ("a100-sxm-40gb", "h100-sxm")
-    assert system_of("DGX-GB200") == ("gb200-nvl72", "infiniband-ndr")
-    assert system_of("DGX-B300") == ("dgx-b300", "infiniband-xdr")
-    assert model_of("Qwen3_235B_a22B") == "qwen-3-235b-a22b"
-    assert model_of("Llama3.1 405B") == "llama-3-405b"
-    assert [precision_of(text) for text in ("MXFP8", "NVFP4", "amp_bf16", "float8 tensorwise")] == [
-        *("fp8", "fp4", "bf16", "fp8")
-    ]
+def test_hardware_and_models_are_found_in_text(kind: str, text: str, expected: Any) -> None:
+    assert getattr(hardware, f"{kind}_of")(text) == expected
 
 
 # Calibrations
@@ -604,19 +592,10 @@ GB200 = {"node": "gb200-nvl72", "precision": "fp8"}
 
 def test_the_most_specific_calibration_comes_first() -> None:
     experts = list(record_calibration.candidates(BRIDGE, {**GB200, "model": "deepseek-v3"}))
-    assert experts == [
-        "bridge-moe-gb200-fp8-26-04",
-        "bridge-moe-gb200-fp8",
-        "bridge-moe-gb200",
-        "bridge-gb200-fp8-26-04",
-        "bridge-gb200-fp8",
-        "bridge-gb200",
-        "bridge-moe-b200-fp8-26-04",
-        "bridge-moe-b200-fp8",
-        "bridge-b200-fp8-26-04",
-        "bridge-b200-fp8",
-        "megatron-gb200",
-    ]
+    moe = [f"bridge-moe-gb200{end}" for end in ("-fp8-26-04", "-fp8", "")]
+    dense = [name.replace("-moe", "") for name in moe]
+    nearby = [name.replace("gb200", "b200") for name in (*moe[:2], *dense[:2])]
+    assert experts == [*moe, *dense, *nearby, "megatron-gb200"]
     later = {**BRIDGE, "where": "26.08 NeMo Container"}
     dense = list(record_calibration.candidates(later, {**GB200, "model": "llama-3-70b"}))
     assert dense[0] == "bridge-gb200-fp8"  # releases matter to experts only
