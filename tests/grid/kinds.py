@@ -21,11 +21,9 @@ ENGINES = ("numpy", "numba")
 
 def command(kind: str, folder: Path, engine: str, name: str) -> "subprocess.Popen[bytes]":
     words = ["run", "spec.toml", "-o", name, "--engine", engine, "--resume", "--chunks", CHUNKS]
+    given = dict(cwd=folder, env=environment(kind) | {"FLEETCUBE_CACHE": str(folder / "kernels")})
     return subprocess.Popen(
-        [sys.executable, "-m", "fleetcube", *words],
-        cwd=folder,
-        env=environment(kind) | {"FLEETCUBE_CACHE": str(folder / "kernels")},
-        stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "fleetcube", *words], **given, stdout=subprocess.DEVNULL
     )
 
 

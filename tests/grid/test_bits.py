@@ -21,15 +21,8 @@ both = pytest.mark.skipif(not {OLD, NEW} <= {*here()}, reason="this CPU can emul
 
 def on(kind: str, *words: str, folder: Path = ROOT, status: int = 0) -> str:
     """What Python prints on a kind of CPU: its standard output, or error where it fails."""
-    run = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment(kind),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    given = dict(cwd=folder, env=environment(kind), capture_output=True, text=True, timeout=600)
+    run = subprocess.run([sys.executable, *words], **given, check=False)
     assert run.returncode == status, run.stderr
     return run.stderr if status else run.stdout
 

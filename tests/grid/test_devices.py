@@ -41,12 +41,8 @@ print("same", len(shared["cluster_mtbf"].values.reshape(-1)))
 @pytest.mark.slow
 def test_devices_share_a_block() -> None:
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    done = subprocess.run(
-        [sys.executable, "-c", f"HOW = ('min', 'count')\n{SCRIPT}"],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    given = dict(capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", f"HOW = ('min', 'count')\n{SCRIPT}"], **given)
     assert (done.stdout, done.stderr) == (f"same {3 * 181 * 131}\n", "")
 
 

@@ -41,15 +41,8 @@ def test_crossings_are_those_of_a_walk(question: Any, along: str, log: bool) -> 
     at = float(np.nanmedian(whole)) * 1.01
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "BLOCK", block)
-        found = sweep.crossing(
-            "job_time",
-            along,
-            at,
-            interpolate="log" if log else "linear",
-            engine=engine,
-            mask_infeasible=mask,
-            threads=threads,
-        )
+        asked = dict(interpolate="log" if log else "linear", engine=engine, mask_infeasible=mask)
+        found = sweep.crossing("job_time", along, at, **asked, threads=threads)
     kept = [dim for dim in whole.dims if dim != along]
     assert found.dims == tuple(kept)
     for place in itertools.product(*(range(whole.sizes[dim]) for dim in kept)):

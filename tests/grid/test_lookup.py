@@ -128,13 +128,8 @@ def test_no_points_have_no_values() -> None:
 
 
 def test_flags_and_reasons_are_those_of_the_nearest_point() -> None:
-    held = fleetcube.evaluate(
-        ["dominant_overhead", "step_time"],
-        n_gpus=[8, 60, 512],
-        node="dgx-h100",
-        fabric="roce-100g",
-        model="llama-3-8b",
-    )
+    given = dict(n_gpus=[8, 60, 512], node="dgx-h100", fabric="roce-100g", model="llama-3-8b")
+    held = fleetcube.evaluate(["dominant_overhead", "step_time"], **given)
     found = interp(held, {"n_gpus": [20.0, 24.0, 170.0, 180.0]})
     picks = [0, 1, 1, 2]  # geometric means: 21.9 and 175.3
     np.testing.assert_array_equal(found.dominant_overhead, held.dominant_overhead[picks])

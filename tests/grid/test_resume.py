@@ -277,12 +277,8 @@ def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -
 @pytest.mark.slow
 def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
     script = Path(__file__).with_name("kill.py")
-    done = subprocess.run(
-        [sys.executable, str(script), "3", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    given = dict(capture_output=True, text=True, timeout=900)
+    done = subprocess.run([sys.executable, str(script), "3", str(tmp_path)], **given)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 tries, 0 wrong" in done.stdout
 

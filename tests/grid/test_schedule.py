@@ -92,13 +92,8 @@ def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: 
 def test_with_as_few_microbatches_as_stages_a_step_is_nearly_flat() -> None:
     # A micro-batch more costs a v-th of itself: the chunks of one follow those of the others.
     def step(m: int) -> float:
-        return simulate_schedule(
-            pipeline_parallel=16,
-            num_microbatches=m,
-            virtual_stages=8,
-            pipeline_scheduler="pytorch",
-            pipeline_sends="asynchronous",
-        ).step_time
+        given = dict(virtual_stages=8, pipeline_scheduler="pytorch", pipeline_sends="asynchronous")
+        return simulate_schedule(pipeline_parallel=16, num_microbatches=m, **given).step_time
 
     times = {m: step(m) for m in (1, 2, 8, 16, 32)}
     assert times[16] - times[8] == pytest.approx(8 * 3 / 8)
@@ -133,13 +128,8 @@ def test_pieces_take_times_of_their_own() -> None:
     played = simulate_schedule(pipeline_parallel=3, num_microbatches=5, piece_times=[1, 1.5, 2])
     assert played.step_time == (1 + 1.5) + 5 * 2 * 3 + 2 * (1 + 1.5)
     assert played.bubble_ratio == pytest.approx(7.5 / 30)  # of the stage that works longest
-    folded = simulate_schedule(
-        "zb_v",
-        pipeline_parallel=2,
-        num_microbatches=1,
-        piece_times=[1, 2, 3, 4],
-        weight_gradient_time=0.0,
-    )
+    given = dict(pipeline_parallel=2, num_microbatches=1, piece_times=[1, 2, 3, 4])
+    folded = simulate_schedule("zb_v", **given, weight_gradient_time=0.0)
     assert folded.step_time == (1 + 2 + 3 + 4) * (0.5 + 0.5)
 
 

@@ -96,20 +96,10 @@ def test_the_scenario_reaches_the_job(monkeypatch: Patch) -> None:
         return np.zeros((len(points), len(monte_carlo.STATISTICS))), np.zeros(len(points), np.int8)
 
     monkeypatch.setattr(monte_carlo, "run", run)
-    fleetcube.simulate(
-        parameters=1e11,
-        n_gpus=64,
-        gpu_mttf=8e6,
-        nics_per_node=0,
-        failure_shape=0.7,
-        checkpoint_policy="fixed",
-        fixed_checkpoint_interval=500,
-        provision_time=[100, 200],
-        spare_nodes=3,
-        repair_time="2 h",
-        corruption_probability=0.25,
-        job_duration="10 d",
-    )
+    given = dict(parameters=1e11, n_gpus=64, gpu_mttf=8e6, nics_per_node=0, failure_shape=0.7)
+    asked = dict(spare_nodes=3, repair_time="2 h", corruption_probability=0.25, job_duration="10 d")
+    named = dict(checkpoint_policy="fixed", fixed_checkpoint_interval=500)
+    fleetcube.simulate(**given, **named, provision_time=[100, 200], **asked)
     expected = {"mtbf": 125_000, "shape": 0.7, "interval": 500, "stall": 14, "flush": 0}
     expected |= {"work": 864_000, "recovery": 30 + 30 + 30 + 14, "spares": 3, "repair": 7200}
     expected |= {"corruption": 0.25, "fails_in_recovery": 1}
@@ -355,12 +345,8 @@ def test_a_point_that_cannot_be_simulated_is_nan_and_says_why() -> None:
 
 
 def test_a_cluster_that_never_fails() -> None:
-    found = fleetcube.simulate(
-        cluster_mtbf=np.inf,
-        checkpoint_stall_time=30,
-        recovery_time=60,
-        checkpoint_interval=[570, np.inf],
-    )
+    given = dict(cluster_mtbf=np.inf, checkpoint_stall_time=30, recovery_time=60)
+    found = fleetcube.simulate(**given, checkpoint_interval=[570, np.inf])
     assert found.goodput.values.tolist() == [0.95, 1]
 
 
@@ -436,14 +422,8 @@ def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
         ["4,096", "0"],
         ["4,096", "8"],
     ]
-    told = fleetcube.simulate(
-        trials=20,
-        seed=3,
-        node="dgx-h100",
-        model="llama-3-70b",
-        n_gpus=[1024, 4096],
-        spare_nodes=[0, 8],
-    )
+    given = dict(trials=20, seed=3, node="dgx-h100", model="llama-3-70b", n_gpus=[1024, 4096])
+    told = fleetcube.simulate(**given, spare_nodes=[0, 8])
     assert float(rows[1][2]) == float(f"{told.goodput.values[0, 0]:.4g}")
     written = shell(tmp_path, *base, "-o", "x.csv")
     assert written.returncode == 0, written.stderr

@@ -86,10 +86,8 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (folder / "state").mkdir()
         (folder / "key").write_bytes(os.urandom(1024))
         (folder / "key").chmod(0o400)
-        (folder / "slurm.conf").write_text(
-            CONFIGURATION.format(folder=folder, control=free_port(), node=free_port()),
-            encoding="ascii",
-        )
+        given = dict(folder=folder, control=free_port(), node=free_port())
+        (folder / "slurm.conf").write_text(CONFIGURATION.format(**given), encoding="ascii")
         files = {name: f"--{name}-file={folder / name}" for name in ("key", "pid", "log", "seed")}
         munged = ("munged", "--foreground", "--force", f"--socket={folder / 'socket'}")
         opened.enter_context(program(folder, *munged, *files.values()))

@@ -85,26 +85,16 @@ def test_bandwidth_at_which_communication_takes_as_long_as_compute() -> None:
     found = fleetcube.solve(
         "inter_node_bandwidth", "exposed_communication_time = compute_time", **LLAMA, n_gpus=1024
     )
-    at = fleetcube.evaluate(
-        ["exposed_communication_time", "compute_time"],
-        **LLAMA,
-        n_gpus=1024,
-        inter_node_bandwidth=float(found["inter_node_bandwidth"]),
-    )
+    given = dict(n_gpus=1024, inter_node_bandwidth=float(found["inter_node_bandwidth"]))
+    at = fleetcube.evaluate(["exposed_communication_time", "compute_time"], **LLAMA, **given)
     ratio = float(at["exposed_communication_time"]) / float(at["compute_time"])
     assert ratio == pytest.approx(1, rel=1e-9)
 
 
 def test_a_quantity_that_is_computed_can_be_solved_for() -> None:
     """First order: waste = sqrt(2 d / M) + R / M at Young's interval."""
-    found = fleetcube.solve(
-        "cluster_mtbf",
-        "goodput = 0.9",
-        goodput_model="first_order",
-        checkpoint_policy="young",
-        checkpoint_stall_time=60.0,
-        recovery_time=0.0,
-    )
+    given = dict(goodput_model="first_order", checkpoint_policy="young", checkpoint_stall_time=60.0)
+    found = fleetcube.solve("cluster_mtbf", "goodput = 0.9", **given, recovery_time=0.0)
     assert float(found["cluster_mtbf"]) == pytest.approx(2 * 60.0 / 0.1**2, rel=1e-9)
 
 

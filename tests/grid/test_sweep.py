@@ -118,13 +118,8 @@ def test_labels_that_set_different_inputs_share_an_axis() -> None:
 
 
 def test_a_given_quantity_cuts_the_graph() -> None:
-    result = fleetcube.evaluate(
-        ["young_interval", "goodput"],
-        cluster_mtbf="24 h",
-        checkpoint_write_time=30,
-        recovery_time=600,
-        checkpoint_policy="young",
-    )
+    given = dict(cluster_mtbf="24 h", checkpoint_write_time=30, recovery_time=600)
+    result = fleetcube.evaluate(["young_interval", "goodput"], **given, checkpoint_policy="young")
     assert round(float(result["young_interval"]), 3) == 2276.84
     # data/young_daly: slowdown at Young's interval, M = 24 h, d = 30 s, R = 600 s
     assert float(1 / result["goodput"]) == pytest.approx(1.03397854, rel=1e-8)
@@ -287,11 +282,9 @@ def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
     told = Sweep.from_file(spec)
     assert (told.sizes, told.points) == ({"n_gpus": 12, "gpu_mttf": 3}, 36)
     result = told.evaluate()
+    given = dict(model="llama-3-70b", n_gpus=[2**k for k in range(3, 15)])
     again = fleetcube.evaluate(
-        ["cluster_mtbf", "goodput"],
-        model="llama-3-70b",
-        n_gpus=[2**k for k in range(3, 15)],
-        gpu_mttf=["10_000 h", "55_000 h", "100_000 h"],
+        ["cluster_mtbf", "goodput"], **given, gpu_mttf=["10_000 h", "55_000 h", "100_000 h"]
     )
     xarray.testing.assert_identical(result.drop_attrs(), again.drop_attrs())
 

@@ -69,14 +69,9 @@ def test_fabrics_left_out() -> None:
 
 def test_it_is_a_calibration() -> None:
     law = unmeasured("dgx-h100", "infiniband-ndr", 512, 64)
+    given = dict(model="llama-3-8b", node="dgx-h100", fabric="infiniband-ndr", n_gpus=512)
     cube = fleetcube.evaluate(
-        "data_parallel_all_reduce_time",
-        model="llama-3-8b",
-        node="dgx-h100",
-        fabric="infiniband-ndr",
-        n_gpus=512,
-        bucket_message=[1e6, 1e9],
-        **law.calibration(),
+        "data_parallel_all_reduce_time", **given, bucket_message=[1e6, 1e9], **law.calibration()
     )
     assert cube.values == pytest.approx(law.times([1e6, 1e9]))
     inside = unmeasured("dgx-h100", "infiniband-ndr", 8)
