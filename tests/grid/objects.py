@@ -101,12 +101,7 @@ class Attack:
         self.refused: Counter[str] = Counter()
         self.count = 0
         self.ways: tuple[Callable[[str], None], ...] = (
-            self.store,
-            self.overwrite,
-            self.append,
-            self.reread,
-            self.two,
-            self.kill,
+            *(self.store, self.overwrite, self.append, self.reread, self.two, self.kill),
             self.take,
         )
 

@@ -110,9 +110,8 @@ def test_one_unit_is_for_all_variables_of_its_kind() -> None:
 
 def test_an_array_alone_and_its_coordinates() -> None:
     array = PLAIN["job_time"].fleetcube.to_units("h")
-    assert (array.name, array.attrs["units"], array["gpu_mttf"].attrs["units"]) == (
-        "job_time", "h", "s",
-    )  # fmt: skip
+    units = (array.attrs["units"], array["gpu_mttf"].attrs["units"])
+    assert (array.name, *units) == ("job_time", "h", "s")
     both = PLAIN["job_time"].fleetcube.to_units({"job_time": "d", "gpu_mttf": "h"})
     np.testing.assert_array_equal(both, PLAIN["job_time"].values / 86400)
     assert both["gpu_mttf"].values.tolist() == HOURS
@@ -447,10 +446,7 @@ def test_the_accessor_keeps_no_array_alive_and_is_not_pickled() -> None:
         (lambda c: c.to_units({"job_time": "GB"}), "job_time is in s and not in 'GB'; write for"),
         (lambda c: c.to_units({"job_time": "9**9**9"}), "not in '9\\*\\*9\\*\\*9'"),
         (lambda c: c.to_units({"job_time": 3}), "job_time is in s and not in 3"),
-        (
-            lambda c: c.to_units({"dominant_overhead": "h"}),
-            "dominant_overhead is a flag; name another",
-        ),
+        (lambda c: c.to_units({"dominant_overhead": "h"}), "dominant_overhead is a flag; name"),
         (lambda c: c.to_units("GB/s"), "no variable can be given in 'GB/s'; it has job_time"),
         (lambda c: c.to_units("%"), "fits every plain number; name the variables"),
         (lambda c: c.to_timedelta("goodput"), "goodput is in 1 and not in 's'"),
@@ -472,12 +468,9 @@ def test_what_cannot_be_used_is_refused_in_one_line(call: Any, rule: str) -> Non
     refused(rule, call, PLAIN.fleetcube)
 
 
-def test_arrays_that_lost_their_unit_are_refused() -> None:
+def test_cubes_without_units_or_reasons_and_units_from_files_are_refused() -> None:
     with pytest.raises(InputError, match="states no unit; set its attribute units"):
         PLAIN["job_time"].drop_attrs().fleetcube.to_units("h")
-
-
-def test_cubes_without_reasons_and_units_from_files_are_refused() -> None:
     with pytest.raises(InputError, match="there is no infeasible_reason; add it"):
         PLAIN.drop_vars("infeasible_reason").fleetcube.feasible()
     silent = PLAIN.copy()
@@ -493,11 +486,8 @@ def test_durations_are_no_bare_counts() -> None:
     hours = [5.0, 5000.0, 50_000.0]
     axes = {"gpu_mttf": [hour * 3600 for hour in hours]}
     cube = fleetcube.Sweep({"n_gpus": 64}, axes, ["cluster_mtbf"]).evaluate()
-    for value in (
-        np.timedelta64(50_000, "h"),
-        datetime.timedelta(hours=50_000),
-        [np.timedelta64(50_000, "h")],
-    ):
+    long = np.timedelta64(50_000, "h")
+    for value in (long, datetime.timedelta(hours=50_000), [long]):
         for method in (None, "nearest"):
             found = cube.fleetcube.sel(gpu_mttf=value, method=method)
             assert np.ravel(found["gpu_mttf"]) / 3600 == 50_000

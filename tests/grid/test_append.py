@@ -7,11 +7,19 @@ import pytest
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.places.address import place_of
 
 from .common import Patch, cases, refused
-from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
+from .test_resume import (
+    AXES,
+    CHUNKS,
+    OUTPUTS,
+    SCENARIO,
+    blocks_written,
+    contents,
+    disk_full,
+    stop_after,
+)
 
 FABRICS, GPUS = AXES["fabric"], AXES["n_gpus"]
 GROWN = {**AXES, "fabric": [*FABRICS, "infiniband-hdr"], "n_gpus": [*GPUS, 1024, 2048]}
@@ -36,11 +44,7 @@ def whole(tmp_path: Path, axes: dict[str, Any]) -> dict[str, bytes]:
 def test_a_grown_cube_is_of_the_grown_sweep(path: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """Byte for byte; and only blocks that reach over the old end are computed."""
     before = {name: (path / name).stat().st_ino for name in contents(path) if "/c/" in name}
-    written: list[Any] = []
-    write = writer_module.Writer.write
-    monkeypatch.setattr(
-        writer_module.Writer, "write", lambda *a: (written.append(a[-1]), write(*a))[1]
-    )
+    written = blocks_written(monkeypatch)
     assert Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True) == path
     monkeypatch.undo()
     for region in written:

@@ -305,15 +305,13 @@ def test_a_wrong_unit_is_doubted(tmp_path: Path) -> None:
     assert fit_steps(table(tmp_path, text), ALONE).doubt is None
     wrong = fit_steps(table(tmp_path, text.replace("step_time", "step_time [ms]")), ALONE)
     assert wrong.at_bound == ("flops_efficiency",)
-    fastest = {
-        batch: float(
-            fleetcube.evaluate("step_time", **ALONE, global_batch_size=batch, flops_efficiency=1.0)
-        )
-        for batch in (8, 16, 32)
-    }
+    given = {**ALONE, "flops_efficiency": 1.0}
+    times = [
+        float(fleetcube.evaluate("step_time", **given, global_batch_size=n)) for n in (8, 16, 32)
+    ]
     said = {
         f"predicted {time:.3g} s, measured {time * 2 / 1e3:.3g} s: is the unit right?"
-        for time in fastest.values()
+        for time in times
     }
     assert wrong.doubt in said
 
@@ -325,13 +323,9 @@ def test_choices_and_labels_are_columns_too(tmp_path: Path) -> None:
         ("full", "FALSE", 2, "llama-3-70b"),
         (False, "true", 3, "llama-3-8b"),
     ):
-        time = fleetcube.evaluate(
-            "step_time",
-            **{**SCENARIO, "model": model, "n_gpus": 64, "recompute": recompute},
-            sequence_parallel=flag == "true",
-            zero_stage=stage,
-            flops_efficiency=0.6,
-        )
+        given = {**SCENARIO, "model": model, "n_gpus": 64, "recompute": recompute}
+        given |= dict(sequence_parallel=flag == "true", zero_stage=stage, flops_efficiency=0.6)
+        time = fleetcube.evaluate("step_time", **given)
         text += f"{model}, {recompute}, {flag}, {stage}, 64, {float(time)!r} s\n"
     fit = fit_steps(table(tmp_path, text), SCENARIO)
     assert fit.values["flops_efficiency"] == pytest.approx(0.6)

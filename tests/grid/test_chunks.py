@@ -18,16 +18,9 @@ def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int
     """Whole chunks and those that reach over the end, which Zarr fills."""
     steps = tuple(max(1, size * 2 // 3) for size in shape)
     values = np.random.default_rng(0).geometric(0.05, shape).astype(dtype)
-    array: Any = zarr.create_array(
-        tmp_path,
-        name="v",
-        shape=shape,
-        chunks=steps,
-        dtype=dtype,
-        fill_value=fill_value(dtype),
-        compressors=codecs(dtype),
-        config={"write_empty_chunks": True},
-    )
+    made = dict(shape=shape, chunks=steps, dtype=dtype, fill_value=fill_value(dtype))
+    made |= dict(compressors=codecs(dtype), config={"write_empty_chunks": True})
+    array: Any = zarr.create_array(tmp_path, name="v", **made)
     array[...] = values
     found = 0
     for index in np.ndindex(*(-(-n // step) for n, step in zip(shape, steps, strict=True))):

@@ -95,12 +95,8 @@ def test_what_stands_below_a_name_is_a_parameter_of_it(name: str) -> None:
 
 def test_every_alternative_is_shown_and_the_default_marked() -> None:
     text = explain("checkpoint_interval")
-    assert re.findall(r"^where checkpoint_policy = (.*):$", text, re.MULTILINE) == [
-        "exact (default)",
-        "daly",
-        "young",
-        "fixed",
-    ]
+    policies = re.findall(r"^where checkpoint_policy = (.*):$", text, re.MULTILINE)
+    assert policies == ["exact (default)", "daly", "young", "fixed"]
     assert "Source" not in text
     assert field(text, "source")[0] == "Daly 2006"
 

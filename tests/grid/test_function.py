@@ -93,12 +93,8 @@ def test_values_are_those_of_a_sweep(engine: str) -> None:
 @each("engine", ENGINES)
 def test_arrays_broadcast_as_in_numpy(engine: str) -> None:
     with jax.enable_x64(True):
-        of = function(
-            ["data_parallel_time", "layout_reason", "cluster_mtbf"],
-            SCENARIO,
-            INPUTS,
-            engine=engine,
-        )
+        outputs = ["data_parallel_time", "layout_reason", "cluster_mtbf"]
+        of = function(outputs, SCENARIO, INPUTS, engine=engine)
         n, mttf = np.array([[512], [1024]]), np.array([1e8, 1.8e8, 1e9])
         found = of(n, mttf, np.float32(2**35))
         assert {np.shape(value) for value in found.values()} == {(2, 3)}
@@ -302,21 +298,15 @@ def test_compiled_code_calls_it() -> None:
 @pytest.mark.slow
 def test_machine_code_is_kept(tmp_path: Path) -> None:
     script = (
-        "from fleetcube import function\n"
-        "from fleetcube.kernels.engines import machine_code\n"
+        "from fleetcube import function; from fleetcube.kernels.engines import machine_code\n"
         "made, compiled = [], machine_code.compiled\n"
         "machine_code.compiled = lambda *given: (made.append(1), compiled(*given))[1]\n"
         "of = function('cluster_mtbf', {'n_gpus': 8}, 'gpu_mttf', engine='numba')\n"
-        "assert of(1e8) > 0\n"
-        "print(len(made))\n"
+        "assert of(1e8) > 0; print(len(made))\n"
     )
     environment = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path)}
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, env=environment
-        )
-        for _ in range(2)
-    ]
+    given = dict(capture_output=True, text=True, env=environment)
+    found = [subprocess.run([sys.executable, "-c", script], **given) for _ in range(2)]
     assert [(done.stdout, done.stderr) for done in found] == [("1\n", ""), ("0\n", "")]
 
 
@@ -326,16 +316,14 @@ def test_functions_are_values(engine: str) -> None:
     same = function(
         ["young_interval", "cluster_mtbf"], dict(SCENARIO), tuple(INPUTS), engine=engine
     )
-    others = [
-        function(
-            ["young_interval", "cluster_mtbf"], {**SCENARIO, "nic_mttf": 1e9}, INPUTS, engine=engine
-        ),
-        function(["cluster_mtbf", "young_interval"], SCENARIO, INPUTS, engine=engine),
-        function(["young_interval", "cluster_mtbf"], SCENARIO, INPUTS[::-1], engine=engine),
-        function(["cluster_mtbf"], SCENARIO, INPUTS, engine=engine),
-        function("cluster_mtbf", SCENARIO, INPUTS, engine=engine),
-        of.gradient(),
+    both = ["young_interval", "cluster_mtbf"]
+    asked: list[Any] = [
+        (both, {**SCENARIO, "nic_mttf": 1e9}, INPUTS),
+        (both[::-1], SCENARIO, INPUTS),
     ]
+    asked += [(both, SCENARIO, INPUTS[::-1]), (both[1:], SCENARIO, INPUTS)]
+    asked += [(both[1], SCENARIO, INPUTS)]
+    others = [*(function(*given, engine=engine) for given in asked), of.gradient()]
     assert len({of, same, *others}) == 1 + len(others)
     for one in (of, *others):
         copy = pickle.loads(pickle.dumps(one))
@@ -400,10 +388,7 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "huge": (((10**400, 1e8, 1e9), {}), "is not a real number"),
     "ragged": ((([[1], [1, 2]], 1e8, 1e9), {}), "is not a real number"),
     "deep": (((8, np.ones((1,) * 33), 1e9), {}), "gpu_mttf has 33 dimensions; give at most 32"),
-    "with a unit": (
-        ((8, 50_000 * pint.UnitRegistry().hour, 1e9), {}),
-        "gpu_mttf = .* has a unit; give numbers in s",
-    ),
+    "with a unit": (((8, 50_000 * pint.UnitRegistry().hour, 1e9), {}), "gpu_mttf = .* has a unit"),
     "short": ((jnp.ones((3, 2), "bfloat16"), {}), "bfloat16, too short for these laws"),
     "labelled": (
         ((fleetcube.evaluate("cluster_mtbf", n_gpus=[8, 16], gpu_mttf=1e8), 1e8, 1e9), {}),
@@ -424,11 +409,7 @@ def test_a_bad_call_is_refused_in_one_line(name: str) -> None:
 
 
 BAD_FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
-    "an option": (
-        ("job_time", SCENARIO, ["precision"]),
-        {},
-        "'precision' takes names, not numbers",
-    ),
+    "an option": (("job_time", SCENARIO, ["precision"]), {}, "takes names, not numbers"),
     "a label": (("job_time", SCENARIO, ["fabric"]), {}, "'fabric' takes names, not numbers"),
     "unknown": (("job_time", SCENARIO, ["n_gpu"]), {}, "did you mean 'n_gpus'"),
     "no inputs": (("job_time", SCENARIO, []), {}, "name at least one"),

@@ -31,7 +31,15 @@ from .common import Patch, refused
 from .stores import object_store
 from .test_cube import assert_same
 from .test_objects import SPEC
-from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
+from .test_resume import (
+    AXES,
+    CHUNKS,
+    OUTPUTS,
+    SCENARIO,
+    contents,
+    disk_full,
+    stop_after,
+)
 
 _numbers = itertools.count()
 

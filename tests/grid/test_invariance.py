@@ -23,13 +23,8 @@ SCENARIO = on_h100(
     n_gpus=512, global_batch_size=512, straggler_slowdown=0.03, data_parallel_overlap=0.5
 )
 OUTPUTS = [
-    "job_time",
-    "goodput",
-    "step_time",
-    "dominant_overhead",
-    "communication_overhead",
-    "checkpoint_interval",
-    "cluster_mtbf",
+    *("job_time", "goodput", "step_time", "dominant_overhead", "communication_overhead"),
+    *("checkpoint_interval", "cluster_mtbf"),
 ]
 AXES: dict[str, list[Any]] = {"n_gpus": [8, 24, 64, 1000, 16384], "gpu_mttf": [1e7, 3.3e8, 1e9]}
 AXES |= {"tensor_parallel": [1, 2, 8], "pipeline_parallel": [1, 4]}

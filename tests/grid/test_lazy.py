@@ -98,14 +98,10 @@ def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
         return str(sweep.lazy(**given)["job_time"].data.name)
 
     assert name(small()) == name(small())
-    others = [
-        name(small()),
-        name(small(), dtype="float32"),
-        name(small(), chunks={"n_gpus": 1}),
-        name(small(), engine="jax"),
-        name(small(), mask_infeasible=True),
-        name(Sweep({**SCENARIO, "restart_time": 7.0}, AXES, OUTPUTS)),
-    ]
+    others: list[Any] = [{}, {"dtype": "float32"}, {"chunks": {"n_gpus": 1}}, {"engine": "jax"}]
+    others += [{"mask_infeasible": True}]
+    others = [name(small(), **given) for given in others]
+    others += [name(Sweep({**SCENARIO, "restart_time": 7.0}, AXES, OUTPUTS))]
     assert len(set(others)) == len(others)
 
 

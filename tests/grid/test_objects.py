@@ -37,7 +37,16 @@ from .common import Patch, cases, refused
 from .proxy import KINDS, Faults, proxy
 from .stores import object_store, reached, served
 from .test_cube import assert_same
-from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
+from .test_resume import (
+    AXES,
+    CHUNKS,
+    OUTPUTS,
+    SCENARIO,
+    blocks_written,
+    contents,
+    disk_full,
+    stop_after,
+)
 
 _numbers = itertools.count()
 
@@ -203,9 +212,7 @@ def test_a_damaged_chunk_is_mended(sweep: Sweep, url: str, harm: str, monkeypatc
     assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
     if harm == "remove":
         refused("7 of its 8 chunks are there", open_cube, url)
-    wrote: list[Any] = []
-    write = Writer.write
-    monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+    wrote = blocks_written(monkeypatch)
     sweep.store(url, chunks=CHUNKS, resume=True)
     assert (len(wrote), held(url)) == (1, whole)
     monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
@@ -341,13 +348,11 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}
     refused("is being written by process", sweep.store, url, chunks=sizes, resume=True)
-    wrote: list[Any] = []
-    write = Writer.write
     monkeypatch.setattr(objects, "STALE_SECONDS", 1.5)
     monkeypatch.setattr(objects, "RENEW_SECONDS", 0.2)
     time.sleep(2.6)  # the store tells whole seconds
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+        wrote = blocks_written(patch)
         sweep.store(url, chunks=sizes, resume=True)
     assert len(wrote) == len(journal.read_journal(place)) - done
     assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=sizes)))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,14 +45,10 @@ ENGINES = pytest.mark.parametrize(
 )
 
 
-def alone(outputs: list[str], axes: Any = AXES) -> list[xarray.Dataset]:
+def alone(outputs: list[str], axes: Any = AXES, **more: Any) -> list[xarray.Dataset]:
     """Each phase as a job of its own."""
-    return [
-        Sweep({**JOB, **{k: v for k, v in own.items() if k != "name"}}, axes, outputs).evaluate(
-            "numpy"
-        )
-        for own in PHASES
-    ]
+    owns = [{**JOB, **more, **{k: v for k, v in own.items() if k != "name"}} for own in PHASES]
+    return [Sweep(own, axes, outputs).evaluate("numpy") for own in owns]
 
 
 @ENGINES
@@ -62,10 +59,7 @@ def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
     extra = {"gpu_hour_price": 2.0}
     whole = Sweep({**JOB, **extra}, AXES, outputs, phases=PHASES).evaluate(engine)
     needed = [*outputs, "step_time", "training_steps"]
-    parts = []
-    for own in PHASES:
-        stated = {k: v for k, v in own.items() if k != "name"}
-        parts.append(Sweep({**JOB, **extra, **stated}, AXES, needed).evaluate("numpy"))
+    parts = alone(needed, **extra)
 
     def total(f: Any) -> Any:
         return sum((f(p) for p in parts), start=xarray.DataArray(0.0))
@@ -150,12 +144,6 @@ def test_searches_stores_and_functions_know_the_whole(tmp_path: Path) -> None:
     assert float(law(gpu_mttf=1e8)) == pytest.approx(float(again.job_time), rel=1e-12)
     same = fleetcube.evaluate(["job_time"], **{**JOB, "gpu_mttf": 1e8}, phase=PHASES)
     assert float(same.job_time) == pytest.approx(float(again.job_time), rel=1e-12)
-
-
-def test_auto_calibrates_each_phase_and_the_whole_has_an_interval() -> None:
-    job = {key: value for key, value in JOB.items() if key != "calibration"}
-    found = Sweep(job, {}, ["job_time"], phases=PHASES).interval()
-    assert float(found.job_time_low) < float(found.job_time) < float(found.job_time_high)
 
 
 def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
@@ -249,9 +237,7 @@ ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("more", "axes", "rule"), ONE)
 def test_what_cannot_vary_is_refused(more: dict[str, Any], axes: dict[str, Any], rule: str) -> None:
-    with pytest.raises(InputError) as refused:
-        Sweep({**JOB, **more}, axes, ["job_time"], phases=PHASES)
-    assert rule in str(refused.value)
+    refused(re.escape(rule), Sweep, {**JOB, **more}, axes, ["job_time"], phases=PHASES)
     refused("there is none", Sweep, {"n_gpus__long": 8, **JOB}, {}, ["job_time"])
     with pytest.raises(InputError, match="no phase says gpu_mttf__main"):
         Sweep(JOB, {}, ["job_time"], phases=PHASES).gradient("job_time", ["gpu_mttf__main"])
@@ -283,10 +269,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("phases", "more", "rule"), BAD)
 def test_contradictory_phases_are_refused(phases: Any, more: dict[str, Any], rule: str) -> None:
-    with pytest.raises(InputError) as refused:
-        Sweep({**JOB, **more}, AXES, ["job_time"], phases=phases)
-    assert rule in str(refused.value)
-    assert "\n" not in str(refused.value)
+    refused(re.escape(rule), Sweep, {**JOB, **more}, AXES, ["job_time"], phases=phases)
 
 
 def test_what_has_no_whole_is_asked_of_a_phase() -> None:
@@ -337,14 +320,12 @@ def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
     assert float(total) == pytest.approx(float(found["job_time"]), rel=1e-12)
     # tokens of the first phase matter to those after it
     slope = whole.gradient("job_time", ["training_tokens__a"]).values.item()
-    step = [
-        float(
-            whole.replace(scenario={**whole.spec["scenario"], "training_tokens__a": d})
-            .evaluate("numpy")
-            .job_time
-        )
-        for d in (1e12 - 1e9, 1e12 + 1e9)
-    ]
+
+    def total_of(d: float) -> float:
+        changed = whole.replace(scenario={**whole.spec["scenario"], "training_tokens__a": d})
+        return float(changed.evaluate("numpy").job_time)
+
+    step = [total_of(d) for d in (1e12 - 1e9, 1e12 + 1e9)]
     assert slope == pytest.approx((step[1] - step[0]) / 2e9, rel=1e-4)
 
 
@@ -372,11 +353,9 @@ def test_phases_batch_kinds_tiers_and_slow_nodes_at_once(engine: str) -> None:
     whole = Sweep({**JOB, **LIVED}, {}, outputs, phases=PHASES).evaluate(engine)
     assert sum(float(whole[name]) for name in outputs[:8]) == pytest.approx(1, rel=1e-12)
     assert int(whole.infeasible_reason) == 0
-    parts = []
-    for own in PHASES:
-        stated = {k: v for k, v in own.items() if k != "name"}
-        parts.append(Sweep({**JOB, **LIVED, **stated}, {}, outputs).evaluate("numpy"))
-        assert sum(float(parts[-1][name]) for name in outputs[:8]) == pytest.approx(1, rel=1e-12)
+    parts = alone(outputs, {}, **LIVED)
+    for part in parts:
+        assert sum(float(part[name]) for name in outputs[:8]) == pytest.approx(1, rel=1e-12)
     for name in ("job_time", "tokens_to_target"):
         total = sum(float(part[name]) for part in parts)
         assert float(whole[name]) == pytest.approx(total, rel=1e-12)
@@ -398,19 +377,12 @@ def test_an_input_of_one_phase_is_sought_around_its_values() -> None:
 
 def test_levers_know_what_a_phase_alone_implies() -> None:
     job = JOB | dict(n_gpus=1024, tensor_parallel=8, pipeline_parallel=1, model="llama-3-8b")
-    tables = [
-        {"name": "a", "training_tokens": "100T", "global_batch_size": 512},
-        {
-            **{"name": "b", "training_tokens": "50T", "global_batch_size": 1024},
-            **{
-                "transition_time": "100 d",
-                "slow_node_share": 0.01,
-                "slow_node_slowdown": 0.2,
-                "repair_time": "4 h",
-            },
-            **{"spare_nodes": 3, "node_pool": "closed", "repair_crews": 8},
-        },
+    tables: list[dict[str, Any]] = [
+        {"name": "a", "training_tokens": "100T", "global_batch_size": 512}
     ]
+    tables += [{"name": "b", "training_tokens": "50T", "global_batch_size": 1024}]
+    tables[1] |= {"transition_time": "100 d", "slow_node_share": 0.01, "slow_node_slowdown": 0.2}
+    tables[1] |= {"repair_time": "4 h", "spare_nodes": 3, "node_pool": "closed", "repair_crews": 8}
     sweep = Sweep(job, {}, ["job_time"], phases=tables)
     listed = sweep.levers("job_time")
     np.testing.assert_allclose(listed.job_time, sweep.evaluate("numpy").job_time, 1e-12)
@@ -429,6 +401,7 @@ def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
     stated = Sweep(job, {}, ["job_time"], phases=tables).interval(engine="numpy")
     np.testing.assert_allclose(swept.job_time_high[1], stated.job_time_high, 1e-9)
     plain = Sweep(job, {}, ["job_time"], phases=PHASES).interval(engine="numpy")
+    assert plain.job_time_low < plain.job_time < plain.job_time_high
     assert swept.job_time_high[0] > plain.job_time_high
     assert "n_gpus = 131,072 is outside" in swept.attrs["fleetcube_remarks"]
 
@@ -439,12 +412,10 @@ def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
 def test_an_input_that_implies_an_option_may_be_of_one_phase_alone(
     said: dict[str, float], at: int
 ) -> None:
-    job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
-    job |= {"calibration": "none", "n_gpus": 64, "training_tokens": "1T"}
-    rows: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}]
-    rows[at] |= said
-    tables = [{**own, "training_tokens": "1T"} for own in rows]
-    shared = {name: value for name, value in job.items() if name != "training_tokens"}
+    shared = on_h100(calibration="none", n_gpus=64)
+    job = {**shared, "training_tokens": "1T"}
+    tables: list[dict[str, Any]] = [{"name": name, "training_tokens": "1T"} for name in "ab"]
+    tables[at] |= said
     whole = Sweep({**shared, "phase": tables}, {}, ["job_time"])
     parts = [Sweep({**job, **own}, {}, ["job_time"]) for own in ({}, said)]
     times = [own.evaluate("numpy")["job_time"].item() for own in parts]

@@ -40,9 +40,7 @@ CASES = [
     case(
         "sc21_table1",
         (
-            13.0,
-            A100,
-            {"layers": 60, "hidden_size": 10240, "ffn_hidden_size": 40960},
+            *(13.0, A100, {"layers": 60, "hidden_size": 10240, "ffn_hidden_size": 40960}),
             {"attention_heads": 80, "n_gpus": 1024, "global_batch_size": 1792},
             {"micro_batch_size": 2, "virtual_stages": 3, "inter_node_bandwidth": 25e9},
             {"recompute": "full", "zero_stage": 0},
@@ -74,9 +72,7 @@ CASES = [
     case(
         "bloom_prequel",
         (
-            172.4,
-            A100,
-            {"layers": 72, "vocab_size": 250880, "attention_heads": 64},
+            *(172.4, A100, {"layers": 72, "vocab_size": 250880, "attention_heads": 64}),
             {"inter_node_bandwidth": 6.25e9, "zero_stage": 1},
         ),
         model={"size": "183B", "hidden": 14400, "layers": 80, "heads": None, "seq": 2048},
@@ -103,10 +99,8 @@ CASES = [
     case(
         "megatron_bridge",
         (
-            10.0,
-            {"model": "deepseek-v3", "node": "gb300-nvl72", "fabric": "infiniband-xdr"},
-            {"precision": "fp8", "expert_parallel": 32, "virtual_stages": 8},
-            {"zero_stage": 1},
+            *(10.0, {"model": "deepseek-v3", "node": "gb300-nvl72", "fabric": "infiniband-xdr"}),
+            *({"precision": "fp8", "expert_parallel": 32, "virtual_stages": 8}, {"zero_stage": 1}),
         ),
         where="26.06 NeMo Container; Pre-Training Performance",
         model={"name": "DeepSeekV3", "seq": 4096},

@@ -63,6 +63,15 @@ def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patc
     monkeypatch.setattr(writer_module.Writer, "write", stopping)
 
 
+def blocks_written(monkeypatch: Patch) -> list[Any]:
+    """The blocks that are written from now on, as they come."""
+    written: list[Any] = []
+    write = writer_module.Writer.write
+    recorded = lambda *given: (written.append(given[-1]), write(*given))[1]  # noqa: E731
+    monkeypatch.setattr(writer_module.Writer, "write", recorded)
+    return written
+
+
 def disk_full() -> BaseException:
     return OSError(errno.ENOSPC, "No space left on device")
 
@@ -89,11 +98,7 @@ def test_a_stopped_run_is_continued_to_the_same_bytes(
         with pytest.raises((OSError, KeyboardInterrupt), match=f"{count} finished blocks are kept"):
             sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, threads=1)
     assert not (tmp_path / "a.zarr").exists()
-    written: list[Any] = []
-    write = writer_module.Writer.write
-    monkeypatch.setattr(
-        writer_module.Writer, "write", lambda *a: (written.append(a[-1]), write(*a))[1]
-    )
+    written = blocks_written(monkeypatch)
     path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
     assert len(written) == len(journal.read_journal(Folder(path))) - count
     assert contents(path) == contents(whole)

@@ -12,15 +12,12 @@ from fleetcube.grid.show.selectors import narrow, remarks, select
 
 from .common import cases, refused
 
-SPEC: dict[str, Any] = {
-    "outputs": ["job_time"],
-    "scenario": {"model": "llama-3-8b", "node": "dgx-h100", "gpu_mttf": "40_000 h"},
-    "axes": dict(
-        n_gpus=[64, 128, 256, 512],
-        fabric=["infiniband-ndr", "roce-100g"],
-        layout={"labels": ["wide", "deep"], "tensor_parallel": [8, 4], "pipeline_parallel": [1, 2]},
-    ),
-}
+SPEC: dict[str, Any] = {"outputs": ["job_time"]}
+SPEC |= {"scenario": {"model": "llama-3-8b", "node": "dgx-h100", "gpu_mttf": "40_000 h"}}
+SPEC |= {"axes": {"n_gpus": [64, 128, 256, 512], "fabric": ["infiniband-ndr", "roce-100g"]}}
+SPEC["axes"]["layout"] = dict(
+    labels=["wide", "deep"], tensor_parallel=[8, 4], pipeline_parallel=[1, 2]
+)
 
 
 def job_time(spec: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from fleetcube import Sweep, watching
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.place import Folder
 
+from .common import on_h100
 from .kill import contents
 from .servers import free_port, program
 
@@ -139,14 +140,9 @@ def stopped(sweep: Sweep, path: Path, client: Any, stop: Callable[[], Any], **gi
 
 
 def test_lost_jobs_change_no_byte_of_a_cube(batch: None, tmp_path: Path) -> None:
-    sweep = Sweep(
-        {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"},
-        {
-            "n_gpus": {"arange": [8, 648, 8]},
-            "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 60},
-        },
-        ["job_time", "cluster_mtbf"],
-    )
+    axes: dict[str, Any] = {"n_gpus": {"arange": [8, 648, 8]}}
+    axes |= {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 60}}
+    sweep = Sweep(on_h100(), axes, ["job_time", "cluster_mtbf"])
     whole = contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
     with workers(tmp_path) as (jobs, client):
         lost = next(iter(jobs.workers.values())).job_id

@@ -145,15 +145,7 @@ def test_more_spares_never_hurt_and_slopes_are_those_of_the_sum() -> None:
             found("d_whole_cluster_probability_d_repair_time", node_pool=pool, spare_nodes=5)
         )
         step = 1e-3 * 86400
-        ends = [
-            float(
-                found(
-                    "whole_cluster_probability",
-                    node_pool=pool,
-                    spare_nodes=5,
-                    repair_time=86400 + x,
-                )
-            )
-            for x in (-step, step)
-        ]
+        given = dict(node_pool=pool, spare_nodes=5)
+        times = (86400 - step, 86400 + step)
+        ends = [float(found("whole_cluster_probability", **given, repair_time=x)) for x in times]
         assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4)

@@ -22,13 +22,8 @@ TRAINING = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8, sequence_parall
 
 def test_generated_axes() -> None:
     assert make_axis("n_gpus", {"arange": [8, 40, 8]}).labels.tolist() == [8, 16, 24, 32]
-    assert make_axis("n_gpus", {"linspace": [1, 3], "num": 5}).labels.tolist() == [
-        1,
-        1.5,
-        2,
-        2.5,
-        3,
-    ]
+    halves = make_axis("n_gpus", {"linspace": [1, 3], "num": 5}).labels
+    assert halves.tolist() == [1, 1.5, 2, 2.5, 3]
     rounded = make_axis("n_gpus", {"geomspace": [1, 4], "num": 5, "round": True})
     assert rounded.labels.tolist() == [1, 2, 3, 4]  # 1, 1.41, 2, 2.83, 4: duplicates dropped
     assert make_axis("gpu_mttf", {"values": ["1 h", "2 h"]}).labels.tolist() == [3600, 7200]
@@ -177,13 +172,8 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
         {**TRAINING, "pipeline_parallel": 16, "global_batch_size": 512}, axes, ["job_time"]
     )
     plain = sweep.evaluate()
-    names = dict(
-        zip(
-            plain["infeasible_reason"].attrs["flag_values"].tolist(),
-            plain["infeasible_reason"].attrs["flag_meanings"].split(),
-            strict=True,
-        )
-    )
+    reason = plain["infeasible_reason"].attrs
+    names = dict(zip(reason["flag_values"].tolist(), reason["flag_meanings"].split(), strict=True))
     assert [names[int(code)] for code in plain["infeasible_reason"]] == [
         "feasible",
         "batch_smaller_than_data_parallel",
