@@ -1,5 +1,6 @@
 """Every bad input is one line that names the value, the rule and the next action."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +191,7 @@ def test_a_grid_larger_than_memory_is_refused_before_anything_is_computed(
 )
 def test_bad_specs_are_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
     path = written(tmp_path / "spec.toml", text)
-    with pytest.raises(InputError) as caught:
-        Sweep.from_file(path)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(re.escape(words), Sweep.from_file, path)
 
 
 def test_files_that_are_no_specs_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import pint
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import fleetcube
 from fleetcube import InputError, Sweep, function
@@ -61,7 +62,7 @@ def test_a_module_of_javascript_computes_the_same(tmp_path: Path) -> None:
     source += "(of) => named(Object.fromEntries(inputs.map((name, k) => [name, row[k]])))[of]);"
     found = node.run(source, np.stack([*points.values()], axis=1), len(OUTPUTS), tmp_path)
     for column, (name, values) in zip(found.T, made(points).items(), strict=True):
-        np.testing.assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
+        assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
     assert np.isnan(found[2, 0])
     assert found[2, 1] == -1
     assert np.isfinite(found[:, 0]).any()
@@ -85,9 +86,7 @@ def test_values_are_those_of_a_sweep(engine: str) -> None:
         for name in OUTPUTS:
             one_by_one = np.array([np.asarray(at[name]) for at in each_point])
             for values in (np.asarray(over[name]), one_by_one):
-                np.testing.assert_allclose(
-                    values, expected[name].values, rtol=1e-12 if engine == "jax" else 0
-                )
+                assert_allclose(values, expected[name].values, rtol=1e-12 if engine == "jax" else 0)
 
 
 @each("engine", ENGINES)
@@ -100,7 +99,7 @@ def test_arrays_broadcast_as_in_numpy(engine: str) -> None:
         assert {np.shape(value) for value in found.values()} == {(2, 3)}
         for (i, k), value in np.ndenumerate(np.asarray(found["cluster_mtbf"])):
             point = of(n_gpus=int(n[i, 0]), gpu_mttf=mttf[k], inter_node_bandwidth=2**35)
-            np.testing.assert_allclose(value, point["cluster_mtbf"], rtol=1e-14)
+            assert_allclose(value, point["cluster_mtbf"], rtol=1e-14)
         assert np.shape(of(np.ones((0, 2)), 1e8, 1e9)["cluster_mtbf"]) == (0, 2)
         assert np.shape(of(np.array(1024), 1e8, 1e9)["cluster_mtbf"]) == ()
         one = function("cluster_mtbf", {"gpu_mttf": 1e8}, "n_gpus", engine=engine)
@@ -120,9 +119,7 @@ def test_gradients_are_those_of_a_sweep(engine: str) -> None:
         slopes = function(["cluster_mtbf", "goodput"], SCENARIO, INPUTS, engine=engine).gradient()
         found = slopes(points)
         for of, wrt in itertools.product(found, INPUTS):
-            np.testing.assert_allclose(
-                found[of][wrt], expected[f"d_{of}_d_{wrt}"], rtol=2e-12, atol=1e-300
-            )
+            assert_allclose(found[of][wrt], expected[f"d_{of}_d_{wrt}"], rtol=2e-12, atol=1e-300)
         one = function("goodput", SCENARIO, INPUTS, engine=engine).gradient("gpu_mttf")
         assert (list(one(POINT)), one.units["d_goodput_d_gpu_mttf"]) == (["gpu_mttf"], "1/s")
 
@@ -140,11 +137,11 @@ def test_jax_differentiates_by_the_projects_own_derivatives() -> None:
         total = jax.grad(lambda at: of(at).sum())(arrays)  # through arrays, and not jitted
         for name in INPUTS:
             for found in (reverse, forward, total):
-                np.testing.assert_allclose(found[name], exact[name], rtol=2e-12)
+                assert_allclose(found[name], exact[name], rtol=2e-12)
         # Of one input only, where it is an array and the others are not
         slopes = jax.jacrev(lambda n: of(n, 1.8e8, 5e10))(arrays["n_gpus"])
         at = function("goodput", SCENARIO, INPUTS).gradient()(points["n_gpus"], 1.8e8, 5e10)
-        np.testing.assert_allclose(slopes, np.diag(at["n_gpus"]), rtol=2e-12)
+        assert_allclose(slopes, np.diag(at["n_gpus"]), rtol=2e-12)
 
 
 @pytest.mark.slow
@@ -282,10 +279,10 @@ def test_compiled_code_calls_it() -> None:
     for mttf in (1.8e8, np.array([[1e8], [math.inf]])):
         given, again, reason, change = simulation(one, 1024, mttf)
         expected = several(1024, mttf)
-        np.testing.assert_array_equal(given, expected["cluster_mtbf"])
-        np.testing.assert_array_equal(again, expected["cluster_mtbf"])
-        np.testing.assert_array_equal(reason, expected["layout_reason"])
-        np.testing.assert_array_equal(change, slopes(1024, mttf)["n_gpus"])
+        assert_array_equal(given, expected["cluster_mtbf"])
+        assert_array_equal(again, expected["cluster_mtbf"])
+        assert_array_equal(reason, expected["layout_reason"])
+        assert_array_equal(change, slopes(1024, mttf)["n_gpus"])
     # numba names machine code by the file: it would call another scenario's function of before
     kept = numba.njit(cache=True)(lambda n: one(n, 1e8))
     with pytest.warns(numba.NumbaWarning, match="Cannot cache compiled function"):
@@ -351,12 +348,12 @@ def test_jax_exports_shards_and_keeps_the_type() -> None:
         any_size = jax.export.export(jax.jit(of))(row, row, row)
         exported = jax.export.export(jax.jit(of))(*kinds)
         rows = [jnp.full(4, value) for value in POINT.values()]
-        np.testing.assert_array_equal(exported.call(*rows), jax.jit(of)(*rows))
-        np.testing.assert_array_equal(any_size.call(*rows), exported.call(*rows))
+        assert_array_equal(exported.call(*rows), jax.jit(of)(*rows))
+        assert_array_equal(any_size.call(*rows), exported.call(*rows))
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("points",))
         spec = jax.sharding.PartitionSpec("points")
         sharded = jax.shard_map(of, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)
-        np.testing.assert_allclose(jax.jit(sharded)(*rows), exact, rtol=1e-14)
+        assert_allclose(jax.jit(sharded)(*rows), exact, rtol=1e-14)
         assert float(of(jnp.int32(1024), 1.8e8, 5e10)) == float(exact)
 
 

@@ -8,6 +8,7 @@ import pytest
 import xarray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from fleetcube import Sweep
 from fleetcube.grid.plan import tiles
@@ -90,13 +91,13 @@ def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
     for name in names:
         for place, points in cells(whole[name], over):
             value, at = first_best(points, how)
-            np.testing.assert_array_equal(found[name].values[place], value)
+            assert_array_equal(found[name].values[place], value)
             for axis in set(over) & set(whole[name].dims):
                 label = found[f"{axis}_at_{how[3:]}_{name}"]
                 assert label.dims == found[name].dims
                 missing: Any = "" if label.dtype.kind == "U" else np.nan
                 wanted = missing if at is None else whole[axis].values[at[axis]]
-                np.testing.assert_array_equal(label.values[place], wanted)
+                assert_array_equal(label.values[place], wanted)
 
 
 @SLOW
@@ -120,13 +121,13 @@ def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
             got = found[name].isel(cut)
             if at is None and moving & set(lead.dims):
                 nothing = -1 if got.dtype == np.int8 else np.nan
-                np.testing.assert_array_equal(got, np.full(got.shape, nothing))
+                assert_array_equal(got, np.full(got.shape, nothing))
                 continue
             # where step_time does not vary along an axis, its first point is as good as any
             index = {**dict.fromkeys(moving, 0), **({} if at is None else at)}
             index |= dict(zip(kept, place, strict=True))
             own = {dim: k for dim, k in index.items() if dim in whole[name].dims}
-            np.testing.assert_array_equal(got, whole[name].isel(own).transpose(*got.dims))
+            assert_array_equal(got, whole[name].isel(own).transpose(*got.dims))
 
 
 @SLOW
@@ -144,11 +145,9 @@ def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
             if how == "count":
                 assert got == sum(np.isfinite(value) for value in values)
             elif not values:
-                np.testing.assert_array_equal(
-                    got, 0.0 if how == "sum" and len(points) > 1 else np.nan
-                )
+                assert_array_equal(got, 0.0 if how == "sum" and len(points) > 1 else np.nan)
             else:
-                np.testing.assert_allclose(got, getattr(np, how)(values), rtol=1e-12)
+                assert_allclose(got, getattr(np, how)(values), rtol=1e-12)
 
 
 @SLOW
@@ -168,7 +167,7 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
         for place, points in cells(whole[name], over):
             values = [value for value, _ in points if value == value]
             wanted = np.quantile(values, q) if values else np.nan
-            np.testing.assert_allclose(found[name].values[place], wanted, rtol=1e-13)
+            assert_allclose(found[name].values[place], wanted, rtol=1e-13)
 
 
 @pytest.mark.slow
@@ -202,4 +201,4 @@ def test_compiled_blocks_give_the_same_winners_and_quantiles(
         assert label == AXES["pipeline_parallel"][at["pipeline_parallel"]]
         wanted = np.quantile([value for value, _ in points if value == value], 0.4)
         got = middle["data_parallel_time"].values[place]
-        np.testing.assert_allclose(got, wanted, rtol=1e-13)
+        assert_allclose(got, wanted, rtol=1e-13)

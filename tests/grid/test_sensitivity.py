@@ -1,6 +1,7 @@
 """Which inputs matter: at a point, over the cube, all at once. Sums and products known by hand."""
 
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -277,10 +278,10 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: Patch) -> 
     ({"wrt": "mixture_of_experts"}, "is an option"),
 )
 def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError) as error:
-        Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time", **asked)
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+    refused(
+        re.escape(said),
+        lambda: Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time", **asked),
+    )
 
 
 # Pictures
