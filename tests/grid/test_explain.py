@@ -125,9 +125,8 @@ def test_a_flag_is_not_cut_from_its_meaning() -> None:
     flags = re.search(r"^flags:((?:.*,\n)*.*)$", explain("infeasible_reason"), re.MULTILINE)
     assert flags is not None
     words = re.split(r",\s+", flags.group(1).strip())
-    assert words == [
-        f"{code} {name}" for code, name in GRAPH["infeasible_reason"].doc.flags.items()
-    ]
+    named = GRAPH["infeasible_reason"].doc.flags.items()
+    assert words == [f"{code} {name}" for code, name in named]
 
 
 def test_the_list_says_what_a_name_means_by_default() -> None:
@@ -154,9 +153,8 @@ def test_what_a_name_feeds_is_told_and_counted(name: str) -> None:
     direct = {word for word in told if not word.startswith("and through")}
     for quantity in GRAPH.values():
         needs = [parameters(f) for f in quantity.formulas.values()]
-        assert (quantity.name in direct) == (
-            quantity.option == name or any(name in names for names in needs)
-        )
+        needed = quantity.option == name or any(name in names for names in needs)
+        assert (quantity.name in direct) == needed
     assert len(direct) + sum(more) == sum(name in ancestors(other) for other in GRAPH)
 
 
@@ -171,19 +169,15 @@ def test_an_input_tells_default_bounds_and_labels() -> None:
     assert field(explain("flops_efficiency"), "bounds") == ["above 0", "at most 1"]
 
 
-def test_an_option_tells_choices_default_and_what_implies_another() -> None:
+def test_options_tell_choices_default_and_what_implies_another_and_kinds_their_labels() -> None:
     text = explain("storage_scaling")
     assert field(text, "choices") == ["total", "per_node"]
     assert field(text, "default") == ["total"]
     assert field(text, "implied") == ["per_node where per_node_storage_bandwidth is given"]
     assert field(explain("checkpoint_policy"), "chooses")[0] == "checkpoint_interval"
     assert field(explain("gated_ffn"), "choices") == ["false", "true"]
-
-
-def test_a_catalog_kind_tells_labels_and_what_they_set() -> None:
-    text = explain("gpu")
-    assert "h100-sxm" in field(text, "labels")
-    assert "hbm_bandwidth" in field(text, "sets")
+    assert "h100-sxm" in field(explain("gpu"), "labels")
+    assert "hbm_bandwidth" in field(explain("gpu"), "sets")
 
 
 # The list of all names
@@ -244,14 +238,10 @@ def test_a_word_lists_the_names_that_hold_it_before_the_meanings_that_do() -> No
 
 
 def test_several_words_must_all_be_there() -> None:
-    assert found(explain("checkpoint bandwidth"))[:2] == [
-        "checkpoint_write_bandwidth",
-        "checkpoint_read_bandwidth",
-    ]
-
-
-def test_a_word_is_met_from_its_beginning() -> None:
-    assert "straggler_slowdown" not in found(explain("low"))
+    first = ["checkpoint_write_bandwidth", "checkpoint_read_bandwidth"]
+    assert found(explain("checkpoint bandwidth"))[:2] == first
+    assert "straggler_slowdown" not in found(explain("low"))  # each is met from its beginning
+    assert "job_cost" in found(explain("TCO"))  # the cost of ownership
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
@@ -273,10 +263,6 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 )
 def test_what_the_field_says_is_understood_in_any_case(said: str, name: str) -> None:
     assert explain(said) == explain(name)
-
-
-def test_the_cost_of_ownership_is_a_search() -> None:
-    assert "job_cost" in found(explain("TCO"))
 
 
 # What nothing depends on
@@ -340,8 +326,7 @@ def test_an_unknown_name_is_one_line(name: str, words: str) -> None:
 @pytest.mark.parametrize("name", ["goodput", None])
 def test_the_command_prints_the_same_plain_text(name: str | None) -> None:
     command = [sys.executable, "-m", "fleetcube", "explain", *([name] if name else [])]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, env={**os.environ, "FORCE_COLOR": "1"}
-    )
+    given = dict(capture_output=True, text=True, env={**os.environ, "FORCE_COLOR": "1"})
+    done = subprocess.run(command, **given, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout == explain(name) + "\n"

@@ -193,15 +193,9 @@ def test_a_branch_not_taken_does_no_harm() -> None:
             assert np.isfinite([float(value) for value in first.values()]).all(), way
             rows = [float(v) for row in second.values() for v in row.values()]
             assert np.isfinite(rows).all(), way
-            exact = fleetcube.evaluate(
-                [f"d_step_time_d_{name}" for name in INPUTS], **SCENARIO, **point
-            )
             for name in INPUTS:
-                assert math.isclose(
-                    float(first[name]),
-                    exact[f"d_step_time_d_{name}"].item(),
-                    rel_tol=1e-12,
-                ), (way, name)
+                exact = fleetcube.evaluate(f"d_step_time_d_{name}", **SCENARIO, **point)
+                assert math.isclose(first[name], exact, rel_tol=1e-12), (way, name)
 
 
 @pytest.mark.slow
@@ -210,13 +204,9 @@ def test_beyond_the_bounds_there_is_no_number(engine: str) -> None:
     with jax.enable_x64(True):
         of = function(["goodput", "infeasible_reason"], SCENARIO, INPUTS, engine=engine)
         slopes = function("goodput", SCENARIO, INPUTS, engine=engine).gradient()
-        for name, wrong in (
-            ("n_gpus", 0.5),
-            ("n_gpus", -1024.0),
-            ("gpu_mttf", 0.0),
-            ("inter_node_bandwidth", math.inf),
-            ("inter_node_bandwidth", math.nan),
-        ):
+        wrongs = [("n_gpus", 0.5), ("n_gpus", -1024.0), ("gpu_mttf", 0.0)]
+        wrongs += [("inter_node_bandwidth", wrong) for wrong in (math.inf, math.nan)]
+        for name, wrong in wrongs:
             point = {**POINT, name: wrong}
             with pytest.raises(InputError):
                 fleetcube.evaluate("goodput", **SCENARIO, **point)
@@ -264,10 +254,8 @@ def test_outputs_that_no_input_moves_are_constants() -> None:
 @pytest.mark.slow
 def test_compiled_code_calls_it() -> None:
     names = ["n_gpus", "gpu_mttf"]
-    scenario = SCENARIO
-    outputs = ["cluster_mtbf", "layout_reason"]
-    one = function("cluster_mtbf", scenario, names, engine="numba")
-    several = function(outputs, scenario, names, engine="numba")
+    one = function("cluster_mtbf", SCENARIO, names, engine="numba")
+    several = function(["cluster_mtbf", "layout_reason"], SCENARIO, names, engine="numba")
     slopes = one.gradient(["n_gpus"])
 
     @numba.njit
@@ -287,7 +275,7 @@ def test_compiled_code_calls_it() -> None:
     kept = numba.njit(cache=True)(lambda n: one(n, 1e8))
     with pytest.warns(numba.NumbaWarning, match="Cannot cache compiled function"):
         assert kept(1024.0) == one(1024.0, 1e8)
-    plain = function("cluster_mtbf", scenario, names)
+    plain = function("cluster_mtbf", SCENARIO, names)
     with pytest.raises(Exception, match="make it with engine = 'numba'"):
         simulation(plain, 1024.0, 1e8)
 
@@ -309,15 +297,11 @@ def test_machine_code_is_kept(tmp_path: Path) -> None:
 
 @each("engine", ENGINES)
 def test_functions_are_values(engine: str) -> None:
-    of = function(["young_interval", "cluster_mtbf"], SCENARIO, INPUTS, engine=engine)
-    same = function(
-        ["young_interval", "cluster_mtbf"], dict(SCENARIO), tuple(INPUTS), engine=engine
-    )
     both = ["young_interval", "cluster_mtbf"]
-    asked: list[Any] = [
-        (both, {**SCENARIO, "nic_mttf": 1e9}, INPUTS),
-        (both[::-1], SCENARIO, INPUTS),
-    ]
+    of = function(both, SCENARIO, INPUTS, engine=engine)
+    same = function(both, dict(SCENARIO), tuple(INPUTS), engine=engine)
+    asked: list[Any] = [(both, {**SCENARIO, "nic_mttf": 1e9}, INPUTS)]
+    asked += [(both[::-1], SCENARIO, INPUTS)]
     asked += [(both, SCENARIO, INPUTS[::-1]), (both[1:], SCENARIO, INPUTS)]
     asked += [(both[1], SCENARIO, INPUTS)]
     others = [*(function(*given, engine=engine) for given in asked), of.gradient()]
@@ -432,16 +416,11 @@ def test_a_bad_function_is_refused_when_it_is_made(name: str) -> None:
 
 
 def test_a_traced_value_is_named_where_a_number_is_needed() -> None:
-    def through_a_sweep(n: Any) -> Any:
-        return fleetcube.evaluate("job_time", **SCENARIO, gpu_mttf=1e8, n_gpus=n)
-
-    def in_an_axis(n: Any) -> Any:
-        return Sweep(SCENARIO, {"n_gpus": [n, 2 * n]}, ["job_time"])
-
-    def in_the_scenario(n: Any) -> Any:
-        return function("job_time", {**SCENARIO, "n_gpus": n}, ["gpu_mttf"], engine="jax")(1e8)
-
-    for traced in (through_a_sweep, in_an_axis, in_the_scenario):
+    for traced in (
+        lambda n: fleetcube.evaluate("job_time", **SCENARIO, gpu_mttf=1e8, n_gpus=n),
+        lambda n: Sweep(SCENARIO, {"n_gpus": [n, 2 * n]}, ["job_time"]),
+        lambda n: function("job_time", {**SCENARIO, "n_gpus": n}, ["gpu_mttf"], engine="jax")(1e8),
+    ):
         with pytest.raises(InputError, match=r"n_gpus is traced by JAX.*fleetcube\.function"):
             jax.jit(traced)(1024.0)
     of = function("job_time", SCENARIO, INPUTS)

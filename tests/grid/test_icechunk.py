@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import icechunk
 import pytest
 import xarray
 import zarr
@@ -31,15 +32,7 @@ from .common import Patch, refused
 from .stores import object_store
 from .test_cube import assert_same
 from .test_objects import SPEC
-from .test_resume import (
-    AXES,
-    CHUNKS,
-    OUTPUTS,
-    SCENARIO,
-    contents,
-    disk_full,
-    stop_after,
-)
+from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, blocks_written, contents, stopped_at
 
 _numbers = itertools.count()
 
@@ -78,13 +71,8 @@ def plain(url: str, **version: str) -> Any:
 
 
 @pytest.fixture
-def stopped(sweep: Sweep, url: str) -> str:
-    """A cube of which five blocks are finished."""
-    with pytest.MonkeyPatch.context() as patch:
-        stop_after(5, disk_full, patch)
-        with pytest.raises(OSError, match="5 finished blocks are kept"):
-            sweep.store(url, chunks=CHUNKS, threads=1)
-    return url
+def stopped(url: str) -> str:
+    return str(stopped_at(url))
 
 
 def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_path: Path) -> None:
@@ -135,14 +123,11 @@ def test_a_stopped_run_goes_on_from_its_last_commit(
         with partial.one_writer():
             partial.write(name, b"other bytes")
             partial.commit("harm")
-    wrote: list[Any] = []
-    write = Writer.write
-    monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+    wrote = blocks_written(monkeypatch)
     sweep.store(stopped, chunks=CHUNKS, resume=True)
     assert len(wrote) == len(journal.read_journal(Icechunk(stopped))) - 5 + harm
-    assert held(stopped) == contents(
-        Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS, resume=True))
-    )
+    whole = sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)
+    assert held(stopped) == contents(Path(whole))
 
 
 def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:
@@ -165,9 +150,7 @@ def test_a_damaged_version_is_mended(sweep: Sweep, url: str, monkeypatch: Patch)
     session.commit("harm")
     assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
     refused("7 of its 8 chunks are there", open_cube, url)
-    wrote: list[Any] = []
-    write = Writer.write
-    monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+    wrote = blocks_written(monkeypatch)
     sweep.store(url, chunks=CHUNKS, resume=True)
     assert (len(wrote), held(url)) == (1, whole)
     monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
@@ -175,11 +158,9 @@ def test_a_damaged_version_is_mended(sweep: Sweep, url: str, monkeypatch: Patch)
 
 
 def test_a_second_writer_is_refused(sweep: Sweep, stopped: str) -> None:
-    with (
-        Icechunk(stopped, UNFINISHED).one_writer(),
-        pytest.raises(InputError, match=f"is being written by process {os.getpid()}"),
-    ):
-        sweep.store(stopped, chunks=CHUNKS, resume=True)
+    told = f"is being written by process {os.getpid()}"
+    with Icechunk(stopped, UNFINISHED).one_writer():
+        refused(told, sweep.store, stopped, chunks=CHUNKS, resume=True)
     sweep.store(stopped, chunks=CHUNKS, resume=True)
 
 
@@ -190,8 +171,6 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
         other = slow._repository.writable_session(UNFINISHED)
         slow.delete(JOURNAL)
         slow.write(JOURNAL, b"of the slow one")
-        from fleetcube.grid.store.places.wait import wait
-
         wait(other.store.delete(f"{icechunk_store._array(JOURNAL)}/zarr.json"))
         other.commit("faster")
         with pytest.raises(ConnectionError, match="was written by another process"):
@@ -199,8 +178,6 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
 
 
 def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) -> None:
-    import icechunk
-
     refused("there is no cube", open_cube, url)
     repository = icechunk.Repository.create(icechunk.local_filesystem_storage(f"{tmp_path}/b"))
     session = repository.writable_session("main")
@@ -210,8 +187,8 @@ def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) 
     (tmp_path / "c" / "notes").write_text("keep me", encoding="utf-8")
     for name in "bc":
         for keywords in ({"overwrite": True}, {"resume": True}):
-            with pytest.raises(InputError, match="is not a cube and is not overwritten"):
-                sweep.store(f"icechunk://{tmp_path}/{name}", **keywords)
+            place = f"icechunk://{tmp_path}/{name}"
+            refused("is not a cube and is not overwritten", sweep.store, place, **keywords)
     refused("use icechunk:///folder or", open_cube, "icechunk+ftp://a/b")
 
 
@@ -232,8 +209,6 @@ main()
 
 def test_newer_formats_are_refused(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """As Icechunk 1 sees one of Icechunk 2."""
-    import icechunk
-
     monkeypatch.setattr(icechunk.Repository, "exists", lambda *_: False)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "repo").touch()
@@ -252,11 +227,9 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: Patch) -> None:
     done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}
-    wrote: list[Any] = []
-    write = Writer.write
     monkeypatch.setattr(icechunk_store, "COMMIT_SECONDS", 0.05)  # commits amid the writing
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+        wrote = blocks_written(patch)
         sweep.store(url, chunks=sizes, resume=True)
     assert 0 < done == len(journal.read_journal(Icechunk(url))) - len(wrote)
     assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=sizes)))

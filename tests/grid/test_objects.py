@@ -46,6 +46,7 @@ from .test_resume import (
     contents,
     disk_full,
     stop_after,
+    stopped_at,
 )
 
 _numbers = itertools.count()
@@ -78,13 +79,8 @@ def plain(url: str) -> "ObjectStore[Any]":
 
 
 @pytest.fixture
-def stopped(sweep: Sweep, url: str) -> str:
-    """A cube of which five blocks are finished."""
-    with pytest.MonkeyPatch.context() as patch:
-        stop_after(5, disk_full, patch)
-        with pytest.raises(OSError, match="5 finished blocks are kept"):
-            sweep.store(url, chunks=CHUNKS, threads=1)
-    return url
+def stopped(url: str) -> str:
+    return str(stopped_at(url))
 
 
 def test_a_cube_of_objects_has_a_folders_bytes(sweep: Sweep, url: str, tmp_path: Path) -> None:

@@ -76,14 +76,18 @@ def disk_full() -> BaseException:
     return OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.fixture
-def stopped(sweep: Sweep, tmp_path: Path) -> Path:
-    """A cube of which five blocks are finished."""
+def stopped_at(place: Any) -> Any:
+    """The place of a cube of which five blocks are finished."""
     with pytest.MonkeyPatch.context() as patch:
         stop_after(5, disk_full, patch)
         with pytest.raises(OSError, match="5 finished blocks are kept"):
-            sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, threads=1)
-    return tmp_path / "a.zarr"
+            Sweep(SCENARIO, AXES, OUTPUTS).store(place, chunks=CHUNKS, threads=1)
+    return place
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    return Path(stopped_at(tmp_path / "a.zarr"))
 
 
 @pytest.mark.machine

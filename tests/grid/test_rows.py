@@ -47,12 +47,11 @@ OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead", "d_goodput_d_gpu_m
 def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 3)  # classes of several blocks
     rng, rows = generator(16), scaled(40)
-    drawn = {
-        name: [
-            None if rng.random() < gaps else cells[rng.integers(len(cells))] for _ in range(rows)
-        ]
-        for name, (cells, gaps) in DRAWN.items()
-    }
+
+    def cell(cells: list[Any], gaps: float) -> Any:
+        return None if rng.random() < gaps else cells[rng.integers(len(cells))]
+
+    drawn = {name: [cell(*how) for _ in range(rows)] for name, how in DRAWN.items()}
     for row in range(rows // 2):  # many rows of one set of formulas, of several nodes and models
         for name in drawn.keys() - {"n_gpus", "gpu_mttf", "model", "node"}:
             drawn[name][row] = drawn[name][0]
@@ -131,12 +130,9 @@ def test_frames_of_every_kind_have_the_same_numbers_and_words(kind: str) -> None
     assert isinstance(result, pyarrow.Table if kind == "duckdb" else type(frame))
     table = back(result)
     given = ((2048, 2), (4096, 3))
+    mine = SCENARIO | {"gpu_mttf": "50_000 h"}
     expected = [
-        float(
-            fleetcube.evaluate(
-                "job_time", **(SCENARIO | dict(n_gpus=n, gpu_mttf="50_000 h", zero_stage=z))
-            )
-        )
+        float(fleetcube.evaluate("job_time", **(mine | dict(n_gpus=n, zero_stage=z))))
         for n, z in given
     ]
     assert table["job_time"][[0, 2]].tolist() == expected
@@ -148,11 +144,8 @@ def test_frames_of_every_kind_have_the_same_numbers_and_words(kind: str) -> None
 
 def test_flags_are_categories_of_their_codes_and_missing_where_nobody_can_judge() -> None:
     polars = pytest.importorskip("polars")
-    rows: dict[str, Any] = {
-        "n_gpus": [100, 64, 64],
-        "model": ["llama-3-8b", None, "llama-3-8b"],  # a layout of what?
-        "node": ["dgx-h100", None, "dgx-h100"],
-    }
+    rows: dict[str, Any] = {"n_gpus": [100, 64, 64], "node": ["dgx-h100", None, "dgx-h100"]}
+    rows |= {"model": ["llama-3-8b", None, "llama-3-8b"]}  # a layout of what?
     alone = fleetcube.evaluate("data_parallel", n_gpus=100, model="llama-3-8b", node="dgx-h100")
     reason = alone["infeasible_reason"]
     meanings = reason.attrs["flag_meanings"].split()
@@ -206,9 +199,8 @@ def test_dictionaries_may_repeat_words_and_hold_gaps_and_words_of_no_row() -> No
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
     found = fleetcube.table(arrow, "cluster_mtbf", scenario=scenario)["cluster_mtbf"].to_pylist()
     plain = {"gpu_mttf": [1e8, None, 1e8, 2e8, None]}
-    assert (
-        found == fleetcube.table(plain, "cluster_mtbf", scenario=scenario)["cluster_mtbf"].tolist()
-    )
+    expected = fleetcube.table(plain, "cluster_mtbf", scenario=scenario)["cluster_mtbf"]
+    assert found == expected.tolist()
     unused = pandas.DataFrame({"precision": pandas.Categorical.from_codes([1, -1], ["no", "bf16"])})
     fleetcube.table(unused, "cluster_mtbf", scenario=scenario)
 
@@ -226,15 +218,10 @@ def test_work_is_done_by_distinct_cells_and_not_by_rows(monkeypatch: Patch) -> N
     monkeypatch.setattr(columns.values, "number", counted("number", values.number))
     monkeypatch.setattr(groups, "resolve", counted("resolve", groups.resolve))
     rng, rows = np.random.default_rng(1), 3000
-    frame = pandas.DataFrame(
-        {
-            "gpu_mttf": rng.choice(["30_000 h", "50_000 h", None], rows),
-            "straggler_slowdown": np.where(rng.random(rows) < 0.5, np.nan, 0.1),  # has a default
-            "n_gpus": rng.integers(1, 999, rows),
-            "precision": rng.choice(["bf16", "fp16"], rows),
-        }
-    )
-    fleetcube.table(frame, "cluster_mtbf", scenario={"series_psus_per_node": 2})
+    drawn = {"gpu_mttf": rng.choice(["30_000 h", "50_000 h", None], rows)}
+    drawn |= {"straggler_slowdown": np.where(rng.random(rows) < 0.5, np.nan, 0.1)}  # has a default
+    drawn |= {"n_gpus": rng.integers(1, 999, rows), "precision": rng.choice(["bf16", "fp16"], rows)}
+    fleetcube.table(pandas.DataFrame(drawn), "cluster_mtbf", scenario={"series_psus_per_node": 2})
     assert calls["number"] < 20
     assert calls["resolve"] == 2  # for each precision
 
@@ -243,12 +230,9 @@ def test_a_frame_may_be_empty_or_without_inputs() -> None:
     empty = fleetcube.table(pandas.DataFrame({"n_gpus": []}), "cluster_mtbf")
     assert (list(empty), len(empty)) == (["n_gpus", "cluster_mtbf"], 0)
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
-    same = fleetcube.table(
-        pandas.DataFrame({"id": [1, 2]}), "cluster_mtbf", scenario=scenario, keep="id"
-    )
-    assert (
-        same["cluster_mtbf"].tolist() == [float(fleetcube.evaluate("cluster_mtbf", **scenario))] * 2
-    )
+    ids = pandas.DataFrame({"id": [1, 2]})
+    same = fleetcube.table(ids, "cluster_mtbf", scenario=scenario, keep="id")["cluster_mtbf"]
+    assert same.tolist() == [float(fleetcube.evaluate("cluster_mtbf", **scenario))] * 2
 
 
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
@@ -258,11 +242,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ({"n_gpus": [1, True]}, {}, "row 1, counted from 0: n_gpus = True is not a plain number"),
     ({"n_gpus": [8, [8]]}, {}, "row 1, counted from 0: n_gpus = [8] is not one value"),
     ({"n_gpus": [8, 8j]}, {}, "is not a plain number"),
-    (
-        pandas.DataFrame({"n_gpus": [8, 0]}, index=[7, 9]),
-        {},
-        "counted from 0 (index 9): n_gpus = 0.0",
-    ),
+    (pandas.DataFrame({"n_gpus": [8, 0]}, index=[7, 9]), {}, "from 0 (index 9): n_gpus = 0.0"),
     ({"node": ["dgx-h100", "dgx-h1"]}, {}, "row 1, counted from 0: node = 'dgx-h1' is not in the"),
     ({"zero_stage": [1.5, np.nan]}, {}, "row 0, counted from 0: zero_stage = 1.5 is not one of"),
     ({"gpu_mttf": [1e8, None], "n_gpus": [8, None]}, {}, "1, counted from 0: n_gpus is missing"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray
 
@@ -15,7 +16,7 @@ from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.plan.tiles import AT_ONCE
 from fleetcube.grid.spec.axes import make_axis
 
-from .common import cases, on_h100
+from .common import cases, on_h100, written
 
 TRAINING = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8, sequence_parallel=True)
 
@@ -99,16 +100,11 @@ def test_an_axis_tells_the_defaults_that_its_labels_leave() -> None:
 
 def test_labels_that_set_different_inputs_share_an_axis() -> None:
     # Mixtral's label states active parameters; Llama's does not, so all are active
-    result = fleetcube.evaluate(
-        ["active_parameters", "training_tokens"],
-        model=["llama-3-70b", "mixtral-8x7b", "llama-3-8b"],
-    )
+    models = ["llama-3-70b", "mixtral-8x7b", "llama-3-8b"]
+    result = fleetcube.evaluate(["active_parameters", "training_tokens"], model=models)
     mixtral = catalog.record("model", "mixtral-8x7b").values
-    assert result["active_parameters"].values.tolist() == [
-        70.6e9,
-        mixtral["active_parameters"],
-        8.03e9,
-    ]
+    active = [70.6e9, mixtral["active_parameters"], 8.03e9]
+    assert result["active_parameters"].values.tolist() == active
     assert result["training_tokens"].values.tolist() == [15e12, 20 * mixtral["parameters"], 15e12]
 
 
@@ -140,7 +136,7 @@ def test_coupled_axes_may_hold_options_and_labels() -> None:
         assert float(result[k]) == float(Sweep(point, {}, ["job_time"]).evaluate()["job_time"])
 
 
-def test_data_arrays_become_axes() -> None:
+def test_data_arrays_and_series_become_axes() -> None:
     gpus = xarray.DataArray([8.0, 16.0], dims="size", coords={"size": ["small", "large"]})
     mttf = xarray.DataArray([1e8, 2e8], dims="size")
     result = fleetcube.evaluate("cluster_mtbf", n_gpus=gpus, gpu_mttf=mttf)
@@ -148,6 +144,8 @@ def test_data_arrays_become_axes() -> None:
     assert result["size"].values.tolist() == ["small", "large"]
     plain = fleetcube.evaluate("cluster_mtbf", n_gpus=xarray.DataArray([8.0, 16.0], dims="n_gpus"))
     assert plain.dims == ("n_gpus",)
+    series = fleetcube.evaluate("cluster_mtbf", n_gpus=pandas.Series([8, 16]))
+    assert series.sizes == {"n_gpus": 2}
 
 
 def test_scalars_give_zero_dimensional_results() -> None:
@@ -174,10 +172,8 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
     plain = sweep.evaluate()
     reason = plain["infeasible_reason"].attrs
     names = dict(zip(reason["flag_values"].tolist(), reason["flag_meanings"].split(), strict=True))
-    assert [names[int(code)] for code in plain["infeasible_reason"]] == [
-        "feasible",
-        "batch_smaller_than_data_parallel",
-    ]
+    found = [names[int(code)] for code in plain["infeasible_reason"]]
+    assert found == ["feasible", "batch_smaller_than_data_parallel"]
     assert plain["infeasible_reason"].dtype == np.int8
     assert np.isfinite(plain["job_time"]).all()  # the continuous relaxation
     masked = sweep.evaluate(mask_infeasible=True)
@@ -215,13 +211,7 @@ def test_each_reason_is_found(inputs: dict[str, Any], reason: str) -> None:
     assert result.attrs["flag_meanings"].split()[int(result)] == reason
 
 
-def test_masking_spreads_an_output_over_the_axes_that_decide() -> None:
-    axes = {"attention_heads": [64, 60]}
-    plain = Sweep(TRAINING, axes, ["step_time"]).evaluate(mask_infeasible=True)
-    assert np.isnan(plain["step_time"].values).tolist() == [False, True]
-
-
-def test_a_reason_that_is_asked_for_is_not_masked() -> None:
+def test_masking_spreads_an_output_over_the_axes_that_decide_and_keeps_the_reason() -> None:
     sweep = Sweep(TRAINING, {"attention_heads": [64, 60]}, ["step_time", "infeasible_reason"])
     plain = sweep.evaluate()["infeasible_reason"].values
     for masked in (sweep.evaluate(mask_infeasible=True), sweep.virtual(mask_infeasible=True)):
@@ -256,20 +246,14 @@ def test_auto_picks_by_size() -> None:
 
 
 def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
-    spec = tmp_path / "spec.toml"
-    spec.write_text(
-        """
+    text = """
         outputs = ["cluster_mtbf", "goodput"]
-        [scenario]
-        model = "llama-3-70b"
-        checkpoint_write_bandwidth = "100 GB/s"
+        scenario = { model = "llama-3-70b", checkpoint_write_bandwidth = "100 GB/s" }
         [axes]
         n_gpus = { geomspace = [8, 16384], num = 12, round = true }
         gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 3 }
-        """,
-        encoding="utf-8",
-    )
-    told = Sweep.from_file(spec)
+        """
+    told = Sweep.from_file(written(tmp_path / "spec.toml", text))
     assert (told.sizes, told.points) == ({"n_gpus": 12, "gpu_mttf": 3}, 36)
     result = told.evaluate()
     given = dict(model="llama-3-70b", n_gpus=[2**k for k in range(3, 15)])
@@ -283,12 +267,6 @@ def test_less_than_one_replica_is_not_defined() -> None:
     result = Sweep(TRAINING, {"n_gpus": [4, 8]}, ["step_time", "cluster_mtbf"]).evaluate()
     assert np.isnan(result["step_time"].values).tolist() == [True, False]
     assert np.isfinite(result["cluster_mtbf"]).all()
-
-
-def test_series_of_other_libraries_become_axes() -> None:
-    pandas = pytest.importorskip("pandas")
-    result = fleetcube.evaluate("cluster_mtbf", n_gpus=pandas.Series([8, 16]))
-    assert result.sizes == {"n_gpus": 2}
 
 
 # Patterns of layers

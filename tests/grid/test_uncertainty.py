@@ -46,11 +46,8 @@ def test_quantiles_of_distributions_are_those_of_scipy() -> None:
 def test_an_empirical_distribution_takes_its_values_equally_often() -> None:
     found = distribution("n_gpus", {"empirical": [512, 64, 64, 1024]})
     drawn = found.at((np.arange(4000) + 0.5) / 4000)
-    assert dict(zip(*np.unique(drawn, return_counts=True), strict=True)) == {
-        64: 2000,
-        512: 1000,
-        1024: 1000,
-    }
+    counts = dict(zip(*np.unique(drawn, return_counts=True), strict=True))
+    assert counts == {64: 2000, 512: 1000, 1024: 1000}
     assert found.median == 64  # one of the values, not a number between them
 
 
@@ -112,13 +109,10 @@ def test_a_proportional_output_of_a_lognormal_is_lognormal(method: str, rtol: fl
 
 @pytest.mark.parametrize(("method", "rtol"), [("sampled", 3e-3), ("first_order", 1e-12)])
 def test_a_product_of_lognormals_is_lognormal(method: str, rtol: float) -> None:
-    made = sweep(
-        ["checkpoint_write_time"],
-        parameters={"lognormal": [70e9, 1.2]},
-        checkpoint_bytes_per_parameter={"lognormal": [14, 1.1]},
-        checkpoint_write_bandwidth={"lognormal": ["100 GB/s", 2.0]},
-        detection_time={"uniform": [1, 2]},  # which has no part in it
-    )
+    given: dict[str, Any] = {"parameters": {"lognormal": [70e9, 1.2]}}
+    given |= {"checkpoint_bytes_per_parameter": {"lognormal": [14, 1.1]}}
+    given |= {"checkpoint_write_bandwidth": {"lognormal": ["100 GB/s", 2.0]}}
+    made = sweep(["checkpoint_write_time"], **given, detection_time={"uniform": [1, 2]})  # no part
     found = made.uncertainty(q=Q, method=method, samples=1 << 16)
     s = math.sqrt(sum(math.log(factor) ** 2 for factor in (1.2, 1.1, 2.0)))
     known = 70e9 * 14 / 100e9 * np.exp(s * Z)
@@ -253,9 +247,8 @@ def test_first_order_refuses_what_may_be_infinite() -> None:
     made = sweep(["cluster_mtbf"], n_gpus=64, gpu_mttf={"empirical": ["1 h", math.inf, math.inf]})
     refused("may be infinite", made.uncertainty, method="first_order")
     found = made.uncertainty(q=[0.1], samples=256)
-    assert found["cluster_mtbf"].item() == pytest.approx(
-        evaluate("cluster_mtbf", n_gpus=64, gpu_mttf="1 h").item()
-    )
+    known = evaluate("cluster_mtbf", n_gpus=64, gpu_mttf="1 h").item()
+    assert found["cluster_mtbf"].item() == pytest.approx(known)
 
 
 @cases(

@@ -38,11 +38,7 @@ AXES: dict[str, Any] = dict(
 OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead", "tokens_per_step"]
 SPEC = """
 outputs = ["job_time", "goodput", "step_time"]
-[scenario]
-model = "llama-3-8b"
-fabric = "infiniband-ndr"
-node = "dgx-h100"
-n_gpus = 512
+scenario = { model = "llama-3-8b", fabric = "infiniband-ndr", node = "dgx-h100", n_gpus = 512 }
 [axes]
 gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 10_000 }
 checkpoint_write_bandwidth = { geomspace = ["1 GB/s", "1 TB/s"], num = 10_000 }
@@ -130,8 +126,7 @@ def test_points_hold_what_the_grid_holds(whole: Any, cubes: Any, data: Any, mask
         flat = [data.draw(st.integers(0, size - 1)) for _ in range(int(np.prod(shape)))]
         index[name] = xarray.DataArray(np.array(flat, int).reshape(shape), dims=dims)
     part, expected = cubes[mask].isel(index), whole[mask].isel(index)
-    turned = data.draw(st.booleans())
-    if turned:
+    if data.draw(st.booleans()):
         part, expected = part.transpose(), expected.transpose()
     same(part, expected)
 
@@ -152,11 +147,8 @@ def test_every_engine_gives_its_own_values(engine: str) -> None:
 
 
 def test_points_are_computed_without_the_box_around_them(evaluated: list[int]) -> None:
-    cube = Sweep(
-        {**SCENARIO},
-        {"gpu_mttf": np.linspace(1e7, 1e9, 5000), "restart_time": np.linspace(1, 99, 5000)},
-        ["goodput"],
-    ).virtual()
+    axes = {"gpu_mttf": np.linspace(1e7, 1e9, 5000), "restart_time": np.linspace(1, 99, 5000)}
+    cube = Sweep(SCENARIO, axes, ["goodput"]).virtual()
     at = xarray.DataArray(np.arange(5000), dims="point")
     diagonal = cube["goodput"].isel(gpu_mttf=at, restart_time=at).values
     assert sum(evaluated) == 5000
@@ -170,9 +162,8 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
     path = written(tmp_path / "sweep.toml", SPEC)
     tables: list[str] = []
     table = points.Grid.table
-    monkeypatch.setattr(
-        points.Grid, "table", lambda *given: (tables.append(given[2]), table(*given))[1]
-    )
+    seen = lambda *given: (tables.append(given[2]), table(*given))[1]  # noqa: E731
+    monkeypatch.setattr(points.Grid, "table", seen)
     with xarray.open_dataset(path, engine="fleetcube") as cube:
         assert cube["job_time"].size == 10**12
         repr(cube)
@@ -209,11 +200,8 @@ def test_what_the_backend_takes() -> None:
     assert "goodput" not in cube
     same(cube, sweep.evaluate("jax", dtype="float32").drop_vars("goodput"))
     refused("TOML file or a Sweep", xarray.open_dataset, b"", engine="fleetcube")
-
-
-def test_outputs_without_dimensions_and_whole_cubes() -> None:
     sweep = Sweep(SCENARIO, {"gpu_mttf": [1e7, 1e8]}, ["step_time", "job_time"])
-    same(sweep.virtual(), sweep.evaluate("numpy"))
+    same(sweep.virtual(), sweep.evaluate("numpy"))  # one without dimensions, and whole cubes
 
 
 def test_a_slice_larger_than_memory_is_refused(tmp_path: Path) -> None:
@@ -235,6 +223,13 @@ def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
     same(cube, whole[False].isel(n_gpus=[2, 0]))
 
 
+def compile_at_once(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(auto_engine, "WORTH", 1)
+    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
+    monkeypatch.setattr(numba_engine, "_requested", set())
+    monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
+
+
 def wait_for_kernels() -> None:
     for _ in range(12_000):
         if not numba_engine._requested:
@@ -245,10 +240,7 @@ def wait_for_kernels() -> None:
 
 @pytest.mark.parametrize("mask", [False, True])
 def test_compiling_in_the_background_changes_no_bit(mask: bool, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(auto_engine, "WORTH", 1)
-    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
-    monkeypatch.setattr(numba_engine, "_requested", set())
-    monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
+    compile_at_once(monkeypatch)
     axes = {"n_gpus": [8, 24, 64, 1000], "gpu_mttf": np.linspace(1e7, 1e9, 700)}
     sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": [1, 8]}, ["job_time", "dominant_overhead"])
     cube, whole = sweep.virtual(mask_infeasible=mask), sweep.evaluate("numpy", mask_infeasible=mask)
@@ -266,10 +258,7 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: Patch) -> 
         raise ValueError("no compiler")
 
     tried: list[Any] = []
-    monkeypatch.setattr(auto_engine, "WORTH", 1)
-    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
-    monkeypatch.setattr(numba_engine, "_requested", set())
-    monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
+    compile_at_once(monkeypatch)
     monkeypatch.setattr(numba_engine, "_compiled", broken)
     sweep = Sweep(SCENARIO, {"gpu_mttf": np.linspace(1e7, 1e9, 900)}, ["goodput"])
     for _ in range(200):
@@ -285,12 +274,9 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: Patch) -> 
 def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
     path = written(tmp_path / "sweep.toml", SPEC)
     script = (
-        "import sys, time, xarray\n"
-        "from fleetcube.kernels.engines import numba as numba_engine\n"
-        "numba_engine.QUIET = 0.01\n"
-        "made = numba_engine._compiled\n"
+        "import sys, time, xarray; from fleetcube.kernels.engines import numba as numba_engine\n"
+        "numba_engine.QUIET, started, made = 0.01, [], numba_engine._compiled\n"
         "numba_engine._compiled = lambda *key: (started.append(1), made(*key))[1]\n"
-        "started = []\n"
         f"cube = xarray.open_dataset({str(path)!r}, engine='fleetcube')\n"
         "cube['job_time'].isel(restart_time=0)[:600, :600].values\n"
         "while not started: time.sleep(0.01)\n"
