@@ -1,6 +1,8 @@
 """What tests of several files share: a job to start from, and how a refusal is checked."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,17 @@ def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -
 def cases(names: str, *rows: Any, ids: Any = None) -> pytest.MarkDecorator:
     """Try a test on each row of values, given one by one."""
     return pytest.mark.parametrize(names, rows, ids=ids)
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No process writes a larger file, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def written(path: Path, text: str) -> Path:

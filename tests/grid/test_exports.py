@@ -19,7 +19,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.spec import dates
 
-from .common import Patch, cases
+from .common import Patch, cases, refused
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = dict(
@@ -44,10 +44,9 @@ def test_tables_say_when_jobs_end_that_start_on_a_day(tmp_path: Path) -> None:
     slicing.export(found, tmp_path / "x.csv")
     (row,) = rows((tmp_path / "x.csv").read_text())
     assert row["ends on"] == dates.end(date(2027, 1, 31), found["job_time"].item())
-    low, high = (
-        dates.end(date(2027, 1, 31), found[f"job_time_{e}"].item()) for e in ("low", "high")
-    )
-    assert row["ends on: 90 %"] == f"{low} to {high}"
+    names = ("job_time_low", "job_time_high")
+    ends = [dates.end(date(2027, 1, 31), found[name].item()) for name in names]
+    assert row["ends on: 90 %"] == " to ".join(ends)
 
 
 def test_errors_of_netcdf(cube: xarray.Dataset, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -55,10 +54,8 @@ def test_errors_of_netcdf(cube: xarray.Dataset, tmp_path: Path, monkeypatch: Pat
         raise RuntimeError("NetCDF: HDF error")  # of a full disk
 
     monkeypatch.setattr("xarray.Dataset.to_netcdf", write)
-    with pytest.raises(
-        InputError, match=r"cannot write '.*' \(NetCDF: HDF error; is the disk full"
-    ):
-        slicing.export(cube, tmp_path / "x.nc")
+    told = r"cannot write '.*' \(NetCDF: HDF error; is the disk full"
+    refused(told, slicing.export, cube, tmp_path / "x.nc")
 
 
 def test_csv_has_axes_and_variables_with_units(cube: xarray.Dataset, tmp_path: Path) -> None:
@@ -90,8 +87,7 @@ def test_csv_keeps_what_says_the_meaning_of_a_row(tmp_path: Path) -> None:
     slicing.export(levers, tmp_path / "a.csv")
     found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
     told = {row["input"]: (row["units"], float(row["value"])) for row in found}
-    assert told["gpu_mttf"][0] == "s"
-    assert told["gpu_mttf"][1] == float(levers["value"].sel(input="gpu_mttf"))
+    assert told["gpu_mttf"] == ("s", float(levers["value"].sel(input="gpu_mttf")))
 
 
 def test_parquet_holds_codes_units_and_meanings(cube: xarray.Dataset, tmp_path: Path) -> None:
@@ -157,9 +153,8 @@ def test_excel_holds_numbers_as_numbers_and_no_formula(tmp_path: Path) -> None:
 def test_counts_are_whole_numbers_and_missing_ones_empty(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    made = Sweep(SCENARIO, {"n_gpus": [8, 64]}, ["goodput"]).solve(
-        "n_gpus", "cluster_mtbf = 1 h", between=[8, 64]
-    )
+    sweep = Sweep(SCENARIO, {"n_gpus": [8, 64]}, ["goodput"])
+    made = sweep.solve("n_gpus", "cluster_mtbf = 1 h", between=[8, 64])
     half = xarray.Dataset({"n_gpus": ("row", [8.0, np.nan]), "goodput": ("row", [0.5, 1.0])})
     assert made["n_gpus"].isnull().all(), "no answer is a missing count"
     for ending in (".csv", ".parquet"):
@@ -174,8 +169,8 @@ def test_counts_are_whole_numbers_and_missing_ones_empty(tmp_path: Path) -> None
 @pytest.mark.parametrize("ending", [".parquet", ".xlsx"])
 def test_extras_are_missed_first(ending: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(slicing, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"needs an extra; run: pip install 'fleetcube\[table\]'"):
-        slicing.check_target(tmp_path / f"a{ending}")
+    told = r"needs an extra; run: pip install 'fleetcube\[table\]'"
+    refused(told, slicing.check_target, tmp_path / f"a{ending}")
 
 
 def test_a_sheet_that_would_be_too_long_is_refused() -> None:
@@ -233,9 +228,8 @@ def test_only_times_are_told_in_hours() -> None:
     assert slicing.scale("h", [50_000.0], "gpu_mttf") == (1.0, "h")
 
 
-@pytest.mark.parametrize(
-    ("base", "factor", "unit"),
-    [(base, *row) for base, held in slicing.SCALES.items() for row in held],
+@cases(
+    "base, factor, unit", *((base, *row) for base, held in slicing.SCALES.items() for row in held)
 )
 def test_what_is_printed_can_be_read_back(base: str, factor: float, unit: str) -> None:
     assert units.parse(f"1 {unit}", base, "x") == pytest.approx(factor, rel=1e-12)

@@ -1,6 +1,5 @@
 """Real faults: a signal, a full disk, a folder that is not writable, any one byte changed."""
 
-import resource
 import signal
 import stat
 import subprocess
@@ -20,6 +19,7 @@ from fleetcube.grid.store.names import PLAN, SEAL
 from fleetcube.grid.store.places.place import Folder
 
 from ..door.command import fleetcube
+from .common import files_of_at_most
 from .kill import CHUNKS as CUT
 from .kill import SPEC as LARGE
 from .test_resume import AXES, OUTPUTS, SCENARIO, contents, disk_full, stop_after
@@ -55,9 +55,8 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 def bound(command: list[str], folder: Path, before: str) -> "subprocess.CompletedProcess[str]":
     """Run a command in a process that some code has bound first."""
     code = f"{before}\nimport os\nos.execv({sys.executable!r}, {command!r})"
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=600
-    )
+    given: Any = dict(cwd=folder, capture_output=True, text=True, timeout=600)
+    return subprocess.run([sys.executable, "-c", code], **given)
 
 
 def failed(folder: Path, before: str, *options: str) -> str:
@@ -103,15 +102,10 @@ def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
 
 def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> None:
     """No file may be larger than some chunks are: a write fails as on a full disk."""
-    sizes = sorted(
-        len(data) for name, data in contents(whole / "whole.zarr").items() if "/c" in name
-    )
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] - 1, before[1]))
-    try:
+    held = contents(whole / "whole.zarr")
+    sizes = sorted(len(data) for name, data in held.items() if "/c" in name)
+    with files_of_at_most(sizes[-1] - 1):
         done = fleetcube(*WORDS, "a.zarr", folder=folder)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     told = refusal(done)
     assert "cannot write 'a.zarr': File too large" in told
     assert "`run --resume` continues it" in told
@@ -122,12 +116,8 @@ def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> N
 
 def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> None:
     """Whose library says "Permission denied" of it."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
+    with files_of_at_most(0):
         done = fleetcube("slice", str(whole / "whole.zarr"), "-o", "s.nc", folder=tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "cannot write 's.nc' (File too large)" in refusal(done)
     assert list(tmp_path.iterdir()) == []
 
@@ -213,9 +203,8 @@ def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
 
 def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
     """Bytes all over every file that is not a chunk: metadata, coordinates, journal, seal."""
-    chunks = {
-        name for block in journal.read_journal(Folder(small)).values() for name, _, _ in block.files
-    }
+    blocks = journal.read_journal(Folder(small)).values()
+    chunks = {name for block in blocks for name, _, _ in block.files}
     names = contents(small).keys() - chunks
     assert {"zarr.json", SEAL, PLAN, "n_gpus/c/0"} <= names
 

@@ -54,10 +54,8 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
     }
     scaled = {"batch_independent_time"}  # has a formula in which all parts are alike
     assert mixed - scaled <= RATIOS_OF_PARTS
-    assert {n for n in RATIOS_OF_PARTS if not {*up(n), n} & mixed} == {
-        "step_time_low",
-        "step_time_high",
-    }
+    others = {n for n in RATIOS_OF_PARTS if not {*up(n), n} & mixed}
+    assert others == {"step_time_low", "step_time_high"}
     assert {step, shift, factor} & RATIOS_OF_PARTS == set()
 
 
@@ -68,11 +66,8 @@ def test_outputs_that_an_interval_does_not_reach_have_none() -> None:
     assert {*found.data_vars} == {*names, "job_time_low", "job_time_high"}
     for name in names:
         assert found[name].identical(made.evaluate()[name])
-    assert (
-        Sweep(JOB, {"n_gpus": [64, 128]}, names)
-        .interval()
-        .identical(Sweep(JOB, {"n_gpus": [64, 128]}, names).evaluate())
-    )
+    plain = Sweep(JOB, {"n_gpus": [64, 128]}, names)
+    assert plain.interval().identical(plain.evaluate())
 
 
 # Its ends
@@ -96,14 +91,9 @@ def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
 
 
 def test_outputs_rise_or_fall_all_along_the_interval() -> None:
-    names = sorted(
-        name
-        for name, quantity in load().items()
-        if quantity.unit != "flag"
-        and "step_time" in {name, *up(name)}
-        and not {name, *up(name)}
-        & (RATIOS_OF_PARTS | {"batch_independent_time"} - {"step_time_low"})
-    )
+    apart = RATIOS_OF_PARTS | {"batch_independent_time"} - {"step_time_low"}
+    whole = {name: {name, *up(name)} for name, of in load().items() if of.unit != "flag"}
+    names = sorted(name for name, of in whole.items() if "step_time" in of and not of & apart)
     assert {"step_time", "tokens_per_second", "mfu", "hfu"} <= {*names}
     more = ["job_time", "job_cost", "gpu_hours", "energy", "expected_failures", "carbon_emissions"]
     names = [*dict.fromkeys([*names, *more, "failure_probability", "checkpoints_written"])]
@@ -155,9 +145,8 @@ def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -
     scenario |= {"goodput": 0.9, "availability": 1.0}
     made = Sweep(scenario, {}, ["gpu_cost", "job_time", "goodput", "communication_overhead"])
     found = made.uncertainty(q=[0.05, 0.95], method=method, samples=1 << 14)
-    cost, time = (
-        evaluate(n, **{**scenario, "gpu_hour_price": 2.0}) for n in ("gpu_cost", "job_time")
-    )
+    given = {**scenario, "gpu_hour_price": 2.0}
+    cost, time = (evaluate(name, **given) for name in ("gpu_cost", "job_time"))
     wide = math.exp(math.hypot(math.log(1.3), Z * math.log(1.2)))
     np.testing.assert_allclose(found["gpu_cost"], [cost / wide, cost * wide], rtol=rtol)
     np.testing.assert_allclose(found["job_time"], [time / 1.3, time * 1.3], rtol=rtol)
@@ -198,12 +187,9 @@ def test_a_place_in_no_interval_is_refused(given: dict[str, Any]) -> None:
 
 
 def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
-    spec = written(
-        tmp_path / "job.toml",
-        'outputs = ["job_time", "goodput"]\n[scenario]\nmodel = "llama-3-8b"\n'
-        'node = "dgx-h100"\nfabric = "infiniband-ndr"\nerror_factor = 1.3\n'
-        "[axes]\nn_gpus = [64, 128]\n",
-    )
+    text = 'outputs = ["job_time", "goodput"]\naxes.n_gpus = [64, 128]\n[scenario]\nmodel = '
+    text += '"llama-3-8b"\nnode = "dgx-h100"\nfabric = "infiniband-ndr"\nerror_factor = 1.3\n'
+    spec = written(tmp_path / "job.toml", text)
 
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli, ["run", str(spec), *words])
@@ -241,9 +227,8 @@ def test_curves_have_bands() -> None:
             ends = np.concatenate([row["job_time_low"], row["job_time_high"]]) / 86400
             scale = 1 if found["job_time"].median() > 86400 else 24
             assert heights == {round(float(y) * scale, 6) for y in ends}
-        assert figure.axes[0].lines[0].get_ydata() == pytest.approx(
-            found["job_time"].isel(precision=0) / 86400 * scale
-        )
+        line = found["job_time"].isel(precision=0) / 86400 * scale
+        assert figure.axes[0].lines[0].get_ydata() == pytest.approx(line)
         assert "90 % interval" in [text.get_text() for text in figure.legends[0].get_texts()]
         figure = plot(cube, "communication_overhead", "n_gpus", None, None)
         assert not figure.axes[0].collections

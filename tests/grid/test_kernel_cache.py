@@ -3,7 +3,6 @@
 import gc
 import logging
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from fleetcube import Sweep, function
 from fleetcube.kernels.engines import kernel_cache, loops, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 
-from .common import Patch, written
+from .common import Patch, files_of_at_most, written
 
 SCRIPT = """
 import logging
@@ -37,9 +36,8 @@ print(result["nodes"].values.sum())
 def run(cache: Path, **others: str) -> tuple[str, str]:
     """What another process gives, and what it says of its kernel."""
     environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), **others}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=600
-    )
+    given: Any = dict(capture_output=True, text=True, env=environment, timeout=600)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], **given)
     assert done.returncode == 0, done.stderr
     (said,) = done.stderr.splitlines()
     return done.stdout, said
@@ -65,9 +63,7 @@ def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def inside(
-    monkeypatch: Patch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: Patch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> Callable[[Path], tuple[str, bool, str]]:
     """What this process gives, as if it were a new one; whether it compiles; its warnings."""
     caplog.set_level(logging.INFO, "fleetcube")
@@ -146,11 +142,7 @@ def test_only_files_are_read(filled: tuple[Path, str], cache: Path, inside: Any,
 
 @pytest.mark.parametrize("who", ["group", "all", "a link", "file"])
 def test_what_others_may_write_is_not_used(
-    filled: tuple[Path, str],
-    cache: Path,
-    inside: Any,
-    who: str,
-    monkeypatch: Patch,
+    filled: tuple[Path, str], cache: Path, inside: Any, who: str, monkeypatch: Patch
 ) -> None:
     path = cache / "kernels"
     if who == "a link":
@@ -169,12 +161,8 @@ def test_what_others_may_write_is_not_used(
 
 
 def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, inside: Any) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
-    try:
+    with files_of_at_most(3000):
         result, compiled, said = inside(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (result, compiled) == (filled[1], True)
     assert said.count("compiled kernels are not kept") == 1
     assert not list(tmp_path.rglob("*.*"))
@@ -211,9 +199,8 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
         assert alive() == 2
     else:
         scalar.compiled.cache_clear()
-        of = [
-            function("cluster_mtbf", {"n_gpus": n}, "gpu_mttf", engine="numba") for n in range(1, 4)
-        ]
+        given = {"inputs": "gpu_mttf", "engine": "numba"}
+        of = [function("cluster_mtbf", {"n_gpus": n}, **given) for n in range(1, 4)]
         assert len(engines) == alive() == 3
         scalar.compiled.cache_clear()
         assert alive() == 3  # whoever holds a function can call it

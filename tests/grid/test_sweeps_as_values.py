@@ -15,7 +15,7 @@ from fleetcube import Sweep, catalog
 from fleetcube.grid.spec.axes import coupled_axis
 
 from ..table import each
-from .common import on_h100, refused
+from .common import on_h100, refused, written
 
 SCENARIO: dict[str, Any] = {"n_gpus": 1024, "series_psus_per_node": 2, "repair_time": "5 h"}
 AXES: dict[str, Any] = {"gpu_mttf": ["1 h", "2 h"], "psu_mttf": [3600.0, 7200.0]}
@@ -131,11 +131,9 @@ def test_pickles_bring_calibration_files_along(tmp_path: Path) -> None:
     about = 'title = "t"\nsource = "s"\ndate = "2026-01"\nnote = "n"\n'
     for name, efficiency in (("a.toml", 0.5), ("b.toml", 0.25)):
         (tmp_path / name).write_text(f"{about}flops_efficiency = {efficiency}\n", encoding="utf-8")
-    (tmp_path / "spec.toml").write_text(
-        'outputs = ["job_time"]\n[scenario]\nn_gpus = 512\nmodel = "llama-3-8b"\n'
-        'node = "dgx-h100"\nfabric = "infiniband-ndr"\ncalibration = "a.toml"\n',
-        encoding="utf-8",
-    )
+    text = 'outputs = ["job_time"]\n[scenario]\nn_gpus = 512\nmodel = "llama-3-8b"\n'
+    text += 'node = "dgx-h100"\nfabric = "infiniband-ndr"\ncalibration = "a.toml"\n'
+    written(tmp_path / "spec.toml", text)
     paths = [str(tmp_path / name) for name in ("a.toml", "b.toml")]
     moving = coupled_axis("k", np.arange(2), {"calibration": paths})
     sweeps = [

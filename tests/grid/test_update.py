@@ -157,19 +157,16 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
     path = tmp_path / "my.toml"
     about = calibration_file.own_words(fit, "steps.csv", "Training steps")
     values = calibration_file.step_values(fit)
-    content = calibration_file.text(
-        about, values, fit.standard_errors, calibration_file.about_fit(fit)
-    )
+    told = calibration_file.about_fit(fit)
+    content = calibration_file.text(about, values, fit.standard_errors, told)
     path.write_text(content, encoding="utf-8")
     held = record("calibration", str(path))
     network = record("calibration", "aws-p5").values
     assert {name: held.values[name] for name in network} == dict(network)
     assert held.standard_errors.keys() == set(COEFFICIENTS)
     assert np.allclose(times(str(path), RUNS[:3]), fit.fitted, rtol=1e-4)
-    high = fleetcube.evaluate(
-        ["step_time", "step_time_high"],
-        **{**JOB, "calibration": str(path), "n_gpus": 256, "pipeline_parallel": 4},
-    )
+    given = {**JOB, "calibration": str(path), "n_gpus": 256, "pipeline_parallel": 4}
+    high = fleetcube.evaluate(["step_time", "step_time_high"], **given)
     assert float(high.step_time_high / high.step_time) == pytest.approx(fit.error_factor, abs=1e-3)
 
 
@@ -189,11 +186,8 @@ def test_what_nobody_measured_is_fitted_too_and_less_is_known_of_it() -> None:
 
 def test_an_output_that_follows_from_the_step_alone_is_as_good() -> None:
     measured = times()[:4]
-    share = fleetcube.Sweep(
-        {**JOB, "calibration": "auto"},
-        {"run": dict(zip(NAMES, map(list, zip(*RUNS[:4], strict=True)), strict=True))},
-        ["mfu"],
-    )
+    run = dict(zip(NAMES, map(list, zip(*RUNS[:4], strict=True)), strict=True))
+    share = fleetcube.Sweep({**JOB, "calibration": "auto"}, {"run": run}, ["mfu"])
     fit = update_steps(table(share.evaluate("numpy")["mfu"].values), JOB, "mfu")
     assert half_width(fit) == pytest.approx(half_width(update_steps(table(measured), JOB)))
     with pytest.raises(InputError, match="does not follow from the step's time alone"):
@@ -205,9 +199,8 @@ def test_steps_that_nothing_explains_are_said() -> None:
     measured[4] *= 8
     fit = update_steps(table(measured), JOB)
     assert fit.notes == ("line 6: measured is 8 times fitted; it counts little",)
-    assert fit.values["gemm_efficiency"] == pytest.approx(
-        update_steps(table(times()[:6]), JOB).values["gemm_efficiency"], rel=0.02
-    )
+    expected = update_steps(table(times()[:6]), JOB).values["gemm_efficiency"]
+    assert fit.values["gemm_efficiency"] == pytest.approx(expected, rel=0.02)
     slow = update_steps(table(1.7 * times()[:6]), JOB)
     assert "measured is 1.7 times what published steps lead to expect" in slow.notes[0]
     assert slow.doubt is None
@@ -229,9 +222,6 @@ def test_steps_that_nothing_explains_are_said() -> None:
 def test_bad_input_is_one_line(changed: dict[str, Any], columns: dict[str, Any], rule: str) -> None:
     scenario = {n: v for n, v in {**JOB, **changed}.items() if v is not None}
     refused(rule, lambda: update_steps(table([9.0, 9.5], **columns), scenario))
-
-
-def test_no_row_is_refused() -> None:
     refused("no row of the table can be used", lambda: update_steps(Table({"gpu": []}), JOB))
 
 
@@ -246,9 +236,8 @@ def test_inputs_fitted_alone_have_students_interval() -> None:
     """
 
     def seconds(share: float) -> float:
-        return float(
-            fleetcube.evaluate("step_time", **ALONE, global_batch_size=8, flops_efficiency=share)
-        )
+        given = {**ALONE, "global_batch_size": 8, "flops_efficiency": share}
+        return float(fleetcube.evaluate("step_time", **given))
 
     steps = Table({"global_batch_size": [8, 8]}, [seconds(0.4), seconds(0.5)], [2, 3])
     fit = fit_steps(steps, ALONE)

@@ -12,18 +12,11 @@ from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import accuracy, validate
 from fleetcube.kernels.graph.formulas import load
 
-from .common import cases
+from .common import cases, on_h100
 
-JOB: dict[str, Any] = {
-    "parameters": 1e9,
-    "layers": 10,
-    "hidden_size": 2048,
-    "fabric": "infiniband-hdr",
-}
-JOB |= {
-    "kernel_flops_per_token": 6e9,
-    "recompute_flops_factor": 1.0,
-}  # no attention, nothing looked up
+JOB: dict[str, Any] = {"parameters": 1e9, "layers": 10, "hidden_size": 2048}
+JOB |= {"kernel_flops_per_token": 6e9, "recompute_flops_factor": 1.0}  # no attention
+JOB |= {"fabric": "infiniband-hdr"}  # nothing is looked up
 JOB |= {"sequence_length": 1000, "gpu": "a100-sxm-80gb", "n_gpus": 1, "global_batch_size": 8}
 JOB |= {"flops_efficiency": 0.5}
 
@@ -100,37 +93,24 @@ def test_a_step_is_predicted_as_on_paper() -> None:
     found = validate(rows)
     assert found.left_out == ()
     once = 6e9 * 8000 / 312e12 / 0.5
-    assert {row.id: row.predicted for row in found.rows} == pytest.approx(
-        {"one": once, "two": 2 * once, "half": once}, rel=1e-12
-    )
-    assert {row.id: row.ideal_time for row in found.rows} == pytest.approx(
-        {"one": once / 2, "two": once, "half": once / 2}, rel=1e-12
-    )
-    assert [row.tokens_per_gpu for row in found.rows] == [8000, 16000, 8000]
     assert [row.id for row in found.rows] == ["one", "two", "half"]
-
-
-def test_tokens_are_counted_by_gpu() -> None:
+    for row, share in zip(found.rows, (1, 2, 1), strict=True):
+        assert row.predicted == pytest.approx(share * once, rel=1e-12)
+        assert row.ideal_time == pytest.approx(share * once / 2, rel=1e-12)
+        assert row.tokens_per_gpu == 8000 * share
     (row,) = validate([step("two", n_gpus="2", tensor_parallel=2)]).rows
     assert row.tokens_per_gpu == 4000
 
 
 def test_every_row_is_compared_or_left_out_with_its_reason() -> None:
     told = LeftOut("before", "elsewhere", "not a step")
-    rows = [
-        step("good"),
-        step("label", gpu="no-such-gpu"),
-        step("bound", n_gpus=-1),
-        step("choice", precision="fp3"),
-        step("name", no_such_input=1),
-        step("shape", n_gpus=[1, 2]),
-        step("zero", 0.0),
-        step("not a number", math.nan),
-        step("infinite", peak_flops_bf16=math.inf),
-        Row("empty", "jobs", "invented", {}, "step_time", 1.0),
-        Row("output", "jobs", "invented", JOB, "no_such_output", 1.0),
-        step("last", n_gpus="2", tensor_parallel=2),
-    ]
+    rows = [step("good"), step("label", gpu="no-such-gpu"), step("bound", n_gpus=-1)]
+    rows += [step("choice", precision="fp3"), step("name", no_such_input=1)]
+    rows += [step("shape", n_gpus=[1, 2]), step("zero", 0.0), step("not a number", math.nan)]
+    rows += [step("infinite", peak_flops_bf16=math.inf)]
+    rows += [Row("empty", "jobs", "invented", {}, "step_time", 1.0)]
+    rows += [Row("output", "jobs", "invented", JOB, "no_such_output", 1.0)]
+    rows += [step("last", n_gpus="2", tensor_parallel=2)]
     found = validate(rows, [told])
     assert found.left_out[0] is told
     reasons = {record.id: record.reason for record in found.left_out[1:]}
@@ -152,11 +132,7 @@ def test_rows_together_are_rows_alone() -> None:
     rows = [
         step(f"{precision} {n}", 1.0, precision=precision, n_gpus=n, **more)
         for precision in ("bf16", "fp16")
-        for n, more in (
-            (1, {}),
-            (8, {"node": "dgx-h100", "fabric": "infiniband-ndr", "model": "llama-3-8b"}),
-            (16, {"node": "dgx-h100", "fabric": "infiniband-ndr", "model": "llama-3-70b"}),
-        )
+        for n, more in ((1, {}), (8, on_h100("llama-3-8b")), (16, on_h100("llama-3-70b")))
     ]
     together = validate(rows)
     assert together.left_out == ()
@@ -167,13 +143,8 @@ def test_rows_together_are_rows_alone() -> None:
 def test_groups_and_outputs_are_told_apart() -> None:
     other = Row("m", "jobs", "invented", JOB, "ideal_compute_time", 1.0)
     found = validate([step("a"), other, step("b")])
-    assert [(g.group, g.of, g.n) for g in found.groups] == [
-        ("jobs", "step_time", 2),
-        ("jobs", "ideal_compute_time", 1),
-    ]
-
-
-def test_nothing_compared_is_an_empty_validation() -> None:
+    assert {g.group for g in found.groups} == {"jobs"}
+    assert [(g.of, g.n) for g in found.groups] == [("step_time", 2), ("ideal_compute_time", 1)]
     found = validate([])
     assert (found.groups, found.rows, found.left_out) == ((), (), ())
 
@@ -196,12 +167,8 @@ def test_a_calibration_holds_for_other_ranks() -> None:
     bus = 8 * fit["inter_node_bandwidth"]
     message, root = 1e9, fit["sqrt_coefficient"] * 1e9**0.5
     for ranks in (16, 64):
-        found = validate(
-            [
-                all_reduce(message_bytes=m, ranks=ranks, nodes=ranks / 8, calibration="aws-p5")
-                for m in (message, 4 * message)
-            ]
-        )
+        given = dict(ranks=ranks, nodes=ranks / 8, calibration="aws-p5")
+        found = validate([all_reduce(message_bytes=m, **given) for m in (message, 4 * message)])
         wire = 2 * (ranks - 1) / ranks * message / bus
         start = fit["inter_node_latency"]
         expected = [start + wire + root, start + 4 * wire + 2 * root]
@@ -210,9 +177,8 @@ def test_a_calibration_holds_for_other_ranks() -> None:
 
 def test_a_calibration_inside_a_node() -> None:
     fit = record("calibration", "a100-nvlink-node").values
-    found = validate(
-        [all_reduce(message_bytes=1e9, ranks=4, nodes=1, calibration="a100-nvlink-node")]
-    )
+    given = dict(ranks=4, nodes=1, calibration="a100-nvlink-node")
+    found = validate([all_reduce(message_bytes=1e9, **given)])
     expected = fit["intra_node_latency"] + 1.5e9 / fit["intra_node_bandwidth"]
     expected += fit["sqrt_coefficient"] * 1e9**0.5
     assert found.rows[0].predicted == pytest.approx(expected, rel=1e-9)
@@ -231,10 +197,7 @@ def test_without_a_calibration_the_law_is_ideal() -> None:
     ({"message_bytes": 1, "ranks": "x", "nodes": 1}, 'ranks = "x"'),
     ({"message_bytes": 1, "ranks": 8, "nodes": 1, "calibration": "x"}, "calibration = 'x'"),
     ({"message_bytes": 1, "ranks": 8, "nodes": 1, "calibration": "aws-p5"}, "inside a node"),
-    (
-        {"message_bytes": 1, "ranks": 8, "nodes": 2, "calibration": "a100-nvlink-node"},
-        "between nodes",
-    ),
+    (dict(message_bytes=1, ranks=8, nodes=2, calibration="a100-nvlink-node"), "between nodes"),
     ({"message_bytes": 1, "ranks": 8, "nodes": 1}, "intra_node_bandwidth is missing"),
     ({"message_bytes": 1, "ranks": 8, "nodes": 1, "odd": 1}, "'odd'"),
     ({"message_bytes": 1, "ranks": 1, "nodes": 1, "intra_node_bandwidth": 1}, "is 0"),
