@@ -7,15 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from fleetcube import InputError
 
 Patch = pytest.MonkeyPatch
+JUNK = st.recursive(  # anything that JSON may hold
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
 
 
 def on_h100(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
     """A scenario: a model on DGX H100 nodes with NDR InfiniBand, and whatever else is given."""
-    return {"model": model, "node": "dgx-h100", "fabric": "infiniband-ndr", **given}
+    return {"model": model, "node": "dgx-h100", "fabric": "infiniband-ndr"} | given
 
 
 def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -> str:

@@ -156,20 +156,15 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "large.toml").write_text("#" * (LARGEST_FILE + 1), encoding="utf-8")
     (tmp_path / "odd.toml").write_bytes(b"\xff")
     (tmp_path / "folder.toml").mkdir()
-    for name, rule in (
-        ("none.toml", "No such file"),
-        ("large.toml", "more than 1,048,576 bytes"),
-        ("odd.toml", "not UTF-8"),
-        ("folder.toml", "Is a directory"),
-        ("a\0b.toml", "cannot be read"),
-    ):
+    rules = {"none.toml": "No such file", "large.toml": "more than 1,048,576 bytes"}
+    rules |= {"odd.toml": "not UTF-8", "folder.toml": "Is a directory"}
+    for name, rule in {**rules, "a\0b.toml": "cannot be read"}.items():
         with pytest.raises(CatalogError, match=rule):
             record("calibration", str(tmp_path / name))
 
 
 def test_a_latency_of_zero_is_a_measurement(tmp_path: Path) -> None:
-    path = tmp_path / "zero.toml"
     text = FILE.replace('"100 us"', '"0 us"').replace('"1e-8 s/B^0.5"', '"0 s/B^0.5"')
-    path.write_text(text, encoding="utf-8")
+    path = written(tmp_path / "zero.toml", text)
     zero = {"inter_node_latency": 0.0, "sqrt_coefficient": 0.0}
     assert step_time(calibration=str(path)) == step_time(**{**STATED, **zero})

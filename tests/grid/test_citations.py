@@ -28,17 +28,13 @@ def test_the_works_behind_every_formula_on_the_way_are_named() -> None:
     result = evaluate(["cluster_mtbf"], n_gpus=1024)
     expected = {"fleetcube", "barlow1975", "fleetfoundations", "fleming1975"}
     assert set(keys(citations(result))) == expected
+    assert f"Version {fleetcube.__version__}" in citations(result).partition("\n}")[0]
 
 
 def test_a_formula_that_is_a_law_cites_what_the_law_cites() -> None:
     # the interval is `kernels.checkpoint.exact_interval`, whose Lambert W is Corless et al. 1996
-    result = evaluate(
-        ["checkpoint_interval"], checkpoint_stall_time=60, cluster_mtbf=1e4, recovery_time=0
-    )
-    assert "corless1996" in keys(citations(result))
-
-
-def test_the_laws_that_a_formula_calls_count() -> None:
+    given = dict(checkpoint_stall_time=60, cluster_mtbf=1e4, recovery_time=0)
+    assert "corless1996" in keys(citations(evaluate(["checkpoint_interval"], **given)))
     # The quantity cites Daly alone; the branch point that the law unfolds is in Corless et al.
     result = evaluate(["checkpoint_interval"], checkpoint_stall_time=30, cluster_mtbf=86400)
     assert keys(citations(result)) == ["fleetcube", "corless1996", "daly2006"]
@@ -59,9 +55,8 @@ def test_every_alternative_in_use_is_cited_and_no_other() -> None:
 
 def test_catalog_records_are_entries() -> None:
     text = citations(evaluate(["mfu"], n_gpus=64, **SCENARIO))
-    assert {"node_dgx-h100", "gpu_h100-sxm", "fabric_infiniband-ndr", "model_llama-3-8b"} <= set(
-        keys(text)
-    )
+    labels = {"node_dgx-h100", "gpu_h100-sxm", "fabric_infiniband-ndr", "model_llama-3-8b"}
+    assert labels <= set(keys(text))
     record = catalog.record("gpu", "h100-sxm")
     entry = text[text.index("@misc{gpu_h100-sxm") :].partition("\n}")[0]
     assert record.title in entry
@@ -69,24 +64,12 @@ def test_catalog_records_are_entries() -> None:
     assert "\\url{https://developer.nvidia.com/blog/nvidia-hopper-architecture-in-depth/}" in entry
 
 
-def test_fleetcube_cites_itself_with_its_version() -> None:
-    text = citations(evaluate(["cluster_mtbf"], n_gpus=8))
-    assert f"Version {fleetcube.__version__}" in text.partition("\n}")[0]
-
-
 def test_what_tex_reserves_is_escaped() -> None:
-    record = {
-        "kind": "gpu",
-        "label": "a&b@2",
-        "title": "50% of A&B_c #1",
-        "date": "2026-03",
-        "edition": 2,
-    }
+    record: dict[str, Any] = {"kind": "gpu", "label": "a&b@2", "title": "50% of A&B_c #1"}
+    record |= {"date": "2026-03", "edition": 2}
     record |= {"source": "paper & data, https://example.org/a_b%20c; p. 3"}
-    made = xarray.Dataset(
-        attrs={"fleetcube_citations": "fleetcube", "fleetcube_catalog": json.dumps([record])}
-    )
-    text = citations(made)
+    attrs = {"fleetcube_citations": "fleetcube", "fleetcube_catalog": json.dumps([record])}
+    text = citations(xarray.Dataset(attrs=attrs))
     assert keys(text) == ["fleetcube", "gpu_a_b_2"]
     assert r"title = {50\% of A\&B\_c \#1}," in text
     assert r"howpublished = {paper \& data, \url{https://example.org/a_b%20c}; p. 3}," in text
@@ -103,9 +86,8 @@ def test_no_text_of_a_record_ends_its_entry(name: str) -> None:
     text = citations(xarray.Dataset(attrs=attrs))
     depth = [text[:k].count("{") - text[:k].count("}") for k in range(len(text) + 1)]
     assert min(depth) == depth[-1] == 0
-    assert (
-        "".join(c for c, d in zip(text, depth, strict=False) if d == 0).count("@") == 2
-    )  # fleetcube and the record
+    outside = "".join(c for c, d in zip(text, depth, strict=False) if d == 0)
+    assert outside.count("@") == 2  # fleetcube and the record
     assert text.count("no longer among the references") == 1
     assert r"\input" not in text
 
@@ -128,6 +110,7 @@ def test_reductions_cubes_cuts_and_files_carry_it(sweep: Sweep, tmp_path: Path) 
     pytest.importorskip("netCDF4")
     wanted = citations(sweep.evaluate())
     assert "daly2006" in wanted
+    assert sweep.evaluate().attrs["fleetcube_citations"].split()[0] == "fleetcube"
     assert citations(sweep.reduce("max")) == wanted
     cube = open_cube(sweep.store(tmp_path / "a.zarr"))
     assert citations(cube) == wanted
@@ -151,19 +134,10 @@ def test_what_fleetcube_did_not_make_is_refused(other: Any) -> None:
     refused("give a Dataset that fleetcube made", citations, other)
 
 
-def test_a_damaged_record_of_the_catalog_is_refused() -> None:
+def test_a_damaged_record_is_refused_and_a_work_that_is_not_listed_said() -> None:
     odd = '[{"kind": "gpu", "label": "a", "source": "s", "date": 5}]'
     for text in ("[", "[1]", "{}}", "5", "[" * 100_000, '[{"kind": "gpu"}]', odd):
         made = xarray.Dataset(attrs={"fleetcube_citations": "x", "fleetcube_catalog": text})
         refused("fleetcube_catalog is damaged", citations, made)
-
-
-def test_a_work_that_is_no_longer_listed_is_said_and_stays_bibtex() -> None:
     made = xarray.Dataset(attrs={"fleetcube_citations": "fleetcube nobody1900"})
     assert citations(made).endswith("\n\n% nobody1900: no longer among the references")
-
-
-def test_the_attribute_is_text(sweep: Sweep) -> None:
-    held = sweep.evaluate().attrs["fleetcube_citations"]
-    assert isinstance(held, str)
-    assert held.split()[0] == "fleetcube"

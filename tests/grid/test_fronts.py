@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid.plan import tiles
 from fleetcube.grid.reduce.crossing import _first
 from fleetcube.grid.reduce.pareto import _thin, unbeaten
 
 from .common import refused
-from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, questions
+from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, both, questions
 
 
 def first_crossing(axis: list[float], row: list[float], at: float, log: bool) -> float:
@@ -36,13 +35,13 @@ def first_crossing(axis: list[float], row: list[float], at: float, log: bool) ->
 @SLOW
 @given(questions(), st.sampled_from(["n_gpus", "gpu_mttf", "pipeline_parallel"]), st.booleans())
 def test_crossings_are_those_of_a_walk(question: Any, along: str, log: bool) -> None:
-    sweep, _, engine, block, threads, mask = question
-    whole = sweep.evaluate(engine, mask_infeasible=mask)["job_time"]
-    at = float(np.nanmedian(whole)) * 1.01
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "BLOCK", block)
-        asked = dict(interpolate="log" if log else "linear", engine=engine, mask_infeasible=mask)
-        found = sweep.crossing("job_time", along, at, **asked, threads=threads)
+    sweep, _, engine, _, _, mask = question
+    at = float(np.nanmedian(sweep.evaluate(engine, mask_infeasible=mask)["job_time"])) * 1.01
+    asked = {"interpolate": "log" if log else "linear"}
+    whole, found = both(
+        question, lambda sweep, _, **how: sweep.crossing("job_time", along, at, **asked, **how)
+    )
+    whole = whole["job_time"]
     kept = [dim for dim in whole.dims if dim != along]
     assert found.dims == tuple(kept)
     for place in itertools.product(*(range(whole.sizes[dim]) for dim in kept)):
@@ -93,15 +92,15 @@ def front(points: list[tuple[float, ...]]) -> list[int]:
     return found
 
 
-@given(
-    st.integers(2, 3).flatmap(
-        lambda k: st.lists(
-            st.tuples(*[st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, np.inf, np.nan])] * k),
-            min_size=1,
-            max_size=40,
-        )
-    )
+LEVELS = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, np.inf, np.nan])
+POINTS = (st.lists(st.tuples(*[LEVELS] * k), min_size=1, max_size=40) for k in (2, 3))
+ASKED = st.tuples(
+    st.sampled_from([name for name in OUTPUTS if name != "dominant_overhead"]),
+    st.sampled_from(["min", "max"]),
 )
+
+
+@given(st.one_of(*POINTS))
 def test_fronts_of_points_with_ties_are_those_of_a_loop(points: list[tuple[float, ...]]) -> None:
     wanted = front(points)
     rows = [np.array(row)[None, :] for row in zip(*points, strict=True)]
@@ -115,27 +114,11 @@ def test_fronts_of_points_with_ties_are_those_of_a_loop(points: list[tuple[float
 
 @pytest.mark.slow
 @SLOW
-@given(
-    questions(),
-    st.lists(
-        st.tuples(
-            st.sampled_from([name for name in OUTPUTS if name != "dominant_overhead"]),
-            st.sampled_from(["min", "max"]),
-        ),
-        min_size=2,
-        max_size=3,
-        unique_by=lambda pair: pair[0],
-    ),
-)
+@given(questions(), st.lists(ASKED, min_size=2, max_size=3, unique_by=lambda pair: pair[0]))
 def test_fronts_are_those_of_a_loop(question: Any, asked: list[tuple[str, str]]) -> None:
-    sweep, over, engine, block, threads, mask = question
+    sweep, over, *_ = question
     names, senses = zip(*asked, strict=True)
-    whole = sweep.evaluate(engine, mask_infeasible=mask)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "BLOCK", block)
-        found = sweep.pareto(
-            names, senses, over, engine=engine, mask_infeasible=mask, threads=threads
-        )
+    whole, found = both(question, lambda sweep, *o, **how: sweep.pareto(names, senses, *o, **how))
     used = [axis for axis in sweep.sizes if any(axis in whole[name].dims for name in names)]
     kept = [axis for axis in used if axis not in over]
     away = [axis for axis in used if axis in over]

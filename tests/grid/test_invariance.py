@@ -43,6 +43,11 @@ def axes(draw: Any, most: int = 4) -> dict[str, list[Any]]:
     return chosen
 
 
+# What labels of the scenario choose, an overlap implies, and the calibration that is found says
+CHOSEN = {"gated_ffn": True, "node_reduction": True, "link_sharing": True}
+CHOSEN |= {"compute_model": "roofline"}
+
+
 def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
     """Quantities at one point, by calling the formulas one after the other."""
     case = Sweep({**SCENARIO, **point}, {}, names).plan("numpy").cases[0]
@@ -50,18 +55,10 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
 
     def value(wanted: str) -> float:
         if wanted not in values:
-            formula = graph.load()[wanted].formula(
-                {
-                    **{n: i.default for n, i in INPUTS.items() if i.kind == "option"},
-                    # what the labels of the scenario choose
-                    "gated_ffn": True,
-                    "node_reduction": True,
-                    "link_sharing": True,  # as an overlap implies
-                    "compute_model": "roofline",  # of the calibration that is found
-                    **({"stage_split": "whole_layers"} if "pipeline_parallel" in point else {}),
-                    **{k: v for k, v in point.items() if k in INPUTS},
-                }
-            )
+            chosen = {n: i.default for n, i in INPUTS.items() if i.kind == "option"} | CHOSEN
+            chosen |= {"stage_split": "whole_layers"} if "pipeline_parallel" in point else {}
+            chosen |= {k: v for k, v in point.items() if k in INPUTS}
+            formula = graph.load()[wanted].formula(chosen)
             arguments = [np.float64(value(p)) for p in parameters(formula)]
             with np.errstate(all="ignore"):
                 values[wanted] = float(formula(*arguments))
@@ -125,10 +122,8 @@ def test_jax_gives_the_points_one_by_one_in_any_order_of_axes() -> None:
     check_order_and_block(chosen, ["all_reduce", "gpu_mttf"], 2, "jax")
 
 
-NUMBA_AXES = {
-    name: AXES[name]
-    for name in ("n_gpus", "gpu_mttf", "tensor_parallel", "checkpoint_write_bandwidth")
-}
+SOME = ("n_gpus", "gpu_mttf", "tensor_parallel", "checkpoint_write_bandwidth")
+NUMBA_AXES = {name: AXES[name] for name in SOME}
 
 
 @pytest.mark.slow

@@ -51,10 +51,8 @@ def test_values_of_either_sign_are_linear_in_the_logarithm() -> None:
 
 def test_an_axis_from_zero_is_taken_as_it_is() -> None:
     overlap = [0.0, 0.3, 0.5, 1.0]
-    found = interp(
-        cube(lambda x: np.exp(2 * x), data_parallel_overlap=overlap),
-        {"data_parallel_overlap": [0.1, 0.4, 0.9]},
-    )
+    table = cube(lambda x: np.exp(2 * x), data_parallel_overlap=overlap)
+    found = interp(table, {"data_parallel_overlap": [0.1, 0.4, 0.9]})
     np.testing.assert_allclose(found.y, np.exp([0.2, 0.8, 1.8]), rtol=1e-12)
 
 
@@ -115,17 +113,14 @@ def test_goodput_between_points_is_that_of_the_formulas_within_the_error() -> No
         assert (wrong / true[name]).median() < 0.01
 
 
-def test_two_points_tell_no_error_and_one_point_is_itself() -> None:
+def test_two_points_tell_no_error_one_is_itself_and_none_have_no_values() -> None:
     two = interp(cube(lambda n: n, n_gpus=[8.0, 32.0]), {"n_gpus": [8, 16]})
     np.testing.assert_allclose(two.y, [8, 16])
     np.testing.assert_array_equal(two.y_error, [0, np.nan])
     one = interp(cube(lambda n: n + 1, n_gpus=[8.0]), {"n_gpus": 8})
     assert (float(one.y), float(one.y_error)) == (9, 0)
-
-
-def test_no_points_have_no_values() -> None:
-    found = interp(cube(lambda n, m: n * m), {"n_gpus": []})
-    assert found.y.shape == found.y_error.shape == (0, len(GPU_MTTF))
+    none = interp(cube(lambda n, m: n * m), {"n_gpus": []})
+    assert none.y.shape == none.y_error.shape == (0, len(GPU_MTTF))
 
 
 def test_flags_and_reasons_are_those_of_the_nearest_point() -> None:

@@ -18,6 +18,8 @@ from fleetcube.kernels.declare import WORDS_FOR_OFF
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+from .common import cases
+
 ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]
 JOB: dict[str, Any] = {"n_gpus": 2048, "model": "mixtral-8x7b", "node": "dgx-b200"}
@@ -68,11 +70,10 @@ def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
     assert option("recompute", written) is False
 
 
-@pytest.mark.parametrize(
+# Cases are cut in the same way whatever the option: one will do for `make test`
+@cases(
     "option",
-    [  # cases are cut in the same way whatever the option: one will do for `make test`
-        pytest.param(name, marks=[pytest.mark.slow] * (name != "all_reduce")) for name in OPTIONS
-    ],
+    *(pytest.param(name, marks=[pytest.mark.slow] * (name != "all_reduce")) for name in OPTIONS),
 )
 def test_an_option_is_an_axis_of_compiled_sweeps(option: str) -> None:
     chosen = [name for name, quantity in load().items() if quantity.option == option]
@@ -93,6 +94,11 @@ def test_an_option_is_an_axis_of_compiled_sweeps(option: str) -> None:
             np.testing.assert_allclose(other[name], swept[name], 1e-12, 0, err_msg=engine)
 
 
+def pairs(name: str, choice: Any, row: dict[str, Any]) -> set[Any]:
+    """A choice of an option with each of a row, in either order."""
+    return {at for one in row.items() for at in ((*one, name, choice), (name, choice, *one))}
+
+
 def covering_rows() -> list[dict[str, Any]]:
     """Choices of all options, so that every two choices of two options stand in one row."""
     rng = np.random.default_rng(17)
@@ -106,14 +112,7 @@ def covering_rows() -> list[dict[str, Any]]:
         a, x, b, y = min(left, key=str)
         row = {a: x, b: y}
         for name in rng.permutation([name for name in OPTIONS if name not in row]).tolist():
-            gains = [
-                sum(
-                    ((o, v, name, c) if OPTIONS.index(o) < OPTIONS.index(name) else (name, c, o, v))
-                    in left
-                    for o, v in row.items()
-                )
-                for c in INPUTS[name].choices
-            ]
+            gains = [len(left & pairs(name, choice, row)) for choice in INPUTS[name].choices]
             row[name] = INPUTS[name].choices[int(np.argmax(gains))]
         ordered = [(name, row[name]) for name in OPTIONS]
         left -= {(*one, *other) for one, other in itertools.combinations(ordered, 2)}

@@ -12,14 +12,12 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.grid.measured.validate import validate
 
-from .common import Patch, cases, refused
+from .common import Patch, cases, refused, written
 
 
 def read(folder: Path, content: Any, name: str = "mine.csv") -> tuple[list[Row], list[LeftOut]]:
-    path = folder / name
     text = content if isinstance(content, str) else json.dumps(content)
-    path.write_text(text, encoding="utf-8")
-    return read_records(path)
+    return read_records(written(folder / name, text))
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +38,7 @@ def test_published_rows_are_read_again(ending: str, published: list[Row], tmp_pa
 
 
 @pytest.mark.slow
-def test_published_rows_read_again_are_predicted_alike_to_the_bit(
-    published: list[Row], tmp_path: Path
-) -> None:
+def test_published_rows_read_again_are_alike_to_the_bit(published: Any, tmp_path: Path) -> None:
     again, _ = read(tmp_path, own.text_of(published, ".csv"))
     found = validate([*published, *again])
     assert found.left_out == ()
@@ -83,10 +79,8 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("content", "expected"), [case[1:] for case in READ])
-def test_a_file_is_read_as_by_hand(
-    content: Any, expected: list[tuple[str, float]], tmp_path: Path
-) -> None:
+@cases("content, expected", *(case[1:] for case in READ))
+def test_a_file_is_read_as_by_hand(content: Any, expected: Any, tmp_path: Path) -> None:
     rows, left_out = read(tmp_path, content)
     assert (left_out, [row.of for row in rows]) == ([], [of for of, _ in expected])
     assert [row.measured for row in rows] == pytest.approx([value for _, value in expected])
@@ -99,13 +93,10 @@ def test_a_file_is_read_as_by_hand(
 
 
 def test_any_group_is_read_and_a_published_one_is_no_other(tmp_path: Path) -> None:
-    held = [
-        {"id": f"{k}", "group": group, "source": "us", "inputs": JOB, "measured": {"step_time": 2}}
-        for k, group in enumerate(("my cluster", "mosaic", "llama3_table5"))
-    ]
-    rows, left_out = read(tmp_path, held)
-    assert left_out == []
-    assert [row.group for row in rows] == ["my cluster", "mosaic", "llama3_table5"]
+    groups = ["my cluster", "mosaic", "llama3_table5"]
+    told = {"source": "us", "inputs": JOB, "measured": {"step_time": 2}}
+    rows, left_out = read(tmp_path, [{"id": group, "group": group, **told} for group in groups])
+    assert (left_out, [row.group for row in rows]) == ([], groups)
     assert {row.source for row in rows} == {"us"}
 
 

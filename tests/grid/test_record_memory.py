@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube.grid.measured.published.memory import memory_rows
 
-from .common import cases
+from .common import JUNK, cases
 
 GIB = 2**30
 TABLE = Path(__file__).parents[1] / "data" / "memory.csv"
@@ -24,17 +24,11 @@ def published() -> list[dict[str, str]]:
 
 def record(line: dict[str, str]) -> dict[str, Any]:
     read = {name: int(text) for name, text in line.items() if text.isdecimal()}
-    return {
-        "group": line["group"],
-        "model": {"name": line["model"], **{k: read[k] for k in ("layers", "seq") if k in read}},
-        "system": {"gpus": 8},
-        "parallel": {
-            **{k: read[k] for k in ("tp", "pp", "dp", "ep", "cp") if k in read},
-            "mbs": 1,
-            "microbatches": 4,
-        },
-        "measured": {line["key"]: float(line["value"])},
-    }
+    model = {"name": line["model"], **{k: read[k] for k in ("layers", "seq") if k in read}}
+    parallel = {k: read[k] for k in ("tp", "pp", "dp", "ep", "cp") if k in read}
+    parallel |= {"mbs": 1, "microbatches": 4}
+    told = {"group": line["group"], "model": model, "system": {"gpus": 8}, "parallel": parallel}
+    return {**told, "measured": {line["key"]: float(line["value"])}}
 
 
 @cases(
@@ -88,11 +82,8 @@ def test_a_figure_gives_a_row_for_each_value() -> None:
     measured |= {"gib_activations_seqpar_selective": 26.5625}
     figure = {"group": "korthikanti_fig1_memory", "model": {"name": "1T"}, "measured": measured}
     rows = memory_rows(figure, {})
-    assert [(of, value / GIB) for _, of, value in rows] == [
-        ("memory_per_gpu", 32.958984375),
-        ("activation_memory", 131.25),
-        ("activation_memory", 26.5625),
-    ]
+    assert [value / GIB for *_, value in rows] == [32.958984375, 131.25, 26.5625]
+    assert [of for _, of, _ in rows] == ["memory_per_gpu", *["activation_memory"] * 2]
     # figure 7 in bytes of a layer, equation 2: s b h (10 + 24 / t + 5 a s / (h t)), 10 % of it
     seventh = {"group": "korthikanti_fig7_memory", "model": {"name": "1T"}}
     ((inputs, of, value),) = memory_rows({**seventh, "measured": {"pct_full": 10}}, {})
@@ -106,30 +97,16 @@ def test_what_an_allocator_held_is_no_row() -> None:
     assert memory_rows(chronicle, {"model": "bloom-176b", "n_gpus": 384}) == []
 
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-NUMBER = st.sampled_from(
-    [0, 1, 4, -1, True, None, "4", float("nan"), float("inf"), 10**400, 0.5, [4]]
-)
+ODD = [0, 1, 4, -1, True, None, "4", float("nan"), float("inf"), 10**400, 0.5, [4]]
+GROUPS = st.sampled_from(["korthikanti_fig1_memory", "korthikanti_fig7_memory", "simumax_b200"])
+NAMES = st.sampled_from(["gpus", "tp", "pct_seq", "gib_params_optimizer", "mem_alloc_gib"])
+SECTION = st.dictionaries(NAMES, st.sampled_from(ODD)) | JUNK
 
 
 @given(
-    group=st.sampled_from(["korthikanti_fig1_memory", "korthikanti_fig7_memory", "simumax_b200"])
-    | JUNK,
+    group=GROUPS | JUNK,
     model=st.fixed_dictionaries({"name": st.sampled_from(["22B", "llama3_70b"]) | JUNK}) | JUNK,
-    rest=st.dictionaries(
-        st.sampled_from(["system", "parallel", "measured"]),
-        st.dictionaries(
-            st.sampled_from(["gpus", "tp", "pct_seq", "gib_params_optimizer", "mem_alloc_gib"]),
-            NUMBER,
-        )
-        | JUNK,
-    ),
+    rest=st.dictionaries(st.sampled_from(["system", "parallel", "measured"]), SECTION),
 )
 def test_odd_records_never_raise(group: Any, model: Any, rest: dict[str, Any]) -> None:
     for _, _, value in memory_rows({"group": group, "model": model, **rest}, {}):

@@ -23,7 +23,7 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
 from fleetcube.kernels.inputs import INPUTS
 
-from .common import Patch, cases, refused, written
+from .common import JUNK, Patch, cases, refused, written
 
 A100 = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr", "precision": "fp16"}
 A100 |= {"compute_model": "roofline", "attention_kernel": "standard"}
@@ -514,13 +514,6 @@ def test_files_have_limits(tmp_path: Path, monkeypatch: Patch) -> None:
 
 # Anything at all
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 SPOILED = st.sampled_from(CASES).flatmap(
     lambda case: st.fixed_dictionaries(
         {

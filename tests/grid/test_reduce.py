@@ -16,7 +16,7 @@ from fleetcube.grid.reduce import quantile
 from fleetcube.grid.reduce.fold import HOW
 
 from ..draws import TIMES, scaled
-from .common import cases
+from .common import Patch, cases
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "sequence_parallel": True}
 SCENARIO |= {"global_batch_size": 64, "virtual_stages": 1}
@@ -46,14 +46,19 @@ def questions(draw: Any) -> tuple[Sweep, list[str], str, int, int, bool]:
     return sweep, over, engine, block, threads, draw(st.booleans())
 
 
-ON_JAX = (
-    Sweep(
-        {**SCENARIO, "fabric": "roce-100g"},
-        {"n_gpus": [16, 8, 64, 32], "pipeline_parallel": [4, 1], "gpu_mttf": [3e7, 9e7]},
-        OUTPUTS,
-    ),
-    *(["n_gpus", "gpu_mttf"], "jax", 8, 3, True),
-)
+FEW = {"n_gpus": [16, 8, 64, 32], "pipeline_parallel": [4, 1], "gpu_mttf": [3e7, 9e7]}
+ROCE = Sweep({**SCENARIO, "fabric": "roce-100g"}, FEW, OUTPUTS)
+ON_JAX = (ROCE, ["n_gpus", "gpu_mttf"], "jax", 8, 3, True)
+
+
+def both(question: Any, ask: Any, **patched: int) -> tuple[Any, Any]:
+    """The whole grid of a question, and what is asked of its sweep block by block."""
+    sweep, over, engine, block, threads, mask = question
+    given = {"engine": engine, "mask_infeasible": mask}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"BLOCK": block, **patched}.items():
+            patch.setattr(tiles, name, value)
+        return sweep.evaluate(**given), ask(sweep, over, threads=threads, **given)
 
 
 def cells(whole: xarray.DataArray, over: list[str]) -> Any:
@@ -81,11 +86,8 @@ def first_best(points: Any, how: str) -> Any:
 @SLOW
 @given(questions(), st.sampled_from(["argmin", "argmax"]))
 def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
-    sweep, over, engine, block, threads, mask = question
-    whole = sweep.evaluate(engine, mask_infeasible=mask)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "BLOCK", block)
-        found = sweep.reduce(how, over, engine=engine, mask_infeasible=mask, threads=threads)
+    over = question[1]
+    whole, found = both(question, lambda sweep, *of, **given: sweep.reduce(how, *of, **given))
     names = [name for name in OUTPUTS if name != "dominant_overhead"]
     assert list(found.data_vars) == names
     for name in names:
@@ -103,13 +105,10 @@ def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
 @SLOW
 @given(questions())
 def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
-    sweep, over, engine, block, threads, mask = question
-    whole = sweep.evaluate(engine, mask_infeasible=mask)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "BLOCK", block)
-        found = sweep.reduce(
-            "argmin", over, of="step_time", engine=engine, mask_infeasible=mask, threads=threads
-        )
+    over = question[1]
+    whole, found = both(
+        question, lambda sweep, *over, **how: sweep.reduce("argmin", *over, of="step_time", **how)
+    )
     assert list(found.data_vars) == OUTPUTS
     lead = whole["step_time"]
     kept = [dim for dim in lead.dims if dim not in over]
@@ -133,11 +132,8 @@ def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
 @SLOW
 @given(questions(), st.sampled_from(FOLDS))
 def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
-    sweep, over, engine, block, threads, mask = question
-    whole = sweep.evaluate(engine, mask_infeasible=mask)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "BLOCK", block)
-        found = sweep.reduce(how, over, engine=engine, mask_infeasible=mask, threads=threads)
+    over = question[1]
+    whole, found = both(question, lambda sweep, *of, **given: sweep.reduce(how, *of, **given))
     for name in found.data_vars:
         for place, points in cells(whole[name], over):
             values = [value for value, _ in points if value == value]
@@ -153,15 +149,14 @@ def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
 @SLOW
 @given(questions(), st.sampled_from([0, 0.1, 0.5, 0.83, 1]), st.sampled_from([1, 30, 1 << 20]))
 def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> None:
-    sweep, over, engine, block, threads, mask = question
-    whole = sweep.evaluate(engine, mask_infeasible=mask)
+    over = question[1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "BLOCK", block)
-        patch.setattr(tiles, "SORTED", small)
-        if engine != "jax":  # which compiles with as many as it has
+        if question[2] != "jax":  # which compiles with as many as it has
             patch.setattr(quantile, "BITS", 11)
-        found = sweep.reduce(
-            "quantile", over, q=q, engine=engine, mask_infeasible=mask, threads=threads
+        whole, found = both(
+            question,
+            lambda sweep, *of, **how: sweep.reduce("quantile", *of, q=q, **how),
+            SORTED=small,
         )
     for name in found.data_vars:
         for place, points in cells(whole[name], over):
@@ -183,9 +178,7 @@ def test_jax_reduces_alike(test: Any, more: list[Any]) -> None:
 
 
 @pytest.mark.slow
-def test_compiled_blocks_give_the_same_winners_and_quantiles(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_compiled_blocks_give_the_same_winners_and_quantiles(monkeypatch: Patch) -> None:
     scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, for few formulas to compile
     sweep = Sweep(scenario, {name: AXES[name] for name in list(AXES)[:5]}, ["data_parallel_time"])
     whole = sweep.evaluate("numba", mask_infeasible=True)["data_parallel_time"]

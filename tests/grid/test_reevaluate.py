@@ -20,16 +20,11 @@ from .common import Patch, refused
 SCENARIO = {"model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr"}
 SCENARIO |= {"software": "megatron-lm", "tensor_parallel": 8, "pipeline_parallel": 4}
 SCENARIO |= {"global_batch_size": 1024, "training_tokens": 1e12}
-AXES: dict[str, Any] = {
-    "n_gpus": [32, 256, 1024],
-    "gpu_mttf": np.geomspace(3.6e6, 3.6e8, 200).tolist(),  # its values: in a coordinate
-    "disk": {
-        "checkpoint_write_bandwidth": ["2 GB/s", "200 GB/s"],
-        "checkpoint_restore_time": ["60 s", "600 s"],
-        "labels": ["slow", "fast"],
-    },
-    "sequence_parallel": [False, True],
-}
+DISK = {"checkpoint_write_bandwidth": ["2 GB/s", "200 GB/s"], "labels": ["slow", "fast"]}
+DISK |= {"checkpoint_restore_time": ["60 s", "600 s"]}
+AXES: dict[str, Any] = {"n_gpus": [32, 256, 1024]}
+AXES |= {"gpu_mttf": np.geomspace(3.6e6, 3.6e8, 200).tolist()}  # its values: in a coordinate
+AXES |= {"disk": DISK, "sequence_parallel": [False, True]}
 OUTPUTS = ["step_time", "job_time", "goodput", "memory_per_gpu"]
 
 
@@ -49,11 +44,9 @@ def _there(found: xarray.Dataset) -> xarray.Dataset:
 
 @pytest.mark.parametrize("kind", ["stored", "virtual", "evaluated"])
 def test_ends_are_those_of_the_whole_sweep(sweep: fleetcube.Sweep, path: str, kind: str) -> None:
-    cube = {
-        "stored": lambda: fleetcube.open_cube(path),
-        "virtual": lambda: sweep.virtual(engine="numpy"),
-        "evaluated": lambda: sweep.evaluate("numpy"),
-    }[kind]()
+    ways: dict[str, Any] = {"stored": lambda: fleetcube.open_cube(path)}
+    ways |= {"virtual": lambda: sweep.virtual(engine="numpy")}
+    cube = (ways | {"evaluated": lambda: sweep.evaluate("numpy")})[kind]()
     cut = _there(cube).fleetcube.interval()
     whole = _there(sweep.interval(engine="numpy"))
     for name in ("step_time", "job_time", "memory_per_gpu"):
@@ -76,9 +69,8 @@ def test_what_is_cut_to_a_point_or_left_out_is_known(path: str) -> None:
 
 
 def test_no_value_has_no_interval(sweep: fleetcube.Sweep, tmp_path: Path) -> None:
-    cube = fleetcube.open_cube(
-        sweep.store(tmp_path / "f.zarr", engine="numpy", dtype="float32", mask_infeasible=True)
-    )
+    given: Any = dict(engine="numpy", dtype="float32", mask_infeasible=True)
+    cube = fleetcube.open_cube(sweep.store(tmp_path / "f.zarr", **given))
     cut = cube.isel(gpu_mttf=[0]).fleetcube.interval()
     known = cut["job_time"].notnull()
     assert known.any()
@@ -143,23 +135,20 @@ def test_the_commands_show_them(path: str, tmp_path: Path) -> None:
 def test_the_explorer_has_bands_of_stored_cubes(sweep: fleetcube.Sweep, path: str) -> None:
     stored = View.open(path).band("variable=job_time&x=n_gpus")
     assert stored["places"] == [0, 1, 2]
-    assert stored == View(sweep.virtual(engine="numpy"), "job", sweep).band(
-        "variable=job_time&x=n_gpus"
-    )
+    virtual = View(sweep.virtual(engine="numpy"), "job", sweep)
+    assert stored == virtual.band("variable=job_time&x=n_gpus")
 
 
 def test_an_axis_of_the_interval_alone_is_told_and_one_without_labels_is_refused() -> None:
     job = {"model": "llama-3-70b", "node": "dgx-h100", "n_gpus": 1024, "fabric": "infiniband-ndr"}
     job |= {"calibration": "none", "tensor_parallel": 8}
     axes = {"error_factor": [1.1, 2.0], "n_gpus": [1024, 2048]}
-    cube = fleetcube.Sweep(
-        {**job, "error_factor": 1.1}, {"n_gpus": [1024, 2048]}, ["job_time"]
-    ).evaluate()
+    one = fleetcube.Sweep({**job, "error_factor": 1.1}, {"n_gpus": [1024, 2048]}, ["job_time"])
+    cube = one.evaluate()
     with pytest.raises(InputError, match="does not tell its points of 'n_gpus'"):
         cube.isel(n_gpus=[1, 0]).drop_vars("n_gpus").fleetcube.interval()
-    both = fleetcube.Sweep(
-        {k: v for k, v in job.items() if k != "n_gpus"}, axes, ["job_time"]
-    ).evaluate()
+    rest = {k: v for k, v in job.items() if k != "n_gpus"}
+    both = fleetcube.Sweep(rest, axes, ["job_time"]).evaluate()
     ends = both.fleetcube.interval()
     assert both.job_time.dims == ("n_gpus",)
     assert ends.error_factor.values.tolist() == [1.1, 2.0]

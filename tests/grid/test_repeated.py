@@ -25,25 +25,20 @@ from .common import Patch, on_h100
 SCENARIO = on_h100("llama-3-70b", n_gpus=512, tensor_parallel=8)
 AXES: dict[str, Any] = {"n_gpus": [64, 512], "fabric": ["infiniband-ndr", "roce-100g"]}
 OUTPUTS = ["job_time", "goodput", "mfu", "cluster_mtbf"]
-CALIBRATION = """\
-title = "My cluster"
-source = "measured"
-date = "2026-11-21"
-note = "two nodes"
-flops_efficiency = 0.{}
-"""
+CALIBRATION = 'title = "My cluster"\nsource = "measured"\ndate = "2026-11-21"\n'
+CALIBRATION += 'note = "two nodes"\nflops_efficiency = 0.{}\n'
 # Neighbours in everything that keys are made of: numbers, their types and order, options, what
 # implies one, labels, lengths and values of axes, outputs, the mask
+CHANGES: list[dict[str, Any]] = [{}, {"n_gpus": 1024}, {"gpu_mttf": "50_000 h"}]
+CHANGES += [{"gpu_mttf": {"lognormal": ["50_000 h", n]}} for n in (2, 3)]
+CHANGES += [
+    {"sequence_parallel": True},
+    {"experts": 64},
+    {"model": "llama-3-8b"},
+    {"step_time": 3.0},
+]
 SWEEPS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
-    (SCENARIO, {}, OUTPUTS),
-    ({**SCENARIO, "n_gpus": 1024}, {}, OUTPUTS),
-    ({**SCENARIO, "gpu_mttf": "50_000 h"}, {}, OUTPUTS),
-    ({**SCENARIO, "gpu_mttf": {"lognormal": ["50_000 h", 2]}}, {}, OUTPUTS),
-    ({**SCENARIO, "gpu_mttf": {"lognormal": ["50_000 h", 3]}}, {}, OUTPUTS),
-    ({**SCENARIO, "sequence_parallel": True}, {}, OUTPUTS),
-    ({**SCENARIO, "experts": 64}, {}, OUTPUTS),
-    ({**SCENARIO, "model": "llama-3-8b"}, {}, OUTPUTS),
-    ({**SCENARIO, "step_time": 3.0}, {}, OUTPUTS),
+    *(({**SCENARIO, **changed}, {}, OUTPUTS) for changed in CHANGES),
     (SCENARIO, {}, OUTPUTS[::-1]),
     (SCENARIO, AXES, OUTPUTS),
     (SCENARIO, dict(reversed(AXES.items())), OUTPUTS),
@@ -76,9 +71,9 @@ def alone() -> list[list[xarray.Dataset]]:
     """Each sweep as it is where nothing is kept: without and with a mask."""
     with pytest.MonkeyPatch.context() as patch:
         forget(patch, 0)
+        sweeps = [Sweep(*sweep) for sweep in SWEEPS]
         return [
-            [Sweep(*sweep).evaluate("numpy", mask_infeasible=mask) for mask in (False, True)]
-            for sweep in SWEEPS
+            [s.evaluate("numpy", mask_infeasible=mask) for mask in (False, True)] for s in sweeps
         ]
 
 
@@ -129,19 +124,16 @@ def test_threads_share_what_is_kept(monkeypatch: Patch) -> None:
     forget(monkeypatch, 3)  # fewer than are used: results are forgotten all the time
     kinds: list[dict[str, Any]] = [{}, {"sequence_parallel": True}, {"gpu_mttf": [1e8, 2e8]}]
     kinds += [{**kind, "fabric": ["infiniband-ndr"]} for kind in kinds]
-    wanted = {
-        (k, n): fleetcube.evaluate(OUTPUTS, **{**SCENARIO, **kinds[k], "n_gpus": n})
-        for k in range(len(kinds))
-        for n in (64, 128)
-    }
+    pairs = itertools.product(range(len(kinds)), (64, 128))
+    inputs = {(k, n): {**SCENARIO, **kinds[k], "n_gpus": n} for k, n in pairs}
+    wanted = {pair: fleetcube.evaluate(OUTPUTS, **own) for pair, own in inputs.items()}
     shared = Sweep(*SWEEPS[16])
     expected, failed = shared.evaluate(), []
 
     def work(seed: int) -> None:
         try:
             for k, n in np.random.default_rng(seed).permutation(list(wanted)):
-                inputs = {**SCENARIO, **kinds[k], "n_gpus": int(n)}
-                same(fleetcube.evaluate(OUTPUTS, **inputs), wanted[k, n])
+                same(fleetcube.evaluate(OUTPUTS, **inputs[k, n]), wanted[k, n])
                 same(shared.evaluate(), expected)
         except BaseException as error:
             failed.append(error)

@@ -74,13 +74,9 @@ def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: 
     played = simulate_schedule(send_time=send, pipeline_sends=sends, **layout)
     m = layout["num_microbatches"]
     given = {key: value for key, value in layout.items() if key != "recompute_time"}
-    found = fleetcube.evaluate(
-        ["bubble_ratio", "awaited_pipeline_sends"],
-        engine="numpy",
-        **given,
-        pipeline_sends=sends,
-        recompute_flops_factor=4 / 3 if layout["recompute_time"] else 1.0,
-    )
+    given |= {"recompute_flops_factor": 4 / 3 if layout["recompute_time"] else 1.0}
+    given |= {"pipeline_sends": sends, "engine": "numpy"}
+    found = fleetcube.evaluate(["bubble_ratio", "awaited_pipeline_sends"], **given)
     work = m * (3 + layout["recompute_time"])
     law = work * (1 + float(found.bubble_ratio)) + send * float(found.awaited_pipeline_sends)
     assert played.step_time <= law * (1 + 1e-9)
@@ -109,9 +105,8 @@ def test_a_slow_boundary_is_waited_for() -> None:
 
 def test_passes_that_overlap_take_their_time_together() -> None:
     # One stage: of 4 micro-batches 3 pairs; the first forward and the last backward pass are alone.
-    played = simulate_schedule(
-        "combined_1f1b", pipeline_parallel=1, num_microbatches=4, overlapped_time=2.0
-    )
+    given = dict(pipeline_parallel=1, num_microbatches=4, overlapped_time=2.0)
+    played = simulate_schedule("combined_1f1b", **given)
     assert played.step_time == 1 + 3 * 2 + 2
     assert [part.overlaps for part in played.stages[0]] == [False, *6 * [True], False]
     assert played.microbatches_in_flight == (2,)
@@ -138,30 +133,20 @@ PAIRS: dict[str, Any] = {"pipeline_schedule": "combined_1f1b", "virtual_stages":
 
 @cases(
     "change, told",
-    ({"num_microbatches": 0}, "whole number"),
+    *(({"num_microbatches": n}, "whole number") for n in (0, math.nan, math.inf, True, "8", None)),
     ({"pipeline_parallel": 2.5}, "whole number"),
     ({"pipeline_schedule": "1b1f"}, "1f1b"),
     ({"send_time": -1.0}, "negative"),
-    ({"num_microbatches": math.nan}, "whole number"),
-    ({"num_microbatches": math.inf}, "whole number"),
-    ({"num_microbatches": True}, "whole number"),
-    ({"num_microbatches": "8"}, "whole number"),
-    ({"num_microbatches": None}, "whole number"),
     ({"num_microbatches": 1_000_000_000}, "1,000,000"),
-    ({"forward_time": "1 ms"}, "plain number"),
-    ({"forward_time": True}, "plain number"),
-    ({"recompute_time": -1.0}, "recompute_time = -1.0"),
-    ({"input_gradient_time": -1.0}, "input_gradient_time = -1.0"),
+    *(({"forward_time": time}, "plain number") for time in ("1 ms", True)),
+    *(({name: -1.0}, f"{name} = -1.0") for name in ("recompute_time", "input_gradient_time")),
     ({"weight_gradient_time": None}, "plain number"),
     ({"send_time": pint.UnitRegistry().Quantity(1, "ms")}, "plain number"),
     ({"send_time": "1 ms"}, "plain number"),
     ({"send_time": 1e308}, "too large"),
     ({"pipeline_flush": "False"}, "True or False"),
     ({"virtual_stages": 2, "microbatch_group_size": "4"}, "whole number"),
-    (
-        {"virtual_stages": 2, "microbatch_group_size": 2, "pipeline_scheduler": "pytorch"},
-        "in groups of 4",
-    ),
+    (dict(virtual_stages=2, microbatch_group_size=2, pipeline_scheduler="pytorch"), "groups of 4"),
     ({"send_time": [1.0]}, "boundaries"),
     ({"piece_times": [1.0]}, "4 pieces"),
     ({"piece_times": [1.0, 1.0, 1.0, -1.0]}, "piece_times = -1.0"),

@@ -75,11 +75,7 @@ def test_cells_have_winners_of_their_own() -> None:
 
 
 def searched(
-    sweep: Sweep,
-    asked: dict[str, Any],
-    radix: int = 32,
-    kept: tuple[int, int] = (1 << 24, 1 << 21),
-    least: int = 16,
+    sweep: Sweep, asked: Any, radix: int = 32, kept: Any = (1 << 24, 1 << 21), least: int = 16
 ) -> Any:
     """What a search finds, whatever it costs."""
     with pytest.MonkeyPatch.context() as patch:
@@ -119,9 +115,8 @@ def test_a_trillion_layouts(monkeypatch: Patch) -> None:
     goodput: Any = Sweep({**some, "global_batch_size": 256}, LIVES, ["goodput"]).evaluate()
     lives = ["gpu_mttf", "checkpoint_write_bandwidth"]
     gpus = layouts["n_gpus"]
-    costs = (
-        gpus * layouts.min(layout) / layouts["global_batch_size"] / goodput["goodput"].max(lives)
-    )
+    steps = layouts.min(layout) / layouts["global_batch_size"]
+    costs = gpus * steps / goodput["goodput"].max(lives)
     best = costs.argmin(...)
     at = {name: costs[name].values[int(k)] for name, k in best.items()}
     step = layouts.sel(at)
@@ -136,9 +131,7 @@ def test_a_trillion_layouts(monkeypatch: Patch) -> None:
         assert found[name].item() == point[name].item()
 
 
-def test_a_search_that_costs_too_much_leaves_it_to_the_scan(
-    monkeypatch: Patch,
-) -> None:
+def test_a_search_that_costs_too_much_leaves_it_to_the_scan(monkeypatch: Patch) -> None:
     fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
     sweep = Sweep(fixed, {name: AXES[name] for name in itertools.islice(AXES, 5)}, ["job_time"])
     scanned = sweep.reduce("argmin", engine="numpy")

@@ -15,9 +15,8 @@ from .common import cases, refused
 SPEC: dict[str, Any] = {"outputs": ["job_time"]}
 SPEC |= {"scenario": {"model": "llama-3-8b", "node": "dgx-h100", "gpu_mttf": "40_000 h"}}
 SPEC |= {"axes": {"n_gpus": [64, 128, 256, 512], "fabric": ["infiniband-ndr", "roce-100g"]}}
-SPEC["axes"]["layout"] = dict(
-    labels=["wide", "deep"], tensor_parallel=[8, 4], pipeline_parallel=[1, 2]
-)
+SPEC["axes"]["layout"] = {"labels": ["wide", "deep"], "tensor_parallel": [8, 4]}
+SPEC["axes"]["layout"] |= {"pipeline_parallel": [1, 2]}
 
 
 def job_time(spec: dict[str, Any]) -> Any:
@@ -52,9 +51,8 @@ def test_a_range_keeps_the_points_of_an_axis() -> None:
     told, _ = narrow(SPEC, ["n_gpus=100:300"])
     assert job_time(told)["n_gpus"].values.tolist() == [128, 256]
     told, _ = narrow(SPEC, ["layout=deep"], without=["n_gpus"])
-    assert job_time({**told, "scenario": {**told["scenario"], "n_gpus": 64}}).sizes == dict(
-        fabric=2, layout=1
-    )
+    one = {**told, "scenario": {**told["scenario"], "n_gpus": 64}}
+    assert job_time(one).sizes == {"fabric": 2, "layout": 1}
 
 
 def test_options_are_read_as_they_are_written() -> None:
@@ -87,21 +85,14 @@ def test_bad_selectors_are_refused_in_one_line(selector: str, words: str) -> Non
 
 
 def test_numbers_without_a_unit_are_remarked_on() -> None:
-    spec = {
-        "scenario": {"gpu_mttf": 50000, "detection_time": 0, "n_gpus": 8, "repair_time": "2 h"},
-        "axes": {
-            "checkpoint_write_bandwidth": {"geomspace": [100, "1 TB/s"], "num": 3},
-            "both": {"drain_time": [60, 120], "nic_mttf": ["9 h", "8 h"]},
-        },
-    }
-    (told,) = remarks(spec)
+    scenario = {"gpu_mttf": 50000, "detection_time": 0, "n_gpus": 8, "repair_time": "2 h"}
+    axes: dict[str, Any] = {"both": {"drain_time": [60, 120], "nic_mttf": ["9 h", "8 h"]}}
+    speeds = {"checkpoint_write_bandwidth": {"geomspace": [100, "1 TB/s"], "num": 3}}
+    (told,) = remarks({"scenario": scenario, "axes": speeds | axes})
     assert told == (
         "without a unit, taken in base units: gpu_mttf = 50000 s (13.8889 h); "
         "checkpoint_write_bandwidth = 100 B/s; drain_time = 60 s (1 min), 120 s (2 min)"
     )
-
-
-def test_an_axis_over_a_stated_value_is_remarked_on() -> None:
     spec = {"scenario": {"n_gpus": 8}, "axes": {"n_gpus": [8, 16]}}
     assert remarks(spec) == ["n_gpus: its axis overrides the scenario's value"]
 
@@ -118,9 +109,8 @@ def test_other_units_are_repeated_in_those_of_the_axis() -> None:
     axes = {"inter_node_bandwidth": ["50 GB/s", "100 GB/s"]}
     cube = Sweep({**SPEC["scenario"], "n_gpus": 64}, axes, ["job_time"]).evaluate()
     _, notes = select(cube, ["inter_node_bandwidth=600Gbit/s"])
-    assert notes == [
-        "inter_node_bandwidth = 600Gbit/s (75 GB/s) is not on the axis: taking 50 GB/s"
-    ]
+    told = "inter_node_bandwidth = 600Gbit/s (75 GB/s) is not on the axis: taking 50 GB/s"
+    assert notes == [told]
     with pytest.raises(InputError, match=r"= 70 \(70 B/s\) is outside the axis, 50 GB/s to"):
         select(cube, ["inter_node_bandwidth=70"])
 
@@ -131,20 +121,16 @@ def test_new_names_follow_new_axes() -> None:
     refused("'seed' is not an input", narrow, SPEC, ["gpu_mttf=9000h,10000h", "seed=3"])
 
 
-def test_numbers_of_other_than_three_digits_are_a_list() -> None:
-    told, notes = narrow(SPEC, ["n_gpus=64,1024"])
-    assert (told["axes"]["n_gpus"], notes) == ([64, 1024], [])
-
-
 def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:
+    told, notes = narrow(SPEC, ["n_gpus=64,1024"])  # not three digits: a list
+    assert (told["axes"]["n_gpus"], notes) == ([64, 1024], [])
     told, notes = narrow(SPEC, ["gpu_mttf=50,000 h", "gpu_hour_price=$1,200/h", "n_gpus=128,256"])
     assert job_time(told)["n_gpus"].values.tolist() == [128, 256]
     assert told["scenario"]["gpu_mttf"] == "50,000 h"
     assert told["scenario"]["gpu_hour_price"] == "$1,200/h"
     assert notes == ["n_gpus = 128,256 is a list; without its commas it is one number"]
-    cube = Sweep(
-        {**SPEC["scenario"], "n_gpus": 64}, {"gpu_mttf": ["9000 h", "50_000 h"]}, ["goodput"]
-    )
+    axes = {"gpu_mttf": ["9000 h", "50_000 h"]}
+    cube = Sweep({**SPEC["scenario"], "n_gpus": 64}, axes, ["goodput"])
     cut, notes = select(cube.evaluate(), ["gpu_mttf=50,000h"])
     assert (cut["gpu_mttf"].item(), notes) == (50_000 * 3600, [])
 
@@ -157,7 +143,4 @@ def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:
 )
 def test_what_is_no_change_is_refused(selectors: list[str], words: str) -> None:
     refused(re.escape(words), narrow, SPEC, selectors)
-
-
-def test_what_is_sought_cannot_be_given() -> None:
     refused("n_gpus is sought; give its range", narrow, SPEC, ["n_gpus=64"], without=["n_gpus"])

@@ -9,27 +9,21 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 
-from .common import refused
+from .common import on_h100, refused
 
 NODES, BUSY = 2048, 10.485760  # 16,384 GPUs; nodes in repair, by the defaults of the lifetimes
-FLEET: dict[str, Any] = dict(
-    node="dgx-h100", model="llama-3-70b", fabric="roce-400g", n_gpus=16384, repair_time="24 h"
-)
+FLEET = on_h100("llama-3-70b", fabric="roce-400g", n_gpus=16384, repair_time="24 h")
 
 
 def whole(spares: int) -> float:
     """All nodes but `spares` are whole, each being away for R / (R + L) of the time."""
     away, total = BUSY / (NODES + BUSY), NODES + spares
-    return math.fsum(
-        math.exp(
-            math.lgamma(total + 1)
-            - math.lgamma(n + 1)
-            - math.lgamma(total - n + 1)
-            + n * math.log(away)
-            + (total - n) * math.log1p(-away)
-        )
-        for n in range(spares + 1)
-    )
+
+    def log_of(n: int) -> float:
+        ways = math.lgamma(total + 1) - math.lgamma(n + 1) - math.lgamma(total - n + 1)
+        return ways + n * math.log(away) + (total - n) * math.log1p(-away)
+
+    return math.fsum(math.exp(log_of(n)) for n in range(spares + 1))
 
 
 def carried(spares: int) -> float:
@@ -44,13 +38,12 @@ def found(output: str, **inputs: Any) -> Any:
 
 def test_five_spares_where_ten_nodes_are_in_repair() -> None:
     assert float(found("node_failure_rate")) * 86400 == pytest.approx(BUSY, rel=1e-6)
-    got = found(
-        "whole_cluster_probability", node_pool=["closed", "closed_idle_safe"], spare_nodes=5
-    )
+    pools = dict(node_pool=["closed", "closed_idle_safe"], spare_nodes=5)
+    got = found("whole_cluster_probability", **pools)
     assert got.values == pytest.approx([0.05, 0.50], abs=0.005)
     assert got.values == pytest.approx([whole(5), carried(5)], abs=1e-3)
     # none comes from outside: provision_time is nothing, and failures stop while the job waits
-    kept = found("goodput", node_pool=["closed", "closed_idle_safe"], spare_nodes=5)
+    kept = found("goodput", **pools)
     open_ = float(found("goodput", provision_time=0))
     assert (kept / open_).values == pytest.approx(got.values, rel=1e-12)
 
@@ -101,9 +94,8 @@ def test_a_shop_of_crews_that_barely_keep_up_needs_more_spares() -> None:
     for name in names[:2]:
         assert float(many[name]) == pytest.approx(float(usual[name]), abs=1e-3)
     # here spares fail while they are idle: 1 % more nodes
-    assert float(many.missing_nodes) == pytest.approx(
-        float(usual.missing_nodes), rel=0.03, abs=1e-3
-    )
+    expected = pytest.approx(float(usual.missing_nodes), rel=0.03, abs=1e-3)
+    assert float(many.missing_nodes) == expected
     none = fleetcube.evaluate(names, engine="numpy", **{**given, "repair_time": 0}, repair_crews=1)
     assert [float(none[name]) for name in names] == [1, 1, 0]
     few = fleetcube.evaluate(names, engine="numpy", **given, repair_crews=5)
@@ -141,11 +133,9 @@ def test_more_spares_never_hurt_and_slopes_are_those_of_the_sum() -> None:
     for pool in ("closed", "closed_idle_safe"):
         got = found("goodput", node_pool=pool, spare_nodes=spares.tolist()).values
         assert (np.diff(got) > -1e-12).all()
-        slope = float(
-            found("d_whole_cluster_probability_d_repair_time", node_pool=pool, spare_nodes=5)
-        )
-        step = 1e-3 * 86400
         given = dict(node_pool=pool, spare_nodes=5)
+        slope = float(found("d_whole_cluster_probability_d_repair_time", **given))
+        step = 1e-3 * 86400
         times = (86400 - step, 86400 + step)
         ends = [float(found("whole_cluster_probability", **given, repair_time=x)) for x in times]
         assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4)

@@ -18,14 +18,15 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
     # Llama 3 70B: 855,654,400 weights in each layer, 2 x 128,256 x 8192 + 8192 beside them.
     layer = 8192 * 128 * (64 + 8 + 8 + 64) + 3 * 8192 * 28672 + 2 * 8192
     beside = (2 * 128_256 + 1) * 8192
-    found = fleetcube.evaluate(
-        ["parameters", "active_parameters"], model="llama-3-70b", layers=[40, 160]
-    )
+    both = ["parameters", "active_parameters"]
+    found = fleetcube.evaluate(both, model="llama-3-70b", layers=[40, 160])
     assert found.parameters.values.tolist() == [40 * layer + beside, 160 * layer + beside]
     assert found.active_parameters.equals(found.parameters.rename("active_parameters"))
     # what the shape does not decide stays as published
     same = fleetcube.evaluate("parameters", model="llama-3-70b", sequence_length=2048)
     assert same == fleetcube.evaluate("parameters", model="llama-3-70b")
+    stated = fleetcube.evaluate(both, model="llama-3-70b", layers=40, parameters=1e9)
+    assert stated.parameters == stated.active_parameters == 1e9
 
 
 @cases(
@@ -50,6 +51,8 @@ def test_a_token_visits_no_more_experts_than_there_are() -> None:
     job = {"model": "mixtral-8x7b", "node": "dgx-h100", "n_gpus": 64}
     verdict = fleetcube.evaluate("expert_layout_reason", **job, experts_per_token=[8, 9])
     assert verdict.values.tolist() == [0, 9]
+    active = fleetcube.evaluate("active_parameters", model="mixtral-8x7b", experts_per_token=[2, 4])
+    assert active[1] - active[0] == 32 * 2 * 3 * 4096 * 14336
 
 
 def test_a_model_cut_down_counts_both_of_its_embeddings() -> None:
@@ -59,20 +62,6 @@ def test_a_model_cut_down_counts_both_of_its_embeddings() -> None:
     norms = (2 * 4 + 1) * 7168
     assert cut.parameters == 4 * layer + 2 * 129280 * 7168 + norms
     assert cut.non_matmul_parameters == 129280 * 7168 + norms
-
-
-def test_stated_parameters_stand_whatever_the_shape() -> None:
-    found = fleetcube.evaluate(
-        ["parameters", "active_parameters"], model="llama-3-70b", layers=40, parameters=1e9
-    )
-    assert found.parameters == found.active_parameters == 1e9
-
-
-def test_more_experts_for_each_token_are_more_active_parameters() -> None:
-    two, four = fleetcube.evaluate(
-        "active_parameters", model="mixtral-8x7b", experts_per_token=[2, 4]
-    ).values
-    assert four - two == 32 * 2 * 3 * 4096 * 14336
 
 
 def test_another_gpu_changes_the_power_of_the_node() -> None:
@@ -94,9 +83,7 @@ def test_what_a_node_says_may_be_stated_too(stated: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[7168.0, 4096.0], [4096.0, 7168.0]])
-def test_a_stated_shape_is_counted_alike_alone_along_an_axis_and_in_a_table(
-    sizes: list[float],
-) -> None:
+def test_a_stated_shape_counts_alike_alone_along_an_axis_and_in_a_table(sizes: Any) -> None:
     asked = ["parameters", "kv_elements_per_layer", "attention_parameters_per_layer"]
     job = {"model": "deepseek-v3"}  # 7168 is its own: what was stated decides, and not its value
     axis = fleetcube.evaluate(asked, **job, hidden_size=sizes)
@@ -142,9 +129,8 @@ def test_totals_that_are_left_out_are_remarked_on() -> None:
     assert "left out" not in unread.attrs.get("fleetcube_remarks", "")
     along = Sweep({"hidden_size": 4096}, {"model": ["deepseek-v3"]}, ["parameters"]).evaluate()
     assert "parameters of deepseek-v3 is left out" in along.attrs["fleetcube_remarks"]
-    two = Sweep(
-        {"layers": 40}, {"model": ["deepseek-v3", "llama-3-70b"]}, ["parameters"]
-    ).evaluate()
+    models = {"model": ["deepseek-v3", "llama-3-70b"]}
+    two = Sweep({"layers": 40}, models, ["parameters"]).evaluate()
     assert "parameters of deepseek-v3, llama-3-70b is left out" in two.attrs["fleetcube_remarks"]
 
 
@@ -155,24 +141,18 @@ def test_a_fixed_interval_is_used_unless_another_policy_is_chosen() -> None:
     assert float(young) == pytest.approx(2276.84, abs=0.01)
 
 
-def test_what_nothing_depends_on_is_told() -> None:
+def test_what_nothing_depends_on_is_told(tmp_path: Path) -> None:
     idle = {"snapshot_bandwidth": "10 GB/s", "all_reduce": "ring", "sqrt_coefficient": 1e-9}
     told = Sweep({**JOB, **idle}, {}, ["job_time"]).evaluate().attrs["fleetcube_unused"]
     assert told == "snapshot_bandwidth sqrt_coefficient"
     used = {**idle, "checkpoint_mode": "async", "all_reduce": "fitted"}
     assert "fleetcube_unused" not in Sweep({**JOB, **used}, {}, ["job_time"]).evaluate().attrs
 
-
-def test_what_is_implied_counts_as_used() -> None:
     # giving spares turns them on; the number of them is read
     found = Sweep({**JOB, "spare_nodes": 4}, {}, ["goodput"]).evaluate()
     assert "spare_nodes" not in found.attrs.get("fleetcube_unused", "").split()
-
-
-def test_a_stored_cube_says_so_too(tmp_path: Path) -> None:
-    path = Sweep({**JOB, "virtual_stages": 5, "pipeline_schedule": "gpipe"}, {}, ["mfu"]).store(
-        tmp_path / "a.zarr"
-    )
+    sweep = Sweep({**JOB, "virtual_stages": 5, "pipeline_schedule": "gpipe"}, {}, ["mfu"])
+    path = sweep.store(tmp_path / "a.zarr")
     assert "virtual_stages" in fleetcube.open_cube(path).attrs["fleetcube_unused"].split()
 
 

@@ -62,12 +62,9 @@ def test_curves_have_their_points_in_the_units_of_their_headings(cube: Any) -> N
     assert line["y"]["title"] == "job time [d]"
 
 
-def test_points_that_are_near_have_labels_of_their_own(cube: Any) -> None:
+def test_near_points_have_labels_of_their_own_and_axes_no_name_of_a_column(cube: Any) -> None:
     near = cube.assign_coords(n_gpus=[50_000.0, 50_000.01, 50_000.02])
     assert point_labels(near["n_gpus"]) == ["50,000", "50,000.01", "50,000.02"]
-
-
-def test_an_axis_called_as_a_column_is_refused(cube: Any) -> None:
     for name in ("can_run", "job_time_low", "gpu_mttf_from"):
         with pytest.raises(InputError, match=f"axis '{name}' has the name of a column"):
             vega_lite(cube.rename(n_gpus=name), "job_time", name, "gpu_mttf")
@@ -122,10 +119,10 @@ def test_more_points_than_a_spec_holds_are_refused() -> None:
         vega_lite(held, "job_time", "n_gpus")
 
 
-PHASED = [
-    {"name": "first", "training_tokens": "1T"},
-    {"name": "last", "training_tokens": "1T", "transition_time": "1 d"},
+PHASED: list[dict[str, str]] = [
+    {"name": name, "training_tokens": "1T"} for name in ("first", "last")
 ]
+PHASED[1]["transition_time"] = "1 d"
 
 
 @pytest.fixture(scope="module")
@@ -218,8 +215,6 @@ def test_rooflines_and_fronts_have_the_points_of_their_pictures() -> None:
 def test_tiers_are_cells_of_the_traffic_that_crosses_them(spec_files: Path) -> None:
     one = str(spec_files / "one.toml")
     rows = drawn(spec_files, "plot", one, "--kind", "topology", "-o")["data"]["values"]
-    crossed = {
-        kind: [r["tier"] for r in rows if r["traffic"] == kind] for kind in ("tensor", "data")
-    }
-    assert [tier.split(":")[0] for tier in crossed["tensor"]] == ["node"]
-    assert len(crossed["data"]) > 1
+    crossed = [(row["traffic"], row["tier"].split(":")[0]) for row in rows]
+    assert [tier for kind, tier in crossed if kind == "tensor"] == ["node"]
+    assert len([tier for kind, tier in crossed if kind == "data"]) > 1

@@ -57,16 +57,11 @@ def test_a_scan_is_what_each_size_gives_by_itself(more: dict[str, Any]) -> None:
     bound: dict[str, float] = {}
     for k in range(1, len(rows)):
         before, after = rows[k - 1], rows[k]
-        parts = {
-            limit: sizes[k] * after["job_time"] * after[share]
-            - sizes[k - 1] * before["job_time"] * before[share]
-            for limit, share in SHARES.items()
-        }
-        spent = sizes[k - 1] * times[k - 1]
+        was, spent = sizes[k - 1] * times[k - 1], sizes[k] * times[k]
+        parts = {limit: spent * after[of] - was * before[of] for limit, of in SHARES.items()}
         for limit, part in parts.items():
-            assert float(found["lost"][k, LOST.index(limit)]) == pytest.approx(
-                part / spent, abs=1e-12
-            )
+            lost = float(found["lost"][k, LOST.index(limit)])
+            assert lost == pytest.approx(part / was, abs=1e-12)
         gain = times[k - 1] / times[k]
         assert gain == pytest.approx(2 / (1 + float(found["lost"][k].sum())), rel=1e-12)
         if gain < 1.9:
@@ -156,9 +151,8 @@ def test_phases_count_together_and_one_by_one() -> None:
     assert found["n_gpus"].values[0] % 64 == 0, "whole replicas of both"
     assert "sync_wall_gpus" not in found
     ready = of({**job, "phase": [early, {**late, "transition_time": "300 d"}]})
-    assert ready["doubling_gain"].values[1:] == pytest.approx(
-        2 / (1 + ready["lost"].values[1:].sum(axis=1)), rel=1e-12, nan_ok=True
-    )
+    ideal = 2 / (1 + ready["lost"].values[1:].sum(axis=1))
+    assert np.allclose(ready["doubling_gain"].values[1:], ideal, rtol=1e-12, equal_nan=True)
     assert starts(ready)["transitions"] < starts(ready).get("failures", math.inf)
     refused("ask for a phase", of, job, batch_grows=True)
     own = {**JOB, "phase": [{**early, "n_gpus": 512}, late]}
