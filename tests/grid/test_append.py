@@ -71,9 +71,8 @@ def test_an_append_that_stops_leaves_the_cube_and_goes_on(path: Path, tmp_path: 
     before = contents(path)
     with pytest.MonkeyPatch.context() as patch:
         stop_after(3, disk_full, patch)
-        with pytest.raises(
-            OSError, match=r"finished blocks are kept in .*; `run --append` continues it"
-        ):
+        told = r"finished blocks are kept in .*; `run --append` continues it"
+        with pytest.raises(OSError, match=told):
             Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True, threads=1)
     assert contents(path) == before
     open_cube(path).load()
@@ -128,13 +127,9 @@ def test_a_label_that_makes_outputs_depend_on_more_is_refused(tmp_path: Path) ->
         Sweep(scenario, more, ["step_time"]).store(path, append=True)
 
 
-def test_there_must_be_a_cube(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no cube .* to append to"):
-        Sweep(SCENARIO, AXES, OUTPUTS).store(tmp_path / "a.zarr", append=True)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_sweep_of_the_same_size_appends_nothing(path: Path) -> None:
-    before = contents(path)
-    Sweep(SCENARIO, AXES, OUTPUTS).store(path, append=True)
+def test_there_must_be_a_cube_and_one_of_the_same_size_stays(path: Path) -> None:
+    before, sweep = contents(path), Sweep(SCENARIO, AXES, OUTPUTS)
+    refused("there is no cube .* to append to", sweep.store, path.with_name("b.zarr"), append=True)
+    assert [entry.name for entry in path.parent.iterdir()] == ["a.zarr"]
+    sweep.store(path, append=True)
     assert contents(path) == before

@@ -39,11 +39,8 @@ def test_values_are_the_same_on_every_kind_of_cpu(tmp_path: Path) -> None:
 
 SPEC = """
 outputs = ["job_time", "goodput", "dominant_overhead"]
-[scenario]
-model = "llama-3-8b"
-node = "dgx-h100"
-fabric = "infiniband-ndr"
-tensor_parallel = 8
+scenario = { model = "llama-3-8b", node = "dgx-h100", fabric = "infiniband-ndr", \
+tensor_parallel = 8 }
 [axes]
 n_gpus = { arange = [8, 328, 8] }
 gpu_mttf = { geomspace = ["10_000 h", "100_000 h"], num = 60 }

@@ -39,11 +39,8 @@ OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead"]
 LAYOUT = ["tensor_parallel", "pipeline_parallel", "all_reduce"]
 SPEC = """
 outputs = ["job_time", "cluster_mtbf"]
-[scenario]
-model = "llama-3-8b"
-node = "dgx-h100"
-fabric = "infiniband-ndr"
-tensor_parallel = 8
+scenario = { model = "llama-3-8b", node = "dgx-h100", fabric = "infiniband-ndr", \
+tensor_parallel = 8 }
 [axes]
 n_gpus = { arange = [8, 648, 8] }
 gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 60 }

@@ -10,9 +10,8 @@ from fleetcube import InputError, Sweep
 
 from .common import cases, refused
 
-RANGES: dict[str, Any] = dict(
-    gpu_mttf={"geomspace": ["5_000 h", "500_000 h"]}, checkpoint_stall_time={"linspace": [10, 50]}
-)
+RANGES: dict[str, Any] = {"gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"]}}
+RANGES |= {"checkpoint_stall_time": {"linspace": [10, 50]}}
 SCENARIO = {"n_gpus": 1024, "recovery_time": 600}
 
 
@@ -55,13 +54,9 @@ def test_values_are_those_of_the_points() -> None:
     found = drawn("random", num=8, checkpoint_policy=["young", "exact"])
     for k in range(8):
         at = found.isel(sample=k)
-        alone = fleetcube.evaluate(
-            "goodput",
-            gpu_mttf=float(at.gpu_mttf),
-            checkpoint_stall_time=float(at.checkpoint_stall_time),
-            checkpoint_policy=str(at.checkpoint_policy.values),
-            **SCENARIO,
-        )
+        own = {name: float(at[name]) for name in ("gpu_mttf", "checkpoint_stall_time")}
+        own |= {"checkpoint_policy": str(at.checkpoint_policy.values)}
+        alone = fleetcube.evaluate("goodput", **own, **SCENARIO)
         assert float(at.goodput) == float(alone)
 
 
@@ -77,11 +72,8 @@ def test_labels_and_options_are_drawn_alike_often_and_stand_together() -> None:
 
 
 def test_a_design_stands_beside_other_axes() -> None:
-    found = Sweep(
-        SCENARIO,
-        {"sample": {"design": "sobol", "num": 4, **RANGES}, "provision_time": [0, 300]},
-        ["goodput", "node_mttf"],
-    ).evaluate()
+    axes = {"sample": {"design": "sobol", "num": 4, **RANGES}, "provision_time": [0, 300]}
+    found = Sweep(SCENARIO, axes, ["goodput", "node_mttf"]).evaluate()
     assert found.goodput.dims == ("sample",)  # recovery_time is given
     assert found.node_mttf.dims == ("sample",)
 
@@ -96,10 +88,7 @@ def test_a_design_stands_beside_other_axes() -> None:
     ({"design": "random", "num": 4, "gpu_mtf": [1]}, "did you mean 'gpu_mttf'"),
     ({"design": "random", "num": 4, "gpu_mttf": "1 h"}, "is not a range"),
     ({"design": "random", "num": 4, "gpu_mttf": {"linspace": ["2 h", "1 h"]}}, "give a < b"),
-    (
-        {"design": "random", "num": 4, "gpu_mttf": {"geomspace": [1, 2], "n": 3}},
-        "is not a range",
-    ),
+    ({"design": "random", "num": 4, "gpu_mttf": {"geomspace": [1, 2], "n": 3}}, "not a range"),
     ({"design": "random", "num": 4, "model": ["gpt-5"]}, "is not in the catalog"),
     ({"design": "random", "num": 10**9, "gpu_mttf": [1, 2]}, "at most 5,000,000"),
 )

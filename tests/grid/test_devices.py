@@ -64,13 +64,11 @@ def test_blocks_grow_with_the_memory_of_an_accelerator(monkeypatch: pytest.Monke
     scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     axes = {"n_gpus": [8, 12, 64], "gpu_mttf": np.geomspace(1e7, 1e9, 24).tolist()}
     sweep = Sweep(scenario, axes, ["data_parallel_time", "cluster_mtbf", "infeasible_reason"])
-    expected = {
-        how: sweep.reduce(how, engine="numpy", mask_infeasible=True)
-        for how in ("max", "count", "mean")
-    }
-    best = sweep.reduce("argmin", of="data_parallel_time", engine="numpy", mask_infeasible=True)
-    first = sweep.reduce("argmax", ["gpu_mttf"], engine="numpy", mask_infeasible=True)
-    ranked = sweep.reduce("quantile", q=0.3, engine="numpy", mask_infeasible=True)
+    here: Any = {"engine": "numpy", "mask_infeasible": True}
+    expected = {how: sweep.reduce(how, **here) for how in ("max", "count", "mean")}
+    best = sweep.reduce("argmin", of="data_parallel_time", **here)
+    first = sweep.reduce("argmax", ["gpu_mttf"], **here)
+    ranked = sweep.reduce("quantile", q=0.3, **here)
     monkeypatch.setattr(tiles, "BLOCK", 7)
     monkeypatch.setattr(tiles, "SORTED", 20)
     masked: Any = {"engine": "jax", "mask_infeasible": True}

@@ -35,9 +35,8 @@ def test_without_an_end_to_useful_batches_nothing_is_added() -> None:
 
 def test_the_batch_that_tokens_were_stated_for_takes_these() -> None:
     given = {**JOB, "global_batch_size": 2048, "reference_batch_tokens": 2048 * 8192}
-    assert fleetcube.evaluate(["tokens_to_target"], **given)["tokens_to_target"] == pytest.approx(
-        15e12, rel=1e-15
-    )
+    found = fleetcube.evaluate("tokens_to_target", **given)
+    assert float(found) == pytest.approx(15e12, rel=1e-15)
 
 
 def test_the_largest_batch_is_no_longer_the_best() -> None:
@@ -64,9 +63,8 @@ def test_levers_say_in_one_line_that_quality_is_not_counted() -> None:
 def test_the_batch_matters_less_where_quality_is_counted() -> None:
     sweep = Sweep({**JOB, "global_batch_size": 4096}, {}, ["job_time"])
     counted = sweep.replace(scenario={**sweep.spec["scenario"], "batch_quality": "critical"})
-    falls, rises = (
-        s.levers("job_time", ["global_batch_size"])["elasticity"].item() for s in (sweep, counted)
-    )
+    both = (own.levers("job_time", ["global_batch_size"]) for own in (sweep, counted))
+    falls, rises = (found["elasticity"].item() for found in both)
     assert falls < 0 < rises
 
 
@@ -84,18 +82,12 @@ def test_beyond_the_runs_of_a_fit_is_a_remark(given: dict[str, Any], beyond: lis
 
 
 def test_each_law_of_the_critical_batch_has_its_own_runs() -> None:
-    for law, operand in (("bergsma", "trained_tokens"), ("zhang", "trained_tokens")):
-        given = {"training_tokens": 1e10, "critical_batch_law": law}
-        assert (
-            "fleetcube_remarks" not in fleetcube.evaluate(["critical_batch_tokens"], **given).attrs
-        )
-        given["training_tokens"] = 1e13
-        (line,) = (
-            fleetcube.evaluate(["critical_batch_tokens"], **given)
-            .attrs["fleetcube_remarks"]
-            .splitlines()
-        )
-        assert line.startswith(f"critical_batch_law = {law} was fitted to {operand}")
+    for law in ("bergsma", "zhang"):
+        given = {"outputs": ["critical_batch_tokens"], "critical_batch_law": law}
+        few, many = (fleetcube.evaluate(**given, training_tokens=n) for n in (1e10, 1e13))
+        assert "fleetcube_remarks" not in few.attrs
+        (line,) = many.attrs["fleetcube_remarks"].splitlines()
+        assert line.startswith(f"critical_batch_law = {law} was fitted to trained_tokens")
     # Stated, it stands on no fit
     given = {"training_tokens": 1e13, "critical_batch_tokens": 2e7, "global_batch_size": 4096}
     assert "fleetcube_remarks" not in fleetcube.evaluate(["tokens_to_target"], **given).attrs

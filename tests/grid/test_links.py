@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,11 @@ def victims(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def asked() -> Sweep:
+    return sweep(20)
+
+
 # What is replaced by a link, and what the link leads to
 PLANTED = {"the folder": ("", ""), "the lock": (LOCK, "file"), "the journal": (JOURNAL, "file")}
 PLANTED |= {"the record": (RECORD, "record"), "an array": ("goodput", "")}
@@ -36,7 +42,7 @@ PLANTED |= {"metadata": ("job_time/zarr.json", "zarr.json"), "the root": ("zarr.
 @pytest.mark.parametrize("again", ["resume", "overwrite"])
 @pytest.mark.parametrize("what", PLANTED)
 def test_no_link_is_followed(
-    tmp_path: Path, victims: Path, what: str, again: str, asked: Sweep
+    tmp_path: Path, victims: Path, what: str, again: Any, asked: Any
 ) -> None:
     path = tmp_path / "a.zarr"
     with pytest.MonkeyPatch.context() as patch:
@@ -61,11 +67,6 @@ def test_no_link_is_followed(
         assert contents(path) == contents(asked.store(tmp_path / "whole.zarr", chunks=CHUNKS))
         assert not [file for file in path.rglob("*") if file.is_symlink()]
     assert (contents(victims), set(before.values())) == (before, {HELD})
-
-
-@pytest.fixture
-def asked() -> Sweep:
-    return sweep(20)
 
 
 def test_a_linked_place_is_one_place(tmp_path: Path, asked: Sweep) -> None:

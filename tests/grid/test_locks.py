@@ -48,8 +48,7 @@ for words in ("show a.zarr", "slice a.zarr n_gpus=8", "verify a.zarr"):
 
 def test_a_cube_is_read_without_file_locks(tmp_path: Path) -> None:
     Sweep({}, **SMALL).store(tmp_path / "a.zarr")
-    done = subprocess.run(
-        [sys.executable, "-c", READS], cwd=tmp_path, capture_output=True, text=True, timeout=600
-    )
+    given: Any = dict(cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", READS], **given)
     assert (done.returncode, done.stderr) == (0, "")
     assert "is sound" in done.stdout

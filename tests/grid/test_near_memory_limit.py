@@ -62,11 +62,8 @@ def test_searches_say_what_is_near(capacity: float, near: int) -> None:
         assert ("near_memory_limit" in table(found)[0]) == bool(near)
     assert sweep.levers("step_time").attrs["fleetcube_near_memory_limit"] == near
     assert View(sweep.virtual(), "a.toml", sweep).levers("variable=step_time")["near"] == bool(near)
-    plan = Sweep(
-        {**LLAMA_3, "hbm_capacity": capacity * NEED},
-        {"network_efficiency": [0.5, 1.0]},
-        ["step_time"],
-    )
+    scenario = {**LLAMA_3, "hbm_capacity": capacity * NEED}
+    plan = Sweep(scenario, {"network_efficiency": [0.5, 1.0]}, ["step_time"])
     won = plan.reduce("argmin", of="step_time", engine="numpy", mask_infeasible=True)
     assert won.coords["near_memory_limit"] == near
     assert "near_memory_limit" not in plan.reduce("min", of="step_time", engine="numpy").coords

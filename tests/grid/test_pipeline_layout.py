@@ -31,18 +31,15 @@ def test_a_layout_is_counted(layout: str, chunks: int, first: int, middle: int, 
     assert made["layers"] == pieces.count("t")
     assert made["pipeline_parallel"] == (pieces.count("|") + 1) // chunks
     told = {"first_stage_layers": first, "middle_stage_layers": middle, "last_stage_layers": last}
-    assert {name: made[name] for name in told if name in made} == {
-        name: value for name, value in told.items() if name in made
-    }
+    assert {n: made[n] for n in told if n in made} == {n: v for n, v in told.items() if n in made}
     assert made.get("prediction_layers", 0) == pieces.count("m")
 
 
 def test_a_layout_sets_the_split_of_a_job() -> None:
     names = ["stage_layers", "infeasible_reason", "held_layers"]
     asked = {**JOB, "expert_parallel": 64, "global_batch_size": 15360, "hbm_capacity": float("inf")}
-    got = fleetcube.evaluate(
-        names, **asked, pipeline_layout="Ett|(tttt|)*14tttmL", pipeline_stage=[1, 2, 15, 16]
-    )
+    asked |= {"pipeline_layout": "Ett|(tttt|)*14tttmL", "pipeline_stage": [1, 2, 15, 16]}
+    got = fleetcube.evaluate(names, **asked)
     assert (got.stage_layers.values.tolist(), got.held_layers) == ([2, 4, 4, 4], 62)
     assert (got.infeasible_reason == 0).all()
 
@@ -90,10 +87,8 @@ def test_unequal_pieces_are_never_told_to_keep_too_little(layout: str, group: in
     job: dict[str, Any] = dict(hidden_size=1024, attention_heads=8, n_gpus=p, logits_memory=0)
     job |= {"global_batch_size": m, "activation_memory_per_layer": 1.0, "virtual_stages": v}
     job |= {"microbatch_group_size": group} if group else {}
-    stages_of = list(range(1, p + 1))
-    got = fleetcube.evaluate(
-        "activation_memory", **job, pipeline_layout=layout, pipeline_stage=stages_of
-    ).values
+    job |= {"pipeline_layout": layout, "pipeline_stage": list(range(1, p + 1))}
+    got = fleetcube.evaluate("activation_memory", **job).values
     assert (got[[0, -1]] >= [most[0] - 1e-9, most[-1] - 1e-9]).all()
     assert max(got) >= max(most) - 1e-9
     if not group:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,22 @@ from fleetcube.grid.measured.row import Row
 
 from ..draws import generator
 
+NAMES = ("layers", "hidden_size", "attention_heads")
 SHAPES = [(24, 2048, 16), (32, 4096, 32), (40, 5120, 40), (48, 8192, 64)]
 GPUS = {"a100-sxm-80gb": 312e12, "h100-sxm": 989e12}
 
 
 def rows() -> list[Row]:
     """Dense models of four sizes and three sequences, by two programs on two GPUs."""
-    found = []
-    for software in ("one", "other"):
-        for gpu in GPUS:
-            for layers, hidden, heads in SHAPES:
-                for sequence, batch in ((2048, 1), (2048, 8), (16384, 1)):
-                    inputs = {"layers": layers, "hidden_size": hidden, "attention_heads": heads}
-                    inputs |= {"sequence_length": sequence, "gpu": gpu, "fabric": "infiniband-ndr"}
-                    inputs |= {"precision": "bf16", "attention_kernel": "flash", "n_gpus": 64}
-                    inputs |= {"tensor_parallel": 8 if hidden > 4096 else 2}
-                    inputs |= {"micro_batch_size": batch, "global_batch_size": 64 * batch}
-                    inputs |= {"zero_stage": 1}
-                    found.append(Row(f"{len(found)}", software, "", inputs, "step_time", 1.0))
+    found: list[Row] = []
+    runs = ((2048, 1), (2048, 8), (16384, 1))
+    for software, gpu, shape, (sequence, batch) in product(("one", "other"), GPUS, SHAPES, runs):
+        inputs: dict[str, Any] = dict(zip(NAMES, shape, strict=True))
+        inputs |= {"sequence_length": sequence, "gpu": gpu, "fabric": "infiniband-ndr"}
+        inputs |= {"precision": "bf16", "attention_kernel": "flash", "n_gpus": 64, "zero_stage": 1}
+        inputs |= {"tensor_parallel": 8 if shape[1] > 4096 else 2}
+        inputs |= {"micro_batch_size": batch, "global_batch_size": 64 * batch}
+        found.append(Row(f"{len(found)}", software, "", inputs, "step_time", 1.0))
     return found
 
 
@@ -59,9 +58,8 @@ def planted() -> tuple[Pooled, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         if effect.level == "software" and effect.coefficient != "intra_node_efficiency":
             truth[k] = 0.4 if effect.group == "one" else -0.4
     x = empty.values(truth)
-    times = np.exp(
-        empty.steps.errors(x) + (0.01 * generator(18).standard_normal(len(rows())))
-    )  # the rows' measured time is 1 s
+    noise = 0.01 * generator(18).standard_normal(len(rows()))
+    times = np.exp(empty.steps.errors(x) + noise)  # the rows' measured time is 1 s
     full = pooled_of([replace(r, measured=float(t)) for r, t in zip(rows(), times, strict=True)])
     return full, truth, x
 
@@ -123,12 +121,9 @@ def test_two_rows_move_little_and_a_new_group_is_uncertain() -> None:
         train[np.flatnonzero(other)[[5, 17][:count] if count < 24 else slice(None)]] = True
         found = posterior(train)
         predicted = full.predict(found)
-        moved = {
-            e.coefficient: abs(m)
-            for e, m in zip(found.effects, found.means, strict=True)
-            if (e.level, e.group) == ("software", "other")
-        }
-        steps[count] = (sum(moved.values()), predicted.deviations[other].mean())
+        pairs = zip(found.effects, found.means, strict=True)
+        moved = [abs(m) for e, m in pairs if (e.level, e.group) == ("software", "other")]
+        steps[count] = (sum(moved), predicted.deviations[other].mean())
     assert steps[0][0] == 0
     assert steps[2][0] < 0.8 * steps[24][0]
     assert steps[0][1] > 1.1 * steps[2][1] > 1.1 * 1.2 * steps[24][1]

@@ -13,18 +13,14 @@ from fleetcube.grid.measured.validate import validate
 from fleetcube.grid.progress import expected, watching
 from fleetcube.grid.store.verify import verify
 
-from .common import cases
+from .common import cases, on_h100
 
 AXES = {"n_gpus": {"geomspace": [64, 16384], "num": 9}}
 AXES |= {"gpu_mttf": {"geomspace": ["1_000 h", "100_000 h"], "num": 40}}
-SWEEP = fleetcube.Sweep(
-    {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8},
-    AXES,
-    ["job_time", "goodput"],
-)
-FREE = fleetcube.Sweep(
-    {**SWEEP.spec["scenario"], "detection_time": {"uniform": [10, 100]}}, AXES, ["job_time"]
-)
+JOB = on_h100("llama-3-70b", tensor_parallel=8)
+SWEEP = fleetcube.Sweep(JOB, AXES, ["job_time", "goodput"])
+FREE = fleetcube.Sweep({**JOB, "detection_time": {"uniform": [10, 100]}}, AXES, ["job_time"])
+WORK = {"checkpoint_stall_time": 30, "recovery_time": 600, "cluster_mtbf": ["1 h", "4 h"]}
 POINTS = 9 * 40
 
 
@@ -49,16 +45,9 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
     (lambda: SWEEP.dominance("job_time"), POINTS, "points"),
     (lambda: SWEEP.solve("flops_efficiency", "job_time <= 30 d"), POINTS, "points"),
     (lambda: FREE.uncertainty(samples=64), POINTS, "points"),
-    (
-        lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000),
-        980,  # 35 trajectories of 1 + 27 points
-        "points",
-    ),
-    (
-        lambda: fleetcube.simulate(cluster_mtbf=["1 h", "4 h"], trials=500, **WORK),
-        1000,
-        "jobs",
-    ),
+    # 35 trajectories of 1 + 27 points
+    (lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000), 980, "points"),
+    (lambda: fleetcube.simulate(trials=500, **WORK), 1000, "jobs"),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_all_is_told(ask: Callable[[], Any], total: int, unit: str) -> None:
@@ -66,13 +55,8 @@ def test_all_is_told(ask: Callable[[], Any], total: int, unit: str) -> None:
     assert (of, dones[-1], told) == (unit, told, total)
 
 
-WORK = {"checkpoint_stall_time": 30, "recovery_time": 600}
-
-
 def test_an_optimum_is_told_point_by_point() -> None:
-    sweep = fleetcube.Sweep(
-        SWEEP.spec["scenario"], {"n_gpus": [64, 128, 256]}, ["goodput", "job_time"]
-    )
+    sweep = fleetcube.Sweep(JOB, {"n_gpus": [64, 128, 256]}, ["goodput", "job_time"])
     found = heard(lambda: sweep.optimize("goodput", {"checkpoint_interval": ["1 min", "10 h"]}))
     assert found == ([0, 1, 2, 3], 3, "points")
 
@@ -129,12 +113,6 @@ def test_another_unit_begins_anew() -> None:
         one(4)
         expected(5, "values")(5)
         one(6)
-    assert told == [
-        (0, 2, "chunks"),
-        (2, 2, "chunks"),
-        (0, 10, "values"),
-        (4, 10, "values"),
-        (4, 15, "values"),
-        (9, 15, "values"),
-        (15, 15, "values"),
-    ]
+    assert told[:2] == [(0, 2, "chunks"), (2, 2, "chunks")]
+    values = [(0, 10), (4, 10), (4, 15), (9, 15), (15, 15)]
+    assert told[2:] == [(done, total, "values") for done, total in values]

@@ -63,9 +63,7 @@ def test_an_analysis_agrees_with_our_own() -> None:
     ({"n_gpus": 64}, {}, "no axis and no distribution"),
     ({}, {"gpu_mttf": [1e9, np.inf]}, "is not finite"),
 )
-def test_salib_cannot_draw_these(
-    scenario: dict[str, Any], axes: dict[str, Any], words: str
-) -> None:
+def test_what_salib_cannot_draw_is_refused(scenario: Any, axes: Any, words: str) -> None:
     sweep = Sweep({**SCENARIO, "n_gpus": 64, **scenario}, axes, ["goodput"])
     refused(words, sweep.salib, "goodput")
 

@@ -10,7 +10,7 @@ from docs.make.fabrics import covered, left_out, shares, systems
 from fleetcube.catalog import CatalogError, record
 from fleetcube.grid.measured.fabric import MEASURED, Shares, Sheet, Unmeasured, unmeasured
 
-from .common import cases, refused
+from .common import cases, on_h100, refused
 
 EXACT = Shares(1, 1, 20e-6, 1, 1, 1, 0, 0, 0, 0)  # the data sheet itself
 
@@ -69,10 +69,8 @@ def test_fabrics_left_out() -> None:
 
 def test_it_is_a_calibration() -> None:
     law = unmeasured("dgx-h100", "infiniband-ndr", 512, 64)
-    given = dict(model="llama-3-8b", node="dgx-h100", fabric="infiniband-ndr", n_gpus=512)
-    cube = fleetcube.evaluate(
-        "data_parallel_all_reduce_time", **given, bucket_message=[1e6, 1e9], **law.calibration()
-    )
+    given = on_h100(n_gpus=512, bucket_message=[1e6, 1e9], **law.calibration())
+    cube = fleetcube.evaluate("data_parallel_all_reduce_time", **given)
     assert cube.values == pytest.approx(law.times([1e6, 1e9]))
     inside = unmeasured("dgx-h100", "infiniband-ndr", 8)
     assert inside.calibration()["intra_node_bandwidth"] == inside.values["bandwidth"]

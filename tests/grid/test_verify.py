@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,15 +30,14 @@ def sweep() -> Sweep:
     ("numba", "float32", True),
     ("jax", "float64", False),
 )
-def test_a_sound_cube_passes(
+def test_sound_cubes_pass(
     sweep: Sweep, tmp_path: Path, dtype: str, engine: str, mask: bool
 ) -> None:
     if engine != "numpy":  # all of job_time would compile for half a minute
         sweep = sweep.of(["data_parallel_time", "cluster_mtbf"])
     outputs = sweep.plan(engine, mask).outputs  # infeasible_reason is stored too
-    path = sweep.store(
-        tmp_path / "a.zarr", engine=engine, chunks=CHUNKS, dtype=dtype, mask_infeasible=mask
-    )
+    given: Any = dict(engine=engine, chunks=CHUNKS, dtype=dtype, mask_infeasible=mask)
+    path = sweep.store(tmp_path / "a.zarr", **given)
     found = verify(path)
     assert (found.problems, found.notes) == ([], [])
     assert found.samples == 16 * len(outputs)
