@@ -155,8 +155,7 @@ def test_a_grid_larger_than_memory_is_refused_before_it_is_computed(monkeypatch:
     ('outputs = [["cluster_mtbf"]]\n[scenario]\nn_gpus = 8', "is not a name"),
 )
 def test_bad_specs_are_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
-    path = written(tmp_path / "spec.toml", text)
-    refused(re.escape(words), Sweep.from_file, path)
+    refused(re.escape(words), Sweep.from_file, written(tmp_path / "spec.toml", text))
 
 
 def test_files_that_are_no_specs_are_refused(tmp_path: Path) -> None:

@@ -176,8 +176,7 @@ def steps(seed: int = 0, noise: float = 0.0, **truth: float) -> str:
 
 
 def table(folder: Path, text: str, of: str = "step_time") -> Any:
-    path = written(folder / "steps.csv", text)
-    return read_table(path, of)
+    return read_table(written(folder / "steps.csv", text), of)
 
 
 def test_step_times_give_the_planted_efficiencies(tmp_path: Path) -> None:

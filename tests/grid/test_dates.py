@@ -40,8 +40,8 @@ def test_a_date_to_finish_by_is_a_time() -> None:
     assert as_time(" finish<=2027-02-28 ", START) == "job_time <= 90 d"
     assert as_time("job_time <= 30 d", None) == "job_time <= 30 d"
     for wrong in ("<= 2026-11-30", ">= 2027-01-01", "<= June", "<= 2027-02-29"):
-        refused("", as_time, f"finish {wrong}", START)
-    refused("", as_time, "finish <= 2027-01-01", None)
+        refused(".", as_time, f"finish {wrong}", START)
+    refused(".", as_time, "finish <= 2027-01-01", None)
     refused("is not a date", day, "01.12.2026")
 
 

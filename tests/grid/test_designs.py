@@ -56,8 +56,7 @@ def test_values_are_those_of_the_points() -> None:
         at = found.isel(sample=k)
         own = {name: float(at[name]) for name in ("gpu_mttf", "checkpoint_stall_time")}
         own |= {"checkpoint_policy": str(at.checkpoint_policy.values)}
-        alone = fleetcube.evaluate("goodput", **own, **SCENARIO)
-        assert float(at.goodput) == float(alone)
+        assert float(at.goodput) == float(fleetcube.evaluate("goodput", **own, **SCENARIO))
 
 
 def test_labels_and_options_are_drawn_alike_often_and_stand_together() -> None:

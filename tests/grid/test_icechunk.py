@@ -126,8 +126,7 @@ def test_a_stopped_run_goes_on_from_its_last_commit(
     wrote = blocks_written(monkeypatch)
     sweep.store(stopped, chunks=CHUNKS, resume=True)
     assert len(wrote) == len(journal.read_journal(Icechunk(stopped))) - 5 + harm
-    whole = sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)
-    assert held(stopped) == contents(Path(whole))
+    assert held(stopped) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)))
 
 
 def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:

@@ -102,8 +102,7 @@ def test_numba_is_not_asked_for_what_it_keeps(cache: Path, tmp_path: Path) -> No
 
 
 def test_an_unwritable_cache_is_done_without(inside: Any, tmp_path: Path) -> None:
-    blocked = written(tmp_path / "file", "not a folder")
-    result, compiled, said = inside(blocked)
+    result, compiled, said = inside(written(tmp_path / "file", "not a folder"))
     assert float(result) > 0
     assert compiled
     assert said.count("compiled kernels are not kept") == 1

@@ -50,8 +50,7 @@ def test_values_of_either_sign_are_linear_in_the_logarithm() -> None:
 
 
 def test_an_axis_from_zero_is_taken_as_it_is() -> None:
-    overlap = [0.0, 0.3, 0.5, 1.0]
-    table = cube(lambda x: np.exp(2 * x), data_parallel_overlap=overlap)
+    table = cube(lambda x: np.exp(2 * x), data_parallel_overlap=[0.0, 0.3, 0.5, 1.0])
     found = interp(table, {"data_parallel_overlap": [0.1, 0.4, 0.9]})
     np.testing.assert_allclose(found.y, np.exp([0.2, 0.8, 1.8]), rtol=1e-12)
 

@@ -173,11 +173,7 @@ def test_ranks_follow_from_bus_bandwidths() -> None:
 def test_tests_of_one_file_are_told_apart() -> None:
     gather = LOG.replace("all_reduce", "all_gather")
     pairs = (
-        "23.24 40.67",
-        "23.41 40.96",
-        "49.34 86.35",
-        "49.93 87.38",
-        "34.66 60.66",
+        *("23.24 40.67", "23.41 40.96", "49.34 86.35", "49.93 87.38", "34.66 60.66"),
         "34.95 61.17",
     )
     for time, bus in map(str.split, pairs):

@@ -58,8 +58,7 @@ def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
     outputs += ["memory_per_gpu", "training_tokens", "cost_per_million_tokens", "availability"]
     extra = {"gpu_hour_price": 2.0}
     whole = Sweep({**JOB, **extra}, AXES, outputs, phases=PHASES).evaluate(engine)
-    needed = [*outputs, "step_time", "training_steps"]
-    parts = alone(needed, **extra)
+    parts = alone([*outputs, "step_time", "training_steps"], **extra)
 
     def total(f: Any) -> Any:
         return sum((f(p) for p in parts), start=xarray.DataArray(0.0))

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> str:
     return path
 
 
-told = functools.partial(refused, "")  # the message, in one line
+told = functools.partial(refused, ".")  # the message, in one line
 
 
 @pytest.mark.parametrize("chunks", [None, {}])

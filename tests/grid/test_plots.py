@@ -512,8 +512,7 @@ STEPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("part", STEPS)
 def test_the_parts_of_a_step_add_up_and_are_the_bars_of_its_picture(part: str) -> None:
-    job = STEPS[part]
-    point = values_of({**JOB, **job}, {})
+    point = values_of({**JOB, **STEPS[part]}, {})
     whole = step_parts(point)
 
     def leaves(of: Part) -> list[Part]:

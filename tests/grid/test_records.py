@@ -285,8 +285,7 @@ CASES = [
 
 
 def read(tmp_path: Path, *records: Any) -> tuple[list[Row], list[LeftOut]]:
-    path = written(tmp_path / "records.json", json.dumps(records))
-    return read_records(path)
+    return read_records(written(tmp_path / "records.json", json.dumps(records)))
 
 
 def named(group: str, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -451,8 +450,7 @@ VTRAIN = (
 
 
 def test_the_table_of_vtrain_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path / "single.csv", VTRAIN)
-    (row,), left_out = read_records(path)
+    (row,), left_out = read_records(written(tmp_path / "single.csv", VTRAIN))
     assert not left_out
     assert (row.id, row.measured) == ("vtrain_single/line-2", pytest.approx(0.372160408))
     expected = {"n_gpus": 2, "global_batch_size": 16, "micro_batch_size": 8, "hidden_size": 1024}

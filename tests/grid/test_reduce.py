@@ -193,5 +193,4 @@ def test_compiled_blocks_give_the_same_winners_and_quantiles(monkeypatch: Patch)
         label = found["pipeline_parallel_at_min_data_parallel_time"].values[place]
         assert label == AXES["pipeline_parallel"][at["pipeline_parallel"]]
         wanted = np.quantile([value for value, _ in points if value == value], 0.4)
-        got = middle["data_parallel_time"].values[place]
-        assert_allclose(got, wanted, rtol=1e-13)
+        assert_allclose(middle["data_parallel_time"].values[place], wanted, rtol=1e-13)

@@ -32,10 +32,7 @@ CALIBRATION += 'note = "two nodes"\nflops_efficiency = 0.{}\n'
 CHANGES: list[dict[str, Any]] = [{}, {"n_gpus": 1024}, {"gpu_mttf": "50_000 h"}]
 CHANGES += [{"gpu_mttf": {"lognormal": ["50_000 h", n]}} for n in (2, 3)]
 CHANGES += [
-    {"sequence_parallel": True},
-    {"experts": 64},
-    {"model": "llama-3-8b"},
-    {"step_time": 3.0},
+    *({"sequence_parallel": True}, {"experts": 64}, {"model": "llama-3-8b"}, {"step_time": 3.0}),
 ]
 SWEEPS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     *(({**SCENARIO, **changed}, {}, OUTPUTS) for changed in CHANGES),

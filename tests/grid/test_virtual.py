@@ -181,8 +181,7 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
 
 
 def test_the_engine_is_guessed_for_sweeps_alone(tmp_path: Path) -> None:
-    path = written(tmp_path / "sweep.toml", SPEC)
-    xarray.open_dataset(path).close()
+    xarray.open_dataset(written(tmp_path / "sweep.toml", SPEC)).close()
     backend = Backend()
     for name, text in {"other.toml": "a = 1", "bad.toml": "outputs =", "outputs.nc": SPEC}.items():
         (tmp_path / name).write_text(text)
