@@ -251,9 +251,7 @@ def test_what_no_duration_can_hold_is_not_a_time(tmp_path: Path) -> None:
 # What can be run
 
 
-def test_feasible_points_are_those_that_the_sweep_itself_masks(
-    cubes: dict[str, xarray.Dataset],
-) -> None:
+def test_feasible_points_are_those_that_a_sweep_masks(cubes: dict[str, xarray.Dataset]) -> None:
     masked = SWEEP.evaluate("numpy", mask_infeasible=True)
     judged = ["job_time", "memory_per_gpu", "job_cost"]
     assert 0 < np.isnan(masked["memory_per_gpu"].values).sum() < masked["memory_per_gpu"].size

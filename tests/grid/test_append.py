@@ -107,9 +107,7 @@ def test_a_cube_among_objects_grows(tmp_path: Path) -> None:
     ({}, {}, {"chunks": {"n_gpus": 3}}, r"chunks\."),
     ({}, {}, {"resume": True}, "--resume and --append exclude each other"),
 )
-def test_what_is_no_growth_is_refused(
-    path: Path, scenario: Any, axes: Any, keywords: dict[str, Any], told: str
-) -> None:
+def test_what_is_no_growth(path: Path, scenario: Any, axes: Any, keywords: Any, told: str) -> None:
     before = contents(path)
     other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
     refused(told, other.store, path, append=True, **keywords)

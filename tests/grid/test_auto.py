@@ -196,8 +196,8 @@ steps_of = "megatron, dense, h100, 16 bits"
         "(precision 8 bits for 16 bits)",
     ),
 )
-def test_a_users_calibration_of_other_steps_is_remarked_on(
-    changed: dict[str, Any], axes: dict[str, Any], said: str, tmp_path: Path
+def test_a_calibration_of_other_steps_is_remarked_on(
+    changed: Any, axes: Any, said: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "own.toml", OWN)
     given = {n: v for n, v in (JOB | {"calibration": str(path)} | changed).items() if n not in axes}
@@ -268,9 +268,7 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
     assert fleetcube.evaluate("step_time", **{**JOB, "gpu": "mi300x"}) == far[0].step_time
 
 
-def test_the_command_line_ranks_and_says_what_a_result_stands_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
-) -> None:
+def test_commands_say_what_results_rest_on(tmp_path: Path, capsys: Any, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     spec = tmp_path / "job.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]

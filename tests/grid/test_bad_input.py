@@ -110,9 +110,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("scenario", "axes", "outputs", "words"), CASES)
-def test_bad_input_is_one_clear_line(
-    scenario: dict[str, Any], axes: dict[str, Any], outputs: Any, words: str
-) -> None:
+def test_bad_input_is_one_clear_line(scenario: Any, axes: Any, outputs: Any, words: str) -> None:
     assert len(refused(re.escape(words), Sweep, {**GOOD, **scenario}, axes, outputs)) < 300
 
 

@@ -67,9 +67,7 @@ def run(engine: str, name: str = "cube.zarr", *more: str) -> list[str]:
 @both
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("kinds", [(OLD, NEW), (NEW, OLD)], ids="-".join)
-def test_a_cube_continued_on_another_kind_has_the_bytes_of_one(
-    tmp_path: Path, engine: str, kinds: tuple[str, str]
-) -> None:
+def test_bytes_are_those_of_one_kind(tmp_path: Path, engine: str, kinds: tuple[str, str]) -> None:
     first, then = kinds
     (tmp_path / "spec.toml").write_text(SPEC)
     on(first, "-c", STOPPED, *run(engine), folder=tmp_path, status=-9)

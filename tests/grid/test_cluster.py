@@ -143,9 +143,7 @@ def slow_square(plan: Any, number: int) -> int:
     (0.01, 10, 2, 10),  # 0.1 s
     (20.0, 10**6, 1000, 1),
 )
-def test_runs_are_as_long_as_the_scheduler_needs(
-    seconds: float, left: int, threads: int, wanted: int
-) -> None:
+def test_runs_are_as_long_as_need_be(seconds: float, left: int, threads: int, wanted: int) -> None:
     assert cluster.run_length(seconds, left, threads) == wanted
 
 
@@ -217,9 +215,7 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
 @cases(
     "how, again", ("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")
 )
-def test_a_lost_run_goes_on(
-    sweep: Sweep, tmp_path: Path, client: Any, how: str, again: str | None
-) -> None:
+def test_lost_runs_go_on(sweep: Sweep, tmp_path: Path, client: Any, how: str, again: Any) -> None:
     path = tmp_path / "a.zarr"
 
     def interrupt() -> None:
@@ -318,9 +314,7 @@ def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> No
 # What is refused, before anything is written
 
 
-def test_other_versions_named(
-    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_versions_are_told(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     fingerprint = cluster.fingerprint
     monkeypatch.setattr(
         cluster, "fingerprint", lambda *given: {**fingerprint(*given), "version.numpy": "1.0"}
@@ -357,9 +351,7 @@ def _pretend(what: str) -> None:
 
 
 @cases("what", "version.fleetcube", "version.numba", "version.numpy", "code.kernels.trace", WITHOUT)
-def test_a_worker_that_differs_is_refused_sooner_or_later(
-    client: Any, sweep: Sweep, tmp_path: Path, what: str
-) -> None:
+def test_a_worker_that_differs(client: Any, sweep: Sweep, tmp_path: Path, what: str) -> None:
     path, lines = tmp_path / "a.zarr", []
     with another(client, what) as worker:
         with pytest.raises(InputError, match=worker) as told:
@@ -403,9 +395,7 @@ def test_a_worker_killed_while_asked_is_waited_for(tmp_path: Path, monkeypatch: 
             cluster._ask_workers(client, Dies(tmp_path, 2))
 
 
-def test_workers_that_all_pause_end_the_run(
-    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_paused_runs_end(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """As they do near their memory limit, for good where memory does not come back."""
     most = {"n_gpus": 2, "gpu_mttf": 5}  # so many blocks that some are left when workers pause
     monkeypatch.setattr(cluster, "PAUSED", 0.3)
@@ -453,9 +443,7 @@ def test_being_stopped_while_processes_start_is_not_lost(sweep: Sweep, monkeypat
     assert told == [{signal.SIGINT}, "closed"]  # so do the processes leave Ctrl-C to this one
 
 
-def test_a_folder_that_workers_do_not_see_is_refused(
-    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_an_unseen_folder(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Path, "touch", lambda *_: None)  # the mark is not there for them
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     with pytest.raises(InputError, match=r"Dask worker tcp://\S+ does not see the folder"):

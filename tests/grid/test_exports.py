@@ -188,9 +188,7 @@ def test_parquet_of_one_point_is_one_row(cube: xarray.Dataset, tmp_path: Path) -
     assert "point" not in row
 
 
-def test_a_dash_is_csv_on_standard_output(
-    cube: xarray.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dash_is_standard_output(cube: xarray.Dataset, tmp_path: Path, capsys: Any) -> None:
     slicing.check_target(Path("-"))
     slicing.export(cube, Path("-"))
     printed = capsys.readouterr().out

@@ -111,7 +111,7 @@ def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
 
 @FIRST_IN_A_FOLDER
 @pytest.mark.parametrize("harm", [False, True])
-def test_a_stopped_run_goes_on_from_its_last_commit(
+def test_a_stopped_run_goes_on(
     sweep: Sweep, stopped: str, tmp_path: Path, harm: bool, monkeypatch: Patch
 ) -> None:
     refused("--resume continues it", sweep.store, stopped, chunks=CHUNKS)

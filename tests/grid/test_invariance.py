@@ -103,9 +103,7 @@ def test_order_and_cuts_change_no_bit(chosen: dict[str, list[Any]], data: Any, e
     check_order_and_block(chosen, order, data.draw(st.sampled_from([1, 2, 3, 7, 50])), engine)
 
 
-def check_order_and_block(
-    chosen: dict[str, list[Any]], order: list[str], block: int, engine: str
-) -> None:
+def check_order_and_block(chosen: Any, order: list[str], block: int, engine: str) -> None:
     reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiles.AT_ONCE, engine, block)

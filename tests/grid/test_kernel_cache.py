@@ -115,9 +115,7 @@ HARMS |= {"a pickle that runs": lambda data: b"cos\nsystem\n(S'touch PWNED'\ntR.
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_harmed_kernel_is_compiled_anew(
-    filled: tuple[Path, str], cache: Path, inside: Any, harm: str
-) -> None:
+def test_a_harmed_kernel_is_made_anew(filled: Any, cache: Path, inside: Any, harm: str) -> None:
     (file,) = cache.rglob("*.kernel")
     file.write_bytes(HARMS[harm](file.read_bytes()))
     assert inside(cache) == (filled[1], True, "")
@@ -141,7 +139,7 @@ def test_only_files_are_read(filled: tuple[Path, str], cache: Path, inside: Any,
 
 @pytest.mark.parametrize("who", ["group", "all", "a link", "file"])
 def test_what_others_may_write_is_not_used(
-    filled: tuple[Path, str], cache: Path, inside: Any, who: str, monkeypatch: Patch
+    filled: Any, cache: Path, inside: Any, who: str, monkeypatch: Patch
 ) -> None:
     path = cache / "kernels"
     if who == "a link":

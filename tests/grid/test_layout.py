@@ -132,9 +132,7 @@ def test_zarr_sees_arrays_and_no_record(made: Path) -> None:
 
 
 @each(("entry", "point"), LONG.values(), LONG)
-def test_long_axes_are_referred_to_and_put_back(
-    tmp_path: Path, entry: dict[str, Any], point: dict[str, Any]
-) -> None:
+def test_long_axes_are_referred_to_and_put_back(tmp_path: Path, entry: Any, point: Any) -> None:
     path = tmp_path / "b.zarr"
     sweep = Sweep(SCENARIO, entry, ["goodput"])
     sweep.store(path, engine="numpy", overwrite=True)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +37,7 @@ def test_nothing_is_printed_unless_a_program_asks(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_run_says_what_it_does_and_what_it_resumes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Patch
-) -> None:
+def test_a_run_says_what_it_does(tmp_path: Path, caplog: Any, monkeypatch: Patch) -> None:
     caplog.set_level(logging.DEBUG, "fleetcube")
     write, path = Writer.write, tmp_path / "a.zarr"
 
@@ -67,9 +66,7 @@ def test_a_run_says_what_it_does_and_what_it_resumes(
     assert "complete and sound, nothing to write" in caplog.text
 
 
-def test_a_compiled_kernel_is_told_from_one_of_the_cache(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Patch
-) -> None:
+def test_compiled_and_kept_kernels(tmp_path: Path, caplog: Any, monkeypatch: Patch) -> None:
     monkeypatch.setenv("FLEETCUBE_CACHE", str(tmp_path))
     caplog.set_level(logging.INFO, "fleetcube")
     for how in ("compiled", "read from the cache"):

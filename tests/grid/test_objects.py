@@ -176,9 +176,7 @@ def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypa
 
 
 @pytest.mark.parametrize("harm", [None, "flip", "remove", "journal"])
-def test_a_stopped_run_is_continued_to_the_same_bytes(
-    sweep: Sweep, stopped: str, tmp_path: Path, harm: str | None
-) -> None:
+def test_a_stopped_run_is_continued(sweep: Sweep, stopped: str, tmp_path: Path, harm: Any) -> None:
     refused("--resume continues it, --overwrite starts over", sweep.store, stopped, chunks=CHUNKS)
     with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
         sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
@@ -269,9 +267,7 @@ def renewed(place: Objects) -> None:
     place._lease._thread.join()
 
 
-def test_a_second_writer_is_refused_until_the_lock_is_stale(
-    sweep: Sweep, stopped: str, monkeypatch: Patch
-) -> None:
+def test_a_second_writer_awaits_staleness(sweep: Sweep, stopped: str, monkeypatch: Patch) -> None:
     first = Objects(stopped)
     with first.one_writer():
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
@@ -408,9 +404,7 @@ def test_refused_access_is_one_line(bucket: str, sweep: Sweep, monkeypatch: Patc
                 ask(f"{bucket}/a.zarr")
 
 
-def test_a_cube_opens_with_few_requests(
-    sweep: Sweep, url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_cubes_open_with_few_requests(sweep: Sweep, url: str, caplog: Any) -> None:
     """Each file beside the chunks is read once, and the chunks are listed once."""
     sweep.store(url, chunks=CHUNKS)
     sealed = journal.read_record(Objects(url), SEAL)
@@ -465,7 +459,7 @@ def _refusing(method: str, headers: dict[str, str]) -> int | None:
     (_refusing, "it has not implemented them"),
 )
 def test_a_store_without_conditional_writes_is_refused(
-    between: tuple[str, Faults], sweep: Sweep, change: Any, told: str, tmp_path: Path
+    between: Any, sweep: Sweep, change: Any, told: str, tmp_path: Path
 ) -> None:
     url, faults = between
     with pytest.MonkeyPatch.context() as patch:
@@ -511,9 +505,7 @@ def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: 
     assert held > 0
 
 
-def test_what_a_stale_list_hides_is_of_no_other_cube(
-    between: tuple[str, Faults], sweep: Sweep, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_stale_list_hides(between: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
     url, _ = between
     other = Sweep({**SCENARIO, "restart_time": 700.0}, AXES, OUTPUTS)
@@ -530,9 +522,7 @@ def test_what_a_stale_list_hides_is_of_no_other_cube(
 
 
 @pytest.mark.slow
-def test_a_cube_is_read_through_faults_or_refused_in_one_line(
-    between: tuple[str, Faults], sweep: Sweep, monkeypatch: Patch
-) -> None:
+def test_cubes_are_read_through_faults(between: Any, sweep: Sweep, monkeypatch: Patch) -> None:
     url, faults = between
     sweep.store(url)
     truth, told = sweep.evaluate(), list[str]()

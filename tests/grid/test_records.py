@@ -293,9 +293,7 @@ def named(group: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("group", "record", "expected"), CASES, ids=[case[0] for case in CASES])
-def test_a_record_is_read_as_by_hand(
-    group: str, record: dict[str, Any], expected: list[tuple[dict[str, Any], float]], tmp_path: Path
-) -> None:
+def test_records_read_as_by_hand(group: str, record: Any, expected: Any, tmp_path: Path) -> None:
     rows, left_out = read(tmp_path, named(group, record))
     assert not left_out
     assert len(rows) == len(expected)
@@ -327,8 +325,8 @@ def test_a_record_is_read_as_by_hand(
     ("vtrain_multi", "measured", {"iteration_time_s": "fast"}, "is not a number"),
     ("nccl_allreduce", "measured", {"time_us_oop": -1}, "not a finite number above 0"),
 )
-def test_a_record_that_cannot_be_predicted_says_why(
-    group: str, section: str, values: dict[str, Any], reason: str, tmp_path: Path
+def test_an_unpredicted_record_says_why(
+    group: str, section: str, values: Any, reason: str, tmp_path: Path
 ) -> None:
     record = named(group, next(case[1] for case in CASES if case[0] == group))
     rows, (left_out,) = read(tmp_path, record | {section: record[section] | values})

@@ -103,9 +103,7 @@ def phases(detection: Any, provision: Any) -> Sweep:
     return Sweep(fixed, axes, ["recovery_time"])
 
 
-def test_the_longest_phase_dominates_however_the_grid_is_cut(
-    monkeypatch: Patch,
-) -> None:
+def test_the_longest_phase_dominates_however_the_grid_is_cut(monkeypatch: Patch) -> None:
     detection, provision = np.arange(1.0, 200, 7), np.arange(3.0, 300, 11)
     sweep = phases(detection, provision)
     names = ["detection_time", "provision_time", "checkpoint_restore_time"]

@@ -1,6 +1,7 @@
 """Inverting outputs: against inversions by hand, at every point, and where there is no answer."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -326,9 +327,7 @@ def test_targets_are_read() -> None:
     ("job_time = {}", [2050, 2111], None),  # no whole replica at all
     ("job_time = {}", [2050, 4096], 2112),
 )
-def test_whole_numbers_are_sought_within_the_range(
-    target: str, between: list[float], answer: float | None
-) -> None:
+def test_whole_numbers_are_sought_within_the_range(target: str, between: Any, answer: Any) -> None:
     job = {**LLAMA, "pipeline_parallel": 8, "gpu_mttf": "50_000 h"}  # 64 GPUs to a replica
     aim = float(fleetcube.evaluate("job_time", **job, n_gpus=[2048, 2112]).mean())
     sweep = fleetcube.Sweep({**job, "n_gpus": 64}, {}, ["job_time"])

@@ -81,9 +81,7 @@ def test_a_gpu_replaces_that_of_the_node_with_all_its_values() -> None:
     ("cluster_mtbf", {}, {"reliability": ["rsc-1-empirical", "mlsysim-reference"]}),
     ("peak_flops", {}, {"gpu": ["a100-sxm-80gb", "h100-sxm@1"], "node": ["dgx-h100"]}),
 )
-def test_labels_along_an_axis_say_what_they_say_at_a_point(
-    output: str, scenario: dict[str, Any], axes: dict[str, list[str]]
-) -> None:
+def test_labels_along_an_axis_are_those_of_a_point(output: str, scenario: Any, axes: Any) -> None:
     scenario = {**TRAINING, "n_gpus": 64, **scenario}
     swept = Sweep(scenario, axes, [output]).evaluate()[output]
     for labels in itertools.product(*axes.values()):

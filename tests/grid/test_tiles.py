@@ -31,9 +31,7 @@ def test_blocks_cover_each_point_once(region: tiles.Region, most: int) -> None:
 
 @settings(max_examples=scaled(60))
 @given(REGIONS, st.integers(1, 50), st.sets(st.sampled_from("abcd")), st.sampled_from([8, 16, 64]))
-def test_bundles_are_cut_into_the_same_blocks(
-    region: tiles.Region, most: int, kept: set[str], number: int
-) -> None:
+def test_bundles_are_alike(region: tiles.Region, most: int, kept: set[str], number: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "BUNDLES", number)
         bundles = list(tiles.bundles(region, kept & region.keys(), most))

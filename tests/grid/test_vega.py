@@ -99,9 +99,7 @@ def test_intervals_are_bands_and_ratios_have_none() -> None:
     assert not any("low" in name for name in ratios[0])
 
 
-def test_the_command_writes_a_spec_of_curves_and_maps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_spec_of_curves_and_maps(tmp_path: Path, capsys: Any) -> None:
     stored = Sweep(JOB, AXES, ["job_time"]).store(tmp_path / "cube.zarr")
     target = tmp_path / "picture.json"
     words = ["plot", str(stored), "-v", "job_time", "-x", "n_gpus", "-o", str(target)]

@@ -30,9 +30,7 @@ def sweep() -> Sweep:
     ("numba", "float32", True),
     ("jax", "float64", False),
 )
-def test_sound_cubes_pass(
-    sweep: Sweep, tmp_path: Path, dtype: str, engine: str, mask: bool
-) -> None:
+def test_sound_cubes(sweep: Sweep, tmp_path: Path, dtype: Any, engine: str, mask: bool) -> None:
     if engine != "numpy":  # all of job_time would compile for half a minute
         sweep = sweep.of(["data_parallel_time", "cluster_mtbf"])
     outputs = sweep.plan(engine, mask).outputs  # infeasible_reason is stored too

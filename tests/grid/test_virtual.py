@@ -104,9 +104,7 @@ def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(index=indexers(), mask=st.booleans(), again=st.booleans())
-def test_a_slice_holds_what_the_grid_holds_there(
-    whole: Any, cubes: Any, index: dict[str, Any], mask: bool, again: bool
-) -> None:
+def test_slices_hold_the_grid(whole: Any, cubes: Any, index: Any, mask: bool, again: bool) -> None:
     part, expected = cubes[mask].isel(index), whole[mask].isel(index)
     if again:  # a slice of a slice
         turn = {dim: slice(None, None, -1) for dim in part.sizes}
