@@ -76,9 +76,6 @@ def _refuse(*_: Any, **__: Any) -> None:
     raise AssertionError("Dask was asked to compute")
 
 
-# Units
-
-
 def test_units_are_what_pint_makes_of_them(cubes: dict[str, xarray.Dataset]) -> None:
     units = {"job_time": "d", "memory_per_gpu": "GiB", "gpu_mttf": "h", "goodput": "%"}
     pinned = PLAIN.pint.quantify(unit_registry=unit_registry())
@@ -164,9 +161,6 @@ def test_cubes_in_other_units_are_drawn_and_looked_up_in_them_or_refused() -> No
         fleetcube.interp(found, {"gpu_mttf": "10_000 h"})
 
 
-# Parts
-
-
 LINE = xarray.DataArray([50_000.0], dims="k", attrs={"units": "h"})
 
 
@@ -210,9 +204,6 @@ def test_points_that_rounding_moved_are_found() -> None:
     assert float(far) == cube["cluster_mtbf"].values[1]
 
 
-# Durations
-
-
 def test_durations_are_those_of_pandas(cubes: dict[str, xarray.Dataset]) -> None:
     for kind, cube in cubes.items():
         with dask.config.set(scheduler=_refuse):
@@ -246,9 +237,6 @@ def test_what_no_duration_can_hold_is_not_a_time(tmp_path: Path) -> None:
     cube.to_zarr(tmp_path / "a.zarr", consolidated=False)
     again = xarray.open_zarr(tmp_path / "a.zarr", consolidated=False, decode_timedelta=True)
     np.testing.assert_array_equal(again["job_time"], cube["job_time"])
-
-
-# What can be run
 
 
 def test_feasible_points_are_those_that_a_sweep_masks(cubes: dict[str, xarray.Dataset]) -> None:
@@ -314,9 +302,6 @@ def test_slices_of_a_trillion_points_are_all_that_is_computed() -> None:
     xarray.testing.assert_equal(blocks["job_time"].compute(), masked.isel(cuts[0])["job_time"])
 
 
-# Meanings and pictures
-
-
 def test_names_are_explained() -> None:
     assert PLAIN.fleetcube.explain("goodput") == fleetcube.explain("goodput")
     assert PLAIN["job_time"].fleetcube.explain() == fleetcube.explain("job_time")
@@ -367,9 +352,6 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     assert drawn(own.pareto, "job_time", "goodput", best, by=gpus) == front
 
 
-# pint
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_pint_and_back(cubes: dict[str, xarray.Dataset], kind: str) -> None:
     cube = cubes[kind]
@@ -387,9 +369,6 @@ def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
     for slope in filter(None, map(derivative, slopes)):  # these come back in shorter form
         unit = registry.parse_units(slope.unit)
         assert registry.parse_units(str(unit)) == unit
-
-
-# Where it is there
 
 
 @cases(
@@ -432,9 +411,6 @@ def test_the_accessor_keeps_no_array_alive_and_is_not_pickled() -> None:
         assert alive() is None
     finally:
         gc.enable()
-
-
-# Refusals
 
 
 @each(

@@ -144,8 +144,6 @@ def test_sizes_that_are_almost_equal_are_refused() -> None:
         fit_of(sizes, planted(TRUTH, sizes))
 
 
-# Step times
-
 SCENARIO = on_h100(tensor_parallel=4)
 
 

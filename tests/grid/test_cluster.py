@@ -67,8 +67,6 @@ def sweep(tmp_path: Path) -> Sweep:
     return Sweep.from_file(tmp_path / "spec.toml")
 
 
-# The same bits
-
 ASKED: dict[str, Callable[..., Any]] = {
     how: lambda sweep, how=how, **given: sweep.reduce(how, [*LAYOUT, "gpu_mttf"], **given)
     for how in ("min", "max", "mean", "sum", "count")
@@ -166,9 +164,6 @@ def test_workers_have_few_runs_at_first(client: Any, sweep: Sweep, monkeypatch: 
 
 def _recipe(sweep: Sweep) -> Recipe:
     return Recipe(sweep.spec, sweep.plan())
-
-
-# Failures
 
 
 def stopped(
@@ -309,9 +304,6 @@ def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path:
 
 def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> None:
     refused("Dask workers cannot write into", sweep.store, "memory://a/b.zarr", dask=client)
-
-
-# What is refused, before anything is written
 
 
 def test_versions_are_told(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -492,9 +484,6 @@ def test_without_distributed_the_extra_is_named(sweep: Sweep, monkeypatch: Patch
 def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cluster.Cluster, "client", property(lambda _: pytest.fail("started")))
     refused("choose one of", sweep.reduce, "least", dask=2)
-
-
-# Bounds
 
 
 def peaks(client: Any) -> list[int]:

@@ -115,9 +115,6 @@ def test_a_loss_that_is_an_axis_is_a_term_like_any_other() -> None:
     differences_add_up(found, ("job_time", "job_cost"))
 
 
-# Attribution
-
-
 def test_factors_multiply_to_the_ratio_and_sides_are_swapped_in_reverse() -> None:
     found = compare(sweep(JOB), sweep(FASTER), of="job_cost")
     ratio = float(found.values["job_cost"].sel(scenario="b") / found.values["job_cost"][0])
@@ -186,9 +183,6 @@ def test_of_many_changes_single_ones_are_evaluated() -> None:
     assert len(found.changes) == 9
     assert all(np.isnan(change.factor) for change in found.changes)
     assert all(np.isfinite(float(change.alone * change.last)) for change in found.changes)
-
-
-# Axes
 
 
 def test_axes_are_cut_where_asked_or_in_the_middle() -> None:

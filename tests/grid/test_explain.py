@@ -180,8 +180,6 @@ def test_options_tell_choices_default_and_what_implies_another_and_kinds_their_l
     assert "hbm_bandwidth" in field(explain("gpu"), "sets")
 
 
-# The list of all names
-
 LISTED, _, LISTED_QUANTITIES = explain().partition("\nQUANTITIES")
 
 
@@ -216,9 +214,6 @@ def test_the_list_has_every_quantity_once_under_its_topic() -> None:
         assert unit == {"1": "-"}.get(GRAPH[name].unit, GRAPH[name].unit)
     below = LISTED_QUANTITIES.partition("\n\ncheckpoints\n")[2].partition("\n\n")[0]
     assert "  young_interval [s]\n      First-order optimal time between checkpoints." in below
-
-
-# A search by word
 
 
 def found(text: str) -> list[str]:
@@ -265,9 +260,6 @@ def test_what_the_field_says_is_understood_in_any_case(said: str, name: str) -> 
     assert explain(said) == explain(name)
 
 
-# What nothing depends on
-
-
 def test_an_unused_result_says_how_to_reach_it() -> None:
     job = {"n_gpus": 64, "model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
     idle = {"mfu": 0.4, "snapshot_bandwidth": "10 GB/s"}
@@ -296,9 +288,6 @@ def test_an_unused_input_is_only_told(name: str) -> None:
     # training_tokens is computed where it is not stated, from no continuous input
     attrs = {"fleetcube_unused": name, "fleetcube_spec": '{"scenario": {}}'}
     assert unused(attrs) == f"set, but nothing here depends on it: {name}"
-
-
-# Errors and the shell
 
 
 @cases(

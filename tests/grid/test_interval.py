@@ -37,9 +37,6 @@ def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
     return seen
 
 
-# Which outputs have one
-
-
 def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
     step, shift, factor = "step_time", *ERRORS["step_time"]
     parts = {n for n in up(step) if n in load() and load()[n].unit == "s"}
@@ -68,9 +65,6 @@ def test_outputs_that_an_interval_does_not_reach_have_none() -> None:
         assert found[name].identical(made.evaluate()[name])
     plain = Sweep(JOB, {"n_gpus": [64, 128]}, names)
     assert plain.interval().identical(plain.evaluate())
-
-
-# Its ends
 
 
 def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
@@ -136,9 +130,6 @@ def test_the_factor_of_auto_varies_with_what_it_is_found_from() -> None:
     np.testing.assert_allclose(wide, step["step_time_high"] / step["step_time"], rtol=1e-13)
 
 
-# With distributions
-
-
 @pytest.mark.parametrize(("method", "rtol"), [("sampled", 2e-3), ("first_order", 1e-12)])
 def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -> None:
     scenario = JOB | FACTOR | {"n_gpus": 64, "gpu_hour_price": {"lognormal": ["2 USD/h", 1.2]}}
@@ -181,9 +172,6 @@ def test_a_place_in_no_interval_is_refused(given: dict[str, Any]) -> None:
         fixed = {} if isinstance(factor, list) else given
         with pytest.raises(InputError, match="step_time_error is given, and error_factor is 1"):
             Sweep(JOB | scenario | fixed, {"n_gpus": [64], **axes, **more}, ["job_time"])
-
-
-# Printed and drawn
 
 
 def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:

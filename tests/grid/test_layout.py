@@ -97,9 +97,6 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-# What plain readers see: warnings are errors here
-
-
 def test_plain_xarray_opens_without_a_word(made: Path) -> None:
     own = open_cube(made).load()
     for plain in (xarray.open_zarr(made), xarray.open_dataset(made, engine="zarr")):
@@ -126,9 +123,6 @@ def test_zarr_sees_arrays_and_no_record(made: Path) -> None:
     # a reader that ignores what the root repeats is not warned of files it does not know, either
     listed = zarr.open_group(made, mode="r", use_consolidated=False)
     assert set(listed.array_keys()) == members.keys()
-
-
-# Where the values of long axes stand
 
 
 @each(("entry", "point"), LONG.values(), LONG)
@@ -190,9 +184,6 @@ def test_long_axes_grow(tmp_path: Path) -> None:
     assert verify(path).problems == verify(path).notes == []
 
 
-# What somebody else changed, and sealed anew
-
-
 @each("name", ["gpu_mttf", "all_reduce", "both"])
 def test_a_label_that_is_not_that_of_the_spec_is_found(made: Path, name: str) -> None:
     with contextlib.ExitStack() as stack:
@@ -243,9 +234,6 @@ def test_a_root_that_repeats_something_else_is_found(cube: Path) -> None:
     seal_anew(cube)
     assert verify(cube).problems == ["zarr.json does not repeat the metadata of the arrays"]
     assert open_cube(cube)["job_time"].attrs["units"] == "s"
-
-
-# Other layouts
 
 
 def outdated(cube: Path) -> None:
@@ -303,9 +291,6 @@ def test_layouts_that_are_none(made: Path, layout: Any) -> None:
         open_cube(cube)
     assert "\n" not in str(found.value)
     assert "\x1b" not in str(found.value)
-
-
-# A reader that has only docs/layout.md
 
 
 def test_a_reader_can_be_written_from_the_page(made: Path) -> None:

@@ -232,8 +232,6 @@ def report() -> dict[str, object]:
     return {**told, "config": {"devices": devices}, "results": results}
 
 
-# What is not a log
-
 NOT_LOGS = ["", "{", "[]", "{}", "[" * 100_000, "{" * 100_000, "\0" * 1000, "time 1 2 3", HEAD]
 
 

@@ -311,9 +311,6 @@ def test_the_front_is_what_nothing_beats(png: Path) -> None:
     assert upward.axes[0].lines[0].get_xdata()[0] == rows[0].max()
 
 
-# Every picture
-
-
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_pictures_have_the_same_bytes_under_any_matplotlibrc(ending: str, tmp_path: Path) -> None:
     import matplotlib as mpl

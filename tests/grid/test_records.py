@@ -373,8 +373,6 @@ def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
     assert (len(rows), [held.reason for held in left_out]) == (1, ["its id appears twice"])
 
 
-# The project's own tables
-
 COUNTS = {"bloom_176b": 1, "bloom_prequel": 92, "daly2006": 3, "deepseek_v3": 3}
 COUNTS |= {"korthikanti_table4": 5, "korthikanti_table5": 9, "llama3_table4": 2}
 COUNTS |= {"megascale_fig9": 3, "megascale_table2": 8, "maxtext_tpu": 31, "megatron_bridge": 148}
@@ -435,9 +433,6 @@ def test_chunks_of_table_1_hold_the_layers_that_its_script_gives_them() -> None:
     }
     assert chunks == {60: 5, 80: 5, 96: 3, 105: 1}
     assert all(i["global_batch_size"] % i["micro_batch_size"] == 0 for i in rows)
-
-
-# Files
 
 
 VTRAIN = (
@@ -508,8 +503,6 @@ def test_files_have_limits(tmp_path: Path, monkeypatch: Patch) -> None:
             read_records(path)
 
 
-# Anything at all
-
 SPOILED = st.sampled_from(CASES).flatmap(
     lambda case: st.fixed_dictionaries(
         {
@@ -541,9 +534,6 @@ def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathF
         assert 0 < row.measured < float("inf")
 
 
-# Names
-
-
 @cases(
     "kind, text, expected",
     ("bandwidth", "4x OmniPath 100Gb/node", 6.25e9),
@@ -566,8 +556,6 @@ def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathF
 def test_hardware_and_models_are_found_in_text(kind: str, text: str, expected: Any) -> None:
     assert getattr(hardware, f"{kind}_of")(text) == expected
 
-
-# Calibrations
 
 BRIDGE = {"group": "megatron_bridge", "where": "26.02.01 NeMo Container; Pre-Training Performance"}
 GB200 = {"node": "gb200-nvl72", "precision": "fp8"}

@@ -20,9 +20,6 @@ PHASES |= {"reinit_time": 40, "checkpoint_restore_time": 50}
 JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g", "n_gpus": 64}
 
 
-# At a point
-
-
 def test_levers_are_ranked_and_what_ten_percent_do_is_exact() -> None:
     found = Sweep(PHASES, {}, ["recovery_time"]).levers("recovery_time")
     waits = {name: value for name, value in PHASES.items() if name != "n_gpus"}
@@ -92,9 +89,6 @@ def test_the_point_is_chosen_or_in_the_middle_and_said() -> None:
     assert other["value"].item() == 128
     bad = Sweep({**JOB, "tensor_parallel": 5}, {}, ["job_time"]).levers("job_time")
     assert bad.attrs["fleetcube_infeasible"]
-
-
-# Over the cube
 
 
 def phases(detection: Any, provision: Any) -> Sweep:
@@ -168,9 +162,6 @@ def test_a_quantity_without_inputs_or_a_flag_is_one_line() -> None:
     for method in (sweep.levers, sweep.dominance, sweep.global_sensitivity):
         refused("is a flag", method, "dominant_overhead")
         refused("depends on no number", method, "spare_availability")  # 0 without spares
-
-
-# All at once
 
 
 def test_sobol_indices_of_a_sum_are_shares_of_the_variance() -> None:
@@ -267,9 +258,6 @@ def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
         re.escape(said),
         lambda: Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time", **asked),
     )
-
-
-# Pictures
 
 
 def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:

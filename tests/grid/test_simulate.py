@@ -376,8 +376,6 @@ def test_what_is_missing_is_said() -> None:
         fleetcube.simulate(checkpoint_stall_time=1, recovery_time=1)
 
 
-# From the shell
-
 SPEC = """
 outputs = ["goodput"]
 [scenario]

@@ -267,9 +267,6 @@ def test_less_than_one_replica_is_not_defined() -> None:
     assert np.isfinite(result["cluster_mtbf"]).all()
 
 
-# Patterns of layers
-
-
 def test_a_pattern_of_layers_is_its_counts() -> None:
     shape = {"hidden_size": 4096, "linear_heads": 128, "gated_ffn": True, "n_gpus": 8}
     counts = {"layers": 7, "linear_layers": 3, "attention_layers": 1, "ffn_layers": 3}

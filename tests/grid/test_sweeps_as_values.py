@@ -163,9 +163,6 @@ def test_pickles_bring_calibration_files_along(tmp_path: Path) -> None:
         pickle.loads(pickle.dumps(record)).values["gpu_tdp"] = 1.0
 
 
-# In a notebook
-
-
 _TABLE = ("table", "thead", "tbody", "tr", "th", "td")
 
 

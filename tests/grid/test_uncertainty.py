@@ -26,9 +26,6 @@ def sweep(outputs: list[str], axes: dict[str, Any] | None = None, **scenario: An
     return Sweep(scenario, axes or {}, outputs)
 
 
-# Distributions
-
-
 def test_quantiles_of_distributions_are_those_of_scipy() -> None:
     u = np.array([0.01, 0.5, 0.9])
     normal = distribution("gpu_mttf", {"normal": ["500 h", "200 h"]})
@@ -87,9 +84,6 @@ def test_everything_else_takes_the_median_and_says_so() -> None:
     assert found["cluster_mtbf"].item() == known.item()
     assert found.attrs["fleetcube_medians"] == '{"gpu_mttf": 180000000.0}'
     assert evaluate("cluster_mtbf", n_gpus=1024, gpu_mttf=spec).item() == known.item()
-
-
-# Outputs with known distributions
 
 
 @pytest.mark.parametrize(("method", "rtol"), [("sampled", 1e-3), ("first_order", 1e-12)])
@@ -157,9 +151,6 @@ def test_the_methods_differ_by_the_square_of_the_spread() -> None:
         assert first.item() == pytest.approx(at * (1 + z * r), rel=1e-12)
         gaps.append(drawn.item() - first.item())
     assert gaps[0] / gaps[1] == pytest.approx(4, rel=0.1)
-
-
-# Grids, seeds, requests
 
 
 def test_an_axis_stands_before_a_distribution() -> None:

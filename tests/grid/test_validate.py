@@ -29,8 +29,6 @@ def all_reduce(measured: float = 1.0, **inputs: Any) -> Row:
     return Row("a", "reduced", "invented", inputs, "all_reduce_time", measured)
 
 
-# Statistics
-
 ROWS = [
     Compared("a", "g", "step_time", 2.0, 1.0, 0.5, 1.5, ideal_time=1.0, tokens_per_gpu=10.0),
     Compared("b", "g", "step_time", 4.0, 5.0, 4.0, 6.0, ideal_time=1.0, tokens_per_gpu=40.0),
@@ -82,9 +80,6 @@ def test_two_rows_or_equal_ones_have_no_ranks() -> None:
 def test_coverage_counts_rows_with_an_interval() -> None:
     assert accuracy(ROWS).coverage == pytest.approx(2 / 3)  # b and d of a, b, d
     assert accuracy(ROWS[2:3]).coverage is None
-
-
-# Predictions
 
 
 def test_a_step_is_predicted_as_on_paper() -> None:
@@ -156,9 +151,6 @@ def test_an_interval_follows_from_the_error_factor() -> None:
     found = validate([*wide, step("none", once)])
     assert [row.low < row.predicted < row.high for row in found.rows] == [True, True, False]
     assert found.groups[0].coverage == 0.5
-
-
-# All-reduces
 
 
 def test_a_calibration_holds_for_other_ranks() -> None:
