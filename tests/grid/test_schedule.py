@@ -74,9 +74,13 @@ def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: 
     played = simulate_schedule(send_time=send, pipeline_sends=sends, **layout)
     m = layout["num_microbatches"]
     given = {key: value for key, value in layout.items() if key != "recompute_time"}
-    given |= {"recompute_flops_factor": 4 / 3 if layout["recompute_time"] else 1.0}
-    given |= {"pipeline_sends": sends, "engine": "numpy"}
-    found = fleetcube.evaluate(["bubble_ratio", "awaited_pipeline_sends"], **given)
+    found = fleetcube.evaluate(
+        ["bubble_ratio", "awaited_pipeline_sends"],
+        engine="numpy",
+        **given,
+        pipeline_sends=sends,
+        recompute_flops_factor=4 / 3 if layout["recompute_time"] else 1.0,
+    )
     work = m * (3 + layout["recompute_time"])
     law = work * (1 + float(found.bubble_ratio)) + send * float(found.awaited_pipeline_sends)
     assert played.step_time <= law * (1 + 1e-9)
