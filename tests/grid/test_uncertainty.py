@@ -115,9 +115,8 @@ def test_a_product_of_lognormals_is_lognormal(method: str, rtol: float) -> None:
 
 @pytest.mark.parametrize(("method", "rtol"), [("sampled", 1e-3), ("first_order", 1e-12)])
 def test_a_sum_of_normals_is_normal(method: str, rtol: float) -> None:
-    scenario = dict(
-        **PHASES, detection_time={"normal": [300, 30]}, provision_time={"normal": ["10 min", 40]}
-    )
+    scenario = {**PHASES, "detection_time": {"normal": [300, 30]}}
+    scenario |= {"provision_time": {"normal": ["10 min", 40]}}
     found = sweep(["recovery_time"], n_gpus=64, **scenario).uncertainty(q=Q, method=method)
     known = 300 + 600 + 50 + 30 + 30 + 50 * Z
     np.testing.assert_allclose(found["recovery_time"], known, rtol=rtol)
