@@ -77,7 +77,7 @@ class ExtrapolationError:
 def extrapolation_error(
     problem: Problem, plan: Plan, free: Sequence[str], outputs: Iterable[str]
 ) -> tuple[Problem, ExtrapolationError | None]:
-    """How free sizes widen the interval (None if they do not), and the problem without its factor."""
+    """How free sizes widen the interval (None: they do not); the problem without its factor."""
     sizes = tuple(name for name in free if auto.span(name))
     reading = [of for of in outputs if FACTOR in reached(plan, [of])]
     if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(

@@ -55,7 +55,7 @@ def factor(collective: str, ranks: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One time of a log's test: bytes of the message, seconds, intervals of the printed bandwidths."""
+    """One time of a log: bytes of the message, seconds, intervals of the printed bandwidths."""
 
     size: int
     seconds: float
@@ -96,7 +96,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows of one collective on `ranks` ranks; `gpus_per_node` is None if unknown or unequal."""
+    """The rows of one collective on `ranks` ranks; `gpus_per_node` None if unknown or unequal."""
 
     collective: str
     ranks: int

@@ -28,7 +28,7 @@ class Case:
 
 
 class Grid:
-    """Dimensions, the quantities over each, and their tables: of a whole sweep, or of some points."""
+    """Dimensions, the quantities over each, and their tables, of a sweep or of some points."""
 
     engine: str
     # Kernels are compiled in the background; NumPy stands in meanwhile, to the same bits

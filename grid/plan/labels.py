@@ -187,7 +187,7 @@ def plain(value: Any) -> Any:
 def dataset(
     plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any], engine: str | None = None
 ) -> "xarray.Dataset":
-    """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in the user's order."""
+    """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in user order."""
     # without axes there are no coordinates, and plans of one structure differ in attributes alone
     notes = plan.notes if plan.axes else plan.structure.notes
     if "template" not in notes:

@@ -72,7 +72,7 @@ def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 def _piece_times(
     scenario: Mapping[str, Any], stated: Mapping[str, Any], found: Mapping[str, float]
 ) -> list[float]:
-    """How much longer each piece takes than the mean, by its layers (a stage's share) and its end."""
+    """How much longer each piece takes than the mean, by its layers and its end."""
     p = int(stated["pipeline_parallel"])
     schedule = stated["pipeline_schedule"]
     folded = schedule in ("zb_v", "dualpipev")

@@ -449,7 +449,7 @@ def _closed(
 def _values_of(
     kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
-    """Inputs and quantities that a label sets; a node also its gpu's, unless the scenario has one."""
+    """What a label sets; a node also its gpu's inputs, unless the scenario has one."""
     entry = record(kind, label)
     if entry.values:  # "none" is of no account: a spec that names nothing means the same
         used.setdefault((kind, label), entry)

@@ -55,7 +55,7 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 
 
 def is_sound(data: bytes, size: int, crc: int) -> bool:
-    """Whether a chunk's bytes are those that `encode` gave, by the crc32c of all but the last four."""
+    """Whether a chunk's bytes are those that `encode` gave, by their crc32c."""
     actual = int(google_crc32c.value(data[:-4]))
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 

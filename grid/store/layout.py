@@ -31,7 +31,7 @@ def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
 
 
 def with_arrays(files: Mapping[str, bytes]) -> bytes:
-    """The root's metadata with those of all arrays, so that readers list no folder (http has none)."""
+    """The root's metadata with those of all arrays: over http readers cannot list a folder."""
     root = json.loads(files[ROOT])
     return json.dumps({**root, "consolidated_metadata": consolidated(files)}, indent=2).encode()
 
