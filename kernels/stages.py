@@ -59,6 +59,32 @@ def layers_before_stage(
     return where(stage > 1, between, 0.0)
 
 
+def dense_layers_of_stage(
+    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any, leading: Any
+) -> Any:
+    """Dense layers of one pipeline stage, where they come in front of those of experts.
+
+    min(max(leading - layers before the stage, 0), layers of the stage)
+
+    Parameters:
+        stage [1]: stage, counted from 1
+        stages [1]: stages of the pipeline
+        layers [1]: layers of the model
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        last [1]: layers of the last stage
+        leading [1]: dense layers in front of those of experts
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    Example:
+        >>> [float(dense_layers_of_stage(s, 4, 8, 2, 2, 2, 3)) for s in (1, 2, 3)]
+        [2.0, 1.0, 0.0]
+    """
+    here = layers_of_stage(stage, stages, layers, first, middle, last)
+    before = layers_before_stage(stage, stages, layers, first, middle, last)
+    return np.minimum(np.maximum(leading - before, 0.0), here)
+
+
 def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any:
     """How many stages between the first and the last have as many layers as the second."""
     between = np.maximum(stages - 2, 1.0)
@@ -94,15 +120,13 @@ def stage_parameters(
     common: Any,
     dense: Any,
     sparse: Any,
-    tables: Any,
     first_tables: Any,
     last_tables: Any,
-    table: Any,
 ) -> Any:
     """Parameters of one pipeline stage; an end holds a table of embeddings, tied or not.
 
-    n common + d dense + (n - d) sparse + tables at the ends, all of them in one stage; n layers, d
-    of them in front of those of experts
+    n common + d dense + (n - d) sparse + tables at the ends; n layers, d of them in front of those
+    of experts
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -115,25 +139,21 @@ def stage_parameters(
         common [1]: parameters that each layer has
         dense [1]: parameters that a dense layer has besides
         sparse [1]: parameters that a layer of experts has besides
-        tables [1]: tables of embeddings of the model
-        first_tables [1]: those that the first stage of several holds
-        last_tables [1]: those that the last one holds
-        table [1]: parameters of one
+        first_tables [1]: parameters of the tables of embeddings that the first stage holds
+        last_tables [1]: those of the last of several
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
         (dense layers come first); Shoeybi et al. 2019, arXiv:1909.08053, section 5.1 (a tied table
         on both ends)
     Example:
-        >>> ends = [stage_parameters(s, 4, 8, 2, 2, 2, 0, 10, 0, 0, 1, 1, 1, 7) for s in (1, 2, 4)]
+        >>> ends = [stage_parameters(s, 4, 8, 2, 2, 2, 0, 10, 0, 0, 7, 7) for s in (1, 2, 4)]
         >>> [float(parameters) for parameters in ends]
         [27.0, 20.0, 27.0]
     """
-    here = layers_of_stage(stage, stages, layers, first, middle, last)
-    before = layers_before_stage(stage, stages, layers, first, middle, last)
-    blocks = np.minimum(np.maximum(leading - before, 0.0), here)
+    split = (stage, stages, layers, first, middle, last)
+    here, blocks = layers_of_stage(*split), dense_layers_of_stage(*split, leading)
     end = where(stage > 1, where(stage < stages, 0.0, last_tables), first_tables)
-    held = where(stages > 1, end, tables)
-    return here * common + blocks * dense + (here - blocks) * sparse + held * table
+    return here * common + blocks * dense + (here - blocks) * sparse + end
 
 
 def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> Any:
@@ -166,10 +186,8 @@ def most_stage_parameters(
     common: Any,
     dense: Any,
     sparse: Any,
-    tables: Any,
     first_tables: Any,
     last_tables: Any,
-    table: Any,
 ) -> Any:
     """Parameters of the largest stage: an end, the second or the first without dense layers.
 
@@ -185,18 +203,16 @@ def most_stage_parameters(
         common [1]: parameters that each layer has
         dense [1]: parameters that a dense layer has besides
         sparse [1]: parameters that a layer of experts has besides
-        tables [1]: tables of embeddings of the model
-        first_tables [1]: those that the first stage of several holds
-        last_tables [1]: those that the last one holds
-        table [1]: parameters of one
+        first_tables [1]: parameters of the tables of embeddings that the first stage holds
+        last_tables [1]: those of the last of several
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     Example:
-        >>> float(most_stage_parameters(4, 10, 2, 3, 2, 0, 10, 0, 0, 1, 1, 1, 7))
+        >>> float(most_stage_parameters(4, 10, 2, 3, 2, 0, 10, 0, 0, 7, 7))
         30.0
     """
     split = (stages, layers, first, middle, last)
-    each = (leading, common, dense, sparse, tables, first_tables, last_tables, table)
+    each = (leading, common, dense, sparse, first_tables, last_tables)
     ends = np.maximum(stage_parameters(1.0, *split, *each), stage_parameters(stages, *split, *each))
     sparse_stage = first_sparse_stage(stages, first, middle, leading)
     between = np.maximum(
@@ -257,10 +273,8 @@ def stage_memory(
     dense: Any,
     sparse: Any,
     routed: Any,
-    tables: Any,
     first_tables: Any,
     last_tables: Any,
-    table: Any,
     shared_bytes: Any,
     routed_bytes: Any,
     flying: Any,
@@ -288,10 +302,8 @@ def stage_memory(
         dense [1]: parameters that a dense layer has besides
         sparse [1]: parameters that a layer of experts has besides, routed ones aside
         routed [1]: parameters of a layer's routed experts
-        tables [1]: tables of embeddings of the model
-        first_tables [1]: those that the first stage of several holds
-        last_tables [1]: those that the last one holds
-        table [1]: parameters of one
+        first_tables [1]: parameters of the tables of embeddings that the first stage holds
+        last_tables [1]: those of the last of several
         shared_bytes [B]: bytes that one GPU keeps of a parameter
         routed_bytes [B]: bytes that one GPU keeps of a routed expert's parameter
         flying [1]: micro-batches that the first stage holds
@@ -305,14 +317,12 @@ def stage_memory(
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.2.3 and 4.3
     Example:
         >>> split = (1, 1, 4, 4, 4, 4, 0)  # all in one stage
-        >>> float(stage_memory(*split, 10, 0, 0, 0, 1, 1, 1, 7, 2, 0, 1, 1, 1, 1, 5, 3, 3))
+        >>> float(stage_memory(*split, 10, 0, 0, 0, 7, 7, 2, 0, 1, 1, 1, 1, 5, 3, 3))
         117.0
     """
     split = (stage, stages, layers, first, middle, last)
-    shared = stage_parameters(
-        *split, leading, common, dense, sparse, tables, first_tables, last_tables, table
-    )
-    experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0, 0.0, 0.0)
+    shared = stage_parameters(*split, leading, common, dense, sparse, first_tables, last_tables)
+    experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0)
     held = microbatches_of_stage(flying, depth, slope, stage)
     kept = layers_of_stage(*split) * kept_microbatches(held, depth - slope * (stage - 1), ratio)
     states = shared * shared_bytes + experts * routed_bytes

@@ -170,8 +170,8 @@ def torus_hops(
 
 def torus_reduce_scatter_time(
     message_bytes: Any,
-    slices: Any,
     ranks: Any,
+    ranks_per_slice: Any,
     hops: Any,
     link_latency: Any,
     bandwidth: Any,
@@ -180,12 +180,13 @@ def torus_reduce_scatter_time(
 ) -> Any:
     """Time of a reduce-scatter round the rings of each torus, then one between tori, rank by rank.
 
-    t = h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)); an all-gather takes as long
+    t = h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)), k = n / g tori; an all-gather takes
+    as long
 
     Parameters:
         message_bytes [B]: full buffer M of one rank
-        slices [1]: tori k that hold the group
-        ranks [1]: ranks g of the group in each torus
+        ranks [1]: ranks n of the group
+        ranks_per_slice [1]: ranks g of the group in each torus
         hops [1]: links h between the ranks of one torus that are farthest apart
         link_latency [s]: fixed cost of one link
         bandwidth [B/s]: rate of one rank over its links in the torus
@@ -196,12 +197,12 @@ def torus_reduce_scatter_time(
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllGather over several axes);
         Jia et al. 2018, arXiv:1807.11205, section 4.3 (level by level)
     Example:
-        >>> float(torus_reduce_scatter_time(8e9, 1, 8, 4, 0.0, 1e9, 0.0, 1e9))
+        >>> float(torus_reduce_scatter_time(8e9, 8, 8, 4, 0.0, 1e9, 0.0, 1e9))
         7.0
     """
-    inside = hops * link_latency + (1 - 1 / ranks) * message_bytes / bandwidth
+    inside = hops * link_latency + (1 - 1 / ranks_per_slice) * message_bytes / bandwidth
     return inside + reduce_scatter_time(
-        message_bytes / ranks, slices, outer_latency, outer_bandwidth
+        message_bytes / ranks_per_slice, ranks / ranks_per_slice, outer_latency, outer_bandwidth
     )
 
 
@@ -235,10 +236,8 @@ def twisted_load(x: Any, y: Any, z: Any) -> Any:
     return (far - 0.25 / size) / 6
 
 
-def torus_all_to_all_time(
-    message_bytes: Any,
+def torus_load(
     ranks: Any,
-    ranks_per_slice: Any,
     stride: Any,
     x: Any,
     y: Any,
@@ -247,20 +246,14 @@ def torus_all_to_all_time(
     y_ways: Any,
     z_ways: Any,
     twist: Any,
-    link_latency: Any,
-    link_bandwidth: Any,
-    outer_latency: Any,
-    outer_bandwidth: Any,
 ) -> Any:
-    """Time in which every rank sends an n-th of its buffer to every other, by shortest ways.
+    """Bytes through the busiest link for each that a rank exchanges with all of its group.
 
-    t = h a + max over dimensions of s d / 8 (ring of d) or s d / 4 (line) x M g / (n b), which is
-    half of what is sent over each bisection; as long as that, M (n - g) / (n B_e) between tori
+    max over dimensions of s n / 8 (ring of n ranks, s links apart) or s n / 4 (line), which is half
+    of what is sent over each bisection
 
     Parameters:
-        message_bytes [B]: buffer M of one rank
-        ranks [1]: ranks n of the group
-        ranks_per_slice [1]: ranks g of the group in each torus
+        ranks [1]: ranks of the group in one torus
         stride [1]: chips between its neighbours
         x [1]: chips along x
         y [1]: chips along y
@@ -269,28 +262,57 @@ def torus_all_to_all_time(
         y_ways [1]: 2 where y is a ring, 1 where it is a line
         z_ways [1]: 2 where z is a ring, 1 where it is a line
         twist [1]: 1 where the torus is twisted, else 0
+    Returns: [1] bytes over bytes
+    Range: even rings and lines; of odd ones, d^2 / (d^2 - 1) of the load; a twist helps groups that
+        fill the torus, others are as on a plain one
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
+    Example:
+        >>> float(torus_load(8, 1, 8, 1, 1, 2, 1, 1, 0))
+        1.0
+    """
+    load_x = _load_along(ranks, stride, 1.0, x, x_ways)
+    load_y = _load_along(ranks, stride, x, y, y_ways)
+    load_z = _load_along(ranks, stride, x * y, z, z_ways)
+    busiest = np.maximum(np.maximum(load_x, load_y), load_z)
+    fills = (twist > 0) & (ranks >= x * y * z)
+    return where(fills, twisted_load(x, y, z), busiest)
+
+
+def torus_all_to_all_time(
+    message_bytes: Any,
+    ranks: Any,
+    ranks_per_slice: Any,
+    hops: Any,
+    load: Any,
+    link_latency: Any,
+    link_bandwidth: Any,
+    outer_latency: Any,
+    outer_bandwidth: Any,
+) -> Any:
+    """Time in which every rank sends an n-th of its buffer to every other, by shortest ways.
+
+    t = h a + (n - g) a_e + max(L M g / (n b), M (n - g) / (n B_e)), inside tori and between them
+
+    Parameters:
+        message_bytes [B]: buffer M of one rank
+        ranks [1]: ranks n of the group
+        ranks_per_slice [1]: ranks g of the group in each torus
+        hops [1]: links h between the ranks of one torus that are farthest apart
+        load [1]: bytes L through the busiest link for each that a rank exchanges in its torus
         link_latency [s]: fixed cost of one link
         link_bandwidth [B/s]: rate of one link in one direction
         outer_latency [s]: fixed cost of one message between tori
         outer_bandwidth [B/s]: rate of one rank between tori
     Returns: [s] time of the collective
-    Range: even rings and lines; of odd ones, d^2 / (d^2 - 1) of the time; a twist helps groups that
-        fill the torus, others are as on a plain one
+    Range: as `torus_load`
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
     Example:
-        >>> float(torus_all_to_all_time(8e9, 8, 8, 1, 8, 1, 1, 2, 1, 1, 0, 0, 1e9, 0, 1e9))
+        >>> float(torus_all_to_all_time(8e9, 8, 8, 4, 1, 0, 1e9, 0, 1e9))
         8.0
     """
     share = message_bytes / ranks
-    load_x = _load_along(ranks_per_slice, stride, 1.0, x, x_ways)
-    load_y = _load_along(ranks_per_slice, stride, x, y, y_ways)
-    load_z = _load_along(ranks_per_slice, stride, x * y, z, z_ways)
-    busiest = np.maximum(np.maximum(load_x, load_y), load_z)
-    fills = (twist > 0) & (ranks_per_slice >= x * y * z)
-    busiest = where(fills, twisted_load(x, y, z), busiest)
-    inside = share * ranks_per_slice * busiest / link_bandwidth
+    inside = share * ranks_per_slice * load / link_bandwidth
     across = share * (ranks - ranks_per_slice) / outer_bandwidth
-    hops = torus_hops(ranks_per_slice, stride, x, y, z, x_ways, y_ways, z_ways)
     messages = (ranks - ranks_per_slice) * outer_latency
     return hops * link_latency + messages + np.maximum(inside, across)
 

@@ -285,6 +285,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["stage_reason", "arrangement_reason", "torus_reason", "head_reason"]
     names += ["layer_kinds_reason", "site_reason", "domain_reason", "training_stages_reason"]
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
+    names += ["torus_shape_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

@@ -88,8 +88,9 @@ def _point(
 
 
 @check(
-    "tiered_delay interruption_delay recoveries equivalent_lost_work tiered_checkpoint_stall_time "
-    "tiered_checkpoint_restore_time dearer_recovery",
+    "tiered_delay memory_tier_period memory_tier_restart_time drive_tier_restart_time "
+    "storage_tier_restart_time interruption_delay recoveries equivalent_lost_work "
+    "tiered_checkpoint_stall_time tiered_checkpoint_restore_time dearer_recovery",
     by="simulator",
     source="60,000 failures of three severities, nested checkpoints, one after the other",
     tolerance=0.02,
@@ -298,7 +299,7 @@ def copies() -> Pairs:
 
 @check(
     "drive_tier_overhead storage_tier_overhead memory_tier_overhead drive_tier_rework "
-    "storage_tier_rework memory_tier_rework",
+    "storage_tier_rework memory_tier_rework tier_rework_time",
     by="simulator",
     source="a ledger of 1,000 checkpoints and of one failure in each of 12,000 s, by tier",
     tolerance=1e-3,
@@ -325,11 +326,11 @@ def ledger() -> Pairs:
             unsafe = span if since < flushes[tier] else 0.0  # that begun last is not safe yet
             lost[tier] += shares[tier] * (since + unsafe)
     whole = sum(lost)
-    drive = formulas.drive_tier_rework(whole, *shares, *spans, *flushes)
-    storage = formulas.storage_tier_rework(whole, *shares, *spans, *flushes)
-    yield drive, lost[1]
-    yield storage, lost[2]
-    yield formulas.memory_tier_rework(whole, *shares, *spans, *flushes), lost[0]
+    each = formulas.tier_rework_time(*shares, *spans, *flushes)
+    yield each, whole / 12_000
+    for tier, name in enumerate(("memory", "drive", "storage")):
+        law = getattr(formulas, f"{name}_tier_rework")
+        yield law(whole, each, shares[tier], spans[tier], flushes[tier]), lost[tier]
 
 
 @check(

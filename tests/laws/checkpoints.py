@@ -28,7 +28,7 @@ def intervals_in_use() -> Pairs:
 
 
 @check(
-    "per_node_read_bandwidth storage_checkpoint_restore_time",
+    "per_node_read_bandwidth storage_restore_time",
     by="simulator",
     source="nodes added until the storage is full, a checkpoint read second by second",
 )
@@ -42,7 +42,7 @@ def reads() -> Pairs:
     left, seconds = 300e9, 0
     while left > 0:
         left, seconds = left - 3e9, seconds + 1
-    yield formulas.storage_checkpoint_restore_time(300e9, 3e9), seconds
+    yield formulas.storage_restore_time(300e9, 3e9), seconds
 
 
 @check("recovery_time", by="simulator", source="the phases of a recovery, one after the other")

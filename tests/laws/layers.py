@@ -93,9 +93,10 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
 
 
 @check(
-    "attention_projection_time dense_ffn_time routed_ffn_time shared_ffn_time "
-    "expert_model_ffn_time flash_attention_core_time standard_attention_core_time "
-    "attention_score_flops elementwise_time layer_recompute_time plain_layer_time logits_time "
+    "attention_projection_time dense_ffn_time plain_expert_ffn_time routed_ffn_time "
+    "shared_ffn_time expert_model_ffn_time flash_attention_core_time "
+    "standard_attention_core_time attention_score_flops elementwise_time layer_recompute_time "
+    "plain_layer_time logits_time",
     "roofline_compute_time",
     by="simulator",
     source="products, attention head by head and arrays moved of every layer, on one clock",

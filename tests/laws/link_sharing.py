@@ -43,7 +43,8 @@ KINDS = ("tensor", "context", "expert", "data")
 
 
 @check(
-    "shared_contention_time exposed_context_parallel_time routed_exposed_expert_parallel_time",
+    "shared_contention_time traffic_window exposed_context_parallel_time "
+    "routed_exposed_expert_parallel_time",
     by="simulator",
     source="a link that carries one byte at a time, kinds of traffic coming as windows open",
 )
@@ -70,6 +71,7 @@ def kinds_that_share_a_link() -> Pairs:
 
 @check(
     "shared_contention_time",
+    "traffic_window",
     by="derivation",
     source="a list: compute, and each tier one after the other, whichever takes longest",
 )

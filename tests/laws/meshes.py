@@ -260,7 +260,8 @@ def exchanges_of_experts() -> Pairs:
 
 
 @check(
-    "weights_held_state_bytes gathered_held_state_bytes staged_replica_parameters",
+    "weights_held_state_bytes gathered_held_state_bytes staged_replica_parameters "
+    "largest_stage_parameters",
     by="derivation",
     source="every stage's memory and shard taken by themselves, the largest kept",
 )

@@ -137,7 +137,7 @@ def sync_wall_gpus() -> Pairs:
         k0 = 1024 // (t * p)
         exchange = ring(min(k0, 32), message, 0.0, RATE)  # linear in 1 - 1/k: taken to k0
         exchange *= (1 - 1 / k0) / (1 - 1 / min(k0, 32))
-        exposed = exchange + 2 * (k0 - 1) * LATENCY
+        exposed, fixed = exchange + 2 * (k0 - 1) * LATENCY, bubble + SERIAL
 
         def time(
             n: float, shard: int = t * p, m: float = message, at: Any = (bubble, mtbf)
@@ -152,12 +152,10 @@ def sync_wall_gpus() -> Pairs:
             t,
             p,
             1,
-            COMPUTE + bubble + SERIAL + exposed,
-            bubble + SERIAL,
-            exposed,
-            2 * message,
+            formulas.shared_step_time(COMPUTE + fixed + exposed, fixed, exposed),
+            fixed,
+            formulas.gradient_ring_time(2 * message, RATE),
             LATENCY,
-            RATE,
             STALL,
             RECOVERY,
             mtbf,

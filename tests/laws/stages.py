@@ -87,7 +87,9 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
 
 @check(
     "stage_parameters stage_of_one_way most_stage_parameters common_layer_parameters "
-    "end_table_parameters stage_shared_parameters stage_routed_parameters staged_held_parameters "
+    "end_table_parameters first_stage_table_parameters stage_table_parameters "
+    "dense_layers_of_stage leading_held_dense_layers reduced_stage_parameters "
+    "stage_shared_parameters stage_routed_parameters staged_held_parameters "
     "first_stage_held_layers last_stage_held_layers staged_sharded_parameters "
     "dense_layer_parameters_mixture_of_experts_true mixed_expert_layer_parameters "
     "mixed_routed_layer_parameters staged_reduced_parameters staged_reduced_expert_parameters "
@@ -129,7 +131,8 @@ def parameters_on_stages() -> Pairs:
 @check(
     "fullest_stage stage_memory microbatches_of_stage one_forward_one_backward_schedule_depth "
     "combined_schedule_depth one_forward_one_backward_schedule_slope staged_activation_memory "
-    "staged_logits_memory replicated_held_state_bytes gradients_held_state_bytes "
+    "staged_logits_memory microbatch_logits shared_state_bytes routed_state_bytes "
+    "replicated_held_state_bytes gradients_held_state_bytes",
     "sharded_state_bytes",
     by="simulator",
     source="memory of every stage added up, passes in flight counted in the schedule played",
@@ -239,13 +242,18 @@ def uneven_chunks() -> Pairs:
 
 
 @check(
-    "slowest_stage_imbalance_time stage_imbalance mfu_logits_share roofline_logits_share "
+    "slowest_stage_imbalance_time first_logits_share stage_imbalance mfu_logits_share "
+    "roofline_logits_share",
     "roofline_embedding_share",
     by="derivation",
     source="layers, embedding and logits of every stage added up, by roofline and by operations",
 )
 def slowest_stages() -> Pairs:
     """Llama 3 8B on 1, 2, 3, 8 and 16 stages; with traffic of layers and stragglers"""
+    for schedule, ends in (("1f1b", "last"), ("zb_v", "first"), ("dualpipe", "first and last")):
+        point = {"model": "llama-3-8b", "n_gpus": 64, "pipeline_parallel": 4}
+        share = computed({**point, "pipeline_schedule": schedule}, "first_logits_share")[0]
+        yield share, ("first" in ends) / len(ends.split(" and "))
     for p, extra in product((1, 2, 3, 8, 16), (0.0, 0.25)):
         point = {"model": "llama-3-8b", "gpu": "h100-sxm", "n_gpus": 48 * p}
         point |= {"global_batch_size": 48 * 16, "pipeline_parallel": p, "straggler_slowdown": extra}

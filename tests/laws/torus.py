@@ -185,12 +185,19 @@ def reductions() -> Pairs:
     """groups of 2 to 64 chips on rings, lines and parts of rings, in one to three dimensions"""
     for net, stride, ranks in PLACED:
         rate = torus.torus_bandwidth(*_placed(net, stride, ranks), 1.0)
-        ours = torus.torus_reduce_scatter_time(1.0, 1, ranks, 0, 0, rate, 0, 1.0)
+        ours = torus.torus_reduce_scatter_time(1.0, ranks, ranks, 0, 0, rate, 0, 1.0)
         yield ours, reduce_time(net, stride, ranks)
 
 
+def _exchanged(
+    message: float, ranks: int, here: tuple[Any, ...], twist: float, *links: float
+) -> Any:
+    hops, load = torus.torus_hops(*here), torus.torus_load(*here, twist)
+    return torus.torus_all_to_all_time(message, ranks, here[0], hops, load, *links)
+
+
 @check(
-    "torus_all_to_all_time",
+    *("torus_all_to_all_time", "torus_load"),
     by="simulator",
     source="messages between all pairs carried link by link, by shortest ways",
 )
@@ -198,7 +205,7 @@ def exchanges() -> Pairs:
     """groups of 2 to 64 chips on rings, lines and parts of rings, in one to three dimensions"""
     for net, stride, ranks in PLACED:
         here = _placed(net, stride, ranks)
-        ours = torus.torus_all_to_all_time(1.0, ranks, *here, 0.0, 0.0, 1.0, 0.0, 1.0)
+        ours = _exchanged(1.0, ranks, here, 0.0, 0.0, 1.0, 0.0, 1.0)
         yield ours, exchange_time(net, stride, ranks)
 
 
@@ -230,7 +237,7 @@ def rings() -> Pairs:
 
 
 @check(
-    "torus_bandwidth torus_all_to_all_time",
+    "torus_bandwidth torus_load",
     by="table",
     source="Google Cloud TPU v5e documentation: 51.2 TB/s of all-reduce and 1.6 TB/s of bisection",
 )
@@ -238,7 +245,7 @@ def published_pod() -> Pairs:
     """a pod of 256 chips with links of 50 GB/s"""
     pod = (256, 1, 16.0, 16.0, 1.0, 2.0, 2.0, 1.0)
     yield 256 * torus.torus_bandwidth(*pod, 50e9), 51.2e12
-    seconds = torus.torus_all_to_all_time(1e9, 256, *pod, 0.0, 0.0, 50e9, 0.0, 1.0)
+    seconds = _exchanged(1e9, 256, pod, 0.0, 0.0, 50e9, 0.0, 1.0)
     yield 128 * 0.5e9 / seconds, 1.6e12
 
 
@@ -252,9 +259,9 @@ def worked_examples() -> Pairs:
     """32 MiB gathered over 4 of 8 x 4 chips of v5e; nothing gathered over a ring of 4 of v4"""
     quiz = (4, 8, 8.0, 4.0, 1.0, 1.0, 1.0, 1.0)
     rate = torus.torus_bandwidth(*quiz, 4.5e10)
-    yield torus.torus_reduce_scatter_time(2048 * 8192 * 2, 1, 4, 0, 0, rate, 0, 1.0), 560e-6
+    yield torus.torus_reduce_scatter_time(2048 * 8192 * 2, 4, 4, 0, 0, rate, 0, 1.0), 560e-6
     hops = torus.torus_hops(4, 1, 4.0, 4.0, 4.0, 2.0, 2.0, 2.0)
-    yield torus.torus_reduce_scatter_time(0.0, 1, 4, hops, 1e-6, 9e10, 0, 1.0), 2e-6
+    yield torus.torus_reduce_scatter_time(0.0, 4, 4, hops, 1e-6, 9e10, 0, 1.0), 2e-6
 
 
 @check(
@@ -269,11 +276,11 @@ def several_tori() -> Pairs:
     for outer in (0.01, 100.0):
         inside = 4 * 1e-3 + reduce_time(net, 1, 8) / torus.torus_bandwidth(*here, 1.0) * 2
         ring = 3 * (1e-2 + 1 / 8 / 4 / outer)
-        ours = torus.torus_reduce_scatter_time(1.0, 4, 8, 4, 1e-3, 2.0, 1e-2, outer)
+        ours = torus.torus_reduce_scatter_time(1.0, 32, 8, 4, 1e-3, 2.0, 1e-2, outer)
         yield ours, inside + ring
         away = 24 * 1e-2 + 4 * 1e-3
         bytes_at_once = max(exchange_time(net, 1, 8) * 8 / 32, 24 / 32 / outer)
-        ours = torus.torus_all_to_all_time(1.0, 32, *here, 0.0, 1e-3, 1.0, 1e-2, outer)
+        ours = _exchanged(1.0, 32, here, 0.0, 1e-3, 1.0, 1e-2, outer)
         yield ours, away + bytes_at_once
 
 
@@ -306,7 +313,7 @@ def twisted() -> Pairs:
 
 
 @check(
-    "torus_all_to_all_time twisted_load",
+    "torus_load twisted_load",
     by="table",
     source="Jouppi et al. 2023 (TPU v4), section 2: all-to-alls gain 1.63 and 1.31",
     tolerance=0.08,
@@ -315,9 +322,9 @@ def twisted_gains() -> Pairs:
     """4 x 4 x 8 and 4 x 8 x 8 chips, twisted over plain"""
     for sizes, gain in (((4.0, 4.0, 8.0), 1.63), ((4.0, 8.0, 8.0), 1.31)):
         chips = prod(sizes)
-        here = (1.0, chips, chips, 1, *sizes, 2.0, 2.0, 2.0)
+        here = (chips, 1, *sizes, 2.0, 2.0, 2.0)
         plain, shifted = (
-            torus.torus_all_to_all_time(*here, twist, 0.0, 1.0, 0.0, 1.0) for twist in (0.0, 1.0)
+            _exchanged(1.0, chips, here, twist, 0.0, 1.0, 0.0, 1.0) for twist in (0.0, 1.0)
         )
         yield plain / shifted, gain
 
@@ -379,7 +386,7 @@ def a_job_on_two_cubes() -> Pairs:
 
 
 @check(
-    "expert_gradient_torus_bandwidth torus_expert_all_to_all_time",
+    "mixed_gradient_torus_bandwidth expert_gradient_torus_bandwidth expert_stride",
     by="simulator",
     source="messages and partial sums carried link by link: experts' groups beside those of the "
     "other weights",
@@ -423,7 +430,7 @@ FLATS = ((8, 8, 0), (4, 16, 0), (16, 4, 0), (32, 2, 25), (64, 1, 25), (4, 4, 24)
 
 
 @check(
-    "ring_torus_reason outer_torus_order_reason inner_torus_order_reason",
+    "torus_shape_reason ring_torus_reason outer_torus_order_reason inner_torus_order_reason",
     by="derivation",
     source="chips of each group listed, and whether they fill a box; pods of the data sheet",
 )
@@ -459,7 +466,8 @@ def what_a_torus_holds() -> Pairs:
 
 
 @check(
-    "torus_context_gather_step_time torus_head_exchange_time torus_head_ring_send_time",
+    "torus_context_gather_step_time torus_head_exchange_time torus_head_ring_send_time "
+    "head_sharing_ranks_per_node",
     by="simulator",
     source="partial sums and messages carried link by link: gathers run as reductions backwards",
     tolerance=1e-6,

@@ -66,9 +66,8 @@ row(
 row("effective_provision_time", 0.0, "the job continues with fewer replicas", elastic="shrink")
 
 
-@alternative("checkpoint_restore_time", checkpoint_mode=("sync", "async"))
-def storage_checkpoint_restore_time(checkpoint_size, read_bandwidth):
-    """Time to load a checkpoint after a failure.
+def storage_restore_time(checkpoint_size, read_bandwidth):
+    """Time to load a checkpoint from storage.
 
     size / read bandwidth
 
@@ -78,6 +77,15 @@ def storage_checkpoint_restore_time(checkpoint_size, read_bandwidth):
     return checkpoint_size / read_bandwidth
 
 
+row(
+    "checkpoint_restore_time",
+    "storage_restore_time",
+    "the load from storage",
+    summary="Time to load a checkpoint after a failure.",
+    returns="[s] restore time",
+    source="Fleet Foundations table 7, for reading",
+    checkpoint_mode=("sync", "async"),
+)
 row(
     "checkpoint_restore_time",
     "peer_copy_time",
@@ -159,10 +167,8 @@ def kinds_recovery_time(
     requeue_recovery_time,
     cluster_mtbf,
 ):
-    """Time from a failure until training goes on: the one time that costs as much as all kinds.
-
-    -M log sum(p_i e^(-R_i / M)), which the exact goodput has for E[e^(-R/M)]; the mean where
-    failures are rare
+    """the one time that costs as much as all kinds: -M log sum(p_i e^(-R_i / M)), which the exact
+    goodput has for E[e^(-R/M)]; the mean where failures are rare
 
     Returns: [s] recovery time, without the rework; at most the mean of the kinds
     Range: a failure during recovery is of a kind of its own. The mean is not enough where times are

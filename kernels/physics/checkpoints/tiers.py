@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...checkpoint import daly_interval as daly
 from ...checkpoint import exact_interval as exact
 from ...checkpoint import young_interval as young
@@ -146,26 +146,37 @@ def memory_tier_flush_time(memory_tier_share, memory_tier_copy_time, tier_stall_
     return where(memory_tier_share > 0, (1 - tier_stall_share) * memory_tier_copy_time, 0.0)
 
 
-def drive_tier_flush_time(drive_tier_share, drive_copy_time, tier_stall_share):
-    """Time from the end of a stall until the checkpoint on local drives is safe.
+def memory_tier_restart_time(
+    recovery_time, checkpoint_restore_time, memory_tier_restore_time, memory_tier_flush_time
+):
+    """Time that a failure costs, beyond its rework, where the memory tier serves it.
 
-    (1 - share waited for) x copy; 0 where the tier serves nothing
+    recovery with its restore in place of the mean one + flush
 
-    Returns: [s] flush time
-    Source: Mohan et al. 2021, CheckFreq, FAST
+    Returns: [s] restart time
+    Source: Moody et al. 2010, SC10
     """
-    return where(drive_tier_share > 0, (1 - tier_stall_share) * drive_copy_time, 0.0)
+    rest = recovery_time - checkpoint_restore_time
+    return np.maximum(rest + memory_tier_restore_time, 0.0) + memory_tier_flush_time
 
 
-def storage_tier_flush_time(storage_tier_share, checkpoint_write_time, tier_stall_share):
-    """Time from the end of a stall until the checkpoint on storage is safe.
-
-    (1 - share waited for) x write; 0 where the tier serves nothing
-
-    Returns: [s] flush time
-    Source: Mohan et al. 2021, CheckFreq, FAST
-    """
-    return where(storage_tier_share > 0, (1 - tier_stall_share) * checkpoint_write_time, 0.0)
+for _tier, _copy, _restore, _words in (
+    ("drive", "drive_copy_time", "drive_copy_time", "local drives"),
+    ("storage", "checkpoint_write_time", "storage_restore_time", "storage"),
+):
+    family(
+        {
+            "memory_tier_flush_time": f"{_tier}_tier_flush_time",
+            "memory_tier_restart_time": f"{_tier}_tier_restart_time",
+            "memory_tier_share": f"{_tier}_tier_share",
+            "memory_tier_copy_time": _copy,
+            "memory_tier_restore_time": _restore,
+            "the memory tier's checkpoint": f"the checkpoint on {_words}",
+            "the memory tier serves": f"{_words} serve" + "s" * (_words == "storage"),
+        },
+        memory_tier_flush_time,
+        memory_tier_restart_time,
+    )
 
 
 def drive_copy_every(
@@ -339,8 +350,7 @@ def tiered_checkpoint_restore_time(
     storage_tier_share,
     memory_tier_restore_time,
     drive_copy_time,
-    checkpoint_size,
-    read_bandwidth,
+    storage_restore_time,
     detection_time,
     drain_time,
     effective_provision_time,
@@ -355,32 +365,36 @@ def tiered_checkpoint_restore_time(
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
     rest = detection_time + drain_time + effective_provision_time + reinit_time
-    low, middle = memory_tier_restore_time, drive_copy_time
-    high = checkpoint_size / read_bandwidth
+    low, middle, high = memory_tier_restore_time, drive_copy_time, storage_restore_time
     fallen = dearer_recovery(1 - memory_tier_share, rest + low, middle - low, cluster_mtbf)
     lowest = dearer_recovery(storage_tier_share, rest + middle, high - middle, cluster_mtbf)
     return low + fallen + lowest
 
 
+def memory_tier_period(checkpoint_interval, memory_tier_stall_time):
+    """Time from one checkpoint to the next while nothing fails, what higher tiers add left out.
+
+    interval + stall of memory; the stall alone where work goes on without checkpoints
+
+    Returns: [s] time
+    Source: by definition
+    """
+    useful = where(checkpoint_interval < np.inf, checkpoint_interval, 0.0)
+    return useful + memory_tier_stall_time
+
+
 def tiered_delay(
-    checkpoint_interval,
+    memory_tier_period,
     drive_copy_every,
     storage_copy_every,
-    memory_tier_stall_time,
     drive_tier_stall_time,
     storage_tier_stall_time,
-    memory_tier_flush_time,
-    drive_tier_flush_time,
-    storage_tier_flush_time,
+    memory_tier_restart_time,
+    drive_tier_restart_time,
+    storage_tier_restart_time,
     memory_tier_share,
     drive_tier_share,
     storage_tier_share,
-    memory_tier_restore_time,
-    drive_copy_time,
-    checkpoint_size,
-    read_bandwidth,
-    checkpoint_restore_time,
-    recovery_time,
     cluster_mtbf,
 ):
     """Wall time lost to failures over the time that takes without, waits for repairs left out.
@@ -395,30 +409,20 @@ def tiered_delay(
         the lowest tier are counted
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
-    stored = checkpoint_size / read_bandwidth
-    rest = recovery_time - checkpoint_restore_time
-    restart1 = np.maximum(rest + memory_tier_restore_time, 0.0) + memory_tier_flush_time
-    restart2 = np.maximum(rest + drive_copy_time, 0.0) + drive_tier_flush_time
-    restart3 = np.maximum(rest + stored, 0.0) + storage_tier_flush_time
     rate = 1 / cluster_mtbf
-    rate1, rate2, rate3 = (
-        rate * memory_tier_share,
-        rate * drive_tier_share,
-        rate * storage_tier_share,
-    )
+    rate1, rate2 = rate * memory_tier_share, rate * drive_tier_share
+    rate3 = rate * storage_tier_share
     above = rate2 + rate3
-    useful = where(checkpoint_interval < np.inf, checkpoint_interval, 0.0)
-    lower = recoveries(rate1, restart1, above, rate)
-    first = useful + memory_tier_stall_time
-    lost = drive_copy_every * interruption_delay(first, rate, above, lower)
+    lower = recoveries(rate1, memory_tier_restart_time, above, rate)
+    lost = drive_copy_every * interruption_delay(memory_tier_period, rate, above, lower)
     lost = lost + interruption_delay(drive_tier_stall_time, rate, above, lower)
-    second = drive_copy_every * first + drive_tier_stall_time
-    middle = recoveries(rate2, restart2, rate3, rate)
+    second = drive_copy_every * memory_tier_period + drive_tier_stall_time
+    middle = recoveries(rate2, drive_tier_restart_time, rate3, rate)
     lost = lost + interruption_delay(second + lost, above, rate3, middle)
-    highest = recoveries(rate3, restart3, 0.0, rate)
+    highest = recoveries(rate3, storage_tier_restart_time, 0.0, rate)
     # work without checkpoints is the limit of short intervals: recoveries alone
     free = (1 + lower) * (1 + middle) * (1 + highest) - 1
-    lower = recoveries(rate1, restart1, rate3, rate) + middle
+    lower = recoveries(rate1, memory_tier_restart_time, rate3, rate) + middle
     lost = storage_copy_every * lost
     lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
     third = storage_copy_every * second + storage_tier_stall_time

@@ -92,9 +92,7 @@ def flash_attention_core_time(attention_score_flops, attention_peak_flops, atten
 
 @alternative("attention_backward_ratio", attention_kernel="standard")
 def standard_attention_backward_ratio():
-    """Time of attention backward over forward: four products for two.
-
-    2
+    """2: four products for two
 
     Source: Narayanan et al. 2021 (SC21), appendix
     """

@@ -192,9 +192,7 @@ def kernel_flops_per_step(kernel_flops_per_token, tokens_per_step):
 
 @alternative("model_flops_per_token", flops_counting="parameters")
 def parameters_model_flops_per_token(active_parameters):
-    """Operations that one token needs, as reports count them: six for each parameter.
-
-    6 N_active
+    """6 N_active: six for each parameter
 
     Range: counts look-ups and leaves attention out; exceeds what kernels do where 6 x parameters
         in no product are more than attention's operations
@@ -212,10 +210,8 @@ def transformer_model_flops_per_token(
     attention_heads,
     head_size,
 ):
-    """Operations that one token needs, as reports count them: matrices and the whole of attention.
-
-    6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h) + V / (12 l h)) for a GPT;
-    windows shorten s
+    """matrices and the whole of attention: 6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s
+    / (6 h) + V / (12 l h)) for a GPT; windows shorten s
 
     Range: counts twice the attention that a kernel does which skips what a causal mask hides
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Narayanan et al. 2021

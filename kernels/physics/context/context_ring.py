@@ -74,9 +74,7 @@ def kept_context_exchanges_per_layer(context_parallel):
 
 @alternative("context_exchanges_per_layer", recompute=("core_attention", "full"))
 def repeated_context_exchanges_per_layer(context_parallel):
-    """Exchanges of each layer and micro-batch: twice round forward, twice as much backward.
-
-    4 (c - 1)
+    """4 (c - 1): twice round forward, twice as much backward
 
     Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
         than a window need no keys and values of each other

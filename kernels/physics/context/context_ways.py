@@ -78,6 +78,18 @@ row(
 )
 
 
+def head_sharing_ranks_per_node(context_ranks_per_node, head_sharing_ranks):
+    """Ranks of one node that share out the heads of attention.
+
+    min(context ranks on a node, u)
+
+    Returns: [1] ranks
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3 (the ranks that share out heads
+        are next to each other)
+    """
+    return np.minimum(context_ranks_per_node, head_sharing_ranks)
+
+
 @alternative("context_passes", recompute=(False, "selective"))
 def kept_context_passes():
     """Passes of each layer and micro-batch through attention: forward and backward.
@@ -92,9 +104,7 @@ def kept_context_passes():
 
 @alternative("context_passes", recompute=("core_attention", "full"))
 def repeated_context_passes():
-    """Passes of each layer and micro-batch through attention: forward twice, and backward.
-
-    3
+    """3: forward twice, and backward
 
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2, with forward
         repeated
@@ -167,7 +177,7 @@ def mixed_head_message(
 def head_exchange_time(
     head_message,
     head_sharing_ranks,
-    context_ranks_per_node,
+    head_sharing_ranks_per_node,
     intra_node_latency,
     inter_node_latency,
     intra_node_bandwidth,
@@ -181,7 +191,7 @@ def head_exchange_time(
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Thakur et al.
         2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
-    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    near = head_sharing_ranks_per_node
     latency = flat_latency(head_sharing_ranks, near, intra_node_latency, inter_node_latency)
     bandwidths = (intra_node_bandwidth, context_rail_bandwidth)
     one = two_level_all_to_all_time(head_message, head_sharing_ranks, near, latency, *bandwidths)

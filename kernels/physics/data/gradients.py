@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...collectives import ring_tree_crossover_bytes
 from ...ops import where
 from ...stages import most_stage_parameters
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
+from ..pipeline.stage_layers import largest_stage_parameters
 
 
 def expert_gradient_ranks(gradient_ranks, tensor_parallel, expert_tensor_parallel, expert_parallel):
@@ -124,6 +125,17 @@ row(
 )
 
 
+def reduced_layer_parameters(routed_layer_parameters, routed_reduction_share):
+    """Parameters of a layer's routed experts, counted by what adding up their gradients moves.
+
+    N_routed of a layer x share
+
+    Returns: [1] parameters
+    Source: by definition of the share
+    """
+    return routed_layer_parameters * routed_reduction_share
+
+
 @alternative("reduced_expert_parameters", stage_split="whole_layers")
 def staged_reduced_expert_parameters(
     pipeline_parallel,
@@ -131,9 +143,8 @@ def staged_reduced_expert_parameters(
     first_stage_held_layers,
     middle_stage_layers,
     last_stage_held_layers,
-    leading_dense_layers,
-    routed_layer_parameters,
-    routed_reduction_share,
+    leading_held_dense_layers,
+    reduced_layer_parameters,
     tensor_parallel,
     parameter_copies,
 ):
@@ -144,21 +155,9 @@ def staged_reduced_expert_parameters(
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
-    largest = most_stage_parameters(
-        pipeline_parallel,
-        held_layers,
-        first_stage_held_layers,
-        middle_stage_layers,
-        last_stage_held_layers,
-        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
-        0.0,
-        0.0,
-        routed_layer_parameters * routed_reduction_share,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    )
+    split = (held_layers, first_stage_held_layers, middle_stage_layers, last_stage_held_layers)
+    layers = (leading_held_dense_layers, 0.0, 0.0, reduced_layer_parameters)
+    largest = most_stage_parameters(pipeline_parallel, *split, *layers, 0.0, 0.0)
     return parameter_copies * largest / tensor_parallel
 
 
@@ -285,26 +284,18 @@ row(
 )
 
 
+family(
+    {
+        "largest_stage_parameters": "reduced_stage_parameters",
+        "routed_layer_parameters": "reduced_layer_parameters",
+        "of the largest pipeline stage": "of the largest stage by what adding up gradients moves",
+    },
+    largest_stage_parameters,
+)
+
+
 @alternative("reduced_parameters", stage_split="whole_layers")
-def staged_reduced_parameters(
-    pipeline_parallel,
-    held_layers,
-    first_stage_held_layers,
-    middle_stage_layers,
-    last_stage_held_layers,
-    leading_dense_layers,
-    common_layer_parameters,
-    dense_layer_parameters,
-    expert_layer_parameters,
-    routed_layer_parameters,
-    routed_reduction_share,
-    embedding_tables,
-    first_stage_tables,
-    last_stage_tables,
-    end_table_parameters,
-    tensor_parallel,
-    parameter_copies,
-):
+def staged_reduced_parameters(reduced_stage_parameters, tensor_parallel, parameter_copies):
     """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
 
     max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by
@@ -316,22 +307,7 @@ def staged_reduced_parameters(
     Source: Narayanan et al. 2021 (SC21), section 3.3; Rajbhandari et al. 2022 (DeepSpeed-MoE),
         arXiv:2201.05596, section 5.1
     """
-    largest = most_stage_parameters(
-        pipeline_parallel,
-        held_layers,
-        first_stage_held_layers,
-        middle_stage_layers,
-        last_stage_held_layers,
-        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
-        common_layer_parameters,
-        dense_layer_parameters,
-        expert_layer_parameters + routed_layer_parameters * routed_reduction_share,
-        embedding_tables,
-        first_stage_tables,
-        last_stage_tables,
-        end_table_parameters,
-    )
-    return parameter_copies * largest / tensor_parallel
+    return parameter_copies * reduced_stage_parameters / tensor_parallel
 
 
 def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_compression):
@@ -437,9 +413,7 @@ def whole_gradient_buckets(gradient_message, bucket_bytes):
 
 @alternative("gradient_buckets", zero_stage=3)
 def unit_gradient_buckets(gradient_message, bucket_bytes, fsdp_units):
-    """Pieces in which gradients are sent, and sharded weights gathered: each unit in its own.
-
-    U max(1, ceil(M / (U bucket)))
+    """U max(1, ceil(M / (U bucket))): each unit in its own
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1
     """

@@ -1,7 +1,6 @@
 """Sharding groups: what is reduced between the groups that hold the same shard."""
 
 from ...alternatives import alternative, family, row, same_as
-from ...stages import most_stage_parameters
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ..tensor import tensor_all_reduce as activations
 
@@ -107,23 +106,7 @@ def even_replica_parameters(
 
 @alternative("replica_parameters", stage_split="whole_layers")
 def staged_replica_parameters(
-    pipeline_parallel,
-    held_layers,
-    first_stage_held_layers,
-    middle_stage_layers,
-    last_stage_held_layers,
-    leading_dense_layers,
-    common_layer_parameters,
-    dense_layer_parameters,
-    expert_layer_parameters,
-    routed_layer_parameters,
-    embedding_tables,
-    first_stage_tables,
-    last_stage_tables,
-    end_table_parameters,
-    tensor_parallel,
-    gradient_ranks,
-    parameter_copies,
+    largest_stage_parameters, tensor_parallel, gradient_ranks, parameter_copies
 ):
     """(N_stage + N_routed) / (t n), of the largest stage
 
@@ -131,22 +114,7 @@ def staged_replica_parameters(
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2; Narayanan et al. 2021
         (SC21), section 3.3
     """
-    largest = most_stage_parameters(
-        pipeline_parallel,
-        held_layers,
-        first_stage_held_layers,
-        middle_stage_layers,
-        last_stage_held_layers,
-        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
-        common_layer_parameters,
-        dense_layer_parameters,
-        expert_layer_parameters + routed_layer_parameters,
-        embedding_tables,
-        first_stage_tables,
-        last_stage_tables,
-        end_table_parameters,
-    )
-    return parameter_copies * largest / (tensor_parallel * gradient_ranks)
+    return parameter_copies * largest_stage_parameters / (tensor_parallel * gradient_ranks)
 
 
 def replica_message(

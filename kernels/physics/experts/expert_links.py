@@ -51,9 +51,7 @@ def no_expert_fabric_time():
 def routed_expert_fabric_time(
     expert_parallel_time, expert_all_to_all_time, expert_fabric_bytes, expert_rail_bandwidth
 ):
-    """Time of one step in which a GPU's rail carries expert-parallel traffic.
-
-    all-to-alls x bytes / B
+    """all-to-alls x bytes / B
 
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """

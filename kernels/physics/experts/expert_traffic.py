@@ -237,9 +237,7 @@ def kept_expert_all_to_alls_per_layer():
 
 @alternative("expert_all_to_alls_per_layer", recompute="full")
 def repeated_expert_all_to_alls_per_layer():
-    """All-to-alls of each expert layer and micro-batch: there and back, forward twice, backward.
-
-    6
+    """6: there and back, forward twice, backward
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1, with forward repeated
     """

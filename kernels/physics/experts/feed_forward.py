@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative, family, row
 from ...layer import gemm_time
 from ...ops import where
 from ..model.layer_kinds import KINDS
@@ -103,16 +103,14 @@ def tokens_per_expert(microbatch_tokens, routed_visits_per_token, expert_paralle
     return microbatch_tokens * routed_visits_per_token * expert_parallel / experts
 
 
-@alternative("routed_ffn_time", linear_attention=False)
-def routed_ffn_time(
+@alternative("expert_ffn_time", linear_attention=False)
+def plain_expert_ffn_time(
     tokens_per_expert,
-    experts,
-    expert_parallel,
+    expert_tensor_parallel,
+    tensor_parallel,
     hidden_size,
     expert_ffn_hidden_size,
     ffn_matrices,
-    expert_tensor_parallel,
-    tensor_parallel,
     operand_bytes_per_element,
     bytes_per_element,
     peak_flops,
@@ -120,15 +118,15 @@ def routed_ffn_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
+    """Time of the products of one routed expert on one GPU, on its own tokens.
 
-    E / e x (GEMM(T_e, (1 or 2) f_e / t_e, h) + GEMM(T_e, h, f_e / t_e)), with t_e / t of the tokens
-    where the tensor ranks of an expert are fewer
+    GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e), w the width of what it reads; t_e /
+    t of the tokens where the tensor ranks of an expert are fewer
 
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
-    one = dense_ffn_time(
+    return dense_ffn_time(
         tokens_per_expert * (expert_tensor_parallel / tensor_parallel),
         hidden_size,
         expert_ffn_hidden_size,
@@ -141,7 +139,66 @@ def routed_ffn_time(
         gemm_half_size,
         reached_hbm_bandwidth,
     )
-    return experts / expert_parallel * one
+
+
+family(
+    {"plain_expert_ffn_time": "latent_expert_ffn_time", "hidden_size": "expert_input_width"},
+    plain_expert_ffn_time,
+    linear_attention=KINDS,
+)
+
+
+def latent_projection_time(
+    microbatch_tokens,
+    hidden_size,
+    expert_input_width,
+    operand_bytes_per_element,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    gemm_half_size,
+    reached_hbm_bandwidth,
+):
+    """Time of the products that make tokens narrower before routed experts, and wide again.
+
+    GEMM(T, w, h) + GEMM(T, h, w) where w < h; else 0
+
+    Returns: [s] time of one forward pass
+    Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)
+    """
+    on_gpu = (
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    down = gemm_time(microbatch_tokens, expert_input_width, hidden_size, *on_gpu)
+    up = gemm_time(microbatch_tokens, hidden_size, expert_input_width, *on_gpu)
+    return where(expert_input_width < hidden_size, down + up, 0.0)
+
+
+@alternative("routed_ffn_time", linear_attention=False)
+def routed_ffn_time(experts, expert_parallel, expert_ffn_time):
+    """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
+
+    E / e x that of one expert
+
+    Returns: [s] time of one forward pass
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
+    """
+    return experts / expert_parallel * expert_ffn_time
+
+
+@alternative("routed_ffn_time", linear_attention=KINDS)
+def latent_routed_ffn_time(experts, expert_parallel, expert_ffn_time, latent_projection_time):
+    """E / e x that of one expert + that of making tokens narrower for them, and wide again
+
+    Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
+        et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
+    """
+    return experts / expert_parallel * expert_ffn_time + latent_projection_time
 
 
 def shared_ffn_time(
@@ -286,56 +343,6 @@ def expert_active_ffn_width(
     """
     visited = (routed_visits_per_token + shared_experts) * expert_ffn_hidden_size
     return (dense_layers * ffn_hidden_size + expert_layers * visited) / layers
-
-
-@alternative("routed_ffn_time", linear_attention=KINDS)
-def latent_routed_ffn_time(
-    tokens_per_expert,
-    experts,
-    expert_parallel,
-    expert_input_width,
-    expert_ffn_hidden_size,
-    ffn_matrices,
-    expert_tensor_parallel,
-    tensor_parallel,
-    operand_bytes_per_element,
-    bytes_per_element,
-    peak_flops,
-    gemm_efficiency,
-    gemm_half_size,
-    reached_hbm_bandwidth,
-    microbatch_tokens,
-    hidden_size,
-):
-    """E / e x (GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e)), with t_e / t of the
-    tokens where the tensor ranks of an expert are fewer, and where w < h GEMM(T, w, h) + GEMM(T, h,
-    w)
-
-    Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
-        et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
-    """
-    on_gpu = (
-        operand_bytes_per_element,
-        bytes_per_element,
-        peak_flops,
-        gemm_efficiency,
-        gemm_half_size,
-        reached_hbm_bandwidth,
-    )
-    routed = routed_ffn_time(
-        tokens_per_expert,
-        experts,
-        expert_parallel,
-        expert_input_width,
-        expert_ffn_hidden_size,
-        ffn_matrices,
-        expert_tensor_parallel,
-        tensor_parallel,
-        *on_gpu,
-    )
-    down = gemm_time(microbatch_tokens, expert_input_width, hidden_size, *on_gpu)
-    up = gemm_time(microbatch_tokens, hidden_size, expert_input_width, *on_gpu)
-    return routed + where(expert_input_width < hidden_size, down + up, 0.0)
 
 
 @alternative("expert_message", linear_attention=KINDS)

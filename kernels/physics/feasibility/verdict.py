@@ -81,10 +81,9 @@ def routed_expert_layout_reason(
     dispatch_reason,
     expert_fold_reason,
 ):
-    """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
-
-    the layout's reason; E / e and d c t / (t_e e) whole; no more dense layers than layers, and no
-    more experts of a token than experts; the reason of experts folded over other ranks; of dispatch
+    """experts divide over their group, and it over replicas: the layout's reason; E / e and d c t /
+    (t_e e) whole; no more dense layers than layers, and no more experts of a token than experts;
+    the reason of experts folded over other ranks; of dispatch
     """
     ranks = gradient_ranks / parameter_copies  # a mirrored stage sees other micro-batches
     ranks = ranks * (tensor_parallel / expert_tensor_parallel)

@@ -30,9 +30,7 @@ def expert_local_parameters(
     tensor_parallel,
     pipeline_parallel,
 ):
-    """Parameters that one GPU computes with: routed experts are also shared over their group.
-
-    (N - N_routed (1 - t / (t_e e))) / (t p)
+    """(N - N_routed (1 - t / (t_e e))) / (t p): routed experts are also shared over their group
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """

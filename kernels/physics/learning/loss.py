@@ -176,9 +176,9 @@ def stepped_ramp_tokens_factor(
 
 @alternative("irreducible_loss", loss_fit="besiroglu")
 def besiroglu_irreducible_loss():
-    """Loss that no size and no training removes, as corrected.
+    """Loss that no size and no training removes.
 
-    E = 1.8172
+    E = 1.8172, as corrected
 
     Returns: [1] nats a token
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
@@ -188,9 +188,7 @@ def besiroglu_irreducible_loss():
 
 @alternative("irreducible_loss", loss_fit="hoffmann")
 def hoffmann_irreducible_loss():
-    """Loss that no size and no training removes, as first published.
-
-    E = 1.6934
+    """E = 1.6934, as first published
 
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
@@ -200,9 +198,9 @@ def hoffmann_irreducible_loss():
 
 @alternative("parameter_loss_scale", loss_fit="besiroglu")
 def besiroglu_parameter_loss_scale():
-    """Scale of the loss that a larger model removes, as corrected.
+    """Scale of the loss that a larger model removes.
 
-    A = 482.01
+    A = 482.01, as corrected
 
     Returns: [1] nats a token at one parameter
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
@@ -212,9 +210,7 @@ def besiroglu_parameter_loss_scale():
 
 @alternative("parameter_loss_scale", loss_fit="hoffmann")
 def hoffmann_parameter_loss_scale():
-    """Scale of the loss that a larger model removes, as first published.
-
-    A = 406.4
+    """A = 406.4, as first published
 
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
@@ -224,9 +220,9 @@ def hoffmann_parameter_loss_scale():
 
 @alternative("parameter_loss_exponent", loss_fit="besiroglu")
 def besiroglu_parameter_loss_exponent():
-    """Power with which the loss falls with parameters, as corrected.
+    """Power with which the loss falls with parameters.
 
-    alpha = 0.3478
+    alpha = 0.3478, as corrected
 
     Returns: [1] power
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
@@ -236,9 +232,7 @@ def besiroglu_parameter_loss_exponent():
 
 @alternative("parameter_loss_exponent", loss_fit="hoffmann")
 def hoffmann_parameter_loss_exponent():
-    """Power with which the loss falls with parameters, as first published.
-
-    alpha = 0.3392
+    """alpha = 0.3392, as first published
 
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
@@ -248,9 +242,9 @@ def hoffmann_parameter_loss_exponent():
 
 @alternative("token_loss_scale", loss_fit="besiroglu")
 def besiroglu_token_loss_scale():
-    """Scale of the loss that more tokens remove, as corrected.
+    """Scale of the loss that more tokens remove.
 
-    B = 2085.43
+    B = 2085.43, as corrected
 
     Returns: [1] nats a token at one token
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
@@ -260,9 +254,7 @@ def besiroglu_token_loss_scale():
 
 @alternative("token_loss_scale", loss_fit="hoffmann")
 def hoffmann_token_loss_scale():
-    """Scale of the loss that more tokens remove, as first published.
-
-    B = 410.7
+    """B = 410.7, as first published
 
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
@@ -272,9 +264,9 @@ def hoffmann_token_loss_scale():
 
 @alternative("token_loss_exponent", loss_fit="besiroglu")
 def besiroglu_token_loss_exponent():
-    """Power with which the loss falls with tokens, as corrected.
+    """Power with which the loss falls with tokens.
 
-    beta = 0.3658
+    beta = 0.3658, as corrected
 
     Returns: [1] power
     Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark says where a sweep is beyond
@@ -285,9 +277,7 @@ def besiroglu_token_loss_exponent():
 
 @alternative("token_loss_exponent", loss_fit="hoffmann")
 def hoffmann_token_loss_exponent():
-    """Power with which the loss falls with tokens, as first published.
-
-    beta = 0.2849
+    """beta = 0.2849, as first published
 
     Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark says where a sweep is beyond
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.

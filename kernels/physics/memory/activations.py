@@ -4,7 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative, row, same_as
 from ...ops import where
-from ...stages import kept_microbatches, microbatches_of_stage, stage_of_one_way
+from ...stages import kept_microbatches, microbatches_of_stage
 from ..model.layer_kinds import KINDS
 from ..pipeline.schedules import LEVEL
 from .working_memory import ffn_gradients_memory
@@ -120,9 +120,7 @@ def kept_activation_memory_per_layer(
     matrix_activations_per_token,
     score_activations_per_token,
 ):
-    """Memory of one layer's activations of one micro-batch.
-
-    T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
+    """T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
 
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
     """
@@ -211,10 +209,19 @@ def stage_microbatches_in_flight(
     """
 
 
+def microbatch_logits(microbatch_tokens, vocab_size, tensor_parallel):
+    """Memory of one micro-batch's logits on a GPU of the stage that yields them.
+
+    4 T V / t, in FP32
+
+    Returns: [B] logits
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
+    """
+    return 4 * microbatch_tokens * vocab_size / tensor_parallel
+
+
 @alternative("logits_memory", stage_split=False)
-def even_logits_memory(
-    microbatch_tokens, vocab_size, tensor_parallel, pipeline_parallel, logits_at_first
-):
+def even_logits_memory(microbatch_logits, pipeline_parallel, logits_at_first):
     """Memory of one micro-batch's logits on the GPU that also holds the first stage.
 
     4 T V / t in one stage, or where the last piece is there, too; 0 else: the last stage has them,
@@ -223,19 +230,13 @@ def even_logits_memory(
     Returns: [B] logits
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
-    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
-    return where(pipeline_parallel > 1, logits_at_first * logits, logits)
+    first = logits_at_first * microbatch_logits
+    return where(pipeline_parallel > 1, first, microbatch_logits)
 
 
 @alternative("logits_memory", stage_split="whole_layers")
 def staged_logits_memory(
-    microbatch_tokens,
-    vocab_size,
-    tensor_parallel,
-    pipeline_parallel,
-    pipeline_stage,
-    logits_at_first,
-    logits_at_last,
+    microbatch_logits, pipeline_parallel, pipeline_stage, logits_at_first, logits_at_last
 ):
     """Memory of one micro-batch's logits on a stage.
 
@@ -243,8 +244,7 @@ def staged_logits_memory(
     """
     last = where(pipeline_stage < pipeline_parallel, 0.0, logits_at_last)
     there = where(pipeline_stage > 1, last, logits_at_first)
-    share = where(pipeline_parallel > 1, there, 1.0)
-    return share * 4 * microbatch_tokens * vocab_size / tensor_parallel
+    return where(pipeline_parallel > 1, there, 1.0) * microbatch_logits
 
 
 @alternative("activation_memory", stage_split=False)
@@ -270,8 +270,8 @@ def staged_activation_memory(
     schedule_depth,
     schedule_slope,
     pipeline_stage,
+    nearer_stage,
     pipeline_parallel,
-    parameter_copies,
     first_stage_kept_ratio,
     middle_stage_kept_ratio,
     last_stage_kept_ratio,
@@ -286,9 +286,8 @@ def staged_activation_memory(
     Range: a pipeline_layout of unequal pieces: exact on the ends in interleaved passes of groups
         of as many micro-batches as stages; else the fullest stage from above
     """
-    stage = stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies)
-    later = where(stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
-    ratio = where(stage > 1, later, first_stage_kept_ratio)
+    later = where(nearer_stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
+    ratio = where(nearer_stage > 1, later, first_stage_kept_ratio)
     may_fly = schedule_depth - schedule_slope * (pipeline_stage - 1)
     kept_layers = stage_layers * kept_microbatches(stage_microbatches_in_flight, may_fly, ratio)
     return kept_layers * activation_memory_per_layer + logits_memory

@@ -2,10 +2,15 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...ops import where
-from ...stages import first_sparse_stage, layers_of_stage, stage_memory, stage_of_one_way
-from ...stages import stage_parameters as parameters_of_stage
+from ...stages import (
+    dense_layers_of_stage,
+    first_sparse_stage,
+    layers_of_stage,
+    stage_memory,
+    stage_of_one_way,
+)
 
 
 @same_as(layers_of_stage)
@@ -26,21 +31,60 @@ def stage_layers(
     """
 
 
-def stage_shared_parameters(
-    pipeline_stage,
+@same_as(stage_of_one_way)
+def nearer_stage(pipeline_stage, pipeline_parallel, parameter_copies):
+    """The stage told or, of the two that its GPUs hold in dualpipe, the one nearer to the first.
+
+    s; min(s, p + 1 - s) in dualpipe
+
+    Returns: [1] stage
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (stages mirrored)
+    """
+
+
+family({"pipeline_stage": "nearer_stage", "stage_layers": "nearer_stage_layers"}, stage_layers)
+
+
+@same_as(dense_layers_of_stage)
+def stage_dense_layers(
+    nearer_stage,
     pipeline_parallel,
     held_layers,
     first_stage_held_layers,
     middle_stage_layers,
     last_stage_held_layers,
-    leading_dense_layers,
+    leading_held_dense_layers,
+):
+    """Dense layers of a pipeline stage, of each way through the pipeline.
+
+    those in front of the layers with experts, less those of the stages before
+
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    """
+
+
+def stage_table_parameters(
+    nearer_stage, pipeline_parallel, first_stage_table_parameters, last_stage_table_parameters
+):
+    """Parameters of embeddings that a pipeline stage holds, of each way through the pipeline.
+
+    those of an end; 0 between
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    later = where(nearer_stage < pipeline_parallel, 0.0, last_stage_table_parameters)
+    return where(nearer_stage > 1, later, first_stage_table_parameters)
+
+
+def stage_shared_parameters(
+    nearer_stage_layers,
+    stage_dense_layers,
     common_layer_parameters,
     dense_layer_parameters,
     expert_layer_parameters,
-    embedding_tables,
-    first_stage_tables,
-    last_stage_tables,
-    end_table_parameters,
+    stage_table_parameters,
     parameter_copies,
 ):
     """Parameters of a stage, its routed experts aside; an end holds a table of embeddings.
@@ -52,35 +96,14 @@ def stage_shared_parameters(
     Range: dualpipe: of stages between the ends, the larger of both ways counts twice
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
     """
-    once = parameters_of_stage(
-        stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies),
-        pipeline_parallel,
-        held_layers,
-        first_stage_held_layers,
-        middle_stage_layers,
-        last_stage_held_layers,
-        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
-        common_layer_parameters,
-        dense_layer_parameters,
-        expert_layer_parameters,
-        embedding_tables,
-        first_stage_tables,
-        last_stage_tables,
-        end_table_parameters,
-    )
-    return parameter_copies * once
+    experts = (nearer_stage_layers - stage_dense_layers) * expert_layer_parameters
+    dense = nearer_stage_layers * common_layer_parameters
+    dense = dense + stage_dense_layers * dense_layer_parameters
+    return parameter_copies * (dense + experts + stage_table_parameters)
 
 
 def stage_routed_parameters(
-    pipeline_stage,
-    pipeline_parallel,
-    held_layers,
-    first_stage_held_layers,
-    middle_stage_layers,
-    last_stage_held_layers,
-    leading_dense_layers,
-    routed_layer_parameters,
-    parameter_copies,
+    nearer_stage_layers, stage_dense_layers, routed_layer_parameters, parameter_copies
 ):
     """Parameters of a stage's routed experts, all of them.
 
@@ -90,22 +113,7 @@ def stage_routed_parameters(
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 4.2 (dense layers come first)
     """
-    once = parameters_of_stage(
-        stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies),
-        pipeline_parallel,
-        held_layers,
-        first_stage_held_layers,
-        middle_stage_layers,
-        last_stage_held_layers,
-        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
-        0.0,
-        0.0,
-        routed_layer_parameters,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    )
+    once = (nearer_stage_layers - stage_dense_layers) * routed_layer_parameters
     return parameter_copies * once
 
 
@@ -115,27 +123,20 @@ def fullest_stage(
     first_stage_held_layers,
     middle_stage_layers,
     last_stage_held_layers,
-    leading_dense_layers,
+    leading_held_dense_layers,
     common_layer_parameters,
     dense_layer_parameters,
     expert_layer_parameters,
     routed_layer_parameters,
-    embedding_tables,
-    first_stage_tables,
-    last_stage_tables,
-    end_table_parameters,
-    tensor_parallel,
-    expert_tensor_parallel,
-    expert_parallel,
-    gradient_ranks,
-    held_state_bytes,
-    sharded_state_bytes,
+    first_stage_table_parameters,
+    last_stage_table_parameters,
+    shared_state_bytes,
+    routed_state_bytes,
     microbatches_in_flight,
     schedule_depth,
     schedule_slope,
     activation_memory_per_layer,
-    microbatch_tokens,
-    vocab_size,
+    microbatch_logits,
     logits_at_first,
     logits_at_last,
     parameter_copies,
@@ -153,26 +154,22 @@ def fullest_stage(
         last keeps)
     """
     split = (held_layers, first_stage_held_layers, middle_stage_layers, last_stage_held_layers)
-    held = parameter_copies * held_state_bytes / tensor_parallel
-    sharded = parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
-    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
     states = (
-        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
+        leading_held_dense_layers,
         common_layer_parameters,
         dense_layer_parameters,
         expert_layer_parameters,
         routed_layer_parameters,
-        embedding_tables,
-        first_stage_tables,
-        last_stage_tables,
-        end_table_parameters,
-        held + sharded,
-        held / expert_parallel * (tensor_parallel / expert_tensor_parallel) + sharded,
+        first_stage_table_parameters,
+        last_stage_table_parameters,
+        shared_state_bytes,
+        routed_state_bytes,
         microbatches_in_flight,
         schedule_depth,
         schedule_slope,
     )
-    ends = (logits_at_first * logits, where(pipeline_parallel > 1, logits_at_last, 1.0) * logits)
+    last_logits = where(pipeline_parallel > 1, logits_at_last, 1.0) * microbatch_logits
+    ends = (logits_at_first * microbatch_logits, last_logits)
     ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)
     at_first, between, at_last = (
         (*states, ratio, activation_memory_per_layer, *ends) for ratio in ratios
@@ -182,7 +179,7 @@ def fullest_stage(
         stages,
         first_stage_held_layers,
         middle_stage_layers,
-        leading_dense_layers / parameter_copies,
+        leading_held_dense_layers,
     )
     first = stage_memory(np.minimum(1.0, stages), stages, *split, *at_first)
     second = stage_memory(np.minimum(2.0, stages), stages, *split, *between)
@@ -291,3 +288,38 @@ def sharded_state_bytes(
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
     return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes - held_state_bytes
+
+
+def shared_state_bytes(
+    parameter_copies, held_state_bytes, sharded_state_bytes, tensor_parallel, gradient_ranks
+):
+    """Bytes of states that one GPU keeps for each parameter of its stage, routed experts aside.
+
+    copies x (held / t + sharded / (t n))
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    held = parameter_copies * held_state_bytes / tensor_parallel
+    return held + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+
+
+def routed_state_bytes(
+    parameter_copies,
+    held_state_bytes,
+    sharded_state_bytes,
+    tensor_parallel,
+    gradient_ranks,
+    expert_parallel,
+    expert_tensor_parallel,
+):
+    """Bytes of states that one GPU keeps for each parameter of its stage's routed experts.
+
+    copies x (held / (t_e e) + sharded / (t n)): as many ranks share them out, of smaller groups
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
+    """
+    held = parameter_copies * held_state_bytes / tensor_parallel
+    held = held / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    return held + parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)

@@ -57,9 +57,7 @@ def plain_ffn_hidden_size(hidden_size):
 
 @alternative("ffn_hidden_size", gated_ffn=True)
 def gated_ffn_hidden_size(hidden_size):
-    """Width of the feed-forward layers: three matrices with the parameters of two.
-
-    f = 8 h / 3
+    """f = 8 h / 3: three matrices with the parameters of two
 
     Source: Shazeer 2020, arXiv:2002.05202, section 3.1 (width reduced by 2/3)
     """
@@ -80,9 +78,7 @@ def plain_ffn_matrices():
 
 @alternative("ffn_matrices", gated_ffn=True)
 def gated_ffn_matrices():
-    """Matrices of one feed-forward block: gate, up and down.
-
-    3
+    """3: gate, up and down
 
     Source: Shazeer 2020, arXiv:2002.05202, section 2
     """
@@ -184,9 +180,8 @@ def expert_ffn_parameters(
     hidden_size,
     experts,
 ):
-    """Feed-forward weights of the model: dense layers, routed and shared experts, routers.
-
-    dense x block + l_e ((E + E_shared) x expert + h E)
+    """dense x block + l_e ((E + E_shared) x expert + h E): dense layers, routed and shared experts,
+    routers
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
@@ -242,9 +237,7 @@ def gpt_non_matmul_parameters(
 
 @alternative("non_matmul_parameters", gated_ffn=True)
 def llama_non_matmul_parameters(layers, hidden_size, embedding_tables, vocab_size):
-    """Parameters in no matrix product: norms, what is looked up.
-
-    (2 l + 1) h + (tables - 1) V h: no biases, no positions
+    """(2 l + 1) h + (tables - 1) V h: norms and what is looked up; no biases, no positions
 
     Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """

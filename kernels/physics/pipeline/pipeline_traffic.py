@@ -123,9 +123,7 @@ def outer_pipeline_stride(tensor_parallel, site_gradient_ranks, parameter_copies
 
 @alternative("pipeline_stride", rank_order="tp-cp-ep-pp-dp")
 def inner_pipeline_stride(tensor_parallel, context_parallel):
-    """GPUs between neighbouring stages of a pipeline: only replicas lie outside them.
-
-    t c
+    """t c: only replicas lie outside them
 
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """

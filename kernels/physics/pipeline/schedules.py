@@ -78,9 +78,8 @@ def one_forward_one_backward_schedule_depth(
 
 @alternative("bubble_ratio", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks, recompute_flops_factor):
-    """Pipeline idle time over useful time: micro-batches run both ways through the stages.
-
-    idle passes of q = v p / 2 stages / (3 f v m), v pieces on each stage (2 in dualpipev)
+    """micro-batches run both ways through the stages: idle passes of q = v p / 2 stages / (3 f v
+    m), v pieces on each stage (2 in dualpipev)
 
     Range: even stages and micro-batches (dualpipe), at least 2 p of these: elsewhere the reason
         dual_pipeline_does_not_fit
@@ -230,10 +229,9 @@ def flushed_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks):
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
 def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_factor):
-    """Pipeline idle time over useful time: weight gradients fill a part of 1F1B's.
-
-    ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F + B + W)), F = W = 1, B = 1 + what is computed
-    again = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1) / (2 m) with full recompute
+    """weight gradients fill a part of 1F1B's: ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F + B +
+    W)), F = W = 1, B = 1 + what is computed again = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1)
+    / (2 m) with full recompute
 
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p and recompute by
         playing the schedule out
@@ -245,9 +243,8 @@ def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_fact
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
 def zb_v_bubble_ratio(folded_idle_passes, num_microbatches, recompute_flops_factor):
-    """Pipeline idle time over useful time: two pieces on each stage, weight gradients between.
-
-    idle / (2 m (F + B + W)), in forward passes of a piece; F + B + W = 3 f
+    """two pieces on each stage, weight gradients between: idle / (2 m (F + B + W)), in forward
+    passes of a piece; F + B + W = 3 f
 
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """

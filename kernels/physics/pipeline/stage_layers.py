@@ -4,6 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative, row
 from ...ops import where
+from ...stages import most_stage_parameters
 
 
 def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_split_layers):
@@ -104,6 +105,17 @@ def some_leading_dense_layers(dense_layers, linear_layers):
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     """
     return where(linear_layers > 0, 0.0, 1.0 * dense_layers)
+
+
+def leading_held_dense_layers(leading_dense_layers, parameter_copies):
+    """Dense layers in front that GPUs hold of each way through the pipeline, the mean of both.
+
+    those of the model; half of them in dualpipe, whose other way ends there
+
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
+    """
+    return leading_dense_layers / parameter_copies
 
 
 def end_table_parameters(vocab_size, hidden_size):
@@ -222,3 +234,64 @@ def last_stage_tables(logits_at_last, parameter_copies):
         arXiv:2412.19437, section 3.2.3
     """
     return (logits_at_last + parameter_copies - 1) / parameter_copies
+
+
+def first_stage_table_parameters(
+    pipeline_parallel, first_stage_tables, embedding_tables, end_table_parameters
+):
+    """Parameters of embeddings that the first stage holds, of each stage that it holds.
+
+    tables x V h; all tables of the model in a single stage
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2; Megatron-LM, initialize_embedding_word
+    """
+    tables = where(pipeline_parallel > 1, first_stage_tables, embedding_tables)
+    return tables * end_table_parameters
+
+
+def last_stage_table_parameters(last_stage_tables, end_table_parameters):
+    """Parameters of embeddings that the last of several stages holds, of each that it holds.
+
+    tables x V h
+
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return last_stage_tables * end_table_parameters
+
+
+def largest_stage_parameters(
+    pipeline_parallel,
+    held_layers,
+    first_stage_held_layers,
+    middle_stage_layers,
+    last_stage_held_layers,
+    leading_held_dense_layers,
+    common_layer_parameters,
+    dense_layer_parameters,
+    expert_layer_parameters,
+    routed_layer_parameters,
+    first_stage_table_parameters,
+    last_stage_table_parameters,
+):
+    """Parameters of the largest pipeline stage, of each way through the pipeline.
+
+    max over the first, second and last stage, and the first without dense layers
+
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return most_stage_parameters(
+        pipeline_parallel,
+        held_layers,
+        first_stage_held_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_held_dense_layers,
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters + routed_layer_parameters,
+        first_stage_table_parameters,
+        last_stage_table_parameters,
+    )

@@ -1,10 +1,8 @@
 """Goodput: the share of the time that makes progress, and what the rest is lost to."""
 
-from typing import Any
-
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative, family, row
 from ...checkpoint import (
     effective_training_time_ratio,
     segment_efficiency,
@@ -46,8 +44,8 @@ def drive_tier_overhead(
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits, 1)
+    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits[1], total)
 
 
 def storage_tier_overhead(
@@ -67,8 +65,8 @@ def storage_tier_overhead(
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits, 2)
+    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits[2], total)
 
 
 def memory_tier_overhead(
@@ -88,12 +86,11 @@ def memory_tier_overhead(
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
-    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
-    return _part(checkpoint_overhead, waits, 0)
+    *waits, total = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits[0], total)
 
 
-def drive_tier_rework(
-    rework_overhead,
+def tier_rework_time(
     memory_tier_share,
     drive_tier_share,
     storage_tier_share,
@@ -104,92 +101,67 @@ def drive_tier_rework(
     drive_tier_flush_time,
     storage_tier_flush_time,
 ):
-    """Share of the wall time that computes again what failures served by local drives destroyed.
+    """Work that a failure destroys, the mean over tiers, to first order.
 
-    rework_overhead x p_2 (tau_2 / 2 + F_2) / sum of p_l (tau_l / 2 + F_l)
+    sum of p_l (tau_l / 2 + F_l)
 
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
+    Returns: [s] work to be done again
+    Range: checkpoint_mode = tiered; rare failures
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    shares = memory_tier_share, drive_tier_share, storage_tier_share
-    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
-    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
-    return _part(rework_overhead, _losses(shares, intervals, flushes), 1)
-
-
-def storage_tier_rework(
-    rework_overhead,
-    memory_tier_share,
-    drive_tier_share,
-    storage_tier_share,
-    checkpoint_interval,
-    drive_tier_interval,
-    storage_tier_interval,
-    memory_tier_flush_time,
-    drive_tier_flush_time,
-    storage_tier_flush_time,
-):
-    """Share of the wall time that computes again what failures served by storage destroyed.
-
-    rework_overhead x p_3 (tau_3 / 2 + F_3) / sum of p_l (tau_l / 2 + F_l)
-
-    Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
-    Source: Benoit et al. 2017, IEEE TC 66(7)
-    """
-    shares = memory_tier_share, drive_tier_share, storage_tier_share
-    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
-    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
-    return _part(rework_overhead, _losses(shares, intervals, flushes), 2)
+    memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
+    drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
+    return (
+        memory + drive + _lost(storage_tier_share, storage_tier_interval, storage_tier_flush_time)
+    )
 
 
 def memory_tier_rework(
     rework_overhead,
+    tier_rework_time,
     memory_tier_share,
-    drive_tier_share,
-    storage_tier_share,
     checkpoint_interval,
-    drive_tier_interval,
-    storage_tier_interval,
     memory_tier_flush_time,
-    drive_tier_flush_time,
-    storage_tier_flush_time,
 ):
     """Share of the wall time that computes again what failures served by memory destroyed.
 
-    rework_overhead x p_1 (tau_1 / 2 + F_1) / sum of p_l (tau_l / 2 + F_l)
+    rework_overhead x p (tau / 2 + F) / sum of p_l (tau_l / 2 + F_l) over tiers
 
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    shares = memory_tier_share, drive_tier_share, storage_tier_share
-    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
-    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
-    return _part(rework_overhead, _losses(shares, intervals, flushes), 0)
+    own = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
+    return _part(rework_overhead, own, tier_rework_time)
+
+
+for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
+    family(
+        {
+            "memory_tier_rework": f"{_tier}_tier_rework",
+            "memory_tier_share": f"{_tier}_tier_share",
+            "checkpoint_interval": f"{_tier}_tier_interval",
+            "memory_tier_flush_time": f"{_tier}_tier_flush_time",
+            "by memory": _words,
+        },
+        memory_tier_rework,
+    )
 
 
 def _waits(memory, drive, storage, drive_every, storage_every):
-    """Stalls of each tier, for one checkpoint to memory."""
-    return memory, drive / drive_every, storage / drive_every / storage_every
-
-
-def _losses(shares, intervals, flushes):
-    """Work lost by the failures of each tier, over all failures, to first order."""
-    (p1, p2, p3), (t1, t2, t3), (f1, f2, f3) = shares, intervals, flushes
-    return _lost(p1, t1, f1), _lost(p2, t2, f2), _lost(p3, t3, f3)
+    """Stalls of each tier, for one checkpoint to memory, and their sum."""
+    drive, storage = drive / drive_every, storage / drive_every / storage_every
+    return memory, drive, storage, memory + drive + storage
 
 
 def _lost(share, interval, flush):
+    """Work lost by the failures of one tier, over all failures, to first order."""
     return share * (where(interval < np.inf, interval, 0.0) / 2 + flush)
 
 
-def _part(whole: Any, parts: Any, tier: int) -> Any:
+def _part(whole, part, total):
     """What a tier's part of a sum takes of a whole; 0 where there is none."""
-    memory, drive, storage = parts
-    total = memory + drive + storage
-    return where(total > 0, whole * parts[tier] / where(total > 0, total, 1.0), 0.0)
+    return where(total > 0, whole * part / where(total > 0, total, 1.0), 0.0)
 
 
 def in_process_recovery_overhead(
@@ -208,74 +180,26 @@ def in_process_recovery_overhead(
     Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    own = in_process_share, in_process_recovery_time
-    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
+    some = recovering_share > 0
+    recovering = recovery_overhead - (1 - cluster_uptime)
+    own = recovering * -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
+    return where(some, own / where(some, recovering_share, 1.0), 0.0)
 
 
-def in_job_recovery_overhead(
-    recovery_overhead,
-    cluster_uptime,
-    recovering_share,
-    in_job_share,
-    in_job_recovery_time,
-    cluster_mtbf,
+for _kind, _words in (
+    ("in_job", "in-job restarts"),
+    ("node_swap", "node swaps"),
+    ("requeue", "requeues"),
 ):
-    """Share of the wall time that goes into in-job restarts, waits for repairs aside.
-
-    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
-
-    Returns: [1] share of the wall time
-    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
-    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
-    """
-    own = in_job_share, in_job_recovery_time
-    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
-
-
-def node_swap_recovery_overhead(
-    recovery_overhead,
-    cluster_uptime,
-    recovering_share,
-    node_swap_share,
-    node_swap_recovery_time,
-    cluster_mtbf,
-):
-    """Share of the wall time that goes into node swaps, waits for repairs aside.
-
-    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
-
-    Returns: [1] share of the wall time
-    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
-    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
-    """
-    own = node_swap_share, node_swap_recovery_time
-    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
-
-
-def requeue_recovery_overhead(
-    recovery_overhead,
-    cluster_uptime,
-    recovering_share,
-    requeue_share,
-    requeue_recovery_time,
-    cluster_mtbf,
-):
-    """Share of the wall time that goes into requeues, waits for repairs aside.
-
-    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
-
-    Returns: [1] share of the wall time
-    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
-    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
-    """
-    own = requeue_share, requeue_recovery_time
-    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
-
-
-def _of_kind(share, time, of_all, recovering, mtbf):
-    """What a kind's recoveries take of all; 0 where nothing recovers."""
-    some = of_all > 0
-    return where(some, recovering * -share * np.expm1(-time / mtbf) / where(some, of_all, 1.0), 0.0)
+    family(
+        {
+            "in_process_recovery_overhead": f"{_kind}_recovery_overhead",
+            "in_process_share": f"{_kind}_share",
+            "in_process_recovery_time": f"{_kind}_recovery_time",
+            "in-process restarts": _words,
+        },
+        in_process_recovery_overhead,
+    )
 
 
 def restart_overhead(restart_time, cluster_mtbf, cluster_uptime):

@@ -234,17 +234,37 @@ def fixed_step_time(
     return bubble_time - stage_imbalance_time + grows + sends + serial_time_per_step
 
 
+def shared_step_time(step_time, fixed_step_time, exposed_data_parallel_time):
+    """Part of a step that more GPUs shorten in proportion, the global batch fixed.
+
+    step - what they do not shorten - exposed gradient traffic
+
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return step_time - fixed_step_time - exposed_data_parallel_time
+
+
+def gradient_ring_time(exchanged_message, data_parallel_bandwidth):
+    """Time of the bytes that a ring of very many data-parallel ranks exchanges once a step.
+
+    M / B, M both ways
+
+    Returns: [s] time, without latency
+    Source: by definition (bytes over bandwidth: the limit of Patarasuk & Yuan 2009, theorem 1)
+    """
+    return exchanged_message / data_parallel_bandwidth
+
+
 def sync_wall_gpus(
     n_gpus,
     tensor_parallel,
     pipeline_parallel,
     context_parallel,
-    step_time,
+    shared_step_time,
     fixed_step_time,
-    exposed_data_parallel_time,
-    exchanged_message,
+    gradient_ring_time,
     data_parallel_latency,
-    data_parallel_bandwidth,
     checkpoint_stall_time,
     recovery_time,
     cluster_mtbf,
@@ -267,12 +287,11 @@ def sync_wall_gpus(
     """
     replica = tensor_parallel * pipeline_parallel
     shard = replica / parameter_copies
-    shared = n_gpus * (step_time - fixed_step_time - exposed_data_parallel_time)
-    volume = exchanged_message / data_parallel_bandwidth
+    shared = n_gpus * shared_step_time
     hops = 2 * data_parallel_latency
     wall = sync_wall(
-        shared - volume * shard,
-        fixed_step_time + volume - hops,
+        shared - gradient_ring_time * shard,
+        fixed_step_time + gradient_ring_time - hops,
         hops / shard,
         checkpoint_stall_time,
         recovery_time,

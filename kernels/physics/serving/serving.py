@@ -113,9 +113,7 @@ def copied_attention_serving_weights_memory(
     bytes_per_element,
     tensor_parallel,
 ):
-    """Memory of one GPU's weights while it serves: all of attention, a part of the rest.
-
-    (N - l_a A) e / t + l_a A e
+    """(N - l_a A) e / t + l_a A e: all of attention, a part of the rest
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
         are shared out)
@@ -217,9 +215,8 @@ def full_cached_tokens(prompt_tokens, output_tokens):
 def windowed_cached_tokens(
     prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
 ):
-    """Tokens of a request that a layer keeps at its end, the mean over layers: no more than see it.
-
-    l_a / l n - l_w / l (n - min(w, n)), n = prompt + output; l_a layers attend at all
+    """l_a / l n - l_w / l (n - min(w, n)), n = prompt + output: windowed layers keep w tokens
+    at most; l_a layers attend at all
 
     Range: what falls out of a window is overwritten at once; paged caches keep up to a block more
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)

@@ -148,9 +148,7 @@ def weight_gather_overlap(data_parallel_overlap):
 def replicated_exposed_data_parallel_time(
     data_parallel_time, data_parallel_overlap, gradient_window
 ):
-    """Time that a step waits for data-parallel traffic.
-
-    max(0, traffic - overlap x backward window)
+    """max(0, traffic - overlap x backward window)
 
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
     """
@@ -243,10 +241,8 @@ def kept_exposed_unit_time(
     fsdp_forward_window,
     fsdp_backward_window,
 ):
-    """Time that a step waits for traffic of its units: weights stay until gradients are reduced.
-
-    s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ + R): gathers A and reductions R of each of U
-    units beside its passes f and b, s times a step
+    """weights stay until gradients are reduced: s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ +
+    R): gathers A and reductions R of each of U units beside its passes f and b, s times a step
 
     Range: as where they are gathered again
     Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
@@ -384,10 +380,9 @@ def collective_exposed_context_parallel_time(
 def unbalanced_straggler_time(
     compute_time, slowest_rank_slowdown, attention_time, head_sharing_ranks, context_parallel
 ):
-    """Time for which a step waits for its slowest rank: the one with a sequence's last tokens, too.
-
-    compute time x slowdown of the slowest rank + (1 - u / c) x attention: its queries see the
-    keys of all, (2 - 1 / c) times as many as the mean rank's on a ring
+    """compute time x slowdown of the slowest rank + (1 - u / c) x attention: the step waits for the
+    rank with a sequence's last tokens, whose queries see the keys of all, (2 - 1 / c) times as many
+    as the mean rank's on a ring
 
     Range: of kernels that skip what a causal mask hides; a bound from above with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a

@@ -29,8 +29,7 @@ family(INSIDE_A_NODE, fabric_busy_time)
 row("contention_time", 0.0, link_sharing=False)
 
 
-@alternative("contention_time", link_sharing=True)
-def shared_contention_time(
+def traffic_window(
     compute_time,
     regather_window,
     tensor_parallel_overlap,
@@ -40,6 +39,29 @@ def shared_contention_time(
     weight_gather_overlap,
     gradient_window,
     weight_window,
+    exposed_layer_communication_time,
+):
+    """Time of a step's compute behind which traffic of layers and of data parallelism can hide.
+
+    the largest window of any kind of traffic, at most compute
+
+    Returns: [s] time of one step
+    Range: an upper bound where kinds hide behind different parts of compute
+    Source: Wang et al. 2023 (ASPLOS), section 2
+    """
+    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
+    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * compute_time
+    share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
+    data = data_parallel_overlap * (gradient_window + weight_window)
+    data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
+    window = np.maximum(np.maximum(regather_window + tensor, layers), data)
+    return np.minimum(compute_time, window)
+
+
+@alternative("contention_time", link_sharing=True)
+def shared_contention_time(
+    compute_time,
+    traffic_window,
     exposed_layer_communication_time,
     exposed_data_parallel_time,
     awaited_pipeline_time,
@@ -53,9 +75,9 @@ def shared_contention_time(
 ):
     """Time that a step waits because hidden traffic shares links.
 
-    max over both tiers of max(0, busy - window - waits): a link carries layers' and data's traffic
-    behind the largest window, at most compute, and while the step waits for any of it; and all
-    traffic, sends between stages included, in the whole step
+    max over both tiers of max(0, busy - window - waits): a link carries traffic of layers and of
+    data parallelism behind its window, and while the step waits for any of it; and all traffic,
+    sends between stages included, in the whole step
 
     Returns: [s] time of one step
     Range: exact where all overlaps are 1, for two kinds of traffic on one link, and for any number
@@ -64,15 +86,9 @@ def shared_contention_time(
     Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
     """
     waits = exposed_layer_communication_time + exposed_data_parallel_time
-    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
-    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * compute_time
-    share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
-    data = data_parallel_overlap * (gradient_window + weight_window)
-    data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
-    window = np.maximum(np.maximum(regather_window + tensor, layers), data)
     node = node_network_busy_time - pipeline_node_time
     fabric = fabric_busy_time - pipeline_fabric_time
-    late = np.maximum(node, fabric) - (np.minimum(compute_time, window) + waits)
+    late = np.maximum(node, fabric) - (traffic_window + waits)
     late = late + (awaited_pipeline_time - exposed_pipeline_parallel_time)
     step = compute_time + straggler_time + bubble_time + waits + exposed_pipeline_parallel_time
     sends = np.maximum(node_network_busy_time, fabric_busy_time) - step

@@ -110,9 +110,7 @@ def ranks_of_slow_nodes(slow_node_fraction, no_slow_node_probability, awaited_no
 
 @alternative("slow_ranks", slow_node_tail="exponential")
 def ranks_of_slowest_node(n_gpus, awaited_nodes):
-    """Ranks that may be the slowest of the slow: those of the slowest node, others far behind.
-
-    n / N
+    """n / N: those of the slowest node, others far behind
 
     Source: by definition
     """

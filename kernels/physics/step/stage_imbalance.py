@@ -5,6 +5,18 @@ import numpy as np
 from ...alternatives import alternative, row
 from ...ops import where
 
+
+def first_logits_share(logits_at_first, logits_at_last):
+    """Share of the logits that the first of several stages yields.
+
+    none, half or all of them: first / (first + last)
+
+    Returns: [1] share
+    Source: by definition
+    """
+    return logits_at_first / (logits_at_first + logits_at_last)
+
+
 row("stage_imbalance_time", 0.0, stage_split=False)
 
 
@@ -20,8 +32,7 @@ def slowest_stage_imbalance_time(
     first_stage_layers,
     middle_stage_layers,
     last_stage_layers,
-    logits_at_first,
-    logits_at_last,
+    first_logits_share,
     parameter_copies,
 ):
     """Time of one step by which the slowest stage works longer than the mean stage.
@@ -40,16 +51,15 @@ def slowest_stage_imbalance_time(
     embedding, logits = embedding_share * computing, logits_share * computing
     in_layers = computing * (1 - embedding_share - logits_share) + exposed_layer_communication_time
     share = pipeline_parallel / layers
-    at_end = pipeline_parallel / (logits_at_first + logits_at_last)
     other_way = (parameter_copies - 1) / 2
     less = other_way * (last_stage_layers - first_stage_layers)
     looked_up = pipeline_parallel * (1 - other_way)
     first = in_layers * ((first_stage_layers + less) * share - 1) + embedding * (looked_up - 1)
-    first = first + logits * (logits_at_first * at_end - 1)
+    first = first + logits * (first_logits_share * pipeline_parallel - 1)
     middle = in_layers * (middle_stage_layers * share - 1) - embedding - logits
     last = in_layers * ((last_stage_layers - less) * share - 1)
     last = last + embedding * (pipeline_parallel * other_way - 1)
-    last = last + logits * (logits_at_last * at_end - 1)
+    last = last + logits * ((1 - first_logits_share) * pipeline_parallel - 1)
     more = np.maximum(np.maximum(first, middle), np.maximum(last, 0.0))
     return where(pipeline_parallel > 1, more, 0.0)
 

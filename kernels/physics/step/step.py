@@ -330,10 +330,8 @@ def every_backward_window(
     gradient_reductions,
     num_microbatches,
 ):
-    """Time behind which gradient traffic can hide: backward passes after which it is reduced.
-
-    (compute + exposed in layers) x (1 - 1 / (3 f)) s / m: all but the forward pass, a third of the
-    operations done once, of s of m micro-batches
+    """backward passes after which it is reduced: (compute + exposed in layers) x (1 - 1 / (3 f)) s
+    / m: all but the forward pass, a third of the operations done once, of s of m micro-batches
 
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """
@@ -344,9 +342,7 @@ def every_backward_window(
 
 @alternative("gradient_window", zero_stage=3)
 def sharded_gradient_window(fsdp_forward_window, fsdp_backward_window):
-    """Time behind which gradient traffic can hide: that of weights gathered where they are used.
-
-    forward + backward window
+    """forward + backward window: that of weights gathered where they are used
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
     """

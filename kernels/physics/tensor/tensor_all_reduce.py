@@ -22,9 +22,7 @@ from ...collectives import (
 def ring_tensor_parallel_all_reduce_time(
     activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
 ):
-    """Time of one all-reduce in a tensor-parallel group: a ring.
-
-    2 (n - 1) (a + M / (n B))
+    """2 (n - 1) (a + M / (n B)): a ring
 
     Source: Patarasuk & Yuan 2009, JPDC 69(2)
     """
@@ -35,9 +33,7 @@ def ring_tensor_parallel_all_reduce_time(
 def tree_tensor_parallel_all_reduce_time(
     activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
 ):
-    """Time of one all-reduce in a tensor-parallel group: one tree.
-
-    2 ceil(log2 n) (a + M / B)
+    """2 ceil(log2 n) (a + M / B): one tree
 
     Source: Thakur et al. 2005, IJHPCA 19(1)
     """
@@ -48,9 +44,7 @@ def tree_tensor_parallel_all_reduce_time(
 def double_binary_tree_tensor_parallel_all_reduce_time(
     activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
 ):
-    """Time of one all-reduce in a tensor-parallel group: two trees.
-
-    2 ceil(log2 n) a + 2 M / B
+    """2 ceil(log2 n) a + 2 M / B: two trees
 
     Source: Sanders et al. 2009, Parallel Computing 35(12)
     """
@@ -66,9 +60,8 @@ def hierarchical_tensor_parallel_all_reduce_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of one all-reduce in a tensor-parallel group: in each node, then between nodes.
-
-    2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
+    """2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e)): in each node, then between
+    nodes
 
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -88,9 +81,7 @@ def hierarchical_tensor_parallel_all_reduce_time(
 def recursive_halving_doubling_tensor_parallel_all_reduce_time(
     activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
 ):
-    """Time of one all-reduce in a tensor-parallel group: recursive halving and doubling.
-
-    2 log2(n) a + 2 (n - 1) / n M / B
+    """2 log2(n) a + 2 (n - 1) / n M / B: recursive halving and doubling
 
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5
     """
@@ -105,9 +96,7 @@ def fitted_tensor_parallel_all_reduce_time(
     tensor_parallel_bandwidth,
     sqrt_coefficient,
 ):
-    """Time of one all-reduce in a tensor-parallel group: the law fitted to measured curves.
-
-    a + 2 (n - 1) / n M / B + g sqrt(M)
+    """a + 2 (n - 1) / n M / B + g sqrt(M): the law fitted to measured curves
 
     Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
     """
@@ -123,9 +112,7 @@ def in_network_tensor_parallel_all_reduce_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of one all-reduce in a tensor-parallel group: the switches add up.
-
-    2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e)
+    """2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e): the switches add up
 
     Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
     """
@@ -158,9 +145,8 @@ def ring_tensor_parallel_in_node_time(
 def nvls_tensor_parallel_in_node_time(
     activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
 ):
-    """Time of the part of an all-reduce inside the nodes: the cheaper of ring and NVLink switch.
-
-    min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i))
+    """min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i)): the cheaper of ring and
+    NVLink switch
 
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
     """
@@ -211,9 +197,8 @@ def switch_tensor_parallel_between_nodes_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of the part of an all-reduce between nodes: the cheaper of ring and fabric, per rail.
-
-    min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g B_e)); nothing in one node
+    """the cheaper of ring and fabric, per rail: min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g
+    B_e)); nothing in one node
 
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Graham et al. 2016
         (SHARP), COMHPC

@@ -18,9 +18,7 @@ from ...reduce_scatter import (
 def ring_tensor_parallel_gather_time(
     activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
 ):
-    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: a ring.
-
-    (n - 1) (a + M / (n B))
+    """(n - 1) (a + M / (n B)): a ring
 
     Source: Patarasuk & Yuan 2009, JPDC 69(2)
     """
@@ -39,10 +37,8 @@ def logarithmic_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: trees.
-
-    ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e + (k - 1) / k M / (g B_e): the near
-    ranks first
+    """trees: ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e + (k - 1) / k M / (g B_e):
+    the near ranks first
 
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
@@ -67,10 +63,8 @@ def hierarchical_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: by levels.
-
-    (g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)); switches that add up save nothing
-    where halves are apart
+    """by levels: (g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)); switches that add up
+    save nothing where halves are apart
 
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -93,9 +87,7 @@ def fitted_tensor_parallel_gather_time(
     tensor_parallel_bandwidth,
     sqrt_coefficient,
 ):
-    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: half the fit.
-
-    (a + 2 (n - 1) / n M / B + g sqrt(M)) / 2
+    """(a + 2 (n - 1) / n M / B + g sqrt(M)) / 2: half the fit
 
     Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
     """

@@ -49,10 +49,7 @@ def tensor_parallel_latency(
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute=False)
 def none_recompute_all_reduces_per_layer():
-    """All-reduces of each layer and micro-batch: two forward, two backward.
-
-    4
-    """
+    """4: two forward, two backward"""
     return 4.0
 
 
@@ -70,10 +67,7 @@ def selective_recompute_all_reduces_per_layer():
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
 def full_recompute_all_reduces_per_layer():
-    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
-
-    6
-    """
+    """6: two each forward, backward and repeated"""
     return 6.0
 
 

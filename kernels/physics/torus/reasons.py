@@ -39,8 +39,7 @@ def inner_torus_order_reason(
     return where(alike, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
 
 
-@alternative("torus_reason", all_reduce="torus")
-def ring_torus_reason(
+def torus_shape_reason(
     n_gpus,
     scale_up_gpus,
     largest_slice,
@@ -49,34 +48,18 @@ def ring_torus_reason(
     torus_z,
     torus_dimensions,
     torus_twist,
-    tensor_parallel,
-    context_parallel,
-    expert_parallel,
-    gradient_ranks,
-    site_gradient_ranks,
-    torus_order_reason,
 ):
-    """Why a torus cannot hold a job; 0 where it can.
+    """Why there is no such torus; 0 where there is one.
 
-    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
-    those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
-    multiple; 1 to 3 dimensions, and one chip along those in which a chip has no links; in two, no
-    side longer than that of a square pod; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the
-    reason of the groups' order
+    the job is whole tori, each no larger than a pod allows; 1 to 3 dimensions, and one chip along
+    those in which a chip has no links; in two, no side longer than that of a square pod; twisted
+    tori are n x n x 2n or n x 2n x 2n, n from 4
 
     Returns: [flag] reason
     Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); Google Cloud
-        TPU documentation, v5e and v6e (slices of a pod of 16 x 16); JAX,
-        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+        TPU documentation, v5e and v6e (slices of a pod of 16 x 16)
     """
-    sequence = tensor_parallel * context_parallel
-    group, replicas = tensor_parallel * gradient_ranks, tensor_parallel * site_gradient_ranks
-    boxes = _fills(tensor_parallel, torus_x, torus_y, scale_up_gpus)
-    boxes = boxes & _fills(sequence, torus_x, torus_y, scale_up_gpus)
-    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, scale_up_gpus)
-    boxes = boxes & _fills(group, torus_x, torus_y, scale_up_gpus)
-    boxes = boxes & _fills(replicas, torus_x, torus_y, scale_up_gpus)
     tori = n_gpus / scale_up_gpus
     whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
     whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
@@ -86,14 +69,52 @@ def ring_torus_reason(
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
     twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
     twice = twice & (scale_up_gpus < 8 * short * short * short)
-    order = where(torus_order_reason == 0, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
-    reason = where(
-        whole & boxes & ((torus_twist == 0) | twice), order, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS
-    )
+    shaped = whole & ((torus_twist == 0) | twice)
     side = np.maximum(torus_x, torus_y)
     beyond = (torus_dimensions == 2) & (side * side > largest_slice)
-    reason = where((scale_up_gpus > largest_slice) | beyond, reasons.SLICE_LARGER_THAN_POD, reason)
-    known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
+    reason = where(
+        (scale_up_gpus > largest_slice) | beyond,
+        reasons.SLICE_LARGER_THAN_POD,
+        where(shaped, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS),
+    )
+    known = n_gpus + scale_up_gpus + torus_x + torus_y
+    return where(known == known, reason, np.nan)
+
+
+@alternative("torus_reason", all_reduce="torus")
+def ring_torus_reason(
+    torus_shape_reason,
+    scale_up_gpus,
+    torus_x,
+    torus_y,
+    tensor_parallel,
+    context_parallel,
+    expert_parallel,
+    gradient_ranks,
+    site_gradient_ranks,
+    torus_order_reason,
+):
+    """Why a torus cannot hold a job; 0 where it can.
+
+    that of its shape; t, t c, t c e and t c d chips, and those of a sharding group, fill a box:
+    each of them divides x, x y and the torus, or is a multiple; the reason of the groups' order
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    sequence = tensor_parallel * context_parallel
+    group, replicas = tensor_parallel * gradient_ranks, tensor_parallel * site_gradient_ranks
+    boxes = _fills(tensor_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(sequence, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(group, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(replicas, torus_x, torus_y, scale_up_gpus)
+    holds = boxes & (torus_order_reason == 0)
+    groups = where(holds, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
+    reason = where(torus_shape_reason == 0, groups, torus_shape_reason)
+    known = torus_shape_reason + sequence + expert_parallel
     return where(known == known, reason, np.nan)
 
 

@@ -10,6 +10,7 @@ from ...torus import (
     torus_all_to_all_time,
     torus_bandwidth,
     torus_hops,
+    torus_load,
     torus_reduce_scatter_time,
     torus_ways,
 )
@@ -195,16 +196,79 @@ family(
     data_torus_bandwidth,
     data_torus_hops,
 )
-row("gradient_torus_bandwidth", "data_torus_bandwidth", mixture_of_experts=False)
-
-
-@alternative("gradient_torus_bandwidth", mixture_of_experts=True)
-def expert_gradient_torus_bandwidth(
+family(
+    {
+        "data_torus_bandwidth": "context_torus_bandwidth",
+        "data_torus_hops": "context_torus_hops",
+        "data-parallel": "context-parallel",
+        "data_parallel_ranks_per_node": "context_ranks_per_node",
+    },
     data_torus_bandwidth,
-    data_parallel_ranks_per_node,
-    data_node_share,
-    reduced_parameters,
-    reduced_expert_parameters,
+    data_torus_hops,
+)
+
+
+family(
+    {
+        "data_torus_hops": "head_torus_hops",
+        "of a data-parallel group": "that share out heads",
+        "that are farthest": "and are farthest",
+        "data_parallel_ranks_per_node": "head_sharing_ranks_per_node",
+    },
+    data_torus_hops,
+)
+
+
+@same_as(torus_load)
+def head_torus_load(
+    head_sharing_ranks_per_node,
+    tensor_parallel,
+    torus_x,
+    torus_y,
+    torus_z,
+    torus_x_ways,
+    torus_y_ways,
+    torus_z_ways,
+    torus_twist,
+):
+    """Bytes through the busiest link for each that ranks exchange to share out heads.
+
+    d s / 8 on the longest ring, d s / 4 on a line
+
+    Returns: [1] bytes over bytes
+    Range: a twist helps groups that fill the torus; others are as on a plain one
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
+        v4), arXiv:2304.01433, section 2 (twisted)
+    """
+
+
+def expert_stride(tensor_parallel, context_parallel):
+    """GPUs between neighbours of an expert-parallel group.
+
+    t c
+
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    return tensor_parallel * context_parallel
+
+
+family(
+    {
+        "data_torus_hops": "expert_torus_hops",
+        "a data-parallel": "an expert-parallel",
+        "head_torus_load": "expert_torus_load",
+        "that ranks exchange to share out heads": "that a rank exchanges with its experts' group",
+        "data_parallel_ranks_per_node": "expert_ranks_per_node",
+        "head_sharing_ranks_per_node": "expert_ranks_per_node",
+        "tensor_parallel": "expert_stride",
+    },
+    data_torus_hops,
+    head_torus_load,
+)
+
+
+def expert_gradient_torus_bandwidth(
     expert_gradient_ranks_per_node,
     tensor_parallel,
     expert_parallel,
@@ -216,17 +280,14 @@ def expert_gradient_torus_bandwidth(
     torus_z_ways,
     torus_link_bandwidth,
 ):
-    """Bandwidth of one rank that adds up gradients over its links in the torus.
+    """Bandwidth of one rank of a group that adds up gradients of experts, in the torus.
 
-    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
-    experts' groups are e times as far apart
+    all links of the dimensions that the group lies along: its neighbours are t e chips apart
 
     Returns: [B/s] bandwidth per rank
-    Range: experts wait for no latency of their own
-    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
-        own); Austin et al. 2025 (How to Scale Your Model), part 3
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
-    experts = torus_bandwidth(
+    return torus_bandwidth(
         expert_gradient_ranks_per_node,
         tensor_parallel * expert_parallel,
         torus_x,
@@ -237,15 +298,40 @@ def expert_gradient_torus_bandwidth(
         torus_z_ways,
         torus_link_bandwidth,
     )
+
+
+row("gradient_torus_bandwidth", "data_torus_bandwidth", mixture_of_experts=False)
+
+
+@alternative("gradient_torus_bandwidth", mixture_of_experts=True)
+def mixed_gradient_torus_bandwidth(
+    data_torus_bandwidth,
+    expert_gradient_torus_bandwidth,
+    data_parallel_ranks_per_node,
+    data_node_share,
+    reduced_parameters,
+    reduced_expert_parameters,
+):
+    """Bandwidth of one rank that adds up gradients over its links in the torus.
+
+    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
+    experts' groups are e times as far apart
+
+    Returns: [B/s] bandwidth per rank
+    Range: experts wait for no latency of their own
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
+        own); Austin et al. 2025 (How to Scale Your Model), part 3
+    """
     alone = 1 - 1 / data_parallel_ranks_per_node
     dense = 1 - reduced_expert_parameters / reduced_parameters
     several = alone > 0
     routed = np.maximum(data_node_share / where(several, alone, 1.0) - dense, 0.0)
-    seconds = dense / data_torus_bandwidth + routed / experts
+    seconds = dense / data_torus_bandwidth + routed / expert_gradient_torus_bandwidth
     return 1 / where(several, seconds, 1 / data_torus_bandwidth)
 
 
 @alternative("tensor_parallel_gather_time", all_reduce="torus")
+@same_as(torus_reduce_scatter_time)
 def torus_tensor_parallel_gather_time(
     activation_message,
     tensor_parallel,
@@ -256,22 +342,11 @@ def torus_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: on a torus.
-
-    h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings of all dimensions at once
+    """on a torus: h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings of all dimensions
+    at once
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
-    return torus_reduce_scatter_time(
-        activation_message,
-        tensor_parallel / tensor_parallel_ranks_per_node,
-        tensor_parallel_ranks_per_node,
-        tensor_torus_hops,
-        intra_node_latency,
-        tensor_torus_bandwidth,
-        inter_node_latency,
-        tensor_rail_bandwidth,
-    )
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="torus")
@@ -285,15 +360,14 @@ def torus_tensor_parallel_all_reduce_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of one all-reduce in a tensor-parallel group: reduce-scatter, all-gather on a torus.
-
-    2 (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
+    """2 (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e))): reduce-scatter, all-gather on a
+    torus
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
     return 2 * torus_reduce_scatter_time(
         activation_message,
-        tensor_parallel / tensor_parallel_ranks_per_node,
+        tensor_parallel,
         tensor_parallel_ranks_per_node,
         tensor_torus_hops,
         intra_node_latency,
@@ -349,7 +423,7 @@ def torus_gradient_reduce_scatter_time(
     """
     return gradient_buckets * torus_reduce_scatter_time(
         bucket_message,
-        gradient_ranks / data_parallel_ranks_per_node,
+        gradient_ranks,
         data_parallel_ranks_per_node,
         data_torus_hops,
         intra_node_latency,
@@ -400,15 +474,9 @@ def torus_context_gather_step_time(
     context_message,
     context_parallel,
     context_ranks_per_node,
-    tensor_parallel,
-    torus_x,
-    torus_y,
-    torus_z,
-    torus_x_ways,
-    torus_y_ways,
-    torus_z_ways,
+    context_torus_hops,
     intra_node_latency,
-    torus_link_bandwidth,
+    context_torus_bandwidth,
     inter_node_latency,
     context_rail_bandwidth,
 ):
@@ -416,15 +484,13 @@ def torus_context_gather_step_time(
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
-    placed = (context_ranks_per_node, tensor_parallel, torus_x, torus_y, torus_z)
-    ways = (torus_x_ways, torus_y_ways, torus_z_ways)
     whole = torus_reduce_scatter_time(
         context_parallel * context_message,
-        context_parallel / context_ranks_per_node,
+        context_parallel,
         context_ranks_per_node,
-        torus_hops(*placed, *ways),
+        context_torus_hops,
         intra_node_latency,
-        torus_bandwidth(*placed, *ways, torus_link_bandwidth),
+        context_torus_bandwidth,
         inter_node_latency,
         context_rail_bandwidth,
     )
@@ -436,15 +502,9 @@ def torus_context_gather_step_time(
 def torus_head_exchange_time(
     head_message,
     head_sharing_ranks,
-    context_ranks_per_node,
-    tensor_parallel,
-    torus_x,
-    torus_y,
-    torus_z,
-    torus_x_ways,
-    torus_y_ways,
-    torus_z_ways,
-    torus_twist,
+    head_sharing_ranks_per_node,
+    head_torus_hops,
+    head_torus_load,
     intra_node_latency,
     torus_link_bandwidth,
     inter_node_latency,
@@ -455,12 +515,10 @@ def torus_head_exchange_time(
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jacobs et al. 2023
         (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
-    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
-    size = (torus_x, torus_y, torus_z, torus_x_ways, torus_y_ways, torus_z_ways, torus_twist)
-    placed = (head_sharing_ranks, near, tensor_parallel, *size, intra_node_latency)
-    links = (torus_link_bandwidth, inter_node_latency, context_rail_bandwidth)
-    one = torus_all_to_all_time(head_message, *placed, *links)
-    return one + 3 * torus_all_to_all_time(0.0, *placed, *links)
+    group = (head_sharing_ranks, head_sharing_ranks_per_node, head_torus_hops, head_torus_load)
+    links = (intra_node_latency, torus_link_bandwidth, inter_node_latency, context_rail_bandwidth)
+    one = torus_all_to_all_time(head_message, *group, *links)
+    return one + 3 * torus_all_to_all_time(0.0, *group, *links)
 
 
 @alternative("head_ring_send_time", all_reduce="torus")
@@ -514,19 +572,13 @@ def torus_pipeline_send_time(
 
 
 @alternative("expert_all_to_all_time", all_reduce="torus")
+@same_as(torus_all_to_all_time)
 def torus_expert_all_to_all_time(
     expert_message,
     expert_parallel,
     expert_ranks_per_node,
-    tensor_parallel,
-    context_parallel,
-    torus_x,
-    torus_y,
-    torus_z,
-    torus_x_ways,
-    torus_y_ways,
-    torus_z_ways,
-    torus_twist,
+    expert_torus_hops,
+    expert_torus_load,
     intra_node_latency,
     torus_link_bandwidth,
     inter_node_latency,
@@ -542,20 +594,3 @@ def torus_expert_all_to_all_time(
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
         v4), arXiv:2304.01433, section 2 (twisted)
     """
-    return torus_all_to_all_time(
-        expert_message,
-        expert_parallel,
-        expert_ranks_per_node,
-        tensor_parallel * context_parallel,
-        torus_x,
-        torus_y,
-        torus_z,
-        torus_x_ways,
-        torus_y_ways,
-        torus_z_ways,
-        torus_twist,
-        intra_node_latency,
-        torus_link_bandwidth,
-        inter_node_latency,
-        expert_rail_bandwidth,
-    )
