@@ -20,11 +20,11 @@ AGAIN = (0.0, 0.1, 0.5, 1.0)  # of the forward pass, computed again
 
 def dual() -> Iterator[tuple[dict[str, Any], int, int, int]]:
     """What DualPipe and DualPipeV run, and its p, m and pieces v on each stage."""
-    for p, more in itertools.product((2, 4, 6, 8), (0, 2, 10)):
+    for p, more in itertools.product((2, 4, 6, 8, 14), (0, 2, 10)):
         m = 2 * p + more
         layout = {"pipeline_parallel": p, "num_microbatches": m, "pipeline_schedule": "dualpipe"}
         yield layout, p, m, 1
-    for p, more in itertools.product((1, 2, 3, 5), (0, 1, 7)):
+    for p, more in itertools.product((1, 2, 3, 5, 8), (0, 1, 7)):
         m = 2 * p + more
         layout = {"pipeline_parallel": p, "num_microbatches": m, "pipeline_schedule": "dualpipev"}
         yield layout, p, m, 2
@@ -48,7 +48,7 @@ def played(again: float = 0.0, **layout: Any) -> Any:
 
 @against_schedules("dual_bubble_ratio dual_idle_passes dual_microbatches_in_flight")
 def dual_bubbles() -> Pairs:
-    """2 to 8 stages both ways, 1 to 5 folded, m from 2 p on, nothing to all computed again"""
+    """2 to 14 stages both ways, 1 to 8 folded, m from 2 p on, nothing to all computed again"""
     for (layout, p, m, v), again in itertools.product(dual(), AGAIN):
         theirs = played(again, **layout)
         factor = 1 + again / 3
@@ -155,7 +155,7 @@ def dual_traffic() -> Pairs:
 def waited(**layout: Any) -> Iterator[float]:
     """Sends that a step waits for, by playing it with sends and without; passes of 1 and others."""
     pieces = 2 if layout["pipeline_schedule"] == "dualpipev" else layout.get("virtual_stages", 1)
-    for gradient, weight in ((1.0, 1.0), (2.0, 0.5)):
+    for gradient, weight in ((1.0, 1.0), (2.0, 1.0), (2.0, 0.5)):
         times = {"input_gradient_time": gradient, "weight_gradient_time": weight}
         alone = simulate_schedule(**times, **layout).step_time
         send = 0.3 * weight / pieces
@@ -178,7 +178,7 @@ def combined_sends() -> Pairs:
     "one_forward_one_backward_blocking_pipeline_sends zero_bubble_blocking_pipeline_sends"
 )
 def bounds_of_sends() -> Pairs:
-    """1 to 8 stages: no more sends are played than the bound"""
+    """1 to 14 stages: no more sends are played than the bound"""
     for layout, p, m, v, _ in combined():
         if p == 7 or v == 3:
             continue

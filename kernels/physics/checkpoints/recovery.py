@@ -222,10 +222,7 @@ def recovering_share(
     return restart + swap - requeue_share * np.expm1(-requeue_recovery_time / cluster_mtbf)
 
 
-row("rollback_time", 0.0, checkpoint_corruption=False)
-
-
-@alternative("rollback_time", checkpoint_corruption=True)
+@alternative("rollback_time", checkpoint_corruption=True, off=0.0)
 @same_as(rolled_back)
 def corruption_rollback_time(
     checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability

@@ -62,10 +62,7 @@ def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embe
     return own / (layers * layer_time + own) - embedding_share
 
 
-row("prediction_flops_per_token", 0.0, multi_token_prediction=False)
-
-
-@alternative("prediction_flops_per_token", multi_token_prediction=True)
+@alternative("prediction_flops_per_token", multi_token_prediction=True, off=0.0)
 def some_prediction_flops_per_token(
     prediction_layers,
     layer_matrix_flops_per_token,
@@ -87,10 +84,7 @@ def some_prediction_flops_per_token(
     return prediction_layers * (layer + projection + logits_flops_per_token)
 
 
-row("prediction_time", 0.0, multi_token_prediction=False)
-
-
-@alternative("prediction_time", multi_token_prediction=True)
+@alternative("prediction_time", multi_token_prediction=True, off=0.0)
 def some_prediction_time(
     prediction_layers,
     layer_time,

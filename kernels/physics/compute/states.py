@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative
 from ..model.layer_kinds import KINDS
 from .layer_time import attention_projection_time, elementwise_time
 
-row("linear_state_flops_per_token", 0.0, linear_attention=False)
 
-
-@alternative("linear_state_flops_per_token", linear_attention="mamba2")
+@alternative("linear_state_flops_per_token", linear_attention="mamba2", off=0.0)
 def mamba2_state_flops_per_token(
     linear_inner_width, linear_key_width, linear_state_size, linear_chunk_size
 ):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative
 from ...ops import where
 
 
@@ -17,10 +17,7 @@ def node_power(gpus_per_node, gpu_tdp, node_overhead_power):
     return gpus_per_node * gpu_tdp + node_overhead_power
 
 
-row("allocated_gpus", "n_gpus", reserves=False)
-
-
-@alternative("allocated_gpus", reserves=True)
+@alternative("allocated_gpus", reserves=True, off="n_gpus")
 def reserved_allocated_gpus(
     n_gpus,
     backup_workers,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family, row, same_as
+from ...alternatives import alternative, family, same_as
 from ...ops import where
 from ...topology import crossed_tier, flat_bandwidth, tiered_bandwidth
 from ..context.context_links import switched_context_rail_bandwidth
@@ -76,10 +76,7 @@ def expert_data_parallel_bandwidth(
     return 1 / ((1 - share) / dense + share / expert_gradient_bandwidth)
 
 
-row("gradient_node_bandwidth", "intra_node_bandwidth", mixture_of_experts=False)
-
-
-@alternative("gradient_node_bandwidth", mixture_of_experts=True)
+@alternative("gradient_node_bandwidth", mixture_of_experts=True, off="intra_node_bandwidth")
 def expert_gradient_node_bandwidth(
     intra_node_bandwidth, data_parallel_ranks_per_node, data_node_share
 ):
@@ -95,10 +92,7 @@ def expert_gradient_node_bandwidth(
     return intra_node_bandwidth * _ratio(alone, data_node_share)
 
 
-row("gradient_rail_bandwidth", "data_rail_bandwidth", mixture_of_experts=False)
-
-
-@alternative("gradient_rail_bandwidth", mixture_of_experts=True)
+@alternative("gradient_rail_bandwidth", mixture_of_experts=True, off="data_rail_bandwidth")
 def expert_gradient_rail_bandwidth(
     data_rail_bandwidth, data_parallel_ranks_per_node, gradient_ranks, data_fabric_share
 ):

@@ -70,10 +70,7 @@ def expert_gradient_bandwidth(
     """
 
 
-row("routed_reduction_share", 0.0, mixture_of_experts=False)
-
-
-@alternative("routed_reduction_share", mixture_of_experts=True)
+@alternative("routed_reduction_share", mixture_of_experts=True, off=0.0)
 def ring_routed_reduction_share(
     expert_parallel, expert_tensor_parallel, tensor_parallel, gradient_ranks
 ):

@@ -214,10 +214,9 @@ family(
     activations.switch_tensor_parallel_between_nodes_time,
     activations.auto_tensor_parallel_all_reduce_time,
 )
-row("replica_reduce_time", 0.0, hybrid_sharding=False)
 
 
-@alternative("replica_reduce_time", hybrid_sharding=True)
+@alternative("replica_reduce_time", hybrid_sharding=True, off=0.0)
 def hybrid_replica_reduce_time(replica_reductions, gradient_buckets, replica_all_reduce_time):
     """Time of one step's all-reduces between sharding groups.
 

@@ -244,10 +244,7 @@ def repeated_expert_all_to_alls_per_layer():
     return 6.0
 
 
-row("expert_parallel_time", 0.0, mixture_of_experts=False)
-
-
-@alternative("expert_parallel_time", mixture_of_experts=True)
+@alternative("expert_parallel_time", mixture_of_experts=True, off=0.0)
 def routed_expert_parallel_time(
     expert_all_to_alls_per_layer,
     expert_layers,

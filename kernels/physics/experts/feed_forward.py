@@ -265,10 +265,7 @@ def per_node_sorted_copies_per_token(
     return routed_visits_per_token * (1 + rank_visits_per_token / experts_per_token)
 
 
-row("token_permutation_time", 0.0, mixture_of_experts=False)
-
-
-@alternative("token_permutation_time", mixture_of_experts=True)
+@alternative("token_permutation_time", mixture_of_experts=True, off=0.0)
 def routed_token_permutation_time(
     microbatch_tokens,
     hidden_size,

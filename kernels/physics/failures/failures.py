@@ -115,10 +115,7 @@ def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exp
     return 1 / power_law_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent)
 
 
-row("node_repair_rate", "node_failure_rate", recovery_model=False)
-
-
-@alternative("node_repair_rate", recovery_model="kinds")
+@alternative("node_repair_rate", recovery_model="kinds", off="node_failure_rate")
 def kinds_node_repair_rate(node_failure_rate, node_swap_share, requeue_share):
     """Nodes that leave the job for repair per unit of time.
 

@@ -5,10 +5,8 @@ import numpy as np
 from ...alternatives import alternative, row
 from ...ops import where
 
-row("outage_rate", 0.0, outages=False)
 
-
-@alternative("outage_rate", outages=True)
+@alternative("outage_rate", outages=True, off=0.0)
 def counted_outage_rate(n_gpus, gpus_per_pod, pod_mttf, sites, site_mttf, site_link_mttf):
     """Outages of whole pods, sites and links between sites per unit of time.
 

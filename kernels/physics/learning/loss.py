@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row, same_as
+from ...alternatives import alternative, same_as
 from ...learning import (
     critical_batch_at_overhead,
     critical_batch_between,
@@ -101,10 +101,7 @@ def kaplan_critical_batch_tokens(loss):
     """
 
 
-row("tokens_to_target", "training_tokens", batch_quality=False)
-
-
-@alternative("tokens_to_target", batch_quality="critical")
+@alternative("tokens_to_target", batch_quality="critical", off="training_tokens")
 def critical_tokens_to_target(
     training_tokens,
     tokens_per_step,
@@ -127,10 +124,7 @@ def critical_tokens_to_target(
     return grown - ramp_spared_tokens
 
 
-row("ramp_spared_tokens", 0.0, training_stages=False)
-
-
-@alternative("ramp_spared_tokens", training_stages="several")
+@alternative("ramp_spared_tokens", training_stages="several", off=0.0)
 def ramp_spared_tokens(ramp_tokens_factor, ramp_tokens):
     """Tokens that a ramp spares: smaller batches learn as much from fewer.
 

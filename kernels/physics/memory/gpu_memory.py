@@ -356,10 +356,7 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     return where(known == known, near, np.nan)
 
 
-row("offload_time", 0.0, offload=False)
-
-
-@alternative("offload_time", offload="cpu")
+@alternative("offload_time", offload="cpu", off=0.0)
 def cpu_offload_time(
     optimizer_parameters, gradient_bytes_per_element, bytes_per_element, offload_bandwidth
 ):

@@ -69,10 +69,7 @@ def linear_key_width(linear_key_heads, linear_state_size):
     return linear_key_heads * linear_state_size
 
 
-row("linear_parameters_per_layer", 0.0, linear_attention=False)
-
-
-@alternative("linear_parameters_per_layer", linear_attention="mamba2")
+@alternative("linear_parameters_per_layer", linear_attention="mamba2", off=0.0)
 def mamba2_parameters_per_layer(hidden_size, linear_inner_width, linear_key_width, linear_heads):
     """h (3 H P + 2 G N + H): gate, input and output; B and C; step sizes
 

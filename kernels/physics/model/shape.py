@@ -342,10 +342,7 @@ def latent_expert_parameters(expert_input_width, expert_ffn_hidden_size, ffn_mat
     return expert_parameters(expert_input_width, expert_ffn_hidden_size, ffn_matrices)
 
 
-row("latent_parameters", 0.0, mixture_of_experts=False)
-
-
-@alternative("latent_parameters", mixture_of_experts=True)
+@alternative("latent_parameters", mixture_of_experts=True, off=0.0)
 def expert_latent_parameters(
     expert_layers,
     shared_experts,

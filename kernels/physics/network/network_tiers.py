@@ -22,10 +22,7 @@ def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):
 TIERS = "0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods"
 
 
-row("leaf_gpus", "gpus_per_switch", rail_optimized=False)
-
-
-@alternative("leaf_gpus", rail_optimized=True)
+@alternative("leaf_gpus", rail_optimized=True, off="gpus_per_switch")
 def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
     """GPUs that reach each other through one leaf switch: each along its rail.
 
@@ -108,10 +105,9 @@ row(
     source=("Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)"),
     all_reduce="torus",
 )
-row("idle_domain_gpus", 0.0, scale_up_domain=False)
 
 
-@alternative("idle_domain_gpus", scale_up_domain=True)
+@alternative("idle_domain_gpus", scale_up_domain=True, off=0.0)
 def idle_domain_gpus(n_gpus, gpus_per_domain, scale_up_gpus):
     """GPUs of a job's scale-up domains that it leaves idle, where groups do not divide a domain.
 

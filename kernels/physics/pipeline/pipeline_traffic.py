@@ -85,10 +85,7 @@ def scattered_pipeline_message(activation_message, tensor_parallel):
     return activation_message / tensor_parallel
 
 
-row("pipeline_gather_time", 0.0, scatter_gather=False)
-
-
-@alternative("pipeline_gather_time", scatter_gather=True)
+@alternative("pipeline_gather_time", scatter_gather=True, off=0.0)
 def scattered_pipeline_gather_time(
     activation_message,
     residual_ranks,

@@ -129,14 +129,16 @@ def combined_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, st
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
-    """2 v m (1 - 1 / p) + v p - 1: pairs of passes need what neighbours have just sent
+    """2 v (m - floor(m / p)) + max(1.5 v p - v - 5, -1): pairs of passes wait for neighbours' sends
 
-    Range: sends shorter than a weight gradient; a bound from above, near for many micro-batches
+    Range: sends shorter than a weight gradient; a bound from above, exact with recomputation where
+        p divides m
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
-    inner = 2 * stage_chunks * num_microbatches * (1 - 1 / pipeline_parallel)
-    sends = inner + stage_chunks * pipeline_parallel - 1
+    rounds = np.floor(num_microbatches / pipeline_parallel)
+    ends = np.maximum(1.5 * stage_chunks * pipeline_parallel - stage_chunks - 5, -1.0)
+    sends = 2 * stage_chunks * (num_microbatches - rounds) + ends
     return where(pipeline_parallel > 1, sends, 0.0)
 
 

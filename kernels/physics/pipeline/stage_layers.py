@@ -91,10 +91,7 @@ def last_stage_held_layers(
     return own + (parameter_copies - 1) / 2 * (first_stage_layers - own)
 
 
-row("leading_dense_layers", 0.0, mixture_of_experts=False)
-
-
-@alternative("leading_dense_layers", mixture_of_experts=True)
+@alternative("leading_dense_layers", mixture_of_experts=True, off=0.0)
 def some_leading_dense_layers(dense_layers, linear_layers):
     """Dense layers in front of those with experts.
 
@@ -145,10 +142,9 @@ row(
     source="DeepSeek-AI 2024, arXiv:2412.19437, section 4.2",
     mixture_of_experts=True,
 )
-row("expert_layer_parameters", 0.0, mixture_of_experts=False)
 
 
-@alternative("expert_layer_parameters", mixture_of_experts=True)
+@alternative("expert_layer_parameters", mixture_of_experts=True, off=0.0)
 def mixed_expert_layer_parameters(
     shared_experts,
     expert_parameters,
@@ -170,10 +166,7 @@ def mixed_expert_layer_parameters(
     return each * (expert_layers / np.maximum(layers - leading_dense_layers, 1.0))
 
 
-row("routed_layer_parameters", 0.0, mixture_of_experts=False)
-
-
-@alternative("routed_layer_parameters", mixture_of_experts=True)
+@alternative("routed_layer_parameters", mixture_of_experts=True, off=0.0)
 def mixed_routed_layer_parameters(
     experts, expert_parameters, expert_layers, layers, leading_dense_layers
 ):

@@ -84,10 +84,7 @@ def additive_goodput_reason(
     return _progress_reason(1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget)))
 
 
-row("progress_reason", "goodput_reason", elastic=False)
-
-
-@alternative("progress_reason", elastic="shrink")
+@alternative("progress_reason", elastic="shrink", off="goodput_reason")
 def shrinking_progress_reason(goodput_reason, elastic_capacity):
     """Why a job makes no progress; 0 where it makes some.
 

@@ -7,10 +7,8 @@ from ...ops import where
 from ...reliability import failure_probability as probability_of_failure
 from ...reliability import weibull_failure_probability as weibull
 
-row("working_time", "time_at_risk", multi_site=False)
 
-
-@alternative("working_time", multi_site=True)
+@alternative("working_time", multi_site=True, off="time_at_risk")
 def several_site_working_time(time_at_risk, awaited_sites_uptime):
     """Time of a duration in which the job does not wait for a site.
 

@@ -88,10 +88,9 @@ row(
     source="Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1",
     site_sync="local_steps",
 )
-row("site_parallel_time", 0.0, multi_site=False)
 
 
-@alternative("site_parallel_time", multi_site=True)
+@alternative("site_parallel_time", multi_site=True, off=0.0)
 def several_site_parallel_time(site_exchange_time, steps_per_site_exchange):
     """Traffic between sites, for each step.
 
@@ -126,10 +125,9 @@ row(
     ),
     site_sync="local_steps",
 )
-row("exposed_site_parallel_time", 0.0, multi_site=False)
 
 
-@alternative("exposed_site_parallel_time", multi_site=True)
+@alternative("exposed_site_parallel_time", multi_site=True, off=0.0)
 def several_site_exposed_parallel_time(site_parallel_time, site_overlap, site_window):
     """Time that a step waits for traffic between sites, on average.
 

@@ -91,10 +91,7 @@ def exposed_context_parallel_time(
     return np.maximum(0.0, context_parallel_time - window)
 
 
-row("exposed_expert_parallel_time", 0.0, mixture_of_experts=False)
-
-
-@alternative("exposed_expert_parallel_time", mixture_of_experts=True)
+@alternative("exposed_expert_parallel_time", mixture_of_experts=True, off=0.0)
 def routed_exposed_expert_parallel_time(
     expert_parallel_time,
     expert_overlap_share,
@@ -117,10 +114,7 @@ def routed_exposed_expert_parallel_time(
     return late + unpaired_expert_time
 
 
-row("expert_overlap_share", "expert_parallel_overlap", shared_expert_overlap=False)
-
-
-@alternative("expert_overlap_share", shared_expert_overlap=True)
+@alternative("expert_overlap_share", shared_expert_overlap=True, off="expert_parallel_overlap")
 def shared_expert_overlap_share(expert_parallel_overlap, shared_expert_flops_share):
     """Share of compute that hides expert-parallel traffic.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family, row
+from ...alternatives import alternative, family
 from ..experts.expert_links import INSIDE_A_NODE
 
 
@@ -26,7 +26,6 @@ def fabric_busy_time(
 
 
 family(INSIDE_A_NODE, fabric_busy_time)
-row("contention_time", 0.0, link_sharing=False)
 
 
 def traffic_window(
@@ -58,7 +57,7 @@ def traffic_window(
     return np.minimum(compute_time, window)
 
 
-@alternative("contention_time", link_sharing=True)
+@alternative("contention_time", link_sharing=True, off=0.0)
 def shared_contention_time(
     compute_time,
     traffic_window,

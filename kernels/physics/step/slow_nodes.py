@@ -117,10 +117,7 @@ def ranks_of_slowest_node(n_gpus, awaited_nodes):
     return n_gpus / awaited_nodes
 
 
-row("slow_rank_deviation", 0.0, jitter_model=False)
-
-
-@alternative("slow_rank_deviation", jitter_model="normal")
+@alternative("slow_rank_deviation", jitter_model="normal", off=0.0)
 def normal_slow_rank_deviation(slow_ranks):
     """How many standard deviations the slowest rank of slow nodes lies above their mean, normal.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative
 from ...ops import where
 
 
@@ -17,10 +17,7 @@ def first_logits_share(logits_at_first, logits_at_last):
     return logits_at_first / (logits_at_first + logits_at_last)
 
 
-row("stage_imbalance_time", 0.0, stage_split=False)
-
-
-@alternative("stage_imbalance_time", stage_split="whole_layers")
+@alternative("stage_imbalance_time", stage_split="whole_layers", off=0.0)
 def slowest_stage_imbalance_time(
     compute_time,
     straggler_time,

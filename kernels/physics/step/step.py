@@ -60,10 +60,7 @@ def one_site_exposed_communication_time(
     return exposed + exposed_data_parallel_time + offload_time + contention_time
 
 
-row("slowest_rank_deviation", 0.0, jitter_model=False)
-
-
-@alternative("slowest_rank_deviation", jitter_model="normal")
+@alternative("slowest_rank_deviation", jitter_model="normal", off=0.0)
 @same_as(expected_maximum)
 def normal_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
     """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
@@ -373,7 +370,7 @@ def first_forward_window(
     return passes / (3 * recompute_flops_factor * num_microbatches)
 
 
-@alternative("fsdp_forward_window", fsdp_prefetch=True)
+@alternative("fsdp_forward_window", fsdp_prefetch=True, off=0.0)
 def prefetched_fsdp_forward_window(
     compute_time, exposed_layer_communication_time, recompute_flops_factor
 ):
@@ -385,9 +382,6 @@ def prefetched_fsdp_forward_window(
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
     """
     return (compute_time + exposed_layer_communication_time) / (3 * recompute_flops_factor)
-
-
-row("fsdp_forward_window", 0.0, fsdp_prefetch=False)
 
 
 def fsdp_backward_window(compute_time, exposed_layer_communication_time, recompute_flops_factor):

@@ -71,10 +71,7 @@ def full_recompute_all_reduces_per_layer():
     return 6.0
 
 
-row("distributed_input_gathers", 0.0, distribute_saved_activations=False)
-
-
-@alternative("distributed_input_gathers", distribute_saved_activations=True)
+@alternative("distributed_input_gathers", distribute_saved_activations=True, off=0.0)
 def split_distributed_input_gathers(tensor_parallel, residual_ranks):
     """All-gathers that bring a layer's saved input together, kept in parts by tensor ranks.
 
@@ -231,10 +228,7 @@ def expert_ffn_regathers_per_layer(dense_layers, layers):
     return dense_layers / layers
 
 
-row("regather_time", 0.0, sequence_parallel=False)
-
-
-@alternative("regather_time", sequence_parallel=True)
+@alternative("regather_time", sequence_parallel=True, off=0.0)
 def sequence_regather_time(
     ffn_regathers_per_layer,
     layers,
@@ -254,10 +248,7 @@ def sequence_regather_time(
     return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_gather_time
 
 
-row("regather_window", 0.0, sequence_parallel=False)
-
-
-@alternative("regather_window", sequence_parallel=True)
+@alternative("regather_window", sequence_parallel=True, off=0.0)
 def sequence_regather_window(
     ffn_regathers_per_layer,
     layers,
@@ -277,10 +268,7 @@ def sequence_regather_window(
     return layers / pipeline_parallel * num_microbatches * products
 
 
-row("hidden_regather_time", 0.0, sequence_parallel=False)
-
-
-@alternative("hidden_regather_time", sequence_parallel=True)
+@alternative("hidden_regather_time", sequence_parallel=True, off=0.0)
 def sequence_hidden_regather_time(
     ffn_regathers_per_layer,
     layers,

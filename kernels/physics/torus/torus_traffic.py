@@ -300,10 +300,7 @@ def expert_gradient_torus_bandwidth(
     )
 
 
-row("gradient_torus_bandwidth", "data_torus_bandwidth", mixture_of_experts=False)
-
-
-@alternative("gradient_torus_bandwidth", mixture_of_experts=True)
+@alternative("gradient_torus_bandwidth", mixture_of_experts=True, off="data_torus_bandwidth")
 def mixed_gradient_torus_bandwidth(
     data_torus_bandwidth,
     expert_gradient_torus_bandwidth,
