@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog.units import UnitError, carried, converted, factor, parse, ratio
+from ...kernels.declare import written
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from .tables import SCALES, scale
@@ -230,6 +231,8 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
         axes = list(map(str, cube.dims))
         hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
         raise InputError(f"{shown(name)} is not an axis; {hint}")
+    if name in cube.coords and cube[name].dtype.kind in "OUT":
+        return _as_choice(value)
     if name not in cube.coords or cube[name].dtype.kind not in "iufm":
         return value
     read = functools.partial(_read, name, cube.variables[name])
@@ -241,6 +244,13 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
         own, unit = unit_of(name, cube.variables[name]), value.attrs["units"]
         return value if unit == own else value.copy(data=_over(_ratio(name, own, unit), value.data))
     return read(value)
+
+
+def _as_choice(value: Any) -> Any:
+    """A value of an option as its axis spells it: True and False as words."""
+    if isinstance(value, list | tuple):
+        return [_as_choice(part) for part in value]
+    return written(bool(value)) if isinstance(value, bool | np.bool_) else value
 
 
 def distance(cube: "xarray.Dataset", asked: Iterable[str], tolerance: Any) -> Any:

@@ -132,3 +132,13 @@ def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
         if reason < 0 or not (np.isfinite(numbers) & (numbers > 0)).all():
             wrong.append((reason, numbers.tolist(), row))
     assert not wrong
+
+
+def test_off_is_found_on_an_axis_of_words() -> None:
+    """As `False`, as in scenarios, and as the word that the axis has."""
+    found = fleetcube.Sweep(JOB, {"recompute": [False, "full"]}, ["step_time"]).evaluate("numpy")
+    for off in (False, np.False_, "false"):
+        assert found.fleetcube.sel(recompute=off).identical(found.isel(recompute=0))
+    assert found.fleetcube.sel(recompute=["full", False])["recompute"].values.tolist() == [
+        *("full", "false")
+    ]

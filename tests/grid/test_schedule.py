@@ -36,7 +36,10 @@ def runs(layout: dict[str, Any]) -> dict[str, Any]:
 SCHEDULES = INPUTS["pipeline_schedule"].choices
 LAYOUTS = st.fixed_dictionaries(
     {
-        **{"pipeline_schedule": st.sampled_from(SCHEDULES), "pipeline_parallel": st.integers(2, 12)},
+        **{
+            "pipeline_schedule": st.sampled_from(SCHEDULES),
+            "pipeline_parallel": st.integers(2, 12),
+        },
         **{"num_microbatches": st.integers(1, 32), "virtual_stages": st.integers(1, 4)},
         **{"pipeline_scheduler": st.just("pytorch"), "recompute_time": st.sampled_from([0.0, 1.0])},
     }
