@@ -24,7 +24,7 @@ def alternative(quantity: str, off: float | str | None = None, **option: Any) ->
         choices = values if isinstance(values, tuple) else (values,)
         function.__alternative__ = (quantity, name, choices)  # type: ignore[attr-defined]
         if off is not None:
-            _row(function.__module__, quantity, off, **{name: False})
+            _row(function.__module__, quantity, off, {name: False})
         return function
 
     return mark
@@ -48,17 +48,17 @@ def row(
     quantity does not state them.
     """
     sections = {"Returns": returns, "Range": holds, "Source": source}
-    _row(_home(inspect.currentframe()), quantity, value, said, summary, sections, **option)
+    _row(_home(inspect.currentframe()), quantity, value, option, said, summary, sections)
 
 
 def _row(
     home: str,
     quantity: str,
     value: float | str,
+    option: Mapping[str, Any],
     said: str = "",
     summary: str = "",
     sections: Mapping[str, str] = MappingProxyType({"Source": "by definition"}),
-    **option: Any,
 ) -> None:
     name = quantity
     for key, choice in option.items():
