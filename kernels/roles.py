@@ -47,7 +47,7 @@ LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "mem
 # A predicted quantity, the input that says where in its 90 % interval it is (-1 and 1 are the ends,
 # 0 the prediction), and the factor that is the interval's half; 1 where no interval is known
 ERRORS: Mapping[str, tuple[str, str]] = {"step_time": ("step_time_error", "error_factor")}
-# Ratios of parts to the whole, of which an interval of the whole says nothing
+# Parts and their ratios to the whole, of which an interval of the whole says nothing
 RATIOS_OF_PARTS = frozenset(
     {
         "bubble_overhead",
@@ -57,6 +57,7 @@ RATIOS_OF_PARTS = frozenset(
         "raw_communication_fraction",
         "reliability_to_communication_ratio",
         "scaling_efficiency",
+        "shared_step_time",
         "step_time_high",
         "step_time_low",
         "step_to_communication_ratio",
