@@ -42,7 +42,23 @@ _HOME = {
     "table": "fleetcube.grid.rows.table",
     "watching": "fleetcube.grid.progress",
 }
-__all__ = sorted([*_HOME, "catalog", "kernels"])
+__all__ = [
+    "InputError",
+    "Sweep",
+    "catalog",
+    "citations",
+    "evaluate",
+    "explain",
+    "function",
+    "interp",
+    "kernels",
+    "open_cube",
+    "simulate",
+    "simulate_schedule",
+    "solve",
+    "table",
+    "watching",
+]
 
 
 def _load_accessor() -> None:
