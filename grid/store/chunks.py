@@ -46,7 +46,10 @@ def fill(chunk: Array, values: Array) -> Array:
 
 
 def encode(chunk: Array) -> tuple[bytes, int]:
-    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c."""
+    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c.
+
+    The last four bytes hold the crc32c of those before them.
+    """
     from numcodecs import Blosc
 
     data = bytes(Blosc(cname=COMPRESSOR, clevel=LEVEL, shuffle=Blosc.SHUFFLE).encode(chunk))
@@ -55,7 +58,8 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 
 
 def is_sound(data: bytes, size: int, crc: int) -> bool:
-    """Whether a chunk's bytes are those that `encode` gave, by their crc32c."""
+    """Whether a chunk's bytes are those that `encode` gave."""
+    # All chunks that end in their own crc32c have the same, so that it is taken of what comes before
     actual = int(google_crc32c.value(data[:-4]))
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
