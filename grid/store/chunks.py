@@ -59,7 +59,7 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 
 def is_sound(data: bytes, size: int, crc: int) -> bool:
     """Whether a chunk's bytes are those that `encode` gave."""
-    # All chunks that end in their own crc32c have the same, so that it is taken of what comes before
+    # With its own crc32c at the end every chunk has the same: it is taken of what comes before
     actual = int(google_crc32c.value(data[:-4]))
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
