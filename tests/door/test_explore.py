@@ -934,9 +934,9 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     until((tmp_path / "plan.html").exists, lambda: at("status").text)
     at("unset").click()
     until(lambda: "set." not in browser.current_url, lambda: at("status").text)
-    Select(at("kind")).select_by_value("reliability")
+    Select(at("kind")).select_by_value("failures")
     wait("levers-table", "GPU MTTF")
-    assert "kind=reliability" in browser.current_url
+    assert "kind=failures" in browser.current_url
     assert browser.get_log("browser") == []
     assert browser.title.endswith("fleetcube explore")
 
