@@ -386,16 +386,19 @@ def a_job_on_two_cubes() -> Pairs:
 
 
 @check(
-    "mixed_gradient_torus_bandwidth expert_gradient_torus_bandwidth expert_stride",
+    "mixed_gradient_torus_bandwidth expert_gradient_torus_bandwidth",
     by="simulator",
     source="messages and partial sums carried link by link: experts' groups beside those of the "
     "other weights",
     tolerance=1e-6,
 )
 def experts_on_a_cube() -> Pairs:
-    """Mixtral 8x7B, experts over 4 and 8 of 16 replicas on a cube"""
-    for experts in (4, 8):
+    """Mixtral 8x7B, experts over 4 and 8 of 16 ranks on a cube, 1 to 4 of which share a sequence"""
+    for experts, context in itertools.product((4, 8), (1, 2, 4)):
         job = JOB | MIXTRAL | {"n_gpus": 64, "expert_parallel": experts}
+        job |= {"context_parallel": context}
+        for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"):  # one placement: there is one stage
+            yield computed(job | {"rank_order": order}, "torus_reason")[0], 0
         message, ours = computed(job, "expert_message", "expert_all_to_all_time")
         group = next(CUBE.groups(4, experts))
         hops = max(CUBE.hops(group[0], other, group) for other in group)

@@ -28,14 +28,11 @@ def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
-def inner_torus_order_reason(
-    expert_tensor_parallel, tensor_parallel, context_parallel, expert_parallel, pipeline_parallel
-):
-    """t_e = t, p = 1, and c = 1 or e = 1, where ranks lie as in the other order: replicas on both
-    sides of pipeline stages, or of experts folded over a sequence, are not counted along a torus
+def inner_torus_order_reason(expert_tensor_parallel, tensor_parallel, pipeline_parallel):
+    """t_e = t and p = 1, where ranks lie as in the other order: replicas on both sides of pipeline
+    stages are not counted along a torus
     """
     alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
-    alike = alike & ((context_parallel == 1) | (expert_parallel == 1))
     return where(alike, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
 
 
@@ -96,7 +93,7 @@ def ring_torus_reason(
 ):
     """Why a torus cannot hold a job; 0 where it can.
 
-    that of its shape; t, t c, t c e and t c d chips, and those of a sharding group, fill a box:
+    that of its shape; t, t c, t e and t c d chips, and those of a sharding group, fill a box:
     each of them divides x, x y and the torus, or is a multiple; the reason of the groups' order
 
     Returns: [flag] reason
@@ -108,7 +105,7 @@ def ring_torus_reason(
     group, replicas = tensor_parallel * gradient_ranks, tensor_parallel * site_gradient_ranks
     boxes = _fills(tensor_parallel, torus_x, torus_y, scale_up_gpus)
     boxes = boxes & _fills(sequence, torus_x, torus_y, scale_up_gpus)
-    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(tensor_parallel * expert_parallel, torus_x, torus_y, scale_up_gpus)
     boxes = boxes & _fills(group, torus_x, torus_y, scale_up_gpus)
     boxes = boxes & _fills(replicas, torus_x, torus_y, scale_up_gpus)
     holds = boxes & (torus_order_reason == 0)

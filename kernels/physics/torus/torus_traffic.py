@@ -242,17 +242,6 @@ def head_torus_load(
     """
 
 
-def expert_stride(tensor_parallel, context_parallel):
-    """GPUs between neighbours of an expert-parallel group.
-
-    t c
-
-    Returns: [1] GPUs
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py
-    """
-    return tensor_parallel * context_parallel
-
-
 family(
     {
         "data_torus_hops": "expert_torus_hops",
@@ -261,7 +250,7 @@ family(
         "that ranks exchange to share out heads": "that a rank exchanges with its experts' group",
         "data_parallel_ranks_per_node": "expert_ranks_per_node",
         "head_sharing_ranks_per_node": "expert_ranks_per_node",
-        "tensor_parallel": "expert_stride",
+        "tensor_parallel": "expert_tensor_parallel",
     },
     data_torus_hops,
     head_torus_load,
