@@ -6,7 +6,6 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +47,8 @@ def row(
     quantity does not state them.
     """
     sections = {"Returns": returns, "Range": holds, "Source": source}
-    _row(_home(inspect.currentframe()), quantity, value, option, said, summary, sections)
+    last = "\n".join(f"{heading}: {text}" for heading, text in sections.items() if text)
+    _row(_home(inspect.currentframe()), quantity, value, option, said, summary, last)
 
 
 def _row(
@@ -58,7 +58,7 @@ def _row(
     option: Mapping[str, Any],
     said: str = "",
     summary: str = "",
-    sections: Mapping[str, str] = MappingProxyType({"Source": "by definition"}),
+    last: str = "Source: by definition",
 ) -> None:
     name = quantity
     for key, choice in option.items():
@@ -72,7 +72,6 @@ def _row(
         formula = types.FunctionType(_constant.__code__, scope, name)
         formula.__module__, formula.__qualname__ = home, name
         said = f"{value:g}: {said}" if said else f"{value:g}"
-    last = "\n".join(f"{heading}: {text}" for heading, text in sections.items() if text)
     formula.__doc__ = "\n\n".join(filter(None, [summary, said or str(value), last]))
     if option:
         alternative(quantity, **option)(formula)

@@ -149,7 +149,7 @@ def memory_tier_flush_time(memory_tier_share, memory_tier_copy_time, tier_stall_
 def memory_tier_restart_time(
     recovery_time, checkpoint_restore_time, memory_tier_restore_time, memory_tier_flush_time
 ):
-    """Time that a failure costs, beyond its rework, where the memory tier serves it.
+    """Time that a failure costs, beyond its rework, where it is served from memory.
 
     recovery with its restore in place of the mean one + flush
 
@@ -172,7 +172,7 @@ for _tier, _copy, _restore, _words in (
             "memory_tier_copy_time": _copy,
             "memory_tier_restore_time": _restore,
             "the memory tier's checkpoint": f"the checkpoint on {_words}",
-            "the memory tier serves": f"{_words} serve" + "s" * (_words == "storage"),
+            "from memory": f"from {_words}",
         },
         memory_tier_flush_time,
         memory_tier_restart_time,
