@@ -16,7 +16,7 @@ BASE: dict[str, Any] = {
     "intra_node_latency": 1e-6, "inter_node_bandwidth": 50e9, "inter_node_latency": 5e-6,
     "oversubscription": 2.0, "parameters": 70e9, "layers": 80, "hidden_size": 8192,
     "sequence_length": 4096, "global_batch_size": 1024, "micro_batch_size": 2, "tensor_parallel": 4,
-    "pipeline_parallel": 4, "stage_split": False,  # whole layers: tests/laws/stages.py
+    "pipeline_parallel": 4, "stage_split": False,  # whole layers: tests/laws/pipeline/stages.py
     "context_parallel": 1, "virtual_stages": 1, "training_tokens": 1e12, "flops_efficiency": 0.5,
     "straggler_slowdown": 0.02, "bytes_per_element": 2, "gradient_bytes_per_element": 4,
     "tensor_parallel_overlap": 0.1, "context_parallel_overlap": 0.0, "data_parallel_overlap": 0.4,
@@ -28,7 +28,7 @@ BASE: dict[str, Any] = {
     "nvme_bandwidth": 3e9, "bucket_bytes": math.inf, "gradient_compression": 1.0,
     "fsdp_prefetch": False, "pipeline_schedule": "1f1b", "all_reduce": "ring",
     "recompute": "selective", "sequence_parallel": False, "zero_stage": 1,
-    "link_sharing": False,  # tests/laws/link_sharing.py
+    "link_sharing": False,  # tests/laws/network/link_sharing.py
     "goodput": 0.9, "checkpoint_overhead": 0.04, "rework_overhead": 0.04, "recovery_overhead": 0.02,
 }  # fmt: skip
 # Hops are free: the graph counts those of one ring where experts and dense weights have two.

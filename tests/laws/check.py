@@ -1,12 +1,11 @@
 """The table of independent checks: which law is held by what, and by how much they differ.
 
 A check is a function that yields pairs (ours, theirs): what a law gives, and what a simulator, a
-published table, a second derivation or another tool gives for the same point. The modules of this
-folder hold them by topic; `docs/laws.md` is written from them.
+published table, a second derivation or another tool gives for the same point. They stand in folders
+by topic, as the physics does; `docs/laws.md` is written from them.
 """
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,11 +63,10 @@ def check(
 
 
 def checks() -> list[Check]:
-    """The checks of all modules of this folder."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if not module.name.startswith("test_"):
-            importlib.import_module(f"{__package__}.{module.name}")
-    return CHECKS
+    """The checks of all topics, in the order of their files."""
+    for path in sorted(Path(__file__).parent.glob("*/*.py")):
+        importlib.import_module(f"{__package__}.{path.parent.name}.{path.stem}")
+    return sorted(CHECKS, key=lambda check: check.pairs.__module__)
 
 
 def _differences(pairs: Pairs, absolute: bool) -> Iterator[float]:

@@ -1,0 +1,346 @@
+"""Operations, counted anew: pairs of queries and keys, matrices one by one, published tables."""
+
+import math
+from typing import Any
+
+from ... import formulas
+from ...evaluated import value
+from ..check import Pairs, check
+
+
+def pairs_seen(sequence: int, window: int) -> int:
+    """Pairs of a query and a key that it sees, one by one: neither later nor before its window."""
+    return sum(
+        1
+        for query in range(sequence)
+        for key in range(sequence)
+        if key <= query and query - key < window
+    )
+
+
+@check(
+    "windowed_causal_attention_span full_causal_attention_span",
+    by="derivation",
+    source="every pair of a query and a key under the mask, counted one by one",
+)
+def keys_of_a_query() -> Pairs:
+    """sequences of 1 to 96 tokens, windows of 1 to 200, 0 to 6 of 6 layers windowed"""
+    for sequence in (1, 2, 7, 32, 96):
+        whole = pairs_seen(sequence, sequence) / sequence
+        yield formulas.full_causal_attention_span(sequence) + 0.5, whole
+        for window in (1, 2, 5, 32, 95, 96, 97, 200):
+            band = pairs_seen(sequence, window) / sequence
+            width = min(window, sequence)
+            for windowed in range(7):
+                for layers in (6, 9):  # three more keep a state and see no key
+                    shares = (windowed, 6, layers)
+                    ours = formulas.windowed_causal_attention_span(sequence, window, *shares)
+                    # the law is continuous: w / (2 s) of a key short in a window, half without
+                    ours += (windowed * width / (2 * sequence) + (6 - windowed) / 2) / layers
+                    yield ours, (windowed * band + (6 - windowed) * whole) / layers
+
+
+@check(
+    "windowed_attention_span attention_span_sliding_window_false",
+    by="derivation",
+    source="columns of the band that each layer's attention has, layer by layer",
+)
+def keys_in_front() -> Pairs:
+    """Gemma 2 (23 of 46 layers, 4096), gpt-oss (18 of 36, 128), Mistral (all, 4096)"""
+    for layers, windowed, window in ((46, 23, 4096), (36, 18, 128), (32, 32, 4096)):
+        for sequence in (64, 4096, 8192, 131072):
+            columns = [min(window, sequence) if k < windowed else sequence for k in range(layers)]
+            yield (
+                formulas.windowed_attention_span(sequence, window, windowed, layers, layers),
+                sum(columns) / layers,
+            )
+            some = formulas.windowed_attention_span(sequence, window, windowed, layers, 2 * layers)
+            yield some, sum(columns) / (2 * layers)
+            yield formulas.attention_span_sliding_window_false(sequence), sequence
+
+
+GPTS = [(24, 2304, 24), (64, 8192, 48), (96, 12288, 80), (160, 25600, 128)]  # SC21, table 1
+
+
+def gpt(heads: int, width: int, layers: int, **options: Any) -> dict[str, Any]:
+    return {
+        "attention_heads": heads,
+        "hidden_size": width,
+        "layers": layers,
+        "vocab_size": 51200,
+        "sequence_length": 2048,
+        "global_batch_size": 512,
+        **options,
+    }
+
+
+@check(
+    "kernel_flops_per_token kernel_flops_per_step model_flops_per_step recompute_flops_factor "
+    "attention_flops_per_token kernel_attention_span_attention_kernel_standard "
+    "matrix_recompute_passes_recompute_full attention_recompute_passes_recompute_core_attention "
+    "matrix_recompute_passes_recompute_false attention_recompute_passes_recompute_false",
+    by="table",
+    source="Narayanan et al. 2021, eq. 3 and appendix: 96 and 72 B s l h^2 (1 + s / 6h + ...)",
+    tolerance=1e-12,
+)
+def operations_of_gpts() -> Pairs:
+    """four shapes of SC21's table 1, with and without recomputing layers"""
+    for shape in GPTS:
+        _, h, layers = shape
+        for recompute, factor, logits in ((False, 72, 12), ("full", 96, 16)):
+            run = gpt(*shape, recompute=recompute, attention_kernel="standard")
+            done = value("kernel_flops_per_step", **run) * value("recompute_flops_factor", **run)
+            inner = 1 + 2048 / (6 * h) + 51200 / (logits * layers * h)
+            yield done, factor * 512 * 2048 * layers * h * h * inner
+            if recompute is False:
+                reported = value("model_flops_per_step", flops_counting="transformer", **run)
+                yield reported, factor * 512 * 2048 * layers * h * h * inner
+
+
+def products(s: int, width: int, kernel: str, recompute: str | bool) -> float:
+    """Operations of a head's attention products on a sequence, product by product."""
+    one = 2 * s * s * width / (2 if kernel == "flash" else 1)
+    forward, backward = ["q k", "p v"], ["dp", "dv", "dq", "dk"]
+    if kernel == "flash":
+        backward.append("q k")  # scores never reach memory
+    again = {
+        False: [],
+        "selective": forward if kernel == "standard" else [],
+        "core_attention": forward,
+        "full": forward,
+    }[recompute]
+    return one * len(forward + backward + again)
+
+
+@check(
+    "recompute_flops_factor kernel_attention_span_attention_kernel_flash "
+    "score_recompute_passes_attention_kernel_standard "
+    "score_recompute_passes_attention_kernel_flash attention_recompute_passes_recompute_selective "
+    "attention_flops_per_token",
+    by="derivation",
+    source="every matrix product of a layer listed: Dao 2023, algorithm 2 (five backward products)",
+    tolerance=1e-12,
+)
+def products_of_a_layer() -> Pairs:
+    """Llama 3 8B and 70B at 8k and 128k tokens, every recompute, both kernels"""
+    for h, heads, groups, f, layers in ((4096, 32, 8, 14336, 32), (8192, 64, 8, 28672, 80)):
+        for s in (8192, 131072):
+            for kernel in ("standard", "flash"):
+                for recompute in (False, "selective", "core_attention", "full"):
+                    scenario = {
+                        "hidden_size": h, "attention_heads": heads, "kv_heads": groups,
+                        "ffn_hidden_size": f, "gated_ffn": True, "layers": layers,
+                        "vocab_size": 128256, "sequence_length": s, "attention_kernel": kernel,
+                        "recompute": recompute,
+                    }  # fmt: skip
+                    ours = value("kernel_flops_per_token", **scenario)
+                    ours *= value("recompute_flops_factor", **scenario)
+                    matrices = [h * h, h * groups * 128, h * groups * 128, h * h] + [h * f] * 3
+                    passes = 4 if recompute == "full" else 3
+                    each = sum(passes * 2 * size for size in matrices)
+                    each += heads * products(s, 128, kernel, recompute) / s
+                    yield ours, layers * each + 3 * 2 * h * 128256
+
+
+@check(
+    "transformer_model_flops_per_token parameters_model_flops_per_token mfu model_flops_per_gpu "
+    "ideal_compute_time",
+    by="table",
+    source="Chowdhery et al. 2022 (PaLM), section 4.1 and appendix B: 46.2 %, 45.7 % by 6 N",
+    tolerance=2e-3,
+)
+def utilisation_of_palm() -> Pairs:
+    """PaLM 540B on 6,144 TPU v4 at 238,300 tokens/s"""
+    run = {
+        "model": "palm-540b", "n_gpus": 6144, "peak_flops": 275e12, "global_batch_size": 2048,
+        "step_time": 2048 * 2048 / 238.3e3,
+    }  # fmt: skip
+    for counting, mfu in (("transformer", 0.462), ("parameters", 0.457)):
+        yield value("mfu", flops_counting=counting, **run), mfu
+        yield value("model_flops_per_gpu", flops_counting=counting, **run), mfu * 275e12
+
+
+@check(
+    "mfu hfu recompute_flops_factor",
+    by="table",
+    source="Korthikanti et al. 2022, table 5: MFU of steps printed to 0.01 s (of 1.10 s, 22B)",
+    tolerance=5e-3,
+)
+def utilisation_of_megatron() -> Pairs:
+    """22B, 175B, 530B and 1T with selective recomputation"""
+    rows = [
+        (64, 6144, 48, 4, 8, 1.10, 0.415),
+        (96, 12288, 96, 64, 64, 13.75, 0.514),
+        (128, 20480, 105, 280, 280, 37.83, 0.560),
+        (160, 25600, 128, 512, 512, 71.49, 0.563),
+    ]
+    for heads, h, layers, batch, gpus, seconds, mfu in rows:
+        run = gpt(heads, h, layers) | {
+            "global_batch_size": batch,
+            "n_gpus": gpus,
+            "step_time": seconds,
+            "peak_flops": 312e12,
+            "flops_counting": "transformer",
+            "attention_kernel": "standard",
+        }
+        yield value("mfu", **run), mfu
+        # the table's HFU counts 12 B s^2 h for what is computed again, a forward pass is 4
+        extra = 4 * 2048 * h * layers * batch * 2048 / (gpus * 312e12 * seconds)
+        yield value("hfu", **run), mfu + extra
+
+
+@check(
+    "causal_model_flops_per_token",
+    by="derivation",
+    source="matrices of the shape and pairs under the mask, one by one",
+    tolerance=1e-3,
+)
+def causal_operations() -> Pairs:
+    """a Llama of two layers, 1,024 tokens, with and without a window of 100 in one layer"""
+    h, heads, f, vocabulary, s = 512, 4, 1376, 1000, 1024
+    shape = {
+        "hidden_size": h, "attention_heads": heads, "ffn_hidden_size": f, "gated_ffn": True,
+        "layers": 2, "vocab_size": vocabulary, "sequence_length": s,
+        "flops_counting": "transformer_causal",
+    }  # fmt: skip
+    matrices = 2 * (4 * h * h + 3 * h * f) + h * vocabulary
+    for window in (s, 100):
+        seen = pairs_seen(s, s) + pairs_seen(s, window)
+        given = {} if window == s else {"attention_window": window, "windowed_layers": 1}
+        expected = 6 * matrices + 3 * 2 * 2 * h * seen / s
+        yield value("model_flops_per_token", **shape, **given), expected
+
+
+@check(
+    "quantised_kernel_peak_flops nvfp4_peak_flops attention_peak_flops_precision_fp8 "
+    "logits_peak_flops_precision_fp8 mfu_compute_time",
+    by="derivation",
+    source="each product of a step in the format that its recipe gives it, times added up",
+    tolerance=1e-12,
+)
+def time_by_recipe() -> Pairs:
+    """Llama 3 8B in every recipe and recompute at 8k and 128k tokens"""
+    peaks = {"bf16": 1e15, "fp16": 1.1e15, "fp8": 2e15, "fp4": 4e15}
+    h, f, layers, heads, words = 4096, 14336, 32, 32, 128256
+    layer_matrix = h * h * 2 + 2 * h * 1024 + 3 * h * f
+    recipes = {
+        "bf16": ([(1.0, "bf16")], "bf16"),
+        "fp16": ([(1.0, "fp16")], "fp16"),
+        "fp8": ([(1.0, "fp8")], "bf16"),
+        "fp8_blockwise": ([(1.0, "fp8")], "bf16"),
+        "mxfp8": ([(1.0, "fp8")], "bf16"),
+        "fp4": ([(1.0, "fp4")], "bf16"),
+        "nvfp4": ([(0.85, "fp4"), (0.15, "bf16")], "bf16"),
+    }
+    for recipe, (linear, others) in recipes.items():
+        for recompute in (False, "full"):
+            for s in (8192, 131072):
+                passes = 4 if recompute == "full" else 3
+                tokens = 64 * s
+                seconds = sum(
+                    share * passes * 2 * layers * layer_matrix * tokens / peaks[kind]
+                    for share, kind in linear
+                )
+                attention = heads * products(s, 128, "flash", recompute) * layers * 64
+                logits = 3 * 2 * h * words * tokens
+                seconds += (attention + logits) / peaks[others]
+                given = {"hidden_size": h, "attention_heads": heads, "kv_heads": 8}
+                given |= {"ffn_hidden_size": f, "gated_ffn": True, "layers": layers}
+                given |= {"vocab_size": words, "sequence_length": s, "global_batch_size": 64}
+                given |= {"n_gpus": 16, "recompute": recompute, "precision": recipe}
+                given |= {"flops_efficiency": 0.5}
+                given |= {**{f"peak_flops_{kind}": peak for kind, peak in peaks.items()}}
+                ours = value("compute_time", **given)
+                yield ours, seconds / 16 / 0.5
+
+
+@check(
+    "expert_bytes_share blockwise_dispatch_bytes_per_element expert_message",
+    by="derivation",
+    source="DeepSeek-AI 2024, section 3.3.3: all-to-alls of a layer in the formats they travel in",
+)
+def bytes_to_experts() -> Pairs:
+    """DeepSeek-V3's layer: a token of 7,168 in FP8 with a scale for 128 to 8 experts, BF16 back"""
+    there = 7168 + 7168 / 128 * 4
+    back = 2 * 7168
+    given = {"hidden_size": 7168, "sequence_length": 1, "micro_batch_size": 1, "experts": 256}
+    given |= {"experts_per_token": 8, "precision": "fp8_blockwise"}
+    ours = value("expert_message", **given)
+    yield 4 * ours, 8 * (there + back + there + back)  # forward, and gradients the same way
+
+
+@check(
+    "fp8_weight_bytes_on_wire",
+    by="derivation",
+    source="tensors of Llama 3 8B one by one: matrices of layers in one byte, the rest in two",
+)
+def bytes_of_weights() -> Pairs:
+    """Llama 3 8B"""
+    h, f, layers, words = 4096, 14336, 32, 128256
+    tensors = [(h * h, 1)] * 2 + [(h * 1024, 1)] * 2 + [(h * f, 1)] * 3 + [(h, 2)] * 2
+    tensors = tensors * layers + [(h, 2)] + [(words * h, 2)] * 2
+    given = {"precision": "fp8", "hidden_size": h, "attention_heads": 32, "kv_heads": 8}
+    given |= {"ffn_hidden_size": f, "gated_ffn": True, "layers": layers, "vocab_size": words}
+    ours = value("weight_bytes_on_wire", **given)
+    yield ours, sum(n * size for n, size in tensors) / sum(n for n, _ in tensors)
+
+
+@check(
+    "parameters gpt_non_matmul_parameters llama_non_matmul_parameters "
+    "embedding_tables_gated_ffn_false untied_embedding_tables",
+    by="table",
+    source="released weights and reports: GPT-2, Llama 3, Mistral 7B, Gemma (tied), Gemma 2 (tied)",
+    tolerance=2e-5,  # norms: the last one of GPT-2, two more a layer in Gemma 2
+)
+def parameters_of_models() -> Pairs:
+    """five models, embeddings tied and untied"""
+    llama = {"gated_ffn": True, "attention_heads": 32, "kv_heads": 8, "ffn_hidden_size": 14336}
+    gemma = {"gated_ffn": True, "embedding_tables": 1, "vocab_size": 256000}
+    run = {"layers": 48, "hidden_size": 1600, "attention_heads": 25, "vocab_size": 50257}
+    run |= {"sequence_length": 1024}
+    yield (value("parameters", **run), 1_557_611_200)
+    yield (
+        value("parameters", layers=32, hidden_size=4096, vocab_size=128256, **llama),
+        8_030_261_248,
+    )
+    yield (
+        value("parameters", layers=32, hidden_size=4096, vocab_size=32000, **llama),
+        7_241_732_096,
+    )
+    given = {"layers": 28, "hidden_size": 3072, "attention_heads": 16, "head_size": 256}
+    given |= {"ffn_hidden_size": 24576, **gemma}
+    yield (value("parameters", **given), 8_537_680_896)
+    given = {"layers": 46, "hidden_size": 4608, "attention_heads": 32, "kv_heads": 16}
+    given |= {"head_size": 128, "ffn_hidden_size": 36864, **gemma}
+    yield (value("parameters", **given), 26_047_480_320 + 256000 * 4608)
+
+
+@check(
+    "flash_attention_backward_ratio standard_attention_backward_ratio",
+    by="derivation",
+    source="products of a backward pass over those of a forward pass, listed",
+)
+def backward_over_forward() -> Pairs:
+    """both kernels"""
+    for kernel, ours in (
+        ("flash", formulas.flash_attention_backward_ratio()),
+        ("standard", formulas.standard_attention_backward_ratio()),
+    ):
+        whole = products(64, 128, kernel, False)
+        forward = products(64, 128, kernel, "core_attention") - whole
+        yield ours, (whole - forward) / forward
+
+
+@check(
+    "blockwise_operand_bytes_per_element mxfp8_operand_bytes_per_element "
+    "fp4_operand_bytes_per_element nvfp4_operand_bytes_per_element",
+    by="derivation",
+    source="bits of a block of elements and of its scale: 128 and FP32, 32 and E8M0, 16 and E4M3",
+)
+def bytes_of_operands() -> Pairs:
+    """four formats"""
+    yield formulas.blockwise_operand_bytes_per_element(), (128 * 8 + 32) / 128 / 8
+    yield formulas.mxfp8_operand_bytes_per_element(), (32 * 8 + 8) / 32 / 8
+    yield formulas.fp4_operand_bytes_per_element(), (16 * 4 + 8) / 16 / 8
+    mixed = math.fsum([0.85 * (16 * 4 + 8) / 16 / 8, 0.15 * 2])
+    yield formulas.nvfp4_operand_bytes_per_element(0.15, 2), mixed

@@ -1,0 +1,182 @@
+"""A micro-batch through its layers: every product done, every array moved, on one clock."""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+from ...evaluated import value, values
+from ..check import Pairs, check
+
+Product = tuple[float, float, float]  # rows, columns, depth
+
+
+@dataclass
+class Gpu:
+    """A GPU that does one thing after the other; products start up on each side."""
+
+    peak: float = 989e12
+    bandwidth: float = 3.35e12 * 0.8
+    half: float = 128.0
+    clock: float = 0.0
+    operations: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def multiply(self, kind: str, product: Product, gradients: bool = False) -> None:
+        """A product of 16-bit numbers, and those for the gradients of both operands."""
+        rows, columns, depth = product
+        products = [product, (rows, depth, columns), (depth, columns, rows)]
+        for m, n, k in products if gradients else products[:1]:
+            reads = [m * k, k * n]
+            compute = 2 * m * n * k / (0.8 * self.peak)
+            for side in (m, n, k):
+                compute *= 1 + self.half / side
+            self.take(kind, max(compute, 2 * (sum(reads) + m * n) / self.bandwidth))
+            self.operations += 2 * m * n * k
+
+    def move(self, kind: str, *counts: float, size: int = 2) -> None:
+        self.take(kind, sum(counts) * size / self.bandwidth)
+
+    def take(self, kind: str, seconds: float) -> None:
+        self.clock += seconds
+        self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
+
+
+MIXED = {
+    "layers": 6, "dense_layers": 2, "hidden_size": 2048, "attention_heads": 16, "kv_heads": 8,
+    "ffn_hidden_size": 6144, "gated_ffn": True, "vocab_size": 32000, "experts": 16,
+    "experts_per_token": 3, "shared_experts": 1, "expert_ffn_hidden_size": 1024,
+}  # fmt: skip
+DENSE = {k: v for k, v in MIXED.items() if "expert" not in k and k != "dense_layers"}
+
+
+def feed_forward(tokens: float, hidden: float, width: float) -> list[Product]:
+    """A gated block: gate and up side by side, then down."""
+    return [(tokens, 2 * width, hidden), (tokens, hidden, width)]
+
+
+@cache
+def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -> Gpu:
+    """A GPU after the forward pass of a layer."""
+    gpu = Gpu()
+    h, size, queries, keys = 2048, 128, 16 // t, 8 // t
+    for product in ((tokens, (queries + 2 * keys) * size, h), (tokens, h, queries * size)):
+        gpu.multiply("projections", product)
+    for _ in range(queries):
+        pairs = tokens * tokens / (2 if kernel == "flash" else 1)
+        for _ in ("queries by keys", "scores by values"):
+            gpu.take("attention", 2 * pairs * size / (0.5 * gpu.peak))
+        if kernel == "standard":
+            gpu.move("attention", *[pairs] * 4)  # written, read, written by softmax, read
+    blocks = [(tokens, 6144 / t)]
+    if experts:  # every rank of the group sends its tokens to the experts that they chose
+        chosen = [0] * 16
+        for token in range(tokens * e * apart // t):
+            for k in range(3):
+                chosen[(token * 3 + k) % 16] += 1
+        blocks = [(tokens, 1024 / t)]  # the shared one
+        blocks += [(chosen[expert], 1024 / apart) for expert in range(0, 16, e)]
+    for rows, width in blocks:
+        for product in feed_forward(rows, h, width):
+            gpu.multiply("feed forward", product)
+    visited = (3 + 1) * 1024 / t if experts else 6144 / t  # gate and up read, their product written
+    gpu.move("elementwise", *[tokens * h] * 10, *[tokens * visited] * 3)
+    return gpu
+
+
+def passes(recompute: str, kernel: str) -> tuple[float, float]:
+    """Times that a backward pass takes the matrices and attention of a forward pass."""
+    matrices, attention = 2.0, 5 / 2 if kernel == "flash" else 4 / 2
+    if recompute == "full":
+        matrices += 1
+    if recompute in ("full", "core_attention") or (recompute, kernel) == ("selective", "standard"):
+        attention += 1
+    return matrices, attention
+
+
+@check(
+    "attention_projection_time dense_ffn_time plain_expert_ffn_time routed_ffn_time "
+    "shared_ffn_time expert_model_ffn_time flash_attention_core_time "
+    "standard_attention_core_time attention_score_flops elementwise_time layer_recompute_time "
+    "plain_layer_time logits_time",
+    "roofline_compute_time",
+    by="simulator",
+    source="products, attention head by head and arrays moved of every layer, on one clock",
+)
+def microbatches_through_layers() -> Pairs:
+    """dense and expert layers, t 1 to 4, experts over 1 and 4, whole or split, p 1 and 2"""
+    tokens, launches = 4096, 5e-5
+    cases = ((DENSE, 1, 1, 1, 1), (DENSE, 4, 1, 2, 4), (MIXED, 2, 4, 2, 2), (MIXED, 1, 1, 1, 1))
+    for shape, t, e, p, apart in (*cases, (MIXED, 2, 4, 1, 1)):
+        routed = shape is MIXED
+        for kernel, recompute in (
+            ("flash", False),
+            ("flash", "core_attention"),
+            ("flash", "selective"),
+            ("standard", "selective"),
+            ("standard", "full"),
+            ("flash", "full"),
+        ):
+            names = ["layer_time", "logits_time", "compute_time", "attention_projection_time"]
+            names += ["attention_core_time", "ffn_time", "elementwise_time"]
+            given = {**shape, "n_gpus": 8, "tensor_parallel": t}
+            given |= {"pipeline_parallel": p, "expert_parallel": e, "expert_tensor_parallel": apart}
+            given |= {"sequence_length": tokens, "num_microbatches": 3, "compute_model": "roofline"}
+            given |= {"attention_kernel": kernel, "recompute": recompute, "peak_flops": 989e12}
+            given |= {"attention_peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
+            given |= {"layer_overhead_time": launches}
+            got = values(names, **given)
+            matrices, attention = passes(recompute, kernel)
+            busy, parts = (
+                0.0,
+                dict.fromkeys(layer(routed, t, e, apart, tokens, kernel).seconds, 0.0),
+            )
+            for number in range(6):
+                gpu = layer(routed and number >= 2, t, e, apart, tokens, kernel)
+                core = gpu.seconds["attention"]
+                busy += gpu.clock + matrices * (gpu.clock - core) + attention * core + launches
+                for kind, seconds in gpu.seconds.items():
+                    parts[kind] += seconds / 6
+            yield got["layer_time"], busy / 6
+            last = Gpu()
+            last.move("embedding", *[tokens * 2048] * 4)  # read, written, gradients added
+            last.multiply("logits", (tokens, 32000 / t, 2048), True)
+            last.move("loss", *[tokens * 32000 / t] * 3, size=4)
+            yield got["logits_time"], last.clock
+            yield got["compute_time"], sum(busy + last.clock for _ in range(3)) / p
+            yield got["attention_projection_time"], parts["projections"]
+            yield got["attention_core_time"], parts["attention"]
+            yield got["ffn_time"], parts["feed forward"]
+            yield got["elementwise_time"], parts["elementwise"]
+
+
+@check(
+    "active_matrix_parameters layer_matrix_flops_per_token logits_flops_per_token "
+    "kernel_flops_per_step",
+    by="simulator",
+    source="every product of a step with weights done, forward and for both gradients",
+)
+def operations_with_weights() -> Pairs:
+    """dense and expert layers: one token, and a step of 3 sequences of 64 tokens"""
+    h, size = 2048, 128
+    for shape in (DENSE, MIXED):
+        sizes = []
+        for number in range(6):
+            sizes += [(h, 16 * size), (h, 8 * size), (h, 8 * size), (16 * size, h)]
+            if shape is MIXED and number >= 2:
+                sizes += [(h, 16)]  # router
+                sizes += [(h, 1024), (h, 1024), (1024, h)] * (3 + 1)
+            else:
+                sizes += [(h, 6144), (h, 6144), (6144, h)]
+        yield value("active_matrix_parameters", **shape), sum(a * b for a, b in sizes)
+        gpu, head = Gpu(), Gpu()
+        for rows, columns in sizes:
+            gpu.multiply("layers", (1, columns, rows), True)
+        head.multiply("logits", (1, 32000, h), True)
+        yield value("layer_matrix_flops_per_token", **shape), gpu.operations
+        yield value("logits_flops_per_token", **shape), head.operations
+        done = 0.0
+        for _ in range(3):
+            done += 64 * (gpu.operations + head.operations)
+            for _ in range(6 * 16):  # heads: two products forward, four for gradients
+                done += (2 + 4) * 2 * (64 * 64 / 2) * size
+        run = {"sequence_length": 64, "global_batch_size": 3, "attention_kernel": "flash"}
+        yield value("kernel_flops_per_step", **shape, **run), done

@@ -1,0 +1,157 @@
+"""Whole runs: ledgers of time, energy and money, and numbers that papers print."""
+
+import math
+from fractions import Fraction
+
+from ... import formulas
+from ..check import Pairs, check
+
+
+@check(
+    "attempted_steps job_time useful_compute_share compute_inefficiency_overhead "
+    "reliability_overhead reliability_to_communication_ratio",
+    by="simulator",
+    source="a ledger of 1,000 steps, checkpoints, failures and an outage, second by second",
+)
+def ledger() -> Pairs:
+    """every share of the wall time of one run, and their sum"""
+    parts = {"ideal": 2.0, "slow": 1.5, "traffic": 0.75, "bubble": 0.5, "straggler": 0.25}
+    spent = dict.fromkeys([*parts, "checkpoint", "rework", "recovery", "outage"], 0.0)
+    for step in range(1000):
+        for name, seconds in parts.items():
+            spent[name] += seconds
+        if step % 100 == 99:
+            spent["checkpoint"] += 30.0
+        if step in (250, 777):
+            spent["rework"] += 300.0
+            spent["recovery"] += 600.0
+    spent["outage"] = 2000.0
+    wall, up = sum(spent.values()), sum(spent.values()) - spent["outage"]
+    step = sum(parts.values())
+    goodput, availability = 1000 * step / up, up / wall
+    rate = goodput / step
+    steps = formulas.attempted_steps(1000, goodput, availability)
+    yield steps, wall / step
+    yield formulas.job_time(steps, step), wall
+    yield formulas.useful_compute_share(parts["ideal"], rate), spent["ideal"] / up
+    slow = formulas.compute_inefficiency_overhead(3.0, 0.3, 0.2, parts["ideal"], rate)
+    yield slow, spent["slow"] / up
+    lost = [spent[name] / up for name in ("checkpoint", "rework", "recovery")]
+    reliability = formulas.reliability_overhead(*lost)
+    yield reliability, 1 - goodput
+    ratio = formulas.reliability_to_communication_ratio(
+        formulas.reliability_to_useful_ratio(reliability, goodput),
+        formulas.step_to_communication_ratio(step, parts["traffic"]),
+    )
+    yield ratio, (up - 1000 * step) / spent["traffic"]
+
+
+@check("dominant_overhead", by="derivation", source="the losses sorted, the first of equals taken")
+def largest_loss() -> Pairs:
+    """each of seven as the largest, ties, all 0, and an undefined one"""
+    cases = [[float(k == j) for k in range(7)] for j in range(7)]
+    cases += [[0.1, 0.3, 0.3, 0.0, 0.3, 0.2, 0.1], [0.0] * 7]
+    for losses in cases:
+        theirs = sorted(range(7), key=lambda k, losses=losses: (-losses[k], k))[0]
+        yield formulas.dominant_overhead(*losses), theirs
+    yield formulas.dominant_overhead(0.1, math.nan, 0.0, 0.0, 0.0, 0.0, 0.0), math.nan
+
+
+@check(
+    "node_power it_power facility_power racks",
+    by="table",
+    source="Fleet Foundations: 10,000 GPUs of 700 W need 7 MW; PUE 1.58 and 1.06",
+)
+def power_of_a_cluster() -> Pairs:
+    """four printed numbers, and nodes added up one by one"""
+    node = formulas.node_power(8, 700, 0)
+    yield formulas.it_power(1250, node), 7e6
+    yield formulas.racks(7e6, 70e3), 100
+    saved = formulas.facility_power(10e6, 1.58) - formulas.facility_power(10e6, 1.06)
+    yield saved, 5.2e6
+    yield formulas.node_power(8, 700, 4600), sum(700 for _ in range(8)) + 4600
+    yield formulas.it_power(3, 10200), 10200 + 10200 + 10200
+
+
+@check("nodes_per_rack racks", by="simulator", source="nodes put into racks until one is full")
+def nodes_in_racks() -> Pairs:
+    """racks of 5 to 132 kW, nodes of 5.6 to 14.3 kW; a node that no rack feeds"""
+    for rack in (5e3, 17e3, 40e3, 132e3):
+        for node in (5.6e3, 10.2e3, 14.3e3):
+            fed = 0
+            while (fed + 1) * node <= rack:
+                fed += 1
+            yield formulas.nodes_per_rack(rack, node), fed
+            left, filled = 50 * node, 0
+            while left > 0:
+                left, filled = left - rack, filled + 1
+            yield formulas.racks(50 * node, rack), filled
+
+
+@check("cooling_class", by="table", source="Fleet Foundations table 12: air up to 30 kW a rack")
+def cooling() -> Pairs:
+    """15, 30, 30.001 and 120 kW, and an undefined one"""
+    for rack, code in ((15e3, 0), (30e3, 0), (30.001e3, 1), (120e3, 1), (math.nan, math.nan)):
+        yield formulas.cooling_class(rack), code
+
+
+@check("reserved_allocated_gpus", by="derivation", source="every GPU counted by its place")
+def reserved() -> Pairs:
+    """a job of 64 GPUs, two backup replicas of 8, three spare nodes of 8"""
+    places = {("job", k) for k in range(64)}
+    places |= {
+        ("backup", b, t, p, c) for b in range(2) for t in range(2) for p in range(2) for c in (0, 1)
+    }
+    places |= {("spare", node, gpu) for node in range(3) for gpu in range(8)}
+    yield formulas.reserved_allocated_gpus(64, 2, 2, 2, 2, 3, 8), len(places)
+
+
+@check(
+    "energy carbon_emissions gpu_hours",
+    by="table",
+    source="Luccioni et al. 2022 (BLOOM): 1,082,990 h of 400 W, 433,196 kWh, 24.69 t at 57 g/kWh",
+    tolerance=1e-3,
+)
+def bloom() -> Pairs:
+    """hours, energy and carbon dioxide as printed"""
+    seconds = 1_082_990 / 384 * 3600
+    used = formulas.energy(384 * 400, seconds)
+    yield formulas.gpu_hours(384, seconds), 1_082_990
+    yield used / 3.6e6, 433_196
+    yield formulas.carbon_emissions(used, 57e-3 / 3.6e6), 24_690
+
+
+@check(
+    "gpu_hours rented_gpu_cost cost_per_million_tokens",
+    by="table",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, table 1: 2.788 million hours, 5.576 million USD",
+    tolerance=1.1e-2,
+)
+def deepseek() -> Pairs:
+    """hours of a trillion tokens (3.7 days on 2,048 GPUs: 180,000), price of hours and of tokens"""
+    yield formulas.gpu_hours(2048, 3.7 * 86400), 180e3
+    yield formulas.rented_gpu_cost(2.788e6, 2.0), 5.576e6
+    yield formulas.rented_gpu_cost(2.664e6, 2.0), 5.328e6
+    yield (
+        formulas.cost_per_million_tokens(formulas.rented_gpu_cost(2.664e6, 2.0), 14.8e12),
+        180e3 * 2 / 1e6,
+    )
+
+
+@check(
+    "cpu_offload_time nvme_offload_time",
+    by="simulator",
+    source="1,000 parameters at a time: gradients out, states in and out, weights in",
+)
+def offloaded() -> Pairs:
+    """BF16 and FP32 gradients, 12 and 16 bytes of states, in exact fractions"""
+    for gradient, weight, state in ((2, 2, 12), (4, 2, 12), (2, 1, 16)):
+        link, drive = Fraction(0), Fraction(0)
+        for _ in range(50):
+            link += Fraction(1000 * gradient, 64_000)
+            drive += Fraction(1000 * state, 8_000)  # read
+            drive += Fraction(1000 * state, 8_000)  # written
+            link += Fraction(1000 * weight, 64_000)
+        yield formulas.cpu_offload_time(50_000, gradient, weight, 64e3), float(link)
+        ours = formulas.nvme_offload_time(50_000, gradient, weight, 64e3, state, 8e3)
+        yield ours, float(link + drive)
