@@ -1,4 +1,4 @@
-"""Checkpoints on several tiers: peers' memory, drives of nodes, shared storage."""
+"""Tiered checkpoints: host or peer memory, local drives, shared storage."""
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ...ops import where
 
 
 def memory_tier_share(memory_tier_survival):
-    """Share of failures after which the job goes on from the memory tier.
+    """Share of failures recovered from the memory tier.
 
-    as stated: the lowest tier serves all that it survives
+    as stated: the lowest tier serves all failures that it survives
 
     Returns: [1] share of failures
     Source: stated by the scenario
@@ -28,19 +28,20 @@ def memory_tier_share(memory_tier_survival):
 
 
 def drive_tier_share(memory_tier_survival, drive_tier_survival):
-    """Share of failures that fall back from memory to local drives.
+    """Share of failures recovered from local drives, which the memory tier does not survive.
 
-    survived by drives, and not by memory; 0 without drives
+    survival of drives - survival of memory; 0 without drives
 
     Returns: [1] share of failures
-    Range: drives survive what memory does, or nothing (no such tier): else tiers_out_of_order
+    Range: drives survive at least as much as memory, or nothing (no such tier): else
+        tiers_out_of_order
     Source: Moody et al. 2010, SC10
     """
     return np.maximum(0.0, drive_tier_survival - memory_tier_survival)
 
 
 def storage_tier_share(memory_tier_share, drive_tier_share):
-    """Share of failures that fall back to remote storage, which survives all.
+    """Share of failures recovered from remote storage, which survives all.
 
     1 - those that memory and drives serve
 
@@ -55,12 +56,12 @@ row("memory_tier_copy_time", 0.0, "the snapshot is what it holds", memory_tier="
 
 @alternative("memory_tier_copy_time", memory_tier="peer")
 def peer_memory_tier_copy_time(peer_copy_time, rail_busy_share):
-    """Time from a snapshot in the host's memory until the memory tier holds it.
+    """Time to copy a snapshot from the host's memory into the memory tier.
 
-    copy to a peer / (1 - share of the time in which training's traffic holds the rail)
+    copy to a peer / (1 - share of the time in which training traffic occupies the rail)
 
     Returns: [s] copy time
-    Range: copies are sent while the rail idles, and delay no traffic
+    Range: copies use the rail while it idles, and delay no training traffic
     Source: Wang et al. 2023, Gemini, SOSP (checkpoint traffic in idle spans)
     """
     return peer_copy_time / (1 - rail_busy_share)
@@ -79,7 +80,7 @@ row(
 
 
 def drive_copy_time(checkpoint_size, n_gpus, nvme_bandwidth):
-    """Time in which every GPU's part of a checkpoint is written to, or read from, local drives.
+    """Time to write a checkpoint to, or read it from, local drives, all GPUs in parallel.
 
     size / n / (bandwidth of one GPU's drives)
 
@@ -92,9 +93,9 @@ def drive_copy_time(checkpoint_size, n_gpus, nvme_bandwidth):
 def memory_tier_stall_time(
     memory_tier_share, memory_tier_copy_time, snapshot_time, tier_stall_share
 ):
-    """Time for which one checkpoint to the memory tier stops training.
+    """Training stall of one checkpoint to the memory tier.
 
-    snapshot + share waited for x copy; 0 where the tier serves nothing, and is not written
+    snapshot + awaited share x copy; 0 if the tier serves no failures, and so is not written
 
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
@@ -106,10 +107,10 @@ def memory_tier_stall_time(
 def drive_tier_stall_time(
     drive_tier_share, memory_tier_share, drive_copy_time, snapshot_time, tier_stall_share
 ):
-    """Time for which one checkpoint to local drives stops training, beyond those of tiers below.
+    """Training stall of one checkpoint to local drives, beyond that of lower tiers.
 
-    share waited for x copy + (1 - share) x snapshot, where no tier below has taken one; 0 where
-    the tier serves nothing, and is not written
+    awaited share x copy + (1 - awaited share) x snapshot, if no lower tier takes one; 0 if the tier
+    serves no failures, and so is not written
 
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
@@ -122,10 +123,10 @@ def drive_tier_stall_time(
 def storage_tier_stall_time(
     storage_tier_share, checkpoint_write_time, snapshot_time, tier_stall_share
 ):
-    """Time for which one checkpoint to storage stops training, beyond those of tiers below.
+    """Training stall of one checkpoint to storage, beyond that of lower tiers.
 
-    share waited for x write + (1 - share) x snapshot, where no tier below has taken one; 0 where
-    the tier serves nothing, and is not written
+    awaited share x write + (1 - awaited share) x snapshot, if no lower tier takes one; 0 if the
+    tier serves no failures, and so is not written
 
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
@@ -138,7 +139,7 @@ def storage_tier_stall_time(
 def memory_tier_flush_time(memory_tier_share, memory_tier_copy_time, tier_stall_share):
     """Time from the end of a stall until the memory tier's checkpoint is safe.
 
-    (1 - share waited for) x copy; 0 where the tier serves nothing
+    (1 - awaited share) x copy; 0 if the tier serves no failures
 
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST
@@ -149,9 +150,9 @@ def memory_tier_flush_time(memory_tier_share, memory_tier_copy_time, tier_stall_
 def memory_tier_restart_time(
     recovery_time, checkpoint_restore_time, memory_tier_restore_time, memory_tier_flush_time
 ):
-    """Time that a failure costs, beyond its rework, where it is served from memory.
+    """Time that a failure costs beyond its rework, when recovered from memory.
 
-    recovery with its restore in place of the mean one + flush
+    recovery, its mean restore replaced by that of the tier, + flush
 
     Returns: [s] restart time
     Source: Moody et al. 2010, SC10
@@ -191,13 +192,13 @@ def drive_copy_every(
     storage_tier_share,
     cluster_mtbf,
 ):
-    """Checkpoints from one that goes to local drives, too, to the next such.
+    """Number of checkpoints per copy to local drives.
 
     tau_2 / tau_1 to the nearest whole number, at least 1: the intervals sqrt(2 d_l / lambda_l), no
-    shorter than the flush; tiers whose intervals do not grow are written together
+    shorter than the flush; tiers whose intervals do not increase are written together
 
     Returns: [1] number of checkpoints
-    Range: best to first order
+    Range: optimal to first order
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     first, second, _ = _intervals(
@@ -221,13 +222,13 @@ def storage_copy_every(
     storage_tier_share,
     cluster_mtbf,
 ):
-    """Copies to local drives from one that goes to storage, too, to the next such.
+    """Number of copies to local drives per copy to storage.
 
     tau_3 / tau_2 to the nearest whole number, at least 1: the intervals sqrt(2 d_l / lambda_l), no
-    shorter than the flush; tiers whose intervals do not grow are written together
+    shorter than the flush; tiers whose intervals do not increase are written together
 
     Returns: [1] number of copies
-    Range: best to first order; without a tier of drives, copies to drives are counted, not made
+    Range: optimal to first order; without a drive tier, copies to drives are counted but not made
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     _, second, third = _intervals(
@@ -240,9 +241,9 @@ def storage_copy_every(
 
 
 def drive_tier_interval(checkpoint_interval, drive_copy_every):
-    """Time between checkpoints that go to local drives.
+    """Time between checkpoints written to local drives.
 
-    interval x checkpoints from one to the next
+    interval x checkpoints per copy to drives
 
     Returns: [s] interval
     Source: by definition
@@ -251,9 +252,9 @@ def drive_tier_interval(checkpoint_interval, drive_copy_every):
 
 
 def storage_tier_interval(drive_tier_interval, storage_copy_every):
-    """Time between checkpoints that go to remote storage.
+    """Time between checkpoints written to remote storage.
 
-    interval of drives x copies from one to the next
+    interval of drives x copies to drives per copy to storage
 
     Returns: [s] interval
     Source: by definition
@@ -269,9 +270,9 @@ def tiered_checkpoint_stall_time(
     drive_copy_every,
     storage_copy_every,
 ):
-    """Time for which one checkpoint stops training.
+    """Mean training stall of one checkpoint.
 
-    d_1 + (d_2 + d_3 / k_3) / k_2, the mean of those to memory alone and those to more tiers
+    d_1 + (d_2 + d_3 / k_3) / k_2, the mean over checkpoints to one tier and to several
 
     Returns: [s] stall of one checkpoint
     Source: Benoit et al. 2017, IEEE TC 66(7)
@@ -290,7 +291,7 @@ def tiered_checkpoint_flush_time(
 ):
     """Time from a snapshot until it is safe.
 
-    max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier which bounds the interval
+    max(F_1, F_2 / k_2, F_3 / (k_2 k_3)): that of the tier that limits the interval
 
     Returns: [s] flush time
     Source: Mohan et al. 2021, CheckFreq, FAST (one checkpoint in flight), of each tier
@@ -307,13 +308,13 @@ def tiered_mtbf(
     storage_copy_every,
     cluster_mtbf,
 ):
-    """Time between failures with which one tier has the rework of several.
+    """MTBF at which a single tier has the same rework as the tiers together.
 
-    M / (p_1 + k_2 (p_2 + k_3 p_3)): each failure counted by the checkpoints that it goes back
+    M / (p_1 + k_2 (p_2 + k_3 p_3)): each failure weighted by the checkpoints that it rolls back
 
     Returns: [s] mean time
-    Range: to first order: the interval made with it is the best one of that pattern while losses
-        are well below 1
+    Range: first order: the interval computed from it is optimal for the pattern while losses are
+        well below 1
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     above = drive_tier_share + storage_copy_every * storage_tier_share
@@ -323,14 +324,14 @@ def tiered_mtbf(
 @alternative("young_interval", checkpoint_mode="tiered")
 @same_as(young)
 def tiered_young_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M), of the mean stall and the time between failures that several tiers amount to"""
+    """sqrt(2 d M), with the mean stall and `tiered_mtbf`"""
 
 
 @alternative("daly_interval", checkpoint_mode="tiered")
 @same_as(daly)
 def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
-    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, of the mean stall
-    and the time between failures that several tiers amount to
+    """sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M, with the mean stall
+    and `tiered_mtbf`
     """
 
 
@@ -339,8 +340,7 @@ def tiered_daly_interval(checkpoint_stall_time, tiered_mtbf):
 def tiered_exact_interval(checkpoint_stall_time, tiered_mtbf):
     """Time between checkpoints that minimises the expected wall time.
 
-    M [1 + W0(-exp(-d/M - 1))], of the mean stall and the time between failures that several tiers
-    amount to
+    M [1 + W0(-exp(-d/M - 1))], with the mean stall and `tiered_mtbf`
     """
 
 
@@ -357,11 +357,11 @@ def tiered_checkpoint_restore_time(
     reinit_time,
     cluster_mtbf,
 ):
-    """that with which one recovery time costs as much as those of the tiers: memory's, and what
-    dearer_recovery adds for failures that fall back to drives, and from there to storage; the mean
-    where failures are rare
+    """restore time that makes a single recovery time cost as much as the tiers': memory's, plus
+    dearer_recovery for failures that fall back to drives, and again for storage; the mean if
+    failures are rare
 
-    Range: a failure in a recovery starts it again, from the higher tier of the two
+    Range: a failure during recovery restarts it, from the higher tier of the two
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
     rest = detection_time + drain_time + effective_provision_time + reinit_time
@@ -372,9 +372,9 @@ def tiered_checkpoint_restore_time(
 
 
 def memory_tier_period(checkpoint_interval, memory_tier_stall_time):
-    """Time from one checkpoint to the next while nothing fails, what higher tiers add left out.
+    """Failure-free time from one checkpoint to the next, without the stalls of higher tiers.
 
-    interval + stall of memory; the stall alone where work goes on without checkpoints
+    interval + stall of memory; the stall alone for an infinite interval
 
     Returns: [s] time
     Source: by definition
@@ -397,16 +397,14 @@ def tiered_delay(
     storage_tier_share,
     cluster_mtbf,
 ):
-    """Wall time lost to failures over the time that takes without, waits for repairs left out.
+    """Time lost to failures over failure-free time, waits for repairs excluded.
 
-    x_l = k_l (x_(l-1) + delay_(l-1)) + d_l + its own delay, delay_l = interruption_delay of x_l by
-    failures that tiers from l on serve. A stall is interrupted, and begun again, by failures that
-    lower tiers serve
+    x_l = k_l (x_(l-1) + delay_(l-1)) + d_l + the stall's delay, delay_l = interruption_delay of x_l
+    by failures that tier l or a higher one serves; failures that lower tiers serve restart a stall
 
     Returns: [1] time lost over time of work and checkpoints
-    Range: exact where training waits for copies; work not yet flushed counts as recovery, and
-        kinds of recoveries as the one that costs as much; with unreadable checkpoints, those of
-        the lowest tier are counted
+    Range: exact where training waits for copies; work not yet flushed counts as recovery, and kinds
+        of recovery as one of the same cost; of unreadable checkpoints, only the lowest tier's count
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
     rate = 1 / cluster_mtbf
@@ -435,21 +433,21 @@ def tiered_delay(
 def tiered_unsafe_time(
     tiered_delay, checkpoint_interval, checkpoint_stall_time, recovery_time, cluster_mtbf
 ):
-    """Work lost at a failure because the latest snapshot was not yet safe, on average.
+    """Mean work lost at a failure because the latest snapshot was not yet safe.
 
-    what a failure loses beyond the last checkpoint of memory, because it falls back to a tier
-    with an older one or comes during a flush: the recovery that costs as much
+    recovery time of the same cost as the work lost beyond the last memory checkpoint, by falling
+    back to an older one on a higher tier or failing during a flush
 
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: as tiered_delay; where failures are rare, the mean of what each goes back beyond half an
-        interval, and of flushes
+    Range: same as tiered_delay; if failures are rare, the mean rollback beyond half an interval,
+        plus flushes
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
 
 
 @alternative("memory_tier_bytes", memory_tier="host")
 def host_memory_tier_bytes(checkpoint_size, nodes):
-    """2 x size / nodes: one that is safe, and one on its way
+    """2 x size / nodes: one safe checkpoint and one being written
 
     Source: Wang et al. 2023, Gemini, SOSP
     """
@@ -458,9 +456,9 @@ def host_memory_tier_bytes(checkpoint_size, nodes):
 
 @alternative("memory_tier_bytes", memory_tier="peer")
 def peer_memory_tier_bytes(checkpoint_size, nodes):
-    """Bytes that the memory tier takes of each node's host memory.
+    """Host memory that the memory tier takes on each node.
 
-    4 x size / nodes: its own and a peer's, of each one that is safe and one on its way
+    4 x size / nodes: the node's own and a peer's, each one safe checkpoint and one being written
 
     Returns: [B] memory of one node
     Source: Wang et al. 2023, Gemini, SOSP (two replicas)
@@ -469,9 +467,9 @@ def peer_memory_tier_bytes(checkpoint_size, nodes):
 
 
 def drive_tier_bytes(checkpoint_size, nodes):
-    """Bytes that the tier of local drives takes of each node's drives.
+    """Drive space that the drive tier takes on each node.
 
-    2 x size / nodes: one that is safe, and one on its way
+    2 x size / nodes: one safe checkpoint and one being written
 
     Returns: [B] drives of one node
     Source: Moody et al. 2010, SC10
@@ -480,7 +478,7 @@ def drive_tier_bytes(checkpoint_size, nodes):
 
 
 def _intervals(stalls, flushes, shares, mtbf):
-    """Best intervals of three tiers, none shorter than that below (pooled adjacent violators)."""
+    """Best intervals of three tiers, each at least the lower one's (pooled adjacent violators)."""
     (d1, d2, d3), (f1, f2, f3) = stalls, flushes
     p1, p2, p3 = shares[0] / mtbf, shares[1] / mtbf, shares[2] / mtbf
     two, three = np.maximum(f1, f2), np.maximum(f1, np.maximum(f2, f3))
@@ -493,7 +491,7 @@ def _intervals(stalls, flushes, shares, mtbf):
 
 
 def _multiple(shorter, longer):
-    """A ratio of intervals to the nearest whole number, at least 1; 1 where one is endless or 0."""
+    """Ratio of intervals rounded to a whole number, at least 1; 1 if one is infinite or 0."""
     both = (shorter > 0) & (longer < np.inf)
     ratio = where(both, longer, 1.0) / where(both, shorter, 1.0)
     return np.maximum(1.0, np.floor(ratio + 0.5))

@@ -29,9 +29,8 @@ def delta_state_flops_per_token(
 ):
     """Operations of one token around a layer's state, forward, in chunks of C tokens.
 
-    H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by
-    values, queries by keys, those by values; what the state holds of keys and of queries, and its
-    update
+    H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by values,
+    queries by keys, those by values; what the state holds of keys and of queries, and its update
 
     Returns: [FLOP] operations of one token
     Range: blocks under a mask are multiplied whole, as kernels for short chunks do

@@ -11,7 +11,7 @@ from ..pipeline.stage_layers import largest_stage_parameters
 
 
 def expert_gradient_ranks(gradient_ranks, tensor_parallel, expert_tensor_parallel, expert_parallel):
-    """Ranks that hold the same routed experts and add up their gradients.
+    """Ranks that hold the same routed experts and reduce their gradients.
 
     max(1, d c t / (t_e e))
 
@@ -61,7 +61,7 @@ def node_expert_gradient_ranks_per_node(
 def expert_gradient_bandwidth(
     expert_gradient_ranks, expert_gradient_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
 ):
-    """Bandwidth of one rank of a group that adds up the gradients of routed experts.
+    """Bandwidth of one rank of a group that reduces the gradients of routed experts.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
@@ -74,9 +74,9 @@ def expert_gradient_bandwidth(
 def ring_routed_reduction_share(
     expert_parallel, expert_tensor_parallel, tensor_parallel, gradient_ranks
 ):
-    """Share of routed experts' parameters by which adding up their gradients counts on one rank.
+    """Factor from routed experts' parameters to the gradient-reduction traffic of one rank.
 
-    (n - f) / (n - 1) / f, f = e t_e / t: a ring of n / f ranks beside a ring of all n = d c
+    (n - f) / (n - 1) / f, f = e t_e / t: a ring of n / f ranks over a ring of all n = d c
 
     Returns: [1] share of a stage's routed parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
@@ -97,10 +97,10 @@ def mean_reduced_expert_parameters(
     gradient_ranks,
     parameter_copies,
 ):
-    """Routed experts' parameters of a rank of the mean stage, by what their reduction moves.
+    """Routed experts' parameters of one rank, weighted by reduction traffic, on the mean stage.
 
-    N_routed / (e t_e p) x (n - e t_e / t) / (n - 1): a ring of n t / (e t_e) ranks beside a ring of
-    all n = d c; of both stages in dualpipe
+    N_routed / (e t_e p) x (n - e t_e / t) / (n - 1): a ring of n t / (e t_e) ranks over a ring of
+    all n = d c; dualpipe counts both stages
 
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
@@ -123,7 +123,7 @@ row(
 
 
 def reduced_layer_parameters(routed_layer_parameters, routed_reduction_share):
-    """Parameters of a layer's routed experts, counted by what adding up their gradients moves.
+    """Parameters of a layer's routed experts, weighted by gradient-reduction traffic.
 
     N_routed of a layer x share
 
@@ -145,9 +145,9 @@ def staged_reduced_expert_parameters(
     tensor_parallel,
     parameter_copies,
 ):
-    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+    """Routed experts' parameters of one rank, weighted by gradient-reduction traffic.
 
-    N_routed of the stage that holds most x share / t
+    N_routed of the stage with the most x share / t
 
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
@@ -169,10 +169,9 @@ row(
 
 @alternative("gradient_ranks", hybrid_sharding=True)
 def shard_gradient_ranks(data_parallel_shard, context_parallel, parameter_copies):
-    """Ranks that add up their gradients in one group, and share out what is sharded.
+    """Ranks of one group that reduces gradients and shards states.
 
-    d_s c: the replicas of a sharding group, and the ranks that share each sequence;
-    twice as many in dualpipe
+    d_s c: replicas of a sharding group x context-parallel ranks; doubled in dualpipe
 
     Returns: [1] ranks
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.1.1 (HSDP);
@@ -200,8 +199,8 @@ def outer_data_parallel_ranks_per_node(
     """clip(gpus per node / t, 1, c) x clip(gpus per node / (t c p), 1, n / c): pipeline stages lie
     between replicas
 
-    Range: strides that divide the node; else the mean over nodes. In dualpipe a bound from below:
-        both stages that hold the same weights may be on one node
+    Range: strides that divide the node; else the mean over nodes. In dualpipe a lower bound: both
+        stages with the same weights may be on one node
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
     near = group_ranks_per_node(scale_up_gpus, tensor_parallel, context_parallel)
@@ -219,12 +218,12 @@ row(
 
 @alternative("data_spread", rank_order="tp-cp-ep-pp-dp")
 def outer_data_spread(tensor_parallel, context_parallel, pipeline_parallel, gradient_ranks):
-    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
+    """GPUs per rank over the extent of a data-parallel group.
 
-    t p; t where the group is within one replica
+    t p; t for a group within one replica
 
     Returns: [1] GPUs
-    Range: dualpipe: a bound from above, up to twice as far
+    Range: an upper bound with dualpipe, by up to a factor of 2
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
     return tensor_parallel * where(gradient_ranks > context_parallel, pipeline_parallel, 1.0)
@@ -234,7 +233,7 @@ def outer_data_spread(tensor_parallel, context_parallel, pipeline_parallel, grad
 def data_parallel_latency(
     gradient_ranks, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency
 ):
-    """Latency of one hop of a data-parallel group in a flat algorithm.
+    """Hop latency of a data-parallel group in a flat algorithm.
 
     intra-node in one node, else inter-node
 
@@ -245,9 +244,9 @@ def data_parallel_latency(
 
 @alternative("mean_reduced_parameters", mixture_of_experts=False)
 def dense_mean_reduced_parameters(local_parameters, parameter_copies):
-    """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
+    """Parameters of one rank whose gradients its data-parallel group reduces, on the mean stage.
 
-    N / (t p), of both stages in dualpipe
+    N / (t p); dualpipe counts both stages
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3
@@ -264,7 +263,7 @@ def expert_mean_reduced_parameters(
     mean_reduced_expert_parameters,
     parameter_copies,
 ):
-    """(N - N_routed) / (t p) + routed experts by what their smaller groups move
+    """(N - N_routed) / (t p) + routed experts, weighted by the traffic of their smaller groups
 
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
@@ -293,14 +292,14 @@ family(
 
 @alternative("reduced_parameters", stage_split="whole_layers")
 def staged_reduced_parameters(reduced_stage_parameters, tensor_parallel, parameter_copies):
-    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
+    """Parameters of one rank whose gradients its data-parallel group reduces, on the largest stage.
 
-    max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by
-    what smaller groups of routed experts move
+    max over the first, second and last stage of (N_stage + N_routed x share) / t, the share being
+    the traffic of the routed experts' smaller groups
 
     Returns: [1] parameters
-    Range: a bound from above for the time that a step waits: the last stage's traffic may end
-        behind the first stage's last pass
+    Range: upper bound of a step's wait: the last stage's traffic may end after the first stage's
+        last pass
     Source: Narayanan et al. 2021 (SC21), section 3.3; Rajbhandari et al. 2022 (DeepSpeed-MoE),
         arXiv:2201.05596, section 5.1
     """
@@ -308,7 +307,7 @@ def staged_reduced_parameters(reduced_stage_parameters, tensor_parallel, paramet
 
 
 def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_compression):
-    """Bytes of the gradients that one rank sends into its data-parallel group.
+    """Gradient bytes that one rank contributes to its data-parallel group's reduction.
 
     N / (t p) x bytes / compression
 
@@ -323,7 +322,7 @@ def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_co
 
 
 def weight_message(reduced_parameters, weight_bytes_on_wire):
-    """Bytes of the weights that one rank's data-parallel group gathers.
+    """Weight bytes that one rank's data-parallel group gathers.
 
     N / (t p) x bytes
 
@@ -335,18 +334,18 @@ def weight_message(reduced_parameters, weight_bytes_on_wire):
 
 @alternative("exchanged_message", zero_stage=0)
 def reduced_exchanged_message(gradient_message):
-    """2 M: gradients there and back"""
+    """2 M: both halves of the gradient all-reduce"""
     return 2 * gradient_message
 
 
 @alternative("exchanged_message", zero_stage=(1, 2, 3))
 def sharded_exchanged_message(gradient_message, weight_message):
-    """Bytes that go through a data-parallel group once a step, each half of an all-reduce counted.
+    """Bytes of one exchange in a data-parallel group, each half of an all-reduce counted.
 
-    gradients there, weights back
+    gradients reduce-scattered + weights gathered
 
     Returns: [B] bytes
-    Range: ZeRO-1, or one micro-batch; ZeRO-2 and 3 exchange at every one: a lower bound
+    Range: ZeRO-1, or one micro-batch; ZeRO-2 and 3 exchange at every micro-batch: a lower bound
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
     return gradient_message + weight_message
@@ -363,7 +362,7 @@ row(
 
 @alternative("data_parallel_bytes", zero_stage=2)
 def sharded_gradient_data_parallel_bytes(gradient_reductions, gradient_message, weight_message):
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+    """Data-parallel bytes of one step, each half of an all-reduce counted.
 
     m M_gradients + M_weights, m reductions
 
@@ -377,12 +376,12 @@ def sharded_gradient_data_parallel_bytes(gradient_reductions, gradient_message, 
 def sharded_weight_data_parallel_bytes(
     gradient_reductions, gathers_per_reduction, gradient_message, weight_message
 ):
-    """m (M_gradients + g M_weights), m reductions with g gathers to each: 2, unless weights stay"""
+    """m (M_gradients + g M_weights), m reductions, g gathers for each: 2 unless weights are kept"""
     return gradient_reductions * (gradient_message + gathers_per_reduction * weight_message)
 
 
 def fsdp_units(layers, pipeline_parallel):
-    """Units whose weights ZeRO-3 gathers at a time, on one stage: layers, unless stated.
+    """FSDP units of one stage, each gathered as a whole by ZeRO-3: its layers, unless stated.
 
     l / p
 
@@ -395,7 +394,7 @@ def fsdp_units(layers, pipeline_parallel):
 
 @alternative("gradient_buckets", zero_stage=(0, 1, 2))
 def whole_gradient_buckets(gradient_message, bucket_bytes):
-    """Pieces in which gradients are sent, and sharded weights gathered.
+    """Buckets in which gradients are reduced and sharded weights gathered.
 
     max(1, ceil(M / bucket))
 
@@ -410,7 +409,7 @@ def whole_gradient_buckets(gradient_message, bucket_bytes):
 
 @alternative("gradient_buckets", zero_stage=3)
 def unit_gradient_buckets(gradient_message, bucket_bytes, fsdp_units):
-    """U max(1, ceil(M / (U bucket))): each unit in its own
+    """U max(1, ceil(M / (U bucket))): no bucket spans two units
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1
     """
@@ -419,7 +418,7 @@ def unit_gradient_buckets(gradient_message, bucket_bytes, fsdp_units):
 
 
 def bucket_message(gradient_message, gradient_buckets):
-    """Bytes of one bucket of gradients.
+    """Size of one gradient bucket.
 
     M / buckets
 
@@ -430,7 +429,7 @@ def bucket_message(gradient_message, gradient_buckets):
 
 
 def gathered_message(weight_message, gradient_buckets):
-    """Bytes of the weights gathered at a time.
+    """Weight bytes of one all-gather.
 
     M / buckets
 
@@ -442,7 +441,7 @@ def gathered_message(weight_message, gradient_buckets):
 
 @same_as(ring_tree_crossover_bytes)
 def ring_tree_crossover(gradient_ranks, data_parallel_latency, data_parallel_bandwidth):
-    """Gradient message below which two binary trees beat the ring.
+    """Gradient message size below which double binary trees beat the ring.
 
     n (n - 1 - ceil(log2 n)) a B
 
@@ -455,9 +454,9 @@ def ring_tree_crossover(gradient_ranks, data_parallel_latency, data_parallel_ban
 def replicated_data_parallel_time(
     gradient_buckets, data_parallel_all_reduce_time, replica_reduce_time
 ):
-    """Time of one step's gradient traffic: all-reduces.
+    """Data-parallel traffic time of one step: gradient all-reduces.
 
-    buckets x t, once per step whatever the number of micro-batches, + that between sharding groups
+    buckets x t + reduction between sharding groups; once per step for any number of micro-batches
     """
     return gradient_buckets * data_parallel_all_reduce_time + replica_reduce_time
 
@@ -466,9 +465,9 @@ def replicated_data_parallel_time(
 def sharded_optimizer_data_parallel_time(
     gradient_reduce_scatter_time, replica_reduce_time, weight_all_gather_time
 ):
-    """Time of one step's traffic around a sharded update: gradients before it, weights after it.
+    """Data-parallel traffic time of one step: gradients before a sharded update, weights after it.
 
-    reduce-scatter + that between sharding groups + all-gather, each with the bytes of what it moves
+    reduce-scatter + reduction between sharding groups + all-gather, each with its own message size
 
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
@@ -480,9 +479,9 @@ def sharded_optimizer_data_parallel_time(
 def sharded_gradient_data_parallel_time(
     gradient_reductions, gradient_reduce_scatter_time, replica_reduce_time, weight_all_gather_time
 ):
-    """Time of one step's traffic when gradients are sharded as they appear.
+    """Data-parallel traffic time of one step when gradients are sharded as they are computed.
 
-    reductions x reduce-scatter + that between sharding groups + all-gather
+    reductions x reduce-scatter + reduction between sharding groups + all-gather
     """
     reduced = gradient_reductions * gradient_reduce_scatter_time + replica_reduce_time
     return reduced + weight_all_gather_time
@@ -496,10 +495,10 @@ def sharded_weight_data_parallel_time(
     replica_reduce_time,
     weight_all_gather_time,
 ):
-    """Time of one step's traffic when weights are gathered where they are used.
+    """Data-parallel traffic time of one step when weights are gathered just before use.
 
-    reductions x (reduce-scatter + gathers to each x all-gather) + that between sharding groups; m
-    reductions and 2 gathers, unless stated
+    reductions x (reduce-scatter + gathers for each x all-gather) + reduction between sharding
+    groups; m reductions and 2 gathers, unless stated
 
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
     """

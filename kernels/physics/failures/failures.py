@@ -1,4 +1,4 @@
-"""How often the job is interrupted, and how long the cluster is whole."""
+"""Failure rates, cluster MTBF, and cluster uptime with spares and repairs."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from ...statistics import erlang_carried, poisson_at_most, poisson_below, poisso
 
 
 def switches(n_gpus, gpus_per_switch):
-    """Leaf switches that the job hangs on.
+    """Leaf switches that the job depends on.
 
     n / (GPUs behind one switch)
 
     Returns: [1] leaf switches
-    Range: jobs that fill their switches; a smaller one hangs on a whole switch, and fails more
-        often than counted
+    Range: jobs that fill their switches; a smaller job still depends on a whole switch, and fails
+        more often than counted
     Source: by definition
     """
     return n_gpus / gpus_per_switch
@@ -36,11 +36,11 @@ def node_mttf(
     software_mttf,
     silent_corruption_mttf,
 ):
-    """Mean time to failure of one node: any of its parts stops it.
+    """Mean time to failure (MTTF) of one node, which any failed component stops.
 
-    1 / sum(n_i / MTTF_i); silent corruptions are counted for each GPU
+    1 / sum(n_i / MTTF_i); the rate of silent corruptions is per GPU
 
-    Returns: [s] mean time to failure of one node; infinite where no part fails
+    Returns: [s] mean time to failure of one node; infinite if no component fails
     Source: series system of exponential parts (Barlow & Proschan 1975, ch. 3)
     Example:
         >>> never = float("inf")
@@ -68,10 +68,10 @@ def aging_node_mttf(
     silent_corruption_mttf,
     aging_factor,
 ):
-    """1 / (a sum(n_i / MTTF_i) + software + silent corruptions): its parts have an age
+    """1 / (a sum(n_i / MTTF_i) + software + silent corruptions): only hardware ages
 
-    Range: all parts are of one age, and those repaired are as old as the rest (minimal repair);
-        switches do not age
+    Range: all components have the same age, also after a repair (minimal repair); switches do not
+        age
     """
     rate = gpus_per_node / gpu_mttf + nics_per_node / nic_mttf + series_psus_per_node / psu_mttf
     rate = aging_factor * (rate + cables_per_node / cable_mttf + 1 / host_mttf)
@@ -82,21 +82,22 @@ def aging_node_mttf(
 def aging_factor(
     fleet_age, aging_window, burn_in_excess, burn_in_time, wear_out_age, wear_out_shape
 ):
-    """How often hardware fails for its age, over hardware past burn-in and before wear-out.
+    """Hardware failure rate at the fleet's age over the rate past burn-in and before wear-out.
 
     1 + b T (e^(-a/T) - e^(-(a + w)/T)) / w + ((a + w)^k - a^k) / (k w L^(k-1)): the mean over
     ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1)
 
-    Returns: [1] failures over those of grown hardware
-    Range: the window is of wall time, and goodput is that of the mean rate: where rates fall from 3
-        to 1.1 within it, it is 0.0001 too low at losses of 0.08, 0.001 at 0.18 and 0.003 at 0.28
+    Returns: [1] ratio of failure rates
+    Range: the window is wall time, and goodput is computed from the mean rate: where the rate falls
+        from 3 to 1.1 within it, goodput is 0.0001 too low at losses of 0.08, 0.001 at 0.18, 0.003
+        at 0.28
     Source: Weibull 1951, J. Appl. Mech. 18, and Barlow & Proschan 1975, ch. 3 (bathtub)
     """
 
 
 @alternative("node_failure_rate", mtbf_model="components")
 def component_node_failure_rate(nodes, node_mttf):
-    """Nodes that the job loses per unit of time.
+    """Node failures of the job per unit of time.
 
     nodes / MTTF_node
 
@@ -108,7 +109,7 @@ def component_node_failure_rate(nodes, node_mttf):
 
 @alternative("node_failure_rate", mtbf_model="empirical")
 def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent):
-    """(n / n_ref)^e / M_ref: one node for each interruption
+    """(n / n_ref)^e / M_ref: one failed node per interruption
 
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680)
     """
@@ -117,9 +118,9 @@ def empirical_node_failure_rate(reference_mtbf, reference_gpus, n_gpus, mtbf_exp
 
 @alternative("node_repair_rate", recovery_model="kinds", off="node_failure_rate")
 def kinds_node_repair_rate(node_failure_rate, node_swap_share, requeue_share):
-    """Nodes that leave the job for repair per unit of time.
+    """Nodes that leave the job for repair, per unit of time.
 
-    those that fail x (swaps + requeues): restarts keep their nodes
+    node failure rate x (swap share + requeue share): restarts keep their nodes
 
     Returns: [1/s] nodes per second
     Source: thinning of a Poisson process (Feller 1968, An Introduction to Probability Theory)
@@ -137,15 +138,15 @@ def component_cluster_mtbf(
     switch_mttf,
     outage_rate,
 ):
-    """Mean time between failures of the whole cluster.
+    """Mean time between failures (MTBF) of the cluster.
 
     M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch + outages)
 
-    A share f of the node failures comes k nodes at a time, or all nodes of a job that has fewer,
-    which is one interruption.
+    A share f of the node failures hits k nodes at once (at most the nodes of the job), which counts
+    as one interruption.
 
-    Returns: [s] mean time between failures of the cluster; infinite where nothing fails
-    Range: a fleet past its first failures (goodput says by how much a new one differs)
+    Returns: [s] mean time between failures of the cluster; infinite if nothing fails
+    Range: a fleet past its first failures (see goodput for the error of a new one)
     Source: Fleet Foundations eq. 1; beta-factor of common-cause failures (Fleming 1975)
     Example:
         >>> never = float("inf")
@@ -164,7 +165,7 @@ def empirical_cluster_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent
     """M = M_ref (n_ref / n)^e
 
     Returns: [s] mean time between failures of the cluster
-    Range: sizes near those measured; failures as in goodput
+    Range: sizes near those measured; failure assumptions of goodput
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
         measured at 1,024 GPUs, where 1/n from the rate per node says 28.8 h)
     """
@@ -184,14 +185,13 @@ row("spare_availability", "spare_left_probability", "that one is left", sparing=
 def hot_spare_availability(spare_nodes, repair_time, node_repair_rate):
     """Probability that a failed node finds a hot spare.
 
-    P(nodes in repair < spares): nodes in repair are Poisson, with the repair time times the
-    failure rate as their mean, whatever the distribution of repair times
+    P(nodes in repair < spares): nodes in repair are Poisson of mean repair time x failure rate, for
+    any distribution of repair times
 
     Returns: [1] probability
-    Range: nodes fail one by one, and in groups of 4 (correlated_failure_fraction) a spare for each
-        is short by up to 0.22 more often; the spares themselves do not fail while they are idle.
-        With node_pool = closed nothing is computed from it: whole_cluster_probability says how long
-        the job waits
+    Range: nodes fail one by one; if they fail in groups of 4 (correlated_failure_fraction), spares
+        for all of them are missing up to 0.22 more often. Idle spares do not fail. Unused with
+        node_pool = closed, where whole_cluster_probability gives the waits
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """
     return poisson_below(spare_nodes, repair_time * node_repair_rate)
@@ -199,11 +199,11 @@ def hot_spare_availability(spare_nodes, repair_time, node_repair_rate):
 
 @alternative("spare_left_probability", repair_shop="crews")
 def crews_spare_left_probability(spare_nodes, repair_crews, repair_time, node_repair_rate):
-    """P(nodes in repair < spares), of the queue M/M/c with so many crews
+    """P(nodes in repair < spares) in an M/M/c queue, c = repair crews
 
-    Returns: [1] probability; 0 where crews cannot keep up
+    Returns: [1] probability; 0 if crews cannot keep up
     Range: repair times are exponential; constant ones leave a spare more often, by up to 0.1. Nodes
-        fail one by one; the spares themselves do not fail while they are idle
+        fail one by one; idle spares do not fail
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
     """
     return spare_left(spare_nodes, repair_crews, repair_time * node_repair_rate)
@@ -225,13 +225,13 @@ def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate,
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
     P(N <= S), N nodes in repair, nearly Poisson of mean (n + S) r / (1 + r), r = repair time over a
-    node's lifetime, n at least 1: spares, and nodes that wait for others, fail as those at work do
+    node's lifetime, n at least 1: idle spares and waiting nodes fail at the rate of working ones
 
     Returns: [1] share of the wall time
-    Range: any repair and life times; nodes in repair are binomial, and the share is within 0.19 r
-        of theirs. Nodes fail one by one: in groups of k (correlated_failure_fraction) the share is
-        larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair.
-        All of spare_nodes count, whatever `sparing` says
+    Range: any distribution of repair times and lifetimes; within 0.19 r of the share from binomial
+        nodes in repair. Nodes fail one by one: in groups of k (correlated_failure_fraction) the
+        share is larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in
+        repair. All of spare_nodes count, for any `sparing`
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
     """
     ratio = repair_time * node_repair_rate / nodes
@@ -241,12 +241,11 @@ def closed_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate,
 
 @alternative("whole_pool_probability", repair_shop="crews")
 def crews_whole_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
-    """P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many
-    crews
+    """P(N <= S), N nodes in repair: birth-death process of n + S nodes (n at least 1) and the crews
 
-    Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
-        spares). Within 0.18 r, r = repair time over a node's lifetime, up to 1; beyond it is no
-        number to plan with, and below 1e-11 its derivatives have no digits. Nodes fail one by one
+    Range: repair times are exponential; constant ones give up to 0.13 more (one crew, two spares).
+        Within 0.18 r, r = repair time over a node's lifetime, up to 1; not usable beyond. Below
+        1e-11 derivatives lose all digits. Nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
     ratio = repair_time * node_repair_rate / nodes
@@ -260,11 +259,11 @@ row("whole_cluster_probability", "whole_safe_pool_probability", node_pool="close
 def closed_idle_safe_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate):
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
-    1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate of the job's nodes: spares,
-    and nodes that wait for others, do not fail
+    1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate of the job's nodes: idle
+    spares and waiting nodes do not fail
 
     Returns: [1] share of the wall time
-    Range: any repair and life times; nodes fail one by one
+    Range: any distribution of repair times and lifetimes; nodes fail one by one
     Source: Erlang 1917, Elektroteknikeren 13, and Sevastyanov 1957, Theory Probab. Appl. 2(1) (any
         distribution of repair times): S + 1 losses in repair stop the arrivals
     """
@@ -273,7 +272,7 @@ def closed_idle_safe_whole_cluster_probability(spare_nodes, repair_time, node_re
 
 @alternative("whole_safe_pool_probability", repair_shop="crews")
 def crews_whole_safe_pool_probability(spare_nodes, repair_crews, repair_time, node_repair_rate):
-    """1 - P(S + 1 nodes in repair), of the queue M/M/c/S+1 with so many crews
+    """1 - P(S + 1 nodes in repair) in an M/M/c/S+1 queue, c = repair crews
 
     Range: repair times are exponential; constant ones give up to 0.07 more; nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
@@ -283,9 +282,9 @@ def crews_whole_safe_pool_probability(spare_nodes, repair_crews, repair_time, no
 
 @alternative("cluster_uptime", elastic=False)
 def rigid_cluster_uptime(whole_cluster_probability, latency_uptime_factor):
-    """Share of the time in which the job does not wait for a node in repair.
+    """Share of the time in which the job is not waiting for a node in repair.
 
-    that in which the cluster is whole, x that in which corruption hides that it is not
+    share with a whole cluster x factor for waits hidden by undetected corruption
 
     Returns: [1] share of the wall time
     Source: by definition
@@ -306,10 +305,10 @@ row("latency_uptime_factor", 1.0, corruption_detection="at_once")
 def late_latency_uptime_factor(
     corruption_latency, silent_corruption_mttf, n_gpus, hidden_wait_time
 ):
-    """Time in which the job does not wait for a repair, over that in which its cluster is whole.
+    """Time not spent waiting for repairs over time with a whole cluster.
 
-    (1 + D n / MTTF) / (1 + (D - H) n / MTTF): of a corruption's latency D the cluster is not
-    whole for H, and the job runs on in vain
+    (1 + D n / MTTF) / (1 + (D - H) n / MTTF): within a corruption's latency D the cluster is not
+    whole for a time H, while the job runs on in vain
 
     Returns: [1] factor
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): a time W with W n /
@@ -327,15 +326,15 @@ row("hidden_wait_time", 0.0, "nodes come from outside", node_pool="open")
 def pool_hidden_wait_time(
     whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate, nodes
 ):
-    """Time of a corruption's latency for which the cluster is not whole, and no job waits for it.
+    """Time within a corruption's latency in which the cluster is not whole, yet the job runs on.
 
-    (1 - u) K: a cluster that was whole at first is not for 1 - u of the time K after which it
-    has forgotten that
+    (1 - u) K: of the latency, K is left once the pool has forgotten that it was whole at the start;
+    in K it is not whole for the share 1 - u
 
     Returns: [s] time
-    Range: latencies and repairs that take equally long, corruptions few among the failures: goodput
-        is within 0.004 for 95 of 100 scenarios (docs/simulated.md), 0.009 for all. With
-        repair_crews K is that of a shop with a place for each node, which forgets sooner: 0.04
+    Range: constant latencies and repair times, corruptions few among the failures: goodput is
+        within 0.004 for 95 of 100 scenarios (docs/simulated.md), 0.009 for all. With repair_crews,
+        K is that of unlimited repair, which forgets sooner: 0.04
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
     """
     ratio = repair_time * node_repair_rate / nodes
@@ -349,10 +348,10 @@ def pool_hidden_wait_time(
 def safe_pool_hidden_wait_time(
     whole_cluster_probability, corruption_latency, spare_nodes, repair_time, node_repair_rate
 ):
-    """(1 - u) K, less the longer wait after it: nodes fail within the latency, and not in a wait
+    """(1 - u) K, less the longer wait after it: nodes fail within the latency, not while waiting
 
     Returns: [s] time, that of a pool which is whole for u of the time in the latency, too
-    Range: as with node_pool = closed
+    Range: same as node_pool = closed
     Source: Erlang 1917, Elektroteknikeren 13; Palm's theorem (Feeney & Sherbrooke 1966, Management
         Science 12(5)): the nodes in repair go over from the first's to the second's, as a mixture
     """
@@ -374,12 +373,12 @@ row("missing_nodes", "nodes_beyond_spares", "those in repair beyond the spares",
 
 @alternative("nodes_in_repair", repair_shop="unlimited")
 def unspared_missing_nodes(repair_time, node_repair_rate):
-    """Nodes that the job lacks while others are repaired, on average.
+    """Mean number of nodes that the job lacks because they are in repair.
 
-    repair time x node failures per unit of time
+    repair time x rate of nodes sent to repair
 
     Returns: [1] nodes in repair
-    Range: repair much shorter than a node's lifetime L: n / (1 + L / repair time) at most
+    Range: repair times much shorter than a node's lifetime L: at most n / (1 + L / repair time)
     Source: Little's law (Little 1961, Operations Research 9(3))
     """
     return repair_time * node_repair_rate
@@ -387,7 +386,7 @@ def unspared_missing_nodes(repair_time, node_repair_rate):
 
 @alternative("nodes_in_repair", repair_shop="crews")
 def crews_nodes_in_repair(repair_crews, repair_time, node_repair_rate, nodes):
-    """E[N], N nodes in repair: births and deaths of n nodes, n at least 1, and so many crews
+    """E[N], N nodes in repair: birth-death process of n nodes (n at least 1) and the crews
 
     Range: repair times are exponential; within 0.17 r n, r = repair time over a node's lifetime
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
@@ -398,7 +397,7 @@ def crews_nodes_in_repair(repair_crews, repair_time, node_repair_rate, nodes):
 
 @alternative("nodes_beyond_spares", repair_shop="unlimited")
 def hot_spare_missing_nodes(spare_nodes, repair_time, node_repair_rate):
-    """Nodes that the job lacks while others are repaired, on average.
+    """Mean number of nodes that the job lacks because they are in repair.
 
     E[max(0, nodes in repair - spares)], nodes in repair being Poisson
 
@@ -410,9 +409,9 @@ def hot_spare_missing_nodes(spare_nodes, repair_time, node_repair_rate):
 
 @alternative("nodes_beyond_spares", repair_shop="crews")
 def crews_nodes_beyond_spares(spare_nodes, repair_crews, repair_time, node_repair_rate, nodes):
-    """E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and so many crews
+    """E[max(0, N - S)], N nodes in repair: birth-death process of n + S nodes and the crews
 
-    Range: repair times are exponential, and spares fail as nodes at work do; within 0.17 r n
+    Range: exponential repair times; spares fail at the rate of working nodes; within 0.17 r n
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
     ratio = repair_time * node_repair_rate / nodes
@@ -431,12 +430,12 @@ def shrinking_elastic_capacity(
     context_parallel,
     data_parallel,
 ):
-    """Share of the replicas that run, on average.
+    """Mean share of replicas that run.
 
-    1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops a replica or more
+    1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops at least one replica
 
     Returns: [1] running replicas over all
-    Range: few missing nodes: two of one replica are counted as two replicas, a bound from below
+    Range: few missing nodes: a lower bound, since two in one replica count as two replicas
     Source: by definition
     """
     replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
@@ -446,22 +445,22 @@ def shrinking_elastic_capacity(
 
 @alternative("steady_availability", multi_site=False)
 def one_site_availability(maintenance_fraction, elastic_capacity):
-    """Share of the cluster's time that is there for the job once it has begun.
+    """Share of the wall time in which the cluster is available to the job, once it has started.
 
-    (1 - maintenance) x running replicas
+    (1 - maintenance) x share of running replicas
 
-    Returns: [1] share of the wall time, weighted with the replicas that run
+    Returns: [1] share of the wall time, weighted by running replicas
     Source: by definition
     """
     return (1 - maintenance_fraction) * elastic_capacity
 
 
 def node_swap_share(in_process_share, in_job_share, requeue_share):
-    """Share of the failures that end with a node swap: a spare, or a node that is waited for.
+    """Share of failures recovered by a node swap, with a spare or after a wait for a node.
 
     1 - in-process restarts - in-job restarts - requeues
 
-    Returns: [1] share; NaN where the others are more than 1
+    Returns: [1] share; NaN if the others exceed 1
     Source: by definition
     """
     others = in_process_share + in_job_share + requeue_share

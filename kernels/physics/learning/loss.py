@@ -1,4 +1,4 @@
-"""Tokens, loss and the batch: what training brings."""
+"""Training tokens, final loss and critical batch size."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ...ops import where
 
 
 def training_tokens(parameters):
-    """Tokens of the training run, where neither the scenario nor the model's label states them.
+    """Default training tokens, where neither the scenario nor the model's label states them.
 
     D = 20 N
 
@@ -31,9 +31,9 @@ def training_tokens(parameters):
 
 
 def tokens_before(earlier_tokens):
-    """Tokens that the model has seen before the job, or before its phase.
+    """Tokens that the model has seen before the job, or before the phase of it.
 
-    those stated; in a phase, and those of the phases before it
+    those stated, plus those of earlier phases
 
     Returns: [1] tokens
     Source: stated by the scenario
@@ -42,7 +42,7 @@ def tokens_before(earlier_tokens):
 
 
 def trained_tokens(tokens_before, training_tokens):
-    """Tokens that the model has seen when the job, or its phase, ends.
+    """Tokens that the model has seen when the job, or the phase of it, ends.
 
     a + D
 
@@ -54,13 +54,13 @@ def trained_tokens(tokens_before, training_tokens):
 
 @alternative("critical_batch_tokens", critical_batch_law="bergsma")
 def bergsma_critical_batch_tokens(training_tokens, tokens_before, trained_tokens):
-    """Critical batch size, in tokens, where the scenario does not state it.
+    """Critical batch size in tokens, where the scenario does not state it.
 
     B_crit = 2048 x 0.0471 D^0.462; from a to b tokens, D / (b / B_crit(b) - a / B_crit(a))
 
-    Returns: [1] tokens of one batch, with which a run takes twice those of small batches
-    Range: fitted to models of 1.1e8 to 3.3e9 parameters on 20 to 1,280 tokens for each; a remark
-        says where a sweep is beyond. `training_tokens` stand for those with small batches: with
+    Returns: [1] tokens of one batch, at which a run takes twice the tokens of small batches
+    Range: fitted to models of 1.1e8 to 3.3e9 parameters at 20 to 1,280 tokens per parameter; a
+        remark flags sweeps beyond. `training_tokens` are taken as those with small batches: with
         `reference_batch_tokens` r, too large by less than 1 + 0.46 r / B_crit
     Source: Bergsma et al. 2025, arXiv:2505.13738, eqs 6 and 7, fig. 1; McCandlish et al. 2018,
         arXiv:1812.06162, section 2.3 (a part of a run)
@@ -72,12 +72,12 @@ def bergsma_critical_batch_tokens(training_tokens, tokens_before, trained_tokens
 
 @alternative("critical_batch_tokens", critical_batch_law="zhang")
 def zhang_critical_batch_tokens(training_tokens, tokens_before, trained_tokens):
-    """Critical batch size, in tokens, from the batch that takes 20 % more tokens.
+    """Critical batch size in tokens, from the batch that takes 20 % more tokens.
 
     B_crit = 5 x 512 x 22.91 (D / 1e6)^0.47; from a to b tokens, D / (b / B_crit(b) - a / B_crit(a))
 
-    Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; a remark says where
-        a sweep is beyond. `training_tokens` stand for those with small batches
+    Range: fitted to models of 8.5e7 to 1.2e9 parameters at 20 tokens per parameter; a remark flags
+        sweeps beyond. `training_tokens` are taken as those with small batches
     Source: Zhang et al. 2024, arXiv:2410.21676, definition 1 and fig. 1; McCandlish et al. 2018,
         arXiv:1812.06162, section 2.3 (a part of a run)
     """
@@ -89,14 +89,14 @@ def zhang_critical_batch_tokens(training_tokens, tokens_before, trained_tokens):
 @alternative("critical_batch_tokens", critical_batch_law="kaplan")
 @same_as(critical_batch_of_loss)
 def kaplan_critical_batch_tokens(loss):
-    """Critical batch size, in tokens, at the loss that the run, or its phase, ends with.
+    """Critical batch size in tokens, at the final loss of the run or phase.
 
     2e8 / L^(1 / 0.21)
 
     Range: fitted to models of up to 1.5e9 parameters at losses of 3 to 10 on WebText2; a remark
-        says where a sweep is beyond. The loss of `loss_fit` is of another text in other tokens.
-        Each phase pays for the loss that it ends with: a run that is cut into 2 equal phases takes
-        0.6 to 1.6 % more tokens, into 20 2 to 5 %; by the other laws it takes those of the whole
+        flags sweeps beyond. The loss of `loss_fit` is for another text and tokenizer. Each phase
+        uses its own final loss: splitting a run into 2 equal phases takes 0.6 to 1.6 % more tokens,
+        into 20 phases 2 to 5 %; with the other laws, splitting changes nothing
     Source: Kaplan et al. 2020, arXiv:2001.08361, eq. 1.4
     """
 
@@ -109,14 +109,14 @@ def critical_tokens_to_target(
     critical_batch_tokens,
     ramp_spared_tokens,
 ):
-    """Tokens that the run takes: to the loss that those stated reach with the reference batch.
+    """Tokens needed to reach the loss that the stated tokens reach at the reference batch size.
 
-    D (1 + B s / B_crit) / (1 + B_ref / B_crit) - what a ramp of the batch spares
+    D (1 + B s / B_crit) / (1 + B_ref / B_crit) - tokens saved by a batch-size ramp
 
     Returns: [1] tokens
-    Range: learning rates tuned to the batch, each token seen once, one critical batch size for the
-        whole run, or phase: in its beginning it is smaller. A ramp that the
-        run does not outlast is infeasible: `stages_of_training_do_not_fit`
+    Range: learning rate tuned to the batch, each token seen once, one critical batch size for the
+        whole run or phase, although it is smaller at the start. A ramp longer than the run is
+        infeasible: `stages_of_training_do_not_fit`
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3
     """
     least = training_tokens / (1 + reference_batch_tokens / critical_batch_tokens)
@@ -126,7 +126,7 @@ def critical_tokens_to_target(
 
 @alternative("ramp_spared_tokens", training_stages="several", off=0.0)
 def ramp_spared_tokens(ramp_tokens_factor, ramp_tokens):
-    """Tokens that a ramp spares: smaller batches learn as much from fewer.
+    """Tokens that a batch-size ramp saves, as smaller batches need fewer for the same progress.
 
     (factor - 1) R
 
@@ -140,12 +140,12 @@ def ramp_spared_tokens(ramp_tokens_factor, ramp_tokens):
 def linear_ramp_tokens_factor(
     ramp_start_batch_size, global_batch_size, sequence_length, critical_batch_tokens
 ):
-    """Tokens in which the last batch would learn as much as those of a ramp, over the ramp's.
+    """Tokens at the final batch size that match the progress of a linear ramp, over its tokens.
 
     (1 + m) ln(1 + m) / m, m = (B - B_0) / (B_crit / s + B_0)
 
     Returns: [1] tokens over tokens
-    Range: a batch that grows evenly with the tokens seen
+    Range: batch size linear in tokens seen
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3, over the batches of the ramp
     """
     critical = critical_batch_tokens / sequence_length
@@ -158,7 +158,7 @@ def linear_ramp_tokens_factor(
 def stepped_ramp_tokens_factor(
     ramp_start_batch_size, global_batch_size, sequence_length, critical_batch_tokens
 ):
-    """Tokens in which the last batch would learn as much as the first before it, over those.
+    """Tokens at the final batch size that match the progress at the first size, over its tokens.
 
     1 + (B - B_0) / (B_crit / s + B_0)
 
@@ -170,7 +170,7 @@ def stepped_ramp_tokens_factor(
 
 @alternative("irreducible_loss", loss_fit="besiroglu")
 def besiroglu_irreducible_loss():
-    """Loss that no size and no training removes.
+    """Irreducible loss of the scaling law.
 
     E = 1.8172, as corrected
 
@@ -192,7 +192,7 @@ def hoffmann_irreducible_loss():
 
 @alternative("parameter_loss_scale", loss_fit="besiroglu")
 def besiroglu_parameter_loss_scale():
-    """Scale of the loss that a larger model removes.
+    """Coefficient of the parameter term of the loss.
 
     A = 482.01, as corrected
 
@@ -214,11 +214,11 @@ def hoffmann_parameter_loss_scale():
 
 @alternative("parameter_loss_exponent", loss_fit="besiroglu")
 def besiroglu_parameter_loss_exponent():
-    """Power with which the loss falls with parameters.
+    """Exponent of the parameter term of the loss.
 
     alpha = 0.3478, as corrected
 
-    Returns: [1] power
+    Returns: [1] exponent
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
     """
     return 0.3478
@@ -236,7 +236,7 @@ def hoffmann_parameter_loss_exponent():
 
 @alternative("token_loss_scale", loss_fit="besiroglu")
 def besiroglu_token_loss_scale():
-    """Scale of the loss that more tokens remove.
+    """Coefficient of the token term of the loss.
 
     B = 2085.43, as corrected
 
@@ -258,12 +258,12 @@ def hoffmann_token_loss_scale():
 
 @alternative("token_loss_exponent", loss_fit="besiroglu")
 def besiroglu_token_loss_exponent():
-    """Power with which the loss falls with tokens.
+    """Exponent of the token term of the loss.
 
     beta = 0.3658, as corrected
 
-    Returns: [1] power
-    Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark says where a sweep is beyond
+    Returns: [1] exponent
+    Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark flags sweeps beyond
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1
     """
     return 0.3658
@@ -273,7 +273,7 @@ def besiroglu_token_loss_exponent():
 def hoffmann_token_loss_exponent():
     """beta = 0.2849, as first published
 
-    Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark says where a sweep is beyond
+    Range: 7e7 to 1.6e10 parameters, 5e9 to 5e11 tokens; a remark flags sweeps beyond
     Source: Besiroglu et al. 2024, arXiv:2404.10102, table 1 (Hoffmann et al.
         2022, arXiv:2203.15556, eq. 10, unrounded)
     """
@@ -290,14 +290,14 @@ def loss(
     token_loss_scale,
     token_loss_exponent,
 ):
-    """Loss that the run ends with.
+    """Final training loss.
 
     E + A / N^alpha + B / D^beta
 
     Returns: [1] loss of a token, in nats
-    Range: dense models, tokens seen once, batches far below the critical one (larger ones end with
-        this loss after `tokens_to_target`); text and tokens of the fit, so that losses of others
-        differ by more than models do. A bound from above for a mixture of experts
+    Range: dense models, tokens seen once, batches far below critical (larger ones reach this loss
+        after `tokens_to_target`). Text and tokenizer of the fit: others shift the loss by more than
+        models differ. An upper bound for a mixture of experts
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 2
     """
 
@@ -310,30 +310,30 @@ def compute_optimal_tokens(
     token_loss_scale,
     token_loss_exponent,
 ):
-    """Tokens with which the model is of the size that is best for its training's operations.
+    """Tokens for which this model size is compute-optimal.
 
     alpha A / N^alpha = beta B / D^beta
 
     Returns: [1] tokens
-    Range: as `loss`; off by the fit: published optima of 7e10 and 4e11 parameters are 1.1 and 2.4
-        times as much
+    Range: same as `loss`, and sensitive to the fit: published optima at 7e10 and 4e11 parameters
+        are 1.1 and 2.4 times as high
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4, solved for D where N is given
     """
 
 
 def overtraining(trained_tokens, compute_optimal_tokens):
-    """Tokens of the run over those with which the model is of the best size.
+    """Training tokens over compute-optimal tokens.
 
     D / D_opt
 
-    Returns: [1] ratio: above 1, a smaller model than the operations could train, cheaper to use
+    Returns: [1] ratio: above 1, the model is smaller than compute-optimal, hence cheaper to serve
     Source: by definition
     """
     return trained_tokens / compute_optimal_tokens
 
 
 def parameter_token_pairs(active_parameters, trained_tokens):
-    """Parameters times tokens: a sixth of the operations of a dense model's training.
+    """Parameters times tokens: a sixth of a dense model's training operations.
 
     N D
 
@@ -351,12 +351,12 @@ def compute_optimal_parameters(
     token_loss_scale,
     token_loss_exponent,
 ):
-    """Parameters of the model with the least loss for as many operations as this training's.
+    """Compute-optimal parameters: least loss for this run's training operations.
 
     (alpha A / (beta B))^(1 / (alpha + beta)) (N D)^(beta / (alpha + beta))
 
     Returns: [1] parameters
-    Range: as `loss`
+    Range: same as `loss`
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4
     """
 
@@ -370,12 +370,12 @@ def compute_optimal_loss(
     token_loss_scale,
     token_loss_exponent,
 ):
-    """The least loss for as many operations as this training's.
+    """Least loss for this run's training operations.
 
     E + A / N_opt^alpha + B / D_opt^beta, D_opt = N D / N_opt
 
     Returns: [1] loss of a token, in nats
-    Range: as `loss`
+    Range: same as `loss`
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eqs 2 and 4
     """
     return power_law_loss(
@@ -390,12 +390,12 @@ def compute_optimal_loss(
 
 
 def lifetime_flops(active_parameters, tokens_to_target, lifetime_inference_tokens):
-    """Operations of training a model and of using it over its life.
+    """Operations of training a model plus inference over its lifetime.
 
     6 N D + 2 N D_use
 
     Returns: [FLOP] operations
-    Range: without those of attention, as in `flops_counting = parameters`
+    Range: attention operations excluded, as in `flops_counting = parameters`
     Source: Sardana et al. 2024, arXiv:2401.00448, eq. 3
     """
     return active_parameters * (6 * tokens_to_target + 2 * lifetime_inference_tokens)

@@ -8,7 +8,7 @@ from .layer_kinds import KINDS
 
 
 def attention_heads(hidden_size):
-    """Attention heads, where the scenario does not state them: heads of 128.
+    """Default attention heads, where the scenario does not state them: heads of width 128.
 
     a = h / 128
 
@@ -33,7 +33,7 @@ def head_size(hidden_size, attention_heads):
 
 
 def kv_heads(attention_heads):
-    """Heads of keys and values: as many as of queries unless the model groups them.
+    """Key-value heads: as many as query heads, unless the model groups them.
 
     a_kv = a
 
@@ -57,7 +57,7 @@ def plain_ffn_hidden_size(hidden_size):
 
 @alternative("ffn_hidden_size", gated_ffn=True)
 def gated_ffn_hidden_size(hidden_size):
-    """f = 8 h / 3: three matrices with the parameters of two
+    """f = 8 h / 3: three matrices with as many parameters as two of width 4 h
 
     Source: Shazeer 2020, arXiv:2002.05202, section 3.1 (width reduced by 2/3)
     """
@@ -86,7 +86,7 @@ def gated_ffn_matrices():
 
 
 def expert_ffn_hidden_size(ffn_hidden_size):
-    """Width of one expert: that of a dense block unless the model states it.
+    """Width of one expert: that of a dense block, unless the model states it.
 
     f_e = f
 
@@ -97,7 +97,7 @@ def expert_ffn_hidden_size(ffn_hidden_size):
 
 
 def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_size):
-    """Weights of one layer's queries, keys, values and output projection.
+    """Weights of one layer's query, key, value and output projections.
 
     h (2 a + 2 a_kv) (h / a)
 
@@ -147,7 +147,7 @@ def expert_layers(layers, dense_layers):
 
 
 def routed_parameters(expert_layers, experts, expert_parameters):
-    """Weights of all routed experts of the model: what expert parallelism shares out.
+    """Weights of all routed experts of the model, which expert parallelism shards.
 
     l_e E x parameters of an expert
 
@@ -180,8 +180,7 @@ def expert_ffn_parameters(
     hidden_size,
     experts,
 ):
-    """dense x block + l_e ((E + E_shared) x expert + h E): dense layers, routed and shared experts,
-    routers
+    """dense x block + l_e ((E + E_shared) x expert + h E): dense layers, experts and routers
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
@@ -199,7 +198,7 @@ row(
 
 @alternative("embedding_tables", gated_ffn=True)
 def untied_embedding_tables():
-    """Tables of embeddings: one for tokens, one for logits, where the model does not state it.
+    """Embedding tables: one for tokens, one for logits, unless the model states it.
 
     2
 
@@ -221,10 +220,10 @@ def gpt_non_matmul_parameters(
     vocab_size,
     sequence_length,
 ):
-    """Parameters in no matrix product: biases, norms, what is looked up.
+    """Parameters outside matrix products: biases, norms, look-up tables.
 
-    13 l h (where f = 4 h) + (tables - 1) V h + s h: biases and norms of the layers, an embedding
-    that does not yield logits, learned positions
+    13 l h (where f = 4 h) + (tables - 1) V h + s h: biases and norms of the layers, an untied token
+    embedding, learned positions
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
@@ -237,7 +236,7 @@ def gpt_non_matmul_parameters(
 
 @alternative("non_matmul_parameters", gated_ffn=True)
 def llama_non_matmul_parameters(layers, hidden_size, embedding_tables, vocab_size):
-    """(2 l + 1) h + (tables - 1) V h: norms and what is looked up; no biases, no positions
+    """(2 l + 1) h + (tables - 1) V h: norms and look-up tables; no biases, no learned positions
 
     Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
@@ -255,8 +254,8 @@ def parameters(
 ):
     """Parameters of the model, where the scenario does not state them.
 
-    l x attention + feed-forward + V h + those in no product; 12 l h^2 (1 + 13 / (12 h) + (V + s) /
-    (12 l h)) for a GPT
+    l x attention + feed-forward + V h + non-matmul; 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h))
+    for a GPT
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; Touvron et al. 2023, arXiv:2302.13971, section 2.2
@@ -274,7 +273,7 @@ row(
 
 
 def skipped_parameters(expert_layers, experts, experts_per_token, expert_parameters):
-    """Weights of the experts that a token does not visit.
+    """Weights of the experts that a token is not routed to.
 
     l_e (E - k) x parameters of an expert
 
@@ -286,7 +285,7 @@ def skipped_parameters(expert_layers, experts, experts_per_token, expert_paramet
 
 @alternative("active_parameters", mixture_of_experts=True)
 def expert_active_parameters(parameters, skipped_parameters):
-    """Parameters that each token uses: all but the experts that it does not visit.
+    """Parameters that each token uses: all but those of experts that it is not routed to.
 
     N - N_skipped
 
@@ -298,9 +297,9 @@ def expert_active_parameters(parameters, skipped_parameters):
 
 @alternative("looked_up_parameters", linear_attention=False)
 def looked_up_parameters(non_matmul_parameters):
-    """Active parameters that no product reads: look-ups, biases, norms.
+    """Active parameters outside matrix products: look-up tables, biases, norms.
 
-    N_non_matmul; 0 for a model whose published active parameters leave the embedding out
+    N_non_matmul; 0 for models whose published active parameters exclude the embedding
 
     Returns: [1] parameters
     Source: stated by the scenario
@@ -309,9 +308,9 @@ def looked_up_parameters(non_matmul_parameters):
 
 
 def active_matrix_parameters(active_parameters, looked_up_parameters, vocab_size, hidden_size):
-    """Weights of the layers' matrices that each token is multiplied with.
+    """Active weights of the layers' matrices.
 
-    N_active - those in no product - V h of the logits; not below 0
+    N_active - non-matmul - V h of the logits; not below 0
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 and appendix (12 l h^2 for a GPT)
@@ -321,7 +320,7 @@ def active_matrix_parameters(active_parameters, looked_up_parameters, vocab_size
 
 
 def expert_input_width(hidden_size):
-    """Width of the tokens that routed experts work on: the residual stream's, unless stated.
+    """Input width of routed experts: that of the residual stream, unless stated.
 
     h
 
@@ -351,10 +350,10 @@ def expert_latent_parameters(
     hidden_size,
     expert_input_width,
 ):
-    """Weights around routed experts of another width than the model's.
+    """Extra weights where routed experts have an input width other than the model's.
 
-    l_e (E_shared (2 or 3) f_e (h - w) + 2 h w where w < h): shared experts work on whole tokens;
-    every layer makes tokens narrower for the routed ones, and their results as wide again
+    l_e (E_shared (2 or 3) f_e (h - w) + 2 h w where w < h): shared experts see full-width tokens;
+    for the routed ones, each layer projects tokens down and the results back up
 
     Returns: [1] parameters
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)

@@ -84,8 +84,7 @@ def switched_seated_domain_gpus(
 ):
     """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
 
-    floor(D / g) g for groups of g = max(t c, t_e e) GPUs up to D; g / ceil(g / D) of larger
-    ones
+    floor(D / g) g for groups of g = max(t c, t_e e) GPUs up to D; g / ceil(g / D) of larger ones
 
     Returns: [1] GPUs
     Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the

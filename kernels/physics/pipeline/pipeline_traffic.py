@@ -192,8 +192,7 @@ def pipeline_parallel_time(
     send one way; nothing for one stage
 
     Returns: [s] pipeline traffic of one step
-    Range: of the busiest stage; zb_v and dualpipev on two stages: a bound from above, they send
-        2 m
+    Range: of the busiest stage; zb_v and dualpipev on two stages: a bound from above, they send 2 m
     Source: Narayanan et al. 2021 (SC21), sections 2.2, 3.2 and 4.1
     """
     inner = 2 * stage_chunks * num_microbatches
@@ -301,8 +300,7 @@ def usual_awaited_pipeline_sends(
     blocking where stages hold one piece of the model, asynchronous where they hold several
 
     Returns: [1] sends
-    Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without
-        interleaving)
+    Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without interleaving)
     """
     return where(
         stage_chunks * parameter_copies > 1, asynchronous_pipeline_sends, blocking_pipeline_sends

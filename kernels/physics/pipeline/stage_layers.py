@@ -13,9 +13,8 @@ def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_s
     floor(u / p) - embedding, u = l + embedding + loss, and one more where all but one stage have it
 
     Returns: [1] layers
-    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one
-        less on the first and on the last); Megatron-LM,
-        --account-for-embedding-in-pipeline-split
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one less
+        on the first and on the last); Megatron-LM, --account-for-embedding-in-pipeline-split
     """
     units = layers + embedding_split_layers + loss_split_layers
     each = np.floor(units / pipeline_parallel)

@@ -1,4 +1,4 @@
-"""From steps to the job: its time, its losses, its utilization."""
+"""Job level: wall time, breakdown of losses, utilization."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from ...reliability import weibull_failure_probability as weibull
 
 @alternative("working_time", multi_site=True, off="time_at_risk")
 def several_site_working_time(time_at_risk, awaited_sites_uptime):
-    """Time of a duration in which the job does not wait for a site.
+    """Part of a duration in which the job does not wait for a site.
 
-    T x share in which all that it waits for are up
+    T x share in which all awaited sites are up
 
-    Returns: [s] time; waits for repairs of nodes are part of it
-    Range: the share is that of a long run
+    Returns: [s] time, waits for node repairs included
+    Range: long-run share
     Source: by definition
     """
     return time_at_risk * awaited_sites_uptime
@@ -26,9 +26,9 @@ row("slow_node_stop_time", 0.0, slow_nodes=(False, "share"))
 
 @alternative("slow_node_stop_time", slow_nodes=("detected", "checked"))
 def slow_node_stop_time(step_time, slow_node_stops):
-    """Time of a step for which the job stops to check nodes and to replace slow ones, the mean.
+    """Mean time per step for which the job stops to check nodes and replace slow ones.
 
-    step time x u / (1 + u), u the stops over steps
+    step time x u / (1 + u), u = time of stops over time of steps
 
     Returns: [s] time of one step
     Source: by definition
@@ -37,7 +37,7 @@ def slow_node_stop_time(step_time, slow_node_stops):
 
 
 def job_duration(job_time):
-    """Time over which failures are counted, where the scenario does not state it: the whole job.
+    """Default duration over which failures are counted: the whole job.
 
     T = job_time
 
@@ -48,25 +48,25 @@ def job_duration(job_time):
 
 
 def time_at_risk(job_duration, transition_wait, maintenance_fraction):
-    """Time of a duration in which the job may fail: it is made ready, and no maintenance is on.
+    """Part of a duration in which the job can fail: without transition and maintenance.
 
     (T - T_t) (1 - maintenance)
 
-    Returns: [s] time; waits for repairs are part of it
-    Range: nothing fails while the job is made ready, or its machines are maintained
+    Returns: [s] time, waits for repairs included
+    Range: nothing fails during transition or maintenance
     Source: by definition
     """
     return np.maximum(job_duration - transition_wait, 0.0) * (1 - maintenance_fraction)
 
 
 def expected_failures(working_time, cluster_uptime, cluster_mtbf):
-    """Failures of the job to expect over a duration.
+    """Expected failures of the job over a duration.
 
-    T u / M: none strikes a job that waits for a repair
+    T u / M: no failures while the job waits for a repair
 
     Returns: [1] number of failures
-    Range: u is that of a long run; a short duration that begins with all nodes waits less. Jobs
-        that go on with fewer nodes (elastic) fail as if all ran: too often by the share missing
+    Range: long-run u; a short duration that starts with all nodes waits less. Elastic jobs fail as
+        if all nodes ran: too often by the missing share
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     Example:
         >>> round(expected_failures(720, 1.0, 33.482), 1)
@@ -76,13 +76,13 @@ def expected_failures(working_time, cluster_uptime, cluster_mtbf):
 
 
 def failed_nodes(working_time, cluster_uptime, node_failure_rate):
-    """Nodes to expect to fail under the job over a duration; groups count every node.
+    """Expected node failures of the job over a duration; correlated failures count every node.
 
     T u x node failures per unit of time
 
     Returns: [1] number of node failures
-    Range: spares, and nodes of a job that waits for a repair, are not counted. Jobs that go on with
-        fewer nodes (elastic) fail as if all ran: too often by the share missing
+    Range: spares, and nodes of a job that waits for a repair, are not counted. Elastic jobs fail as
+        if all nodes ran: too often by the missing share
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     """
     return working_time * cluster_uptime * node_failure_rate
@@ -105,15 +105,15 @@ def exponential_failure_probability(time_at_risk, cluster_mtbf):
 def weibull_failure_probability(time_at_risk, cluster_mtbf, failure_shape):
     """1 - exp(-(T Gamma(1 + 1/k) / M)^k)
 
-    Range: shapes from 0.01 on; the time from one failure of the whole job to the next is Weibull.
-        Of many parts it is exponential after all (Drenick 1960), and goodput is computed so
+    Range: shapes of at least 0.01; times between failures of the whole job are Weibull. With many
+        components they tend to exponential (Drenick 1960), which goodput assumes
     Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN; Drenick 1960
     """
 
 
 @alternative("training_steps", multi_site=False)
 def one_site_training_steps(tokens_to_target, tokens_per_step):
-    """Optimizer steps of the run, all with its whole batch; a ramp adds `extra_ramp_steps`.
+    """Optimizer steps of the run at its full batch size; a ramp adds `extra_ramp_steps`.
 
     D / (B s)
 
@@ -130,12 +130,12 @@ row("availability", "steady_availability", "as it is once the job has begun", tr
 def availability_after_transition(
     steady_availability, transition_time, training_steps, mean_step_time, goodput
 ):
-    """Share of the cluster's time that is there for the job: it is made ready first.
+    """Share of the wall time in which the cluster is available to the job, transition counted.
 
     A U / (U + A T_t), U = steps x step time / goodput: the wall time is U / A + T_t
 
-    Returns: [1] share of the wall time, weighted with the replicas that run
-    Range: nothing fails while the job is made ready
+    Returns: [1] share of the wall time, weighted by running replicas
+    Range: nothing fails during transition
     Source: by definition
     """
     up = training_steps * mean_step_time
@@ -153,7 +153,7 @@ row("transition_wait", "transition_time", transitions="counted")
 
 
 def transition_share(transition_wait, job_time):
-    """Share of the wall time in which the job is made ready.
+    """Share of the wall time spent in transition, before the job starts.
 
     T_t / T
 
@@ -165,9 +165,9 @@ def transition_share(transition_wait, job_time):
 
 @alternative("mean_step_time", training_stages=False)
 def mean_step_time(step_time):
-    """Time of a step, on average over the run.
+    """Mean step time over the run.
 
-    that of each
+    step time: all steps are alike
 
     Returns: [s] time
     Source: by definition
@@ -176,7 +176,7 @@ def mean_step_time(step_time):
 
 
 def attempted_steps(training_steps, goodput, availability):
-    """Steps that would fit into the wall time of the run.
+    """Steps that would fit into the wall time of the run without losses.
 
     steps / (goodput x availability)
 
@@ -199,7 +199,7 @@ def job_time(attempted_steps, step_time):
 
 
 def step_rate(step_time):
-    """Steps per unit of time while nothing fails.
+    """Failure-free steps per unit of time.
 
     1 / step time
 
@@ -210,11 +210,11 @@ def step_rate(step_time):
 
 
 def useful_step_rate(goodput, step_rate):
-    """Steps that the run keeps per unit of wall time, while the whole cluster is available.
+    """Useful steps per unit of wall time, while the whole cluster is available.
 
     goodput x steps per second
 
-    Returns: [1/s] kept steps per second of wall time
+    Returns: [1/s] useful steps per second of wall time
     Source: by definition
     """
     return goodput * step_rate
@@ -223,7 +223,7 @@ def useful_step_rate(goodput, step_rate):
 def useful_compute_share(ideal_compute_time, useful_step_rate):
     """Share of the wall time that the model's operations would take at peak: MFU x goodput.
 
-    F / (n P) x kept steps per second
+    F / (n P) x useful steps per second
 
     Returns: [1] share of the wall time; with the overheads it adds up to 1
     Source: Fleet Foundations, compound loss of fleet utilization
@@ -234,9 +234,9 @@ def useful_compute_share(ideal_compute_time, useful_step_rate):
 def compute_inefficiency_overhead(
     compute_time, optimizer_time, serial_time_per_step, ideal_compute_time, useful_step_rate
 ):
-    """Share of the wall time lost because GPUs work below their peak, recompute included.
+    """Share of the wall time lost because GPUs run below peak, recomputation included.
 
-    (compute + optimizer + serial - ideal) x kept steps per second; the ideal by flops_counting
+    (compute + optimizer + serial - ideal) x useful steps per second; ideal as per flops_counting
 
     Returns: [1] share of the wall time
     Range: too low, and may be negative, where flops_counting counts more than kernels do
@@ -247,9 +247,9 @@ def compute_inefficiency_overhead(
 
 
 def communication_overhead(exposed_communication_time, useful_step_rate):
-    """Share of the wall time that waits for communication.
+    """Share of the wall time spent waiting for communication.
 
-    exposed communication x kept steps per second
+    exposed communication x useful steps per second
 
     Returns: [1] share of the wall time
     Source: by definition
@@ -260,7 +260,7 @@ def communication_overhead(exposed_communication_time, useful_step_rate):
 def bubble_overhead(bubble_time, useful_step_rate):
     """Share of the wall time that pipeline stages idle.
 
-    bubble x kept steps per second
+    bubble x useful steps per second
 
     Returns: [1] share of the wall time
     Source: by definition
@@ -269,9 +269,9 @@ def bubble_overhead(bubble_time, useful_step_rate):
 
 
 def straggler_overhead(straggler_time, slow_node_stop_time, useful_step_rate):
-    """Share of the wall time that waits for the slowest rank, and stops to replace slow nodes.
+    """Share of the wall time spent waiting for the slowest rank and replacing slow nodes.
 
-    (straggler wait + stops) x kept steps per second
+    (straggler wait + stops) x useful steps per second
 
     Returns: [1] share of the wall time
     Source: by definition
@@ -280,7 +280,7 @@ def straggler_overhead(straggler_time, slow_node_stop_time, useful_step_rate):
 
 
 def reliability_overhead(checkpoint_overhead, rework_overhead, recovery_overhead):
-    """Share of the wall time lost to failures and to guarding against them.
+    """Share of the wall time lost to failures and checkpoints.
 
     checkpoint + rework + recovery = 1 - goodput
 
@@ -291,18 +291,18 @@ def reliability_overhead(checkpoint_overhead, rework_overhead, recovery_overhead
 
 
 def reliability_to_useful_ratio(reliability_overhead, goodput):
-    """Time lost to failures and checkpoints over time kept.
+    """Time lost to failures and checkpoints over useful time.
 
     reliability share / goodput
 
-    Returns: [1] time lost over time kept
+    Returns: [1] time lost over useful time
     Source: by definition
     """
     return reliability_overhead / goodput
 
 
 def step_to_communication_ratio(step_time, exposed_communication_time):
-    """Step time over exposed communication: the inverse of the communication fraction.
+    """Inverse of the communication fraction.
 
     step time / exposed communication
 
@@ -313,10 +313,10 @@ def step_to_communication_ratio(step_time, exposed_communication_time):
 
 
 def reliability_to_communication_ratio(reliability_to_useful_ratio, step_to_communication_ratio):
-    """How many times more of the wall time reliability costs than communication.
+    """Reliability overhead over communication overhead.
 
-    (reliability share / goodput) x (step time / exposed communication), which is reliability share
-    / communication share: above 1 where reliability costs more
+    (reliability share / goodput) x (step time / exposed communication) = reliability share /
+    communication share: above 1 where reliability costs more
 
     Returns: [1] ratio of the two losses
     Source: the question of the mlsysim tutorial "reliability at scale"
@@ -333,7 +333,7 @@ def dominant_overhead(
     rework_overhead,
     recovery_overhead,
 ):
-    """Which loss takes the largest share of the wall time; the first of equals.
+    """Largest overhead by share of the wall time; the first on ties.
 
     argmax of the seven overheads
 

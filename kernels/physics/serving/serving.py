@@ -1,4 +1,4 @@
-"""Serving the trained model: caches, prefill, decoding."""
+"""Inference serving: KV cache, prefill, decode."""
 
 import numpy as np
 
@@ -16,11 +16,11 @@ def linear_state_bytes(
     linear_convolution_size,
     kv_bytes_per_element,
 ):
-    """Bytes that layers with a state keep of a sequence, however long it is.
+    """Recurrent state that linear-attention layers keep per sequence, independent of its length.
 
     l_s (N H P + channels (k - 1)) x bytes
 
-    Returns: [B] states of one sequence
+    Returns: [B] state of one sequence
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 3.4.1 (a state for each head), and
         the last inputs of the convolution
     """
@@ -42,9 +42,9 @@ def mixed_kv_cache_bytes_per_token(attention_layers, kv_elements_per_layer, kv_b
 def mixed_request_kv_cache(
     cached_tokens, layers, kv_elements_per_layer, kv_bytes_per_element, linear_state_bytes
 ):
-    """Keys, values and states of one request at its end.
+    """KV cache and recurrent states of one request when it ends.
 
-    tokens kept, the mean over layers, x l x elements x bytes + states
+    cached tokens (mean over layers) x l x elements x bytes + states
 
     Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3; Kwon et al. 2023 (vLLM),
         arXiv:2309.06180, section 3
@@ -66,10 +66,10 @@ def mixed_decode_bytes(
     linear_state_bytes,
     tensor_parallel,
 ):
-    """Bytes that the mean decode step moves on each GPU: weights, keys, values and states.
+    """Bytes that the mean decode step moves on each GPU: weights, KV cache and states.
 
-    weights + b x (context, the mean over layers, x l x elements x bytes / cache ranks
-    + 2 x states / t): states are read and written
+    weights + b x (context (mean over layers) x l x elements x bytes / cache ranks + 2 x states /
+    t): states are read and written
 
     Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 8.1 (heads over tensor ranks)
@@ -80,7 +80,7 @@ def mixed_decode_bytes(
 
 
 def weights_bytes(parameters, bytes_per_element):
-    """Bytes of the model's weights.
+    """Size of the model's weights.
 
     N e
 
@@ -95,7 +95,7 @@ def weights_bytes(parameters, bytes_per_element):
 
 @alternative("serving_weights_memory", data_parallel_attention=False)
 def divided_serving_weights_memory(weights_bytes, tensor_parallel):
-    """Memory of one GPU's weights while it serves.
+    """Weight memory of one GPU while serving.
 
     N e / t
 
@@ -113,7 +113,7 @@ def copied_attention_serving_weights_memory(
     bytes_per_element,
     tensor_parallel,
 ):
-    """(N - l_a A) e / t + l_a A e: all of attention, a part of the rest
+    """(N - l_a A) e / t + l_a A e: attention replicated, the rest split over t GPUs
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
         are shared out)
@@ -141,13 +141,12 @@ def expert_unvisited_weights_memory(
     bytes_per_element,
     tensor_parallel,
 ):
-    """Memory of one GPU's weights that a decode step does not read: experts that nobody visits.
+    """Weight memory of one GPU that a decode step does not read: experts no token is routed to.
 
-    l_e E (1 - k/E)^b x parameters of an expert x e / t: tokens choose experts evenly and apart
+    l_e E (1 - k/E)^b x parameters of an expert x e / t: uniform, independent routing of tokens
 
     Returns: [B] weights
-    Range: the mean over GPUs; where routing is uneven, the GPU whose experts are visited most
-        reads more
+    Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
         chance that none of b tokens visits one
     """
@@ -159,9 +158,9 @@ def expert_unvisited_weights_memory(
 
 
 def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):
-    """Bytes of weights that one decode step reads on each GPU.
+    """Weight bytes that one decode step reads on each GPU.
 
-    weights - those of experts that nobody visits
+    weights - those of unvisited experts
 
     Returns: [B] weights read
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
@@ -170,9 +169,9 @@ def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):
 
 
 def kv_elements_per_layer(kv_heads, head_size):
-    """Numbers that one layer keeps of each token: keys and values.
+    """KV-cache elements per token and layer.
 
-    2 a_kv h / a; a model with latent attention states its own
+    2 a_kv h / a; models with latent attention state their own
 
     Returns: [1] elements
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; latent attention: DeepSeek-AI 2024,
@@ -186,7 +185,7 @@ def kv_elements_per_layer(kv_heads, head_size):
 
 @alternative("kv_cache_bytes_per_token", linear_attention=False)
 def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element):
-    """Bytes of keys and values that each token of a sequence occupies.
+    """KV-cache bytes per token.
 
     l x elements x bytes
 
@@ -201,7 +200,7 @@ def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element
 
 @alternative("cached_tokens", sliding_window=False)
 def full_cached_tokens(prompt_tokens, output_tokens):
-    """Tokens of a request that a layer keeps at its end, the mean over layers.
+    """Tokens of a request in the KV cache when it ends, mean over layers.
 
     prompt + output
 
@@ -215,10 +214,11 @@ def full_cached_tokens(prompt_tokens, output_tokens):
 def windowed_cached_tokens(
     prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
 ):
-    """l_a / l n - l_w / l (n - min(w, n)), n = prompt + output: windowed layers keep w tokens
-    at most; l_a layers attend at all
+    """l_a / l n - l_w / l (n - min(w, n)), n = prompt + output: windowed layers cache at most w
+    tokens; only l_a layers attend
 
-    Range: what falls out of a window is overwritten at once; paged caches keep up to a block more
+    Range: tokens that leave the window are overwritten at once; paged caches keep up to a block
+        more
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)
     """
     tokens = prompt_tokens + output_tokens
@@ -229,9 +229,9 @@ def windowed_cached_tokens(
 
 @alternative("request_kv_cache", linear_attention=False)
 def request_kv_cache(cached_tokens, kv_cache_bytes_per_token):
-    """Keys and values of one request at its end: the prompt and the answer.
+    """KV cache of one request when it ends: prompt and output.
 
-    tokens kept x bytes per token
+    cached tokens x bytes per token
 
     Returns: [B] cache of one request
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
@@ -240,7 +240,7 @@ def request_kv_cache(cached_tokens, kv_cache_bytes_per_token):
 
 
 def kv_cache_memory(serving_batch_size, request_kv_cache):
-    """Keys and values of a whole batch at its end: what a replica must have room for.
+    """KV cache of a whole batch when it ends, which the replica must hold.
 
     b x cache of one request
 
@@ -252,13 +252,13 @@ def kv_cache_memory(serving_batch_size, request_kv_cache):
 
 @alternative("kv_head_ranks", latent_attention=False)
 def shared_kv_head_ranks(tensor_parallel, kv_heads):
-    """Tensor ranks that share the keys and values of a token out.
+    """Tensor-parallel ranks over which the KV heads of a token are split.
 
-    min(t, a_kv): beyond its heads, a cache is copied
+    min(t, a_kv): with more ranks than KV heads, the cache is replicated
 
     Returns: [1] ranks
-    Range: whole heads on each rank, heads / t or t / heads whole; else the rank with most of them
-        keeps up to two heads more
+    Range: heads / t or t / heads a whole number; otherwise the fullest rank keeps up to two heads
+        more
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
         every chip)
     Example:
@@ -297,12 +297,12 @@ row(
 def largest_serving_batch(
     hbm_capacity, reserved_memory, serving_weights_memory, request_kv_cache, kv_cache_ranks
 ):
-    """Requests that a replica has room for beside the weights; 0 where those do not fit.
+    """Requests whose KV cache fits on a replica; 0 if the weights do not fit.
 
     floor((capacity - reserved - weights of a GPU) x cache ranks / cache of one request)
 
     Returns: [1] requests at once
-    Range: activations and buffers are `reserved_memory`; every request takes the room of its end
+    Range: activations and buffers are in `reserved_memory`; every request reserves its final size
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 1 (weights, cache, the rest)
     """
     room = np.maximum(hbm_capacity - reserved_memory - serving_weights_memory, 0.0)
@@ -310,7 +310,7 @@ def largest_serving_batch(
 
 
 def serving_memory_reason(serving_batch_size, largest_serving_batch):
-    """Why a replica has no room for its batch; 0 where it has.
+    """Why the batch does not fit on a replica; 0 if it fits.
 
     b <= largest batch; NaN where either is undefined
 
@@ -326,10 +326,10 @@ def serving_memory_reason(serving_batch_size, largest_serving_batch):
 
 @alternative("decode_context", sliding_window=False)
 def full_decode_context(prompt_tokens, output_tokens):
-    """Tokens whose keys and values the mean decode step reads of a sequence.
+    """Context length that the mean decode step reads per sequence.
 
-    prompt + max(output - 2, 0) / 2: the prefill gives the first token, output - 1 steps the
-    others, and each step finds one token more
+    prompt + max(output - 2, 0) / 2: prefill yields the first token, output - 1 decode steps the
+    rest, each with a context one token longer
 
     Returns: [1] tokens
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
@@ -344,11 +344,11 @@ def full_decode_context(prompt_tokens, output_tokens):
 def windowed_decode_context(
     prompt_tokens, output_tokens, attention_window, windowed_layers, attention_layers, layers
 ):
-    """Tokens whose keys and values the mean decode step reads, the mean over layers.
+    """Context length that the mean decode step reads per sequence, mean over layers.
 
     with n = max(output - 1, 1) steps: prompt + (n - 1) / 2, and in windowed layers the mean of
-    min(prompt + j, w - 1), j = 0 .. n - 1: (k (prompt + (k - 1) / 2) + (n - k) (w - 1)) / n over
-    the k = clip(w - 1 - prompt, 0, n) steps that see all; 0 in layers that do not attend
+    min(prompt + j, w - 1), j = 0 .. n - 1: (k (prompt + (k - 1) / 2) + (n - k) (w - 1)) / n, where
+    k = clip(w - 1 - prompt, 0, n) steps see the whole context; 0 in layers without attention
 
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
@@ -370,7 +370,7 @@ def decode_bytes(
     kv_cache_bytes_per_token,
     kv_cache_ranks,
 ):
-    """Bytes that the mean decode step reads on each GPU: weights, and the keys and values so far.
+    """Bytes that the mean decode step reads on each GPU: weights and KV cache.
 
     weights + b x context x bytes per token / cache ranks
 
@@ -382,13 +382,13 @@ def decode_bytes(
 
 
 def decode_attention_flops(layers, attention_heads, head_size, serving_batch_size, decode_context):
-    """Operations of the mean decode step of a replica that attend to what came before.
+    """Attention operations of a replica's mean decode step.
 
     4 b l a (h / a) context
 
     Returns: [FLOP] operations
-    Range: least operations; attention to latent vectors as they are stored takes up to four times
-        as many
+    Range: minimum operations; attention directly on stored latent vectors takes up to four times as
+        many
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
         arXiv:2211.05102, section 2
     """
@@ -396,7 +396,7 @@ def decode_attention_flops(layers, attention_heads, head_size, serving_batch_siz
 
 
 def decode_flops(active_parameters, serving_batch_size, decode_attention_flops):
-    """Operations of the mean decode step of a replica: weights, and attention to what came before.
+    """Operations of a replica's mean decode step: weights and attention.
 
     2 N_active b + attention
 
@@ -416,13 +416,12 @@ def decode_step_time(
     peak_flops,
     attention_peak_flops,
 ):
-    """Time in which a replica adds one token to each sequence of its batch.
+    """Time of one decode step of a replica: one more token for each sequence of its batch.
 
     max(bytes of a GPU / BW, (operations / P + attention / P_attention) / t)
 
-    Returns: [s] least time of one decode step
-    Range: a lower bound: no traffic between GPUs; `serving_memory_reason` says whether the batch
-        has room
+    Returns: [s] minimum time of one decode step
+    Range: lower bound: no communication; `serving_memory_reason` says whether the batch fits
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
         (decoding); Pope et al. 2022, arXiv:2211.05102, section 2; attention keeps its own format:
         DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
@@ -436,7 +435,7 @@ def decode_step_time(
 
 
 def decode_tokens_per_second(serving_batch_size, decode_step_time):
-    """Tokens that a replica generates while it decodes, over all sequences of its batch.
+    """Decode throughput of a replica, over all sequences of its batch.
 
     b / step
 
@@ -448,9 +447,9 @@ def decode_tokens_per_second(serving_batch_size, decode_step_time):
 
 @alternative("prompt_attention_span", sliding_window=False)
 def full_prompt_attention_span(prompt_tokens):
-    """Keys that each query of a prompt sees, the mean over the prompt.
+    """Keys that each query of a prompt attends to, mean over the prompt.
 
-    s / 2, with s = max(prompt, 1): something marks the beginning
+    s / 2, with s = max(prompt, 1): an empty prompt still has a start token
 
     Returns: [1] keys of one query
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
@@ -462,9 +461,9 @@ def full_prompt_attention_span(prompt_tokens):
 def windowed_prompt_attention_span(
     prompt_tokens, attention_window, windowed_layers, attention_layers, layers
 ):
-    """Keys that each query of a prompt sees, the mean over the prompt and the layers.
+    """Keys that each query of a prompt attends to, mean over the prompt and the layers.
 
-    as `causal_attention_span`, with s = max(prompt, 1)
+    same formula as `causal_attention_span`, with s = max(prompt, 1)
 
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
@@ -477,12 +476,12 @@ def windowed_prompt_attention_span(
 def prefill_attention_flops(
     layers, attention_heads, head_size, serving_batch_size, prompt_tokens, prompt_attention_span
 ):
-    """Operations of attention that read the prompts of a batch.
+    """Attention operations of a batch's prefill.
 
     4 b s l a (h / a) keys, with s = max(prompt, 1)
 
     Returns: [FLOP] operations
-    Range: nothing of a prompt is cached from earlier requests
+    Range: no prefix caching across requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
         (FlashAttention-2), arXiv:2307.08691, section 4.1 (a causal mask halves attention)
     """
@@ -491,12 +490,12 @@ def prefill_attention_flops(
 
 
 def prefill_flops(active_parameters, serving_batch_size, prompt_tokens, prefill_attention_flops):
-    """Operations that read the prompts of a batch: weights, and causal attention.
+    """Operations of a batch's prefill: weights and causal attention.
 
     2 N_active b max(prompt, 1) + attention
 
     Returns: [FLOP] operations
-    Range: nothing of a prompt is cached from earlier requests
+    Range: no prefix caching across requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     """
     positions = serving_batch_size * np.maximum(prompt_tokens, 1.0)
@@ -512,13 +511,13 @@ def prefill_time(
     peak_flops,
     attention_peak_flops,
 ):
-    """Time in which a replica reads the prompts of a batch.
+    """Prefill time of a batch on one replica.
 
     max((operations / P + attention / P_attention) / t, weights of a GPU / BW)
 
-    Returns: [s] least time of one prefill
-    Range: a lower bound: no traffic between GPUs. Too long only for a few prompt tokens that do
-        not visit every expert
+    Returns: [s] minimum time of one prefill
+    Range: lower bound: no communication. Too long only for prompts so short that they do not visit
+        every expert
     Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
         attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
@@ -528,9 +527,9 @@ def prefill_time(
 
 
 def time_to_first_token(prefill_time):
-    """Time from a request to the first token of its answer, where nobody waits in line.
+    """Time from a request to its first output token, without queueing.
 
-    the prefill, whose last position gives the first token
+    prefill time: its last position yields the first token
 
     Returns: [s] time to first token
     Source: Pope et al. 2022, arXiv:2211.05102, section 2 (prefill, then decoding)
@@ -539,12 +538,12 @@ def time_to_first_token(prefill_time):
 
 
 def request_latency(time_to_first_token, output_tokens, decode_step_time):
-    """Time from a request to the end of its answer.
+    """Time from a request to its last output token.
 
     first token + (output tokens - 1) x decode step
 
     Returns: [s] latency of one request
-    Range: exact where all steps are bound by memory, or all by operations; else a lower bound
+    Range: exact if all decode steps are memory-bound or all compute-bound; else a lower bound
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     Example:
         >>> request_latency(0.5, 1, 0.1)
@@ -554,7 +553,7 @@ def request_latency(time_to_first_token, output_tokens, decode_step_time):
 
 
 def concurrent_requests(request_rate, request_latency):
-    """Requests that are in service at a time, on average.
+    """Mean number of requests in service (Little's law).
 
     L = lambda W
 
@@ -568,9 +567,9 @@ def concurrent_requests(request_rate, request_latency):
 
 
 def serving_replicas(concurrent_requests, serving_batch_size, serving_memory_reason):
-    """Replicas that the requests keep busy, if every batch is full.
+    """Replicas needed for the request rate, if every batch is full.
 
-    L / b; infinite where a replica has no room for its batch
+    L / b; infinite if the batch does not fit on a replica
 
     Returns: [1] replicas, not rounded
     Range: `serving_memory_reason` = 0
@@ -580,7 +579,7 @@ def serving_replicas(concurrent_requests, serving_batch_size, serving_memory_rea
 
 
 def serving_gpus(serving_replicas, tensor_parallel):
-    """GPUs of as many whole replicas as the requests need.
+    """GPUs needed for the request rate, in whole replicas.
 
     ceil(replicas) t
 
@@ -598,12 +597,12 @@ def serving_cost_per_million_tokens(
     output_tokens,
     serving_memory_reason,
 ):
-    """Price of a million generated tokens on rented GPUs that are never idle.
+    """Cost of a million output tokens on rented GPUs that are never idle.
 
-    t x price x latency / (b x output) x 10^6: a batch holds its replica from prompt to answer;
-    infinite where a replica has no room for its batch
+    t x price x latency / (b x output) x 10^6: a batch occupies its replica for the whole latency;
+    infinite if the batch does not fit on a replica
 
-    Returns: [USD] price of 10^6 output tokens
+    Returns: [USD] cost of 10^6 output tokens
     Range: `serving_memory_reason` = 0
     Source: by definition
     """

@@ -1,4 +1,4 @@
-"""The time of one step, from compute, bubble and exposed communication."""
+"""Step time from compute, bubble and exposed communication, and its utilization ratios."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def one_site_communication_time(
 def exposed_layer_communication_time(
     exposed_tensor_parallel_time, exposed_context_parallel_time, exposed_expert_parallel_time
 ):
-    """Communication inside the layers of one step that computing does not hide.
+    """Exposed communication inside the layers, per step.
 
     exposed tensor + exposed context + exposed expert
 
@@ -49,7 +49,7 @@ def one_site_exposed_communication_time(
     offload_time,
     contention_time,
 ):
-    """Communication of one step that computing does not hide.
+    """Communication of one step that compute does not hide.
 
     exposed in layers + exposed pipeline + exposed data + offload + contention
 
@@ -63,9 +63,9 @@ def one_site_exposed_communication_time(
 @alternative("slowest_rank_deviation", jitter_model="normal", off=0.0)
 @same_as(expected_maximum)
 def normal_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
-    """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
+    """Standard deviations of the slowest awaited rank above the mean, for normal jitter.
 
-    the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
+    expected maximum of n, without the slowest replicas that backup workers make up for
 
     Source: Blom 1958 (expected order statistics); Chen et al. 2016, arXiv:1604.00981 (backups)
     """
@@ -74,9 +74,9 @@ def normal_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
 @alternative("slowest_rank_deviation", jitter_model="gumbel")
 @same_as(expected_maximum_gumbel)
 def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
-    """How many standard deviations the slowest awaited rank lies above the mean: long tails.
+    """Standard deviations of the slowest awaited rank above the mean: long-tailed jitter.
 
-    the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
+    expected maximum of n, without the slowest replicas that backup workers make up for
 
     Returns: [1] deviations
     Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
@@ -85,7 +85,7 @@ def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
 
 @alternative("straggler_time", context_balance="zigzag")
 def straggler_time(compute_time, slowest_rank_slowdown):
-    """Time for which a step waits for its slowest rank.
+    """Time per step spent waiting for the slowest rank.
 
     compute time x slowdown of the slowest rank
 
@@ -97,7 +97,7 @@ def straggler_time(compute_time, slowest_rank_slowdown):
 
 @alternative("bubble_time", stage_split=False)
 def even_bubble_time(bubble_ratio, compute_time, straggler_time, exposed_layer_communication_time):
-    """Time of one step in which pipeline stages idle; their work includes layers' traffic.
+    """Pipeline bubble time of one step.
 
     bubble ratio x (compute + straggler + exposed traffic of layers)
 
@@ -116,14 +116,14 @@ def paced_bubble_time(
     stage_imbalance_time,
     num_microbatches,
 ):
-    """Time of one step in which pipeline stages idle, the mean over stages.
+    """Pipeline bubble time of one step, mean over stages.
 
     bubble ratio x (compute + straggler + exposed traffic of layers) + (1 - 1 / m) (slowest stage -
-    mean stage): filling and draining take a pass of every stage, what is between the slowest's pace
+    mean stage): fill and drain take one pass of every stage; in between, the slowest sets the pace
 
-    Range: exact for GPipe, and for 1F1B where the last stage is the slowest; where another is, a
-        bound from above, of (p - 1) forward passes at most. Between -16 % and +8 % of a step for
-        interleaved and ZB-H1 schedules whose stages differ by up to half
+    Range: exact for GPipe, and for 1F1B if the last stage is the slowest; otherwise an upper bound,
+        by at most (p - 1) forward passes. Error of -16 % to +8 % of a step for interleaved and
+        ZB-H1 schedules whose stages differ by up to half
     Source: Narayanan et al. 2021 (SC21), section 2.2; unequal stages by playing the schedules out
     """
     work = compute_time + straggler_time + exposed_layer_communication_time
@@ -141,7 +141,7 @@ def step_time(
     serial_time_per_step,
     slow_node_stops,
 ):
-    """Time of one optimizer step, with the step's share of stops for slow nodes.
+    """Time of one optimizer step, including its share of stops for slow nodes.
 
     (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops)
 
@@ -153,7 +153,7 @@ def step_time(
 
 
 def step_time_ratio(step_time_error, error_factor):
-    """Time of a step over its prediction, somewhere in the interval of its error.
+    """Step time over its prediction, at a position within the error interval.
 
     f^e
 
@@ -175,11 +175,11 @@ def step_time_in_interval(
     slow_node_stops,
     step_time_ratio,
 ):
-    """Time of one optimizer step, somewhere in the interval of its error.
+    """Time of one optimizer step, at a position within its error interval.
 
     (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops) x f^e
 
-    Range: the parts stay as predicted: an interval of the whole does not say which is wrong
+    Range: components stay as predicted: the interval of the total does not say which is wrong
     """
     working = compute_time + straggler_time + bubble_time + exposed_communication_time
     step = (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
@@ -188,7 +188,7 @@ def step_time_in_interval(
 
 @alternative("step_time_low", shifted_step_time=False)
 def step_time_low(step_time, error_factor):
-    """Lower end of the interval in which 90 of 100 measured step times are.
+    """Lower end of the interval that contains 90 of 100 measured step times.
 
     t / f
 
@@ -201,13 +201,13 @@ def step_time_low(step_time, error_factor):
 
 @alternative("step_time_low", shifted_step_time=True)
 def step_time_low_of_shifted(step_time, step_time_ratio, error_factor):
-    """t / (f^e f): the end of the prediction, wherever the step's time is"""
+    """t / (f^e f): relative to the prediction, not to the shifted step time"""
     return step_time / step_time_ratio / error_factor
 
 
 @alternative("step_time_high", shifted_step_time=False)
 def step_time_high(step_time, error_factor):
-    """Upper end of the interval in which 90 of 100 measured step times are.
+    """Upper end of the interval that contains 90 of 100 measured step times.
 
     t f
 
@@ -220,7 +220,7 @@ def step_time_high(step_time, error_factor):
 
 @alternative("step_time_high", shifted_step_time=True)
 def step_time_high_of_shifted(step_time, step_time_ratio, error_factor):
-    """t f / f^e: the end of the prediction, wherever the step's time is"""
+    """t f / f^e: relative to the prediction, not to the shifted step time"""
     return step_time / step_time_ratio * error_factor
 
 
@@ -236,31 +236,31 @@ def tokens_per_second(tokens_per_step, step_time):
 
 
 def mfu(ideal_compute_time, step_time):
-    """Model FLOPs utilisation, by the operations that flops_counting counts.
+    """Model FLOPs utilization, with operations counted as per flops_counting.
 
     F / (n P t)
 
-    Returns: [1] share of peak that does model operations
+    Returns: [1] share of peak spent on model operations
     Range: at most hfu with flops_counting = transformer_causal; the other conventions count
-        operations that kernels may not do (masked attention, look-ups), and may exceed it
+        operations that kernels may skip (masked attention, look-ups), so MFU may exceed it
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     """
     return ideal_compute_time / step_time
 
 
 def hfu(kernel_flops_per_step, recompute_flops_factor, n_gpus, peak_flops, step_time):
-    """Hardware FLOPs utilisation: what kernels do, and do again, counts; nothing else does.
+    """Hardware FLOPs utilization: counts operations that kernels execute, recomputation included.
 
-    operations done / (n P t)
+    executed operations / (n P t)
 
-    Returns: [1] share of peak that does operations; at most 1
+    Returns: [1] share of peak spent on operations; at most 1
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6.3
     """
     return kernel_flops_per_step * recompute_flops_factor / (n_gpus * peak_flops * step_time)
 
 
 def model_flops_per_gpu(model_flops_per_step, n_gpus, step_time):
-    """Rate of model operations that each GPU achieves, by the count of flops_counting.
+    """Achieved model FLOP/s per GPU, with operations counted as per flops_counting.
 
     F / (n t)
 
@@ -271,7 +271,7 @@ def model_flops_per_gpu(model_flops_per_step, n_gpus, step_time):
 
 
 def scaling_efficiency(compute_time, step_time):
-    """Share of a step in which GPUs compute.
+    """Share of a step spent computing.
 
     compute / step
 
@@ -282,7 +282,7 @@ def scaling_efficiency(compute_time, step_time):
 
 
 def communication_fraction(exposed_communication_time, step_time):
-    """Share of a step that waits for communication.
+    """Share of a step spent waiting for communication.
 
     exposed communication / step
 
@@ -293,7 +293,7 @@ def communication_fraction(exposed_communication_time, step_time):
 
 
 def raw_communication_fraction(communication_time, step_time):
-    """Communication of a step over its time, hidden parts counted: it can exceed 1.
+    """Communication time over step time, hidden communication included: can exceed 1.
 
     communication / step
 
@@ -307,10 +307,10 @@ def raw_communication_fraction(communication_time, step_time):
 def last_backward_window(
     compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches
 ):
-    """Time behind which gradient traffic can hide: the last micro-batch's backward pass.
+    """Time that can hide gradient traffic: the last micro-batch's backward pass.
 
     (compute + exposed in layers) / m x (1 - 1 / (3 f)): all but the forward pass, a third of the
-    operations done once; a pass lasts as long as it waits for its layers' traffic
+    operations without recomputation; a pass includes waits for its layers' traffic
 
     Returns: [s] window
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
@@ -327,8 +327,9 @@ def every_backward_window(
     gradient_reductions,
     num_microbatches,
 ):
-    """backward passes after which it is reduced: (compute + exposed in layers) x (1 - 1 / (3 f)) s
-    / m: all but the forward pass, a third of the operations done once, of s of m micro-batches
+    """backward passes followed by a reduction: (compute + exposed in layers) x (1 - 1 / (3 f)) s /
+    m: all but the forward pass, a third of the operations without recomputation, of s of m
+    micro-batches
 
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """
@@ -339,7 +340,7 @@ def every_backward_window(
 
 @alternative("gradient_window", zero_stage=3)
 def sharded_gradient_window(fsdp_forward_window, fsdp_backward_window):
-    """forward + backward window: that of weights gathered where they are used
+    """forward + backward window: the one that also hides weight gathers
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
     """
@@ -359,9 +360,9 @@ row(
 def first_forward_window(
     compute_time, exposed_layer_communication_time, recompute_flops_factor, num_microbatches
 ):
-    """Time behind which the weights of a sharded update can be gathered: the next forward pass.
+    """Time that can hide the weight gather after a sharded update: the next forward pass.
 
-    (compute + exposed in layers) / (3 f m): that of the first micro-batch
+    (compute + exposed in layers) / (3 f m): forward pass of the first micro-batch
 
     Returns: [s] window
     Source: Megatron-LM, --overlap-param-gather
@@ -374,7 +375,7 @@ def first_forward_window(
 def prefetched_fsdp_forward_window(
     compute_time, exposed_layer_communication_time, recompute_flops_factor
 ):
-    """Time behind which ZeRO-3 can gather weights in forward passes.
+    """Time of forward passes that can hide ZeRO-3's weight gathers.
 
     (compute + exposed in layers) / (3 f)
 
@@ -385,10 +386,9 @@ def prefetched_fsdp_forward_window(
 
 
 def fsdp_backward_window(compute_time, exposed_layer_communication_time, recompute_flops_factor):
-    """Time behind which ZeRO-3 can gather weights and reduce gradients in backward passes.
+    """Time of backward passes that can hide ZeRO-3's weight gathers and gradient reductions.
 
-    (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of the model
-    operations
+    (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of operations
 
     Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (backward prefetching)
