@@ -1,7 +1,7 @@
-"""The physics, in rooms by topic: each needs only those above it in this list.
+"""The physics by topic: each topic depends only on those above it in this list.
 
-A quantity is a function: its name is what it computes, its parameters are the inputs and quantities
-that it needs. Where an option chooses between formulas, these are alternatives of one quantity
+A quantity is a function named after what it computes; its parameters are inputs and other
+quantities. Formulas that an option chooses between are alternatives of one quantity
 (`@alternative`). To add a quantity, write one function in a module of its topic.
 """
 

@@ -1,4 +1,4 @@
-"""What is saved, how long a write stalls the job, and how often to save."""
+"""Checkpoint size, write and stall times, and checkpoint interval."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from ...checkpoint import young_interval as young
 
 
 def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
-    """Bytes of one checkpoint.
+    """Size of one checkpoint.
 
     N x bytes per parameter
 
@@ -32,7 +32,7 @@ row(
 
 @alternative("write_bandwidth", storage_scaling="per_node")
 def per_node_write_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_write_bandwidth):
-    """Rate at which a checkpoint is written.
+    """Write bandwidth of checkpoints.
 
     min(nodes x bandwidth of a node, bandwidth of the whole system)
 
@@ -52,7 +52,7 @@ row(
 
 @alternative("read_bandwidth", storage_scaling="per_node")
 def per_node_read_bandwidth(nodes, per_node_storage_bandwidth, checkpoint_read_bandwidth):
-    """Rate at which a checkpoint is read.
+    """Read bandwidth of checkpoints.
 
     min(nodes x bandwidth of a node, bandwidth of the whole system)
 
@@ -77,7 +77,7 @@ def checkpoint_write_time(checkpoint_size, write_bandwidth):
 
 
 def snapshot_time(checkpoint_size, n_gpus, snapshot_bandwidth):
-    """Time in which every GPU copies its part of a checkpoint to the memory of its host.
+    """Time to copy a checkpoint from all GPUs in parallel to the memory of their hosts.
 
     size / n / (bandwidth of one GPU)
 
@@ -92,7 +92,7 @@ def snapshot_time(checkpoint_size, n_gpus, snapshot_bandwidth):
 
 
 def peer_copy_time(checkpoint_size, n_gpus, rail_bandwidth):
-    """Time in which every GPU's part of a checkpoint crosses the fabric to or from a peer's memory.
+    """Time to copy a checkpoint from all GPUs in parallel to, or from, the memory of peers.
 
     size / n / (bandwidth of one rail)
 
@@ -153,8 +153,8 @@ def young_interval(checkpoint_stall_time, cluster_mtbf):
     sqrt(2 d M)
 
     Returns: [s] interval
-    Range: d well below M: goodput is 0.0001 of itself below the exact interval's at d = M / 200,
-        0.02 at M / 3, 0.29 at 2 M
+    Range: d well below M: relative loss of goodput against the exact interval 0.0001 at d = M /
+        200, 0.02 at M / 3, 0.29 at 2 M
     Source: Young 1974, CACM 17(9)
     """
 
@@ -167,8 +167,8 @@ def daly_interval(checkpoint_stall_time, cluster_mtbf):
     sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
 
     Returns: [s] interval
-    Range: all d: goodput is at most 0.002 of itself below the exact interval's, at d = 2 M, where
-        the interval jumps by an eighth
+    Range: all d: relative loss of goodput against the exact interval at most 0.002, at d = 2 M,
+        where the interval jumps by an eighth
     Source: Daly 2006, FGCS 22(3), eq. 37
     """
 
@@ -181,14 +181,14 @@ def exact_interval(checkpoint_stall_time, cluster_mtbf):
     M [1 + W0(-exp(-d/M - 1))]
 
     Returns: [s] interval
-    Range: failures at random, checkpoints that can all be read; recovery and flush change nothing
+    Range: Poisson failures, all checkpoints readable; recovery and flush have no effect
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
     """
 
 
 @alternative("checkpoint_interval", checkpoint_policy="young")
 def young_checkpoint_interval(young_interval, minimum_checkpoint_interval):
-    """Young's, or the shortest possible where that is longer
+    """max(Young's interval, minimum interval)
 
     Source: Young 1974, CACM 17(9)
     """
@@ -197,7 +197,7 @@ def young_checkpoint_interval(young_interval, minimum_checkpoint_interval):
 
 @alternative("checkpoint_interval", checkpoint_policy="daly")
 def daly_checkpoint_interval(daly_interval, minimum_checkpoint_interval):
-    """Daly's, or the shortest possible where that is longer
+    """max(Daly's interval, minimum interval)
 
     Source: Daly 2006, FGCS 22(3), eq. 37
     """
@@ -206,9 +206,9 @@ def daly_checkpoint_interval(daly_interval, minimum_checkpoint_interval):
 
 @alternative("checkpoint_interval", checkpoint_policy="exact")
 def exact_checkpoint_interval(exact_interval, minimum_checkpoint_interval):
-    """Time between checkpoints that the run uses.
+    """Time between checkpoints used by the run.
 
-    the exact optimum, or the shortest possible where that is longer
+    max(exact optimum, minimum interval)
 
     Returns: [s] interval in use
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero

@@ -1,4 +1,4 @@
-"""What a failure costs besides the rework since the last checkpoint."""
+"""Cost of a failure beyond the rework since the last checkpoint."""
 
 import numpy as np
 
@@ -23,12 +23,12 @@ row(
 
 @alternative("wait_for_node", sparing=False)
 def unspared_wait_for_node(node_provision_time, spare_availability):
-    """Time that the job waits for a healthy node after a failure, on average.
+    """Mean wait for a healthy node after a failure.
 
-    provision time x (1 - P(a hot spare is at hand))
+    provision time x (1 - P(hot spare available))
 
     Returns: [s] wait for a node
-    Range: exact without spares, whose chance is 0 here unless it is given
+    Range: exact without spares: their probability is 0 here unless given
     Source: by definition; the law of total expectation, a spare being there at once
     """
     return node_provision_time * (1 - spare_availability)
@@ -36,15 +36,14 @@ def unspared_wait_for_node(node_provision_time, spare_availability):
 
 @alternative("wait_for_node", sparing="hot")
 def spared_wait_for_node(node_provision_time, spare_availability, cluster_mtbf):
-    """Time that the job waits for a healthy node after a failure: the even one that costs as much.
+    """Constant wait for a healthy node after a failure that costs as much as the random wait.
 
-    -M ln(1 - p (1 - e^(-w / M))), p = 1 - P(a hot spare is at hand), w the provision time: p w
-    where waits are short. A recovery that is interrupted begins again, and whether a spare is at
-    hand is drawn again
+    -M ln(1 - p (1 - e^(-w / M))), p = 1 - P(hot spare available), w the provision time: p w for
+    short waits. An interrupted recovery restarts, with a new draw of whether a spare is available
 
-    Range: exact where whether a spare is at hand does not depend on the failure before: without
-        spares, with one for each failure, and nearly so between (goodput within 0.009 over the 376
-        such scenarios of docs/simulated.md)
+    Range: exact if availability of a spare is independent of the previous failure: without spares,
+        or with one for each failure; nearly exact between (goodput within 0.009 over the 376 such
+        scenarios of docs/simulated.md)
     Source: by definition; the mean time of recoveries that begin again, Daly 2006, FGCS 22(3), eq.
         13, is M (1 / E[e^(-R / M)] - 1) where R is drawn anew
     """
@@ -99,12 +98,12 @@ row(
 def recovery_time(
     detection_time, drain_time, effective_provision_time, checkpoint_restore_time, reinit_time
 ):
-    """Time from a failure until training goes on.
+    """Time from a failure until training resumes.
 
     detection + drain + wait for a node + restore + start
 
-    Returns: [s] recovery time, without the rework
-    Range: a failure during recovery, which then starts again, is counted by goodput, not here
+    Returns: [s] recovery time, rework excluded
+    Range: failures during recovery, which restart it, are counted by goodput, not here
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     waits = detection_time + drain_time + effective_provision_time
@@ -112,44 +111,44 @@ def recovery_time(
 
 
 def in_process_recovery_time(detection_time, in_process_restart_time, checkpoint_restore_time):
-    """Time from a failure until training goes on, of an in-process restart.
+    """Recovery time of an in-process restart.
 
     detection + restart + restore
 
-    Returns: [s] recovery time, without the rework
+    Returns: [s] recovery time, rework excluded
     Source: by definition
     """
     return detection_time + in_process_restart_time + checkpoint_restore_time
 
 
 def in_job_recovery_time(detection_time, drain_time, checkpoint_restore_time, reinit_time):
-    """Time from a failure until training goes on, of an in-job restart.
+    """Recovery time of an in-job restart.
 
     detection + drain + restore + start
 
-    Returns: [s] recovery time, without the rework
+    Returns: [s] recovery time, rework excluded
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     return detection_time + drain_time + checkpoint_restore_time + reinit_time
 
 
 def node_swap_recovery_time(in_job_recovery_time, effective_provision_time):
-    """Time from a failure until training goes on, of a node swap.
+    """Recovery time of a node swap.
 
-    an in-job restart + wait for a node
+    in-job restart + wait for a node
 
-    Returns: [s] recovery time, without the rework
+    Returns: [s] recovery time, rework excluded
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     return in_job_recovery_time + effective_provision_time
 
 
 def requeue_recovery_time(detection_time, requeue_time, checkpoint_restore_time, reinit_time):
-    """Time from a failure until training goes on, of a job that goes back to the queue.
+    """Recovery time of a job that is requeued.
 
     detection + queue + restore + start
 
-    Returns: [s] recovery time, without the rework
+    Returns: [s] recovery time, rework excluded
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     return detection_time + requeue_time + checkpoint_restore_time + reinit_time
@@ -167,18 +166,19 @@ def kinds_recovery_time(
     requeue_recovery_time,
     cluster_mtbf,
 ):
-    """the one time that costs as much as all kinds: -M log sum(p_i e^(-R_i / M)), which the exact
-    goodput has for E[e^(-R/M)]; the mean where failures are rare
+    """constant time that costs as much as all kinds: -M log sum(p_i e^(-R_i / M)), so that the
+    exact goodput contains E[e^(-R/M)]; the mean if failures are rare
 
-    Returns: [s] recovery time, without the rework; at most the mean of the kinds
-    Range: a failure during recovery is of a kind of its own. The mean is not enough where times are
-        long beside M: 0.9 of 0.1 M and 0.1 of 2 M keep 0.83 of the time, and their mean 0.75
+    Returns: [s] recovery time, rework excluded; at most the mean of the kinds
+    Range: the kind of a failure during recovery is independent. The mean is not enough for times
+        long relative to M: shares of 0.9 at 0.1 M and 0.1 at 2 M keep 0.83 of the time, their mean
+        0.75
     Source: Daly 2006, FGCS 22(3), eq. 13, and the renewal of exponential lifetimes (Barlow &
         Proschan 1975, ch. 3)
     """
     fails = cluster_mtbf < np.inf
     mean = where(fails, cluster_mtbf, 1.0)
-    # beyond the shortest that happens, so that nothing leaves floating point
+    # relative to the shortest time that occurs, so that nothing overflows
     restart = where(in_process_share > 0, in_process_recovery_time, np.inf)
     restart = np.minimum(restart, where(in_job_share > 0, in_job_recovery_time, np.inf))
     swap = where(node_swap_share > 0, node_swap_recovery_time, np.inf)
@@ -207,10 +207,10 @@ def recovering_share(
     requeue_recovery_time,
     cluster_mtbf,
 ):
-    """Share of the time between failures in which the job recovers, of one kind or another.
+    """Share of the time between failures spent in recovery, over all kinds.
 
-    sum of p_i (1 - e^(-R_i / M)): of p_i failures M (1 - e^(-R_i / M)) recovers, until it is over
-    or the next one strikes
+    sum of p_i (1 - e^(-R_i / M)): recovery of kind i lasts M (1 - e^(-R_i / M)) on average, until
+    it is done or the next failure
 
     Returns: [1] share
     Range: recovery_model = kinds
@@ -227,14 +227,14 @@ def recovering_share(
 def corruption_rollback_time(
     checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
 ):
-    """Work lost at a failure because the latest checkpoints cannot be read.
+    """Work lost at a failure because the latest checkpoints are unreadable.
 
-    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
-    q / (1 - q) (tau + d) where failures are rare
+    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery time of the same cost;
+    q / (1 - q) (tau + d) if failures are rare
 
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: a checkpoint that was read once stays readable, and all are kept; the intervals of the
-        policies are those without corruption
+    Range: a checkpoint that was read once stays readable, and all are kept; the policies' intervals
+        ignore corruption
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     """
 
@@ -255,15 +255,15 @@ row(
 
 
 def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, cluster_mtbf):
-    """Work lost because silent corruption is found late: the recovery that costs as much.
+    """Work lost to late detection of silent corruption, as the recovery time of the same cost.
 
-    M log(1 + D n / MTTF): all work from a corruption until it is found, D later, and the part of
-    the interval before it; D x the share of corruptions among failures where both are rare
+    M log(1 + D n / MTTF): all work from a corruption until its detection, D later, and the part of
+    the interval before it; D x the share of corruptions among failures if both are rare
 
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: any distribution of the delay, of which D is the mean; failures in it cost nothing more.
-        Checkpoints are kept that long. M counts corruptions, each one by one. A closed pool's
-        waits within D are no part of it: latency_uptime_factor
+    Range: any distribution of the delay, with mean D; failures during it add no cost. Checkpoints
+        are kept that long. M counts every corruption. Waits of a closed pool within D are excluded:
+        latency_uptime_factor
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): the delays stop the
         clock of Daly 2006, FGCS 22(3), eq. 13
     """
@@ -278,9 +278,9 @@ row("counted_recovery_time", "recovery_time", corruption_detection="at_once")
 
 @alternative("counted_recovery_time", corruption_detection="late")
 def late_counted_recovery_time(recovery_time, late_corruption_time, cluster_mtbf):
-    """Recovery time of which a share of the wall time is made.
+    """Recovery time that enters the recovery share of the wall time.
 
-    -M log(1 - e^(-U_c / M) (1 - e^(-R / M))): nothing recovers while a corruption is not found
+    -M log(1 - e^(-U_c / M) (1 - e^(-R / M))): no recovery while a corruption is undetected
 
     Returns: [s] recovery time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -294,11 +294,11 @@ def late_counted_recovery_time(recovery_time, late_corruption_time, cluster_mtbf
 
 @alternative("lost_work_time", corruption_detection="at_once")
 def lost_work_time(rollback_time, unsafe_time):
-    """Work lost at a failure beyond what was done since the last checkpoint.
+    """Work lost at a failure beyond that since the last checkpoint.
 
-    rollback + work that was not yet safe
+    rollback + work not yet safe
 
-    Returns: [s] work to be done again
+    Returns: [s] rework
     Source: by definition
     """
     return rollback_time + unsafe_time
@@ -306,14 +306,14 @@ def lost_work_time(rollback_time, unsafe_time):
 
 @alternative("lost_work_time", corruption_detection="late")
 def late_lost_work_time(rollback_time, unsafe_time, late_corruption_time):
-    """rollback + work that was not yet safe + work since a corruption that was found late"""
+    """rollback + work not yet safe + work since a corruption that was detected late"""
     return rollback_time + unsafe_time + late_corruption_time
 
 
 def restart_time(recovery_time, lost_work_time):
-    """Time that a failure costs besides the rework since the last checkpoint.
+    """Time that a failure costs beyond the rework since the last checkpoint.
 
-    recovery + work lost beyond it
+    recovery + work lost beyond that rework
 
     Returns: [s] restart time
     Source: by definition

@@ -1,4 +1,4 @@
-"""Embedding and logits, at the two ends of the model."""
+"""Embedding, logits and multi-token prediction, at the ends of the model."""
 
 from ...alternatives import alternative, row
 from ...layer import gemm_time
@@ -23,7 +23,7 @@ def roofline_embedding_share(
     logits_time,
     prediction_time,
 ):
-    """Share of computing that looks tokens up: rows are read, written and their gradients added.
+    """Embedding's share of compute time: rows are read, written and their gradients accumulated.
 
     4 T h e / BW / (l x layer + embedding and logits + multi-token prediction)
 
@@ -41,9 +41,9 @@ def mfu_logits_share(
     kernel_flops_per_token,
     recompute_flops_factor,
 ):
-    """Share of computing that the last stage does alone: logits, loss, multi-token prediction.
+    """Share of compute on the last stage alone: logits, loss, multi-token prediction.
 
-    (6 V h + prediction) / (operations of a token x those done over those done once)
+    (6 V h + prediction) / (operations of a token x recompute factor)
 
     Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
@@ -54,7 +54,7 @@ def mfu_logits_share(
 
 @alternative("logits_share", compute_model="roofline")
 def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embedding_share):
-    """(embedding, logits, prediction) / (l x layer + the same) - that of the embedding
+    """(embedding, logits, prediction) / (l x layer + the same) - share of the embedding
 
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V), on a roofline
     """
@@ -71,12 +71,13 @@ def some_prediction_flops_per_token(
     hidden_size,
     logits_flops_per_token,
 ):
-    """Operations of one token in modules of multi-token prediction, forward and backward.
+    """Operations per token in multi-token prediction modules, forward and backward.
 
-    D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection of 2 h to h, the logits
+    D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection from 2 h to h, the
+    logits
 
     Returns: [FLOP] operations of one token
-    Range: a layer like the mean of the model's
+    Range: the module's layer is the model's mean layer
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """
     layer = (layer_matrix_flops_per_token + attention_flops_per_token) / layers
@@ -104,7 +105,7 @@ def some_prediction_time(
     D (layer + 3 GEMM(T, h / t, 2 h) + embedding and logits)
 
     Returns: [s] time for one micro-batch
-    Range: traffic of the module's layer is not counted
+    Range: communication of the module's layer is not counted
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
     """
     projection = gemm_time(

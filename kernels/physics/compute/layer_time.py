@@ -1,4 +1,4 @@
-"""Time of one layer by its matrix products, its attention and its memory traffic."""
+"""Roofline time of one layer: GEMMs, attention and memory traffic."""
 
 from ...alternatives import alternative
 from ...layer import gemm_time
@@ -18,10 +18,10 @@ def attention_projection_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of a layer's products with the weights of queries, keys, values and output.
+    """GEMM time of a layer's query, key, value and output projections.
 
-    GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h
-    - W_o
+    GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h -
+    W_o
 
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
@@ -44,7 +44,7 @@ def attention_projection_time(
 def attention_score_flops(
     microbatch_tokens, kernel_attention_span, attention_heads, head_size, tensor_parallel
 ):
-    """Operations of a layer's two attention products as the kernel does them, the mean over layers.
+    """Operations of a layer's two attention products in the kernel, mean over layers.
 
     4 T x keys x a (h / a) / t
 
@@ -67,7 +67,7 @@ def standard_attention_core_time(
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Time of a layer's attention products and softmax: scores go through memory.
+    """Time of a layer's attention products and softmax, with scores in HBM.
 
     4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
 
@@ -80,7 +80,7 @@ def standard_attention_core_time(
 
 @alternative("attention_core_time", attention_kernel="flash")
 def flash_attention_core_time(attention_score_flops, attention_peak_flops, attention_efficiency):
-    """Time of a layer's attention products and softmax in one kernel that skips masked blocks.
+    """Time of a layer's attention products and softmax in a fused kernel that skips masked blocks.
 
     4 T x keys x a d / (t share P): a causal mask leaves half of the scores, windows fewer
 
@@ -92,7 +92,7 @@ def flash_attention_core_time(attention_score_flops, attention_peak_flops, atten
 
 @alternative("attention_backward_ratio", attention_kernel="standard")
 def standard_attention_backward_ratio():
-    """2: four products for two
+    """2: four products over two
 
     Source: Narayanan et al. 2021 (SC21), appendix
     """
@@ -101,7 +101,7 @@ def standard_attention_backward_ratio():
 
 @alternative("attention_backward_ratio", attention_kernel="flash")
 def flash_attention_backward_ratio():
-    """Time of attention backward over forward: five products for two, scores computed again.
+    """Attention time backward over forward: five products, with scores recomputed, over two.
 
     2.5
 
@@ -122,7 +122,7 @@ def elementwise_time(
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Time of a layer's norms, residuals and activation functions: bound by memory.
+    """Memory-bound time of a layer's norms, residuals and activation functions.
 
     T e (10 h / t_s + (2 or 3) f / t) / BW: two norms (read, write), two residuals (two reads, a
     write), the activation function (f or 2 f read, f written)
@@ -151,7 +151,7 @@ def layer_matrix_time(attention_projection_time, ffn_time, elementwise_time):
 def layer_recompute_time(
     matrix_recompute_passes, layer_matrix_time, attention_recompute_passes, attention_core_time
 ):
-    """Time of what a layer's backward pass computes again, but for what its kernels repeat.
+    """Recomputation time of a layer's backward pass, excluding recomputation inside kernels.
 
     passes x matrices + passes x attention
 
@@ -171,9 +171,9 @@ def plain_layer_time(
     layer_recompute_time,
     layer_overhead_time,
 ):
-    """Time of a layer for one micro-batch, forward, backward and what is computed again.
+    """Time of a layer for one micro-batch: forward, backward and recomputation.
 
-    3 x matrices + (1 + r) x attention + recompute + overhead: backward takes two products for one
+    3 x matrices + (1 + r) x attention + recompute + overhead: two backward products per forward one
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
@@ -195,7 +195,7 @@ def sorting_layer_time(
     matrix_recompute_passes,
 ):
     """3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
-    backward pass moves what a forward pass does
+    backward pass moves as much as a forward pass
 
     Source: Narayanan et al. 2021 (SC21), appendix; SimuMax,
         simumax/core/transformer/moe_module.py (backward moves as many bytes)
@@ -219,8 +219,8 @@ def logits_time(
 ):
     """Time of embedding, logits and loss for one micro-batch, forward and backward.
 
-    3 GEMM(T, V / t, h) + T (4 h e + 12 V / t) / BW: rows of the embedding are read, written and
-    their gradients added; FP32 logits are written, read by the loss and their gradient written
+    3 GEMM(T, V / t, h) + T (4 h e + 12 V / t) / BW: embedding rows are read, written and their
+    gradients accumulated; FP32 logits are written, read by the loss, and their gradient written
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V operations); Shoeybi et al. 2019,
@@ -252,9 +252,9 @@ def mfu_attention_time(
     attention_peak_flops,
     flops_efficiency,
 ):
-    """Part of the compute time of one step that attention's two products take.
+    """Compute time per step of the attention products.
 
-    operations done / (n P_attention x efficiency)
+    executed operations / (n P_attention x efficiency)
 
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 5.1; Dao 2023 (FlashAttention-2),
@@ -274,7 +274,7 @@ def roofline_attention_time(
     attention_backward_ratio,
     attention_recompute_passes,
 ):
-    """m l / p x (1 + r + passes repeated) x attention
+    """m l / p x (1 + r + recomputed passes) x attention
 
     Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
     """

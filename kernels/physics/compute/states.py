@@ -1,4 +1,4 @@
-"""Work of layers that keep a state instead of attention."""
+"""Operations and time of linear-attention layers, which keep a state."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from .layer_time import attention_projection_time, elementwise_time
 def mamba2_state_flops_per_token(
     linear_inner_width, linear_key_width, linear_state_size, linear_chunk_size
 ):
-    """Operations of one token around a layer's state, forward, in chunks of Q tokens.
+    """Forward operations per token around a layer's state, in chunks of Q tokens.
 
-    2 Q (G N + H P / 2) + 4 N H P: C by B in a chunk, whole; that by the inputs, masked; the state
-    that a chunk leaves, and what earlier ones left for its outputs
+    2 Q (G N + H P / 2) + 4 N H P: C by B in a chunk, unmasked; the result by the inputs, masked;
+    the state after a chunk, and the contribution of earlier states to its outputs
 
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6 (block decomposition; the mask
         leaves half of the diagonal blocks)
@@ -27,13 +27,14 @@ def mamba2_state_flops_per_token(
 def delta_state_flops_per_token(
     linear_heads, linear_head_size, linear_state_size, linear_chunk_size
 ):
-    """Operations of one token around a layer's state, forward, in chunks of C tokens.
+    """Forward operations per token around a layer's state, in chunks of C tokens.
 
     H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by values,
-    queries by keys, those by values; what the state holds of keys and of queries, and its update
+    queries by keys, the result by values; products of the state with keys and queries, and its
+    update
 
     Returns: [FLOP] operations of one token
-    Range: blocks under a mask are multiplied whole, as kernels for short chunks do
+    Range: masked blocks are multiplied in full, as kernels for short chunks do
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.3; Yang et al. 2024
         (DeltaNet), arXiv:2406.06484, section 3.2 (WY representation in chunks)
     """
@@ -46,12 +47,12 @@ def delta_state_flops_per_token(
 def lightning_state_flops_per_token(
     linear_heads, linear_head_size, linear_state_size, linear_chunk_size
 ):
-    """Operations of one token around a layer's state, forward, in blocks of B tokens.
+    """Forward operations per token around a layer's state, in blocks of B tokens.
 
-    H (2 B (N + P) + 4 N P): queries by keys in a block and those by values; the state's share of
+    H (2 B (N + P) + 4 N P): queries by keys in a block, the result by values; the state's share of
     the output, and its update
 
-    Range: blocks under a mask are multiplied whole
+    Range: masked blocks are multiplied in full
     Source: Qin et al. 2024 (Lightning Attention-2), arXiv:2401.04658, algorithm 1; MiniMax 2025
         (MiniMax-01), arXiv:2501.08313, section 2.2.1
     """
@@ -63,12 +64,12 @@ def lightning_state_flops_per_token(
 def mixed_layer_matrix_flops_per_token(
     active_matrix_parameters, linear_layers, linear_state_flops_per_token
 ):
-    """Operations of one token in the layers' matrices and states, forward and backward.
+    """Operations per token in the layers' matrices and states, forward and backward.
 
-    6 N_matrices + 3 l_s x those around a state: backward takes two products for one
+    6 N_matrices + 3 l_s x operations around a state: two backward products per forward one
 
-    Range: with a precision of 8 bits and less, states are counted at the rate of the matrices
-        (compute_model = mfu); they are some 1 to 4 % of the operations
+    Range: with precisions of 8 bits or less, states run at the rate of the matrices (compute_model
+        = mfu); they are about 1 to 4 % of the operations
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 6
     """
@@ -88,7 +89,7 @@ def linear_projection_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of the products with the weights of a mixer with a state.
+    """GEMM time of the projections of a mixer with a state.
 
     GEMM(T, W / t, h) + GEMM(T, h, H P / t); W = weights / h - H P
 
@@ -125,7 +126,7 @@ def linear_state_time(
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Time around a layer's state: convolution, chunks and gated norm; operations or memory.
+    """Roofline time around a layer's state: convolution, chunks and gated norm.
 
     T / t x max(operations / (share P), (e (7 H P + 2 G N + 2 channels) + 16 N H P / Q) / BW):
     inputs and keys are read and outputs written, gate, outputs and norm pass once more, states of
@@ -153,7 +154,7 @@ def mixed_layer_matrix_time(
     ffn_time,
     elementwise_time,
 ):
-    """Time of a layer's forward pass without the attention products, the mean over layers.
+    """Time of a layer's forward pass without the attention products, mean over layers.
 
     (l_a x projections + l_s x (projections + state)) / l + feed-forward + norms, residuals and
     activations
@@ -178,9 +179,9 @@ def mixed_elementwise_time(
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Time of a layer's norms, residuals and activation functions, the mean over layers.
+    """Time of a layer's norms, residuals and activation functions, mean over layers.
 
-    T e (5 h blocks / (l t_s) + (2 or 3) f / t) / BW: a norm and a residual for each block
+    T e (5 h blocks / (l t_s) + (2 or 3) f / t) / BW: a norm and a residual per block
     """
     return elementwise_time(
         microbatch_tokens,

@@ -1,4 +1,4 @@
-"""Operations of a step, and how fast one GPU does them."""
+"""Operations of a step, and the rate at which one GPU executes them."""
 
 import numpy as np
 
@@ -20,9 +20,9 @@ def quantised_kernel_peak_flops(
     attention_peak_flops,
     logits_peak_flops,
 ):
-    """Dense peak of one GPU over all operations of a step: each kind at its own.
+    """Dense peak of one GPU over all operations of a step, each kind at its own peak.
 
-    (M + A + L) / (M / P + A / P_attention + L / P_logits), what is computed again counted
+    (M + A + L) / (M / P + A / P_attention + L / P_logits), recomputation included
 
     Returns: [FLOP/s] peak
     Source: Amdahl 1967, AFIPS 30 (each part at its own rate); DeepSeek-AI 2024, arXiv:2412.19437,
@@ -38,9 +38,9 @@ def quantised_kernel_peak_flops(
 
 @alternative("layer_matrix_flops_per_token", linear_attention=False)
 def layer_matrix_flops_per_token(active_matrix_parameters):
-    """Operations of one token in the layers' matrices, forward and backward, nothing repeated.
+    """Operations per token in the layers' matrices, forward and backward, without recomputation.
 
-    6 N_matrices: a multiply-add for each weight, forward and twice backward
+    6 N_matrices: a multiply-add per weight, once forward and twice backward
 
     Returns: [FLOP] operations of one token
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
@@ -49,7 +49,7 @@ def layer_matrix_flops_per_token(active_matrix_parameters):
 
 
 def logits_flops_per_token(vocab_size, hidden_size):
-    """Operations of one token in the product that yields the logits, forward and backward.
+    """Operations per token in the logits product, forward and backward.
 
     6 V h
 
@@ -71,9 +71,9 @@ row(
 def windowed_attention_span(
     sequence_length, attention_window, windowed_layers, attention_layers, layers
 ):
-    """Keys in front of each query, the mask not counted: in some layers those of a window.
+    """Keys per query before masking, limited to a window in some layers.
 
-    l_a / l s - l_w / l (s - min(w, s)), the mean over layers; l_a of them attend at all
+    l_a / l s - l_w / l (s - min(w, s)), mean over layers, l_a of which have attention
 
     Returns: [1] keys of one query
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
@@ -86,12 +86,12 @@ def windowed_attention_span(
 
 @alternative("causal_attention_span", sliding_window=False)
 def full_causal_attention_span(sequence_length):
-    """Keys that each query sees under a causal mask, the mean over a sequence.
+    """Keys per query under a causal mask, mean over the sequence.
 
     s / 2
 
     Returns: [1] keys of one query
-    Range: half a key short of (s + 1) / 2, which counts the query's own in full
+    Range: half a key below (s + 1) / 2, which counts the query's own key in full
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
     """
     return sequence_length / 2
@@ -101,13 +101,12 @@ def full_causal_attention_span(sequence_length):
 def windowed_causal_attention_span(
     sequence_length, attention_window, windowed_layers, attention_layers, layers
 ):
-    """Keys that each query sees under a causal mask, in some layers only those of a window.
+    """Keys per query under a causal mask, limited to a window in some layers.
 
-    l_a / l s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w no longer than s; the mean over sequence
-    and layers, of which l_a attend: the first w queries of a sequence have fewer keys than the
-    window
+    l_a / l s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w at most s; mean over sequence and layers,
+    l_a of which have attention: the first w queries see fewer keys than the window
 
-    Range: short of the exact w - w (w - 1) / (2 s) by w / (2 s), at most half a key
+    Range: below the exact w - w (w - 1) / (2 s) by w / (2 s), at most half a key
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2; mean over the triangle and
         the band under the mask
     """
@@ -119,7 +118,7 @@ def windowed_causal_attention_span(
 
 
 def windowed_layers(attention_layers):
-    """Layers whose attention sees a window alone: all that attend, unless the model alternates.
+    """Layers with windowed attention: all attention layers, unless the model alternates.
 
     l_w = l_a
 
@@ -151,7 +150,7 @@ row(
 
 
 def attention_flops_per_token(layers, kernel_attention_span, attention_heads, head_size):
-    """Operations of one token in attention's products as the kernel does them, nothing repeated.
+    """Operations per token in the products of the attention kernel, without recomputation.
 
     12 l x keys x a (h / a): two products forward, four backward
 
@@ -168,7 +167,7 @@ def kernel_flops_per_token(
     logits_flops_per_token,
     prediction_flops_per_token,
 ):
-    """Operations that kernels do for one token, forward and backward, nothing computed twice.
+    """Operations that kernels execute per token, forward and backward, without recomputation.
 
     matrices + attention + logits + multi-token prediction
 
@@ -180,7 +179,7 @@ def kernel_flops_per_token(
 
 
 def kernel_flops_per_step(kernel_flops_per_token, tokens_per_step):
-    """Operations that kernels do in one step, forward and backward, nothing computed twice.
+    """Operations that kernels execute per step, forward and backward, without recomputation.
 
     operations of a token x B s
 
@@ -192,10 +191,10 @@ def kernel_flops_per_step(kernel_flops_per_token, tokens_per_step):
 
 @alternative("model_flops_per_token", flops_counting="parameters")
 def parameters_model_flops_per_token(active_parameters):
-    """6 N_active: six for each parameter
+    """6 N_active
 
-    Range: counts look-ups and leaves attention out; exceeds what kernels do where 6 x parameters
-        in no product are more than attention's operations
+    Range: counts look-ups and omits attention; exceeds the executed operations if 6 x non-matmul
+        parameters exceed attention's operations
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     return 6 * active_parameters
@@ -210,10 +209,10 @@ def transformer_model_flops_per_token(
     attention_heads,
     head_size,
 ):
-    """matrices and the whole of attention: 6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s
-    / (6 h) + V / (12 l h)) for a GPT; windows shorten s
+    """matrices and full attention: 6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h)
+    + V / (12 l h)) for a GPT; windows shorten s
 
-    Range: counts twice the attention that a kernel does which skips what a causal mask hides
+    Range: counts twice the attention of a kernel that skips causally masked blocks
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Narayanan et al. 2021
         (SC21), appendix; Korthikanti et al. 2022, arXiv:2205.05198, eq. 7
     """
@@ -230,7 +229,7 @@ def causal_model_flops_per_token(
     attention_heads,
     head_size,
 ):
-    """Operations that one token needs, as reports count them: nothing that a causal mask hides.
+    """Model operations per token as papers report them, without causally masked attention.
 
     6 N_matrices + 6 l s a (h / a) + 6 V h; windows shorten s
 
@@ -242,7 +241,7 @@ def causal_model_flops_per_token(
 
 
 def model_flops_per_step(model_flops_per_token, tokens_per_step):
-    """Operations that one step needs, as reports count them (flops_counting).
+    """Model operations per step, by the convention of flops_counting.
 
     operations of a token x B s
 
@@ -315,10 +314,10 @@ def recompute_flops_factor(
     attention_backward_ratio,
     kernel_flops_per_token,
 ):
-    """Operations done over those done once: what backward passes compute again counts.
+    """Executed operations over operations without recomputation.
 
     1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
-    kernel's backward pass computes scores again (r = 2.5), whatever is kept
+    kernel's backward pass always recomputes scores (r = 2.5)
 
     Returns: [1] operations over operations
     Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
@@ -331,13 +330,12 @@ def recompute_flops_factor(
 
 
 def ideal_compute_time(model_flops_per_step, n_gpus, peak_flops):
-    """Time of one step if every GPU did the counted operations at its peak.
+    """Time of one step if every GPU ran the model operations at peak.
 
     F / (n P)
 
     Returns: [s] ideal time of one step
-    Range: longer than the least time of a step where the convention counts more operations than
-        kernels do
+    Range: above the minimum step time if flops_counting counts more operations than kernels execute
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B (the 100 % of MFU)
     """
     return model_flops_per_step / (n_gpus * peak_flops)
@@ -347,9 +345,9 @@ def ideal_compute_time(model_flops_per_step, n_gpus, peak_flops):
 def mfu_compute_time(
     kernel_flops_per_step, recompute_flops_factor, n_gpus, kernel_peak_flops, flops_efficiency
 ):
-    """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
+    """Compute time of one step, without bubble, communication and stragglers.
 
-    operations done / (n P x efficiency), P that of the kernels
+    executed operations / (n P x efficiency), P = kernel_peak_flops
 
     Returns: [s] compute time of one step
     Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P / (n X), written per step)
@@ -362,7 +360,7 @@ def mfu_compute_time(
 def roofline_compute_time(
     num_microbatches, layers, pipeline_parallel, layer_time, logits_time, prediction_time
 ):
-    """m (l x layer + embedding and logits + multi-token prediction) / p: the mean over stages
+    """m (l x layer + embedding and logits + multi-token prediction) / p: mean over stages
 
     Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
     """
@@ -371,9 +369,9 @@ def roofline_compute_time(
 
 
 def arithmetic_intensity(microbatch_tokens, bytes_per_element):
-    """Operations per byte of weights read, for the tokens that one pass sees.
+    """Operations per byte of weights read, for the tokens of one pass.
 
-    2 T / e: each weight is read once and used in one multiply-add per token
+    2 T / e: each weight is read once, for one multiply-add per token
 
     Returns: [FLOP/B] intensity; one token in BF16 (decoding) gives 1
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
@@ -400,7 +398,7 @@ def ridge_point(peak_flops, hbm_bandwidth):
 
 @same_as(roofline_flops)
 def attainable_flops(arithmetic_intensity, peak_flops, hbm_bandwidth):
-    """Rate that the roofline of one GPU allows.
+    """Attainable rate of one GPU under the roofline.
 
     min(P, I BW)
 

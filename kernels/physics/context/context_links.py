@@ -1,4 +1,4 @@
-"""Links and tiers of the network that context-parallel groups use."""
+"""Bandwidth, link occupancy and network tiers of context-parallel groups."""
 
 import numpy as np
 
@@ -14,13 +14,13 @@ from .context_ring import node_context_ranks_per_node
 def switched_context_rail_bandwidth(
     tensor_parallel, context_parallel, gpus_per_switch, rail_bandwidth, oversubscription
 ):
-    """Bandwidth between nodes that one GPU has for context-parallel traffic, per direction.
+    """Bandwidth per direction and GPU between nodes for context-parallel traffic.
 
-    that without oversubscription where a group (t c GPUs) is under one leaf switch
+    bandwidth without oversubscription if a group (t c GPUs) is under one leaf switch
 
     Returns: [B/s] bandwidth of one rail under load
-    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
-        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Range: for groups over several switches a lower bound, as if all traffic left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
@@ -38,9 +38,9 @@ def context_fabric_time(
     context_ranks_per_node,
     context_rail_bandwidth,
 ):
-    """Time of one step in which a GPU's rail carries context-parallel traffic.
+    """Time per step in which a GPU's rail carries context-parallel traffic.
 
-    exchanges x M / B_e where the ring leaves the node: the GPU whose next rank is elsewhere
+    exchanges x M / B_e if the ring leaves the node, for the GPU whose next rank is on another node
 
     Returns: [s] time of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
@@ -57,9 +57,9 @@ def context_node_time(
     context_ranks_per_node,
     intra_node_bandwidth,
 ):
-    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
+    """Time per step in which a GPU's link inside its node carries context-parallel traffic.
 
-    exchanges x M / B_i: the GPU whose next rank is on its node
+    exchanges x M / B_i, for a GPU whose next rank is on its node
 
     Returns: [s] time of one step
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
@@ -78,9 +78,9 @@ def tiered_context_rail_bandwidth(
     rail_bandwidth,
     pod_bandwidth,
 ):
-    """that of the slowest send to the next rank: out of a leaf switch, or of a pod
+    """bandwidth of the slowest send to the next rank: out of a leaf switch, or of a pod
 
-    Range: as in topology.crossing_bandwidth
+    Range: same as topology.crossing_bandwidth
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
     return _sending(
@@ -97,7 +97,7 @@ def tiered_context_rail_bandwidth(
 def _sending(
     ranks, stride, leaf_gpus, gpus_per_pod, leaf_bandwidth, fabric_bandwidth, pod_bandwidth
 ):
-    """Bandwidth of sends to the next rank, by the slowest tier that any of them leaves."""
+    """Bandwidth of sends to the next rank, limited by the slowest tier that any of them leaves."""
     return np.minimum(
         crossing_bandwidth(ranks, stride, leaf_gpus, leaf_bandwidth, fabric_bandwidth),
         crossing_bandwidth(ranks, stride, gpus_per_pod, leaf_bandwidth, pod_bandwidth),

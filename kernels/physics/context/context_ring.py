@@ -1,4 +1,4 @@
-"""Traffic of context parallelism: keys and values passed around a ring."""
+"""Context-parallel traffic of ring attention: keys and values passed around a ring."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from ..network.inputs import SWITCHED
 
 @alternative("context_message", linear_attention=False)
 def context_message(microbatch_tokens, kv_heads, head_size, tensor_parallel, bytes_per_element):
-    """Bytes of one rank's keys and values of one layer and micro-batch.
+    """Bytes of one rank's keys and values per layer and micro-batch.
 
-    2 (s / c) b (h / a) max(a_kv / t, 1) e: beyond the heads, tensor ranks hold copies
+    2 (s / c) b (h / a) max(a_kv / t, 1) e: tensor ranks beyond the number of KV heads hold copies
 
     Returns: [B] message
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
@@ -44,7 +44,7 @@ def context_send_time(
     inter_node_latency,
     context_rail_bandwidth,
 ):
-    """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
+    """Time to pass keys and values to the next rank, over the slowest hop of the ring.
 
     a + M / B
 
@@ -59,13 +59,13 @@ def context_send_time(
 
 @alternative("context_exchanges_per_layer", recompute=(False, "selective"))
 def kept_context_exchanges_per_layer(context_parallel):
-    """Exchanges of each layer and micro-batch: once round forward, twice as much backward.
+    """Ring exchanges per layer and micro-batch: once round forward, twice as much backward.
 
     3 (c - 1)
 
     Returns: [1] exchanges
-    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
-        than a window need no keys and values of each other
+    Range: an upper bound in layers with an `attention_window`: ranks further apart than a window
+        need none of each other's keys and values
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (backward also passes the
         gradients of keys and values)
     """
@@ -76,8 +76,8 @@ def kept_context_exchanges_per_layer(context_parallel):
 def repeated_context_exchanges_per_layer(context_parallel):
     """4 (c - 1): twice round forward, twice as much backward
 
-    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
-        than a window need no keys and values of each other
+    Range: an upper bound in layers with an `attention_window`: ranks further apart than a window
+        need none of each other's keys and values
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
     """
     return 4 * (context_parallel - 1)
@@ -87,13 +87,13 @@ def repeated_context_exchanges_per_layer(context_parallel):
 def context_parallel_time(
     context_exchanges_per_layer, layers, pipeline_parallel, num_microbatches, context_send_time
 ):
-    """Time of one step's context-parallel traffic on each stage.
+    """Context-parallel traffic time of one step on each stage.
 
     exchanges per layer x l / p x m x t
 
     Returns: [s] context-parallel traffic of one step
-    Range: keys and values go all the way round, also where a window needs those of near ranks
-        only: a bound from above for windows shorter than (1 - 2 / c) s
+    Range: keys and values go all the way round, even if a window needs only those of nearby ranks:
+        an upper bound for windows shorter than (1 - 2 / c) s
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
     per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel

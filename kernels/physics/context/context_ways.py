@@ -1,4 +1,4 @@
-"""Context parallelism by collectives: heads shared out, keys and values gathered."""
+"""Context parallelism by collectives: Ulysses all-to-alls over heads, all-gathered keys/values."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .context_ring import context_message
 
 
 def linear_state_message(micro_batch_size, linear_inner_width, linear_state_size, tensor_parallel):
-    """Bytes of a layer's state that a context-parallel rank hands on.
+    """Bytes of a layer's recurrent state that a context-parallel rank passes on.
 
     4 b N H P / t, in FP32
 
@@ -38,12 +38,12 @@ def mixed_context_message(
     tensor_parallel,
     bytes_per_element,
 ):
-    """Bytes that one rank hands on for one layer and micro-batch, the mean over layers.
+    """Bytes that one rank passes on per layer and micro-batch, mean over layers.
 
-    l_a / l x keys and values + l_s / l x a state
+    l_a / l x keys and values + l_s / l x state
 
-    Range: states go once round backward, not twice as keys, values and their gradients do, and
-        layers that hold a feed-forward block alone exchange nothing: a bound from above
+    Range: an upper bound: states go round once backward, not twice as keys, values and their
+        gradients do, and layers with only a feed-forward block exchange nothing
     Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Liu et al. 2023 (ring
         attention), arXiv:2310.01889, section 3
     """
@@ -79,7 +79,7 @@ row(
 
 
 def head_sharing_ranks_per_node(context_ranks_per_node, head_sharing_ranks):
-    """Ranks of one node that share out the heads of attention.
+    """Ranks of one node that split attention heads among them.
 
     min(context ranks on a node, u)
 
@@ -92,7 +92,7 @@ def head_sharing_ranks_per_node(context_ranks_per_node, head_sharing_ranks):
 
 @alternative("context_passes", recompute=(False, "selective"))
 def kept_context_passes():
-    """Passes of each layer and micro-batch through attention: forward and backward.
+    """Passes through attention per layer and micro-batch: forward and backward.
 
     2
 
@@ -122,10 +122,10 @@ def attention_head_message(
     head_sharing_ranks,
     bytes_per_element,
 ):
-    """Bytes of one rank that change places when heads are shared out, in one pass through a layer.
+    """Bytes of one rank that the all-to-alls over heads move in one pass through a layer.
 
-    T (h / a) (2 a / t + 2 max(a_kv / t, u)) e: queries and outputs; keys and values, of which each
-    rank needs a head of its own
+    T (h / a) (2 a / t + 2 max(a_kv / t, u)) e: queries and outputs, and keys and values, with at
+    least one KV head per rank
 
     Returns: [B] message
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2 (four tensors);
@@ -150,12 +150,12 @@ def mixed_head_message(
     linear_parameters_per_layer,
     hidden_size,
 ):
-    """Bytes of one rank that change places when heads are shared out, the mean over layers.
+    """Bytes of one rank that the all-to-alls over heads move in one pass, mean over layers.
 
-    l_a / l x queries, keys, values and outputs + l_s / l x T W e / t, W = weights / h: all that a
-    mixer with a state projects, and what it puts out
+    l_a / l x queries, keys, values and outputs + l_s / l x T W e / t, W = weights / h: all
+    projections and the output of a mixer with a state
 
-    Range: where groups of keys are fewer than ranks, each has copies, which come on top
+    Range: copies of key groups, where there are fewer groups than ranks, come on top
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Megatron-LM,
         megatron/core/ssm/mamba_context_parallel.py
     """
@@ -183,7 +183,7 @@ def head_exchange_time(
     intra_node_bandwidth,
     context_rail_bandwidth,
 ):
-    """Time in which ranks share out heads, and tokens again, in one pass through a layer.
+    """Time of the all-to-alls that switch from tokens to heads and back, per pass through a layer.
 
     4 (u - 1) a + max(M (k - 1) / (u B_i), M (u - k) / (u B_e)): four all-to-alls
 
@@ -211,7 +211,7 @@ def switched_context_gather_step_time(
     intra_node_bandwidth,
     context_rail_bandwidth,
 ):
-    """Time of one of the c - 1 steps in which keys and values of a layer are gathered.
+    """Time of one of the c - 1 steps of the all-gather of a layer's keys and values.
 
     a + M / B, B over all rails of a node
 
@@ -233,14 +233,14 @@ def gathered_context_collective_time(
     num_microbatches,
     context_gather_step_time,
 ):
-    """Time of one step's context-parallel collectives, which nothing can hide.
+    """Time of one step's context-parallel collectives, which cannot be hidden.
 
-    (3 or 4) l / p x m x (c - 1) t: keys and values gathered forward and backward, their gradients
-    reduced and scattered
+    (3 or 4) l / p x m x (c - 1) t: keys and values all-gathered forward and backward, their
+    gradients reduce-scattered
 
     Returns: [s] traffic of one step
-    Range: keys and values of the whole sequence are gathered, also where a window needs those of
-        near ranks only, as in Transformer Engine
+    Range: keys and values of the whole sequence are gathered, even if a window needs only those of
+        nearby ranks, as in Transformer Engine
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
         values all-gathered, then attention)
     """
@@ -271,7 +271,7 @@ row(
 def head_ring_message(
     microbatch_tokens, kv_heads, head_size, tensor_parallel, head_sharing_ranks, bytes_per_element
 ):
-    """Bytes of one rank's keys and values once heads are shared out: more tokens, fewer heads.
+    """Bytes of one rank's keys and values after the switch to heads: more tokens, fewer heads.
 
     2 T (h / a) max(a_kv / t, u) e
 
@@ -283,13 +283,12 @@ def head_ring_message(
 
 
 def head_ring_exchanges(context_passes, context_parallel, head_sharing_ranks):
-    """Exchanges of each layer and micro-batch on the ring across ranks that share out heads.
+    """Ring exchanges per layer and micro-batch across groups of head-sharing ranks.
 
     (3 or 4) (c / u - 1)
 
     Returns: [1] exchanges
-    Range: in models with states, which are handed on in their layers, counted for every layer: a
-        bound from above
+    Range: an upper bound in models with states, passed on in their own layers but counted for all
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Liu et al. 2023 (ring
         attention), arXiv:2310.01889, section 3
     """
@@ -306,7 +305,7 @@ def switched_head_ring_send_time(
     inter_node_latency,
     context_rail_bandwidth,
 ):
-    """Time to pass keys and values on, on the ring across ranks that share out heads.
+    """Time of one exchange of keys and values on the ring across groups of head-sharing ranks.
 
     a + M / B
 
@@ -347,7 +346,7 @@ def gathered_context_fabric_time(
     context_ranks_per_node,
     context_rail_bandwidth,
 ):
-    """exchanges x l / p x m x M / (k B_e) where the group leaves the node
+    """exchanges x l / p x m x M / (k B_e) if the group leaves the node
 
     Source: NCCL 2.30, rings over several cards of a node
     """
@@ -390,8 +389,8 @@ def head_context_fabric_time(
     context_ranks_per_node,
     context_rail_bandwidth,
 ):
-    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it
-    leaves the node
+    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; ring term if it leaves
+    the node
 
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3
@@ -417,8 +416,8 @@ def head_context_node_time(
     context_ranks_per_node,
     intra_node_bandwidth,
 ):
-    """l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of
-    its ranks share a node
+    """l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; ring term if two of its
+    ranks share a node
 
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3
@@ -442,7 +441,7 @@ row(
 
 @alternative("head_reason", context_parallel_type=TO_HEADS)
 def shared_head_reason(attention_heads, tensor_parallel, context_parallel, head_sharing_ranks):
-    """Why context ranks cannot share out the heads of attention; 0 where they can.
+    """Why attention heads cannot be split over context ranks; 0 if they can.
 
     a / (t u) and c / u whole
 
@@ -458,11 +457,11 @@ def shared_head_reason(attention_heads, tensor_parallel, context_parallel, head_
 
 @alternative("sequence_parts", context_balance="zigzag")
 def paired_sequence_parts(context_parallel):
-    """Parts that a sequence is cut into: an early and a late one for each rank that shares it.
+    """Chunks into which a sequence is cut: an early and a late one per context rank.
 
-    2 c; one for a rank alone
+    2 c; 1 for c = 1
 
-    Returns: [1] parts
+    Returns: [1] chunks
     Source: Megatron-LM, megatron/core/utils.py (get_batch_on_this_cp_rank: 2 x context-parallel
         size chunks)
     """

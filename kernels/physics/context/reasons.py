@@ -1,4 +1,4 @@
-"""Why kinds of layers cannot be cut so."""
+"""Why layers of several kinds cannot be laid out."""
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from ..model.layer_kinds import KINDS
 
 @alternative("layer_kinds_reason", linear_attention=False)
 def plain_layer_kinds_reason(linear_layers):
-    """Why layers of several kinds cannot be laid out; 0 where they can.
+    """Why layers of several kinds cannot be laid out; 0 if they can.
 
-    they are of one kind: none keeps a state
+    no layer keeps a state: all are of one kind
 
     Returns: [flag] reason
     Flags: REASONS
@@ -34,8 +34,8 @@ def mixed_layer_kinds_reason(
     tensor_parallel,
     head_sharing_ranks,
 ):
-    """whole layers, no more mixers than layers, no more feed-forward blocks, none below 0;
-    attention counted in those that attend alone; H / (t u) whole
+    """whole, non-negative numbers of layers, at most as many mixers, and feed-forward blocks, as
+    layers; attention counted in attention layers alone; H / (t u) whole
 
     Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
         megatron/core/models/hybrid/hybrid_layer_allocation.py (one symbol for each layer)

@@ -1,4 +1,4 @@
-"""Inputs of power and money."""
+"""Inputs of power and cost."""
 
 from ...declare import declared, option, real, switch
 

@@ -1,4 +1,4 @@
-"""Power and energy of the cluster, and carbon."""
+"""Power, energy and carbon emissions of the cluster."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from ...ops import where
 
 
 def node_power(gpus_per_node, gpu_tdp, node_overhead_power):
-    """Power of one node, where the scenario does not state it.
+    """Default power of one node, where the scenario does not state it.
 
-    g x TDP + overhead; a label that states the whole sets the overhead, which is the rest of it
+    g x TDP + overhead; a label that states the total sets the overhead to the remainder
 
     Returns: [W] power of one node
     Source: Fleet Foundations, power and sustainability numbers (rule of thumb: GPUs x TDP)
@@ -27,7 +27,7 @@ def reserved_allocated_gpus(
     spare_nodes,
     gpus_per_node,
 ):
-    """GPUs that are powered and paid for: those of the job, of backup replicas and of hot spares.
+    """GPUs powered and paid for: the job's, backup replicas' and hot spares'.
 
     n + backups t p c + spare nodes g
 
@@ -39,7 +39,7 @@ def reserved_allocated_gpus(
 
 
 def allocated_nodes(allocated_gpus, gpus_per_node):
-    """Nodes that are powered and paid for.
+    """Nodes powered and paid for.
 
     n / g
 
@@ -64,7 +64,7 @@ def it_power(allocated_nodes, node_power):
 
 
 def facility_power(it_power, pue):
-    """Power of the data centre, cooling and losses counted.
+    """Power of the data centre, cooling and losses included.
 
     IT power x PUE
 
@@ -78,18 +78,18 @@ def facility_power(it_power, pue):
 
 
 def nodes_per_rack(rack_power, node_power):
-    """Whole nodes that the power of one rack feeds.
+    """Whole nodes per rack, by rack power.
 
     floor(rack / node)
 
-    Returns: [1] nodes; 0 where one node needs more than the rack has
+    Returns: [1] nodes; 0 if one node needs more power than the rack has
     Source: Fleet Foundations, power density wall
     """
     return np.floor(rack_power / node_power)
 
 
 def racks(it_power, rack_power):
-    """Racks that the power of the equipment fills, at least; whole nodes may leave some unused.
+    """Minimum racks for the power of the equipment; whole nodes may leave some of it unused.
 
     ceil(IT power / rack)
 
@@ -103,9 +103,9 @@ def racks(it_power, rack_power):
 
 
 def cooling_class(rack_power):
-    """How a rack of that power must be cooled: air takes away up to 30 kW.
+    """Cooling that the rack power requires.
 
-    air for 30 kW or less, else liquid
+    air up to 30 kW, else liquid
 
     Returns: [flag] cooling
     Flags: 0 air, 1 liquid
@@ -116,7 +116,7 @@ def cooling_class(rack_power):
 
 
 def energy(facility_power, job_time):
-    """Electricity of the run, at rated power throughout.
+    """Electricity used by the run, at rated power throughout.
 
     facility power x wall time
 
@@ -127,7 +127,7 @@ def energy(facility_power, job_time):
 
 
 def carbon_emissions(energy, grid_carbon_intensity):
-    """Carbon dioxide of the run's electricity.
+    """Carbon dioxide emissions of the run's electricity.
 
     energy x intensity of the grid
 
@@ -138,12 +138,12 @@ def carbon_emissions(energy, grid_carbon_intensity):
 
 
 def energy_per_token(energy, training_tokens):
-    """Electricity of the run for each token that it trains on.
+    """Electricity per training token.
 
     energy / D
 
     Returns: [J] energy of one token
-    Range: of the tokens stated; `tokens_to_target` has those that a large batch adds
+    Range: stated tokens, without those that a large batch adds (`tokens_to_target`)
     Source: by definition
     """
     return energy / training_tokens

@@ -1,10 +1,10 @@
-"""Cost of the job, by rent or by ownership."""
+"""Cost of the job on rented or owned GPUs."""
 
 from ...alternatives import alternative
 
 
 def gpu_hours(allocated_gpus, job_time):
-    """GPU-hours of the run, idle and lost ones included.
+    """GPU-hours of the run, including idle and lost ones.
 
     GPUs x wall time
 
@@ -19,11 +19,11 @@ def gpu_hours(allocated_gpus, job_time):
 
 @alternative("gpu_cost", pricing="rented")
 def rented_gpu_cost(gpu_hours, gpu_hour_price):
-    """Price of the run's GPU-hours; where they are rented, their electricity is inside.
+    """Cost of the run's GPU-hours; rent includes electricity.
 
     GPU-hours x price
 
-    Returns: [USD] price
+    Returns: [USD] cost
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 1
     Example:
         >>> rented_gpu_cost(2.788e6, 2)
@@ -33,34 +33,34 @@ def rented_gpu_cost(gpu_hours, gpu_hour_price):
 
 
 def electricity_cost(energy, electricity_price):
-    """Price of the run's electricity alone; the cost of a run, rented or owned, contains it.
+    """Cost of the run's electricity, already included in the cost of a rented or owned run.
 
     energy x price
 
-    Returns: [USD] price
+    Returns: [USD] cost
     Source: by definition; Fleet Foundations, the energy hierarchy at scale (PUE multiplies it)
     """
     return energy * electricity_price
 
 
 def job_cost(gpu_cost):
-    """Price of the run, on GPUs that are rented or owned (`pricing`).
+    """Cost of the run, on rented or owned GPUs (`pricing`).
 
     GPU-hours x price
 
-    Returns: [USD] price
+    Returns: [USD] cost
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 1
     """
     return 1.0 * gpu_cost
 
 
 def cost_per_million_tokens(job_cost, training_tokens):
-    """Price of the run for each million tokens that it trains on.
+    """Cost of the run per million training tokens.
 
     cost / D x 10^6
 
-    Returns: [USD] price of 10^6 tokens
-    Range: of the tokens stated; `tokens_to_target` has those that a large batch adds
+    Returns: [USD] cost of 10^6 tokens
+    Range: stated tokens, without those that a large batch adds (`tokens_to_target`)
     Source: by definition
     """
     return job_cost / training_tokens * 1e6

@@ -1,9 +1,9 @@
-"""What others ask of power: totals that a node's label states."""
+"""Roles of power: totals that a node's label states."""
 
 from collections.abc import Mapping
 
-# A total that a node's label states: what it sets is the rest beside so many GPUs of so much each,
-# so that the total follows where these are others
+# total stated by a node's label: (remainder that it sets, number of GPUs, power of each), so that
+# the total follows when the GPUs change
 BESIDE_GPUS: Mapping[str, tuple[str, str, str]] = {
     "node_power": ("node_overhead_power", "gpus_per_node", "gpu_tdp")
 }

@@ -1,4 +1,4 @@
-"""Links and tiers of the network that data-parallel groups use."""
+"""Bandwidth, link occupancy and network tiers of data-parallel groups."""
 
 import numpy as np
 
@@ -63,9 +63,9 @@ def expert_data_parallel_bandwidth(
     reduced_expert_parameters,
     expert_gradient_bandwidth,
 ):
-    """1 / ((1 - x) / B + x / B_e), x the share of routed experts, whose groups ride fewer rails
+    """1 / ((1 - x) / B + x / B_e), x the share of routed experts, whose groups use fewer rails
 
-    Range: bytes of a ring; experts wait for no latency of their own
+    Range: bytes of a ring; no extra latency for experts
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); NCCL 2.30, channels over several NICs
     """
@@ -80,9 +80,9 @@ def expert_data_parallel_bandwidth(
 def expert_gradient_node_bandwidth(
     intra_node_bandwidth, data_parallel_ranks_per_node, data_node_share
 ):
-    """Bandwidth of one rank of a data-parallel group inside its node, level by level.
+    """Effective bandwidth of one rank of a data-parallel group inside its node, level by level.
 
-    B (1 - 1 / g) / (bytes sent inside the node for each): experts send fewer of theirs there
+    B (1 - 1 / g) / (share of bytes sent inside the node): experts send a smaller share there
 
     Returns: [B/s] bandwidth per rank
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
@@ -96,9 +96,9 @@ def expert_gradient_node_bandwidth(
 def expert_gradient_rail_bandwidth(
     data_rail_bandwidth, data_parallel_ranks_per_node, gradient_ranks, data_fabric_share
 ):
-    """Bandwidth of one rank of a data-parallel group between nodes, level by level.
+    """Effective bandwidth of one rank of a data-parallel group between nodes, level by level.
 
-    B (1 / g - 1 / n) / (bytes sent on the rail for each): experts send more of theirs there
+    B (1 / g - 1 / n) / (share of bytes sent on the rail): experts send a larger share there
 
     Returns: [B/s] bandwidth per rank
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
@@ -109,14 +109,14 @@ def expert_gradient_rail_bandwidth(
 
 
 def _ratio(alone, together):
-    """Bytes sent by dense weights alone over those sent beside experts; 1 where none are."""
+    """Bytes sent for dense weights alone over bytes sent with experts; 1 if there are none."""
     sent = (alone > 0) & (together > 0)
     return where(sent, alone / where(sent, together, 1.0), 1.0)
 
 
 @alternative("data_fabric_share", mixture_of_experts=False)
 def dense_data_fabric_share(data_parallel_ranks_per_node, gradient_ranks):
-    """Bytes that a GPU sends on its rail for each that goes through its data-parallel group.
+    """Bytes that a GPU sends on its rail per byte of its data-parallel group's traffic.
 
     1 / g - 1 / n
 
@@ -136,7 +136,7 @@ def expert_data_fabric_share(
     reduced_expert_parameters,
 ):
     """(1 - x) (1 / g - 1 / n) + x (1 / g_e - 1 / n_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of
-    routed experts, counted as if in a ring of all n ranks
+    routed experts, counted as in a ring of all n ranks
 
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Jia et al. 2018, arXiv:1807.11205, section 4.3
@@ -156,7 +156,7 @@ def expert_data_fabric_share(
 
 @alternative("data_node_share", mixture_of_experts=False)
 def dense_data_node_share(data_parallel_ranks_per_node):
-    """Bytes that a GPU sends inside its node for each that goes through its data-parallel group.
+    """Bytes that a GPU sends inside its node per byte of its data-parallel group's traffic.
 
     1 - 1 / g
 
@@ -176,7 +176,7 @@ def expert_data_node_share(
     reduced_expert_parameters,
 ):
     """(1 - x) (1 - 1 / g) + x (1 - 1 / g_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of routed
-    experts, counted as if in a ring of all n ranks
+    experts, counted as in a ring of all n ranks
 
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Jia et al. 2018, arXiv:1807.11205, section 4.3
@@ -194,9 +194,9 @@ def expert_data_node_share(
 def whole_data_fabric_time(
     data_parallel_time, data_parallel_bytes, data_fabric_share, data_rail_bandwidth
 ):
-    """Time of one step in which a GPU's rail carries data-parallel traffic.
+    """Time per step in which a GPU's rail carries data-parallel traffic.
 
-    bytes x share / B, at most the traffic's time
+    bytes x share / B, at most the traffic time
 
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
@@ -216,14 +216,14 @@ def hybrid_data_fabric_time(
     replica_fabric_share,
     replica_rail_bandwidth,
 ):
-    """bytes x share / B of a sharding group and of its replicas, at most the traffic's time"""
+    """bytes x share / B of a sharding group + of its replicas, at most the traffic time"""
     group = data_parallel_bytes * data_fabric_share / data_rail_bandwidth
     replicas = replica_bytes * replica_fabric_share / replica_rail_bandwidth
     return np.minimum(data_parallel_time, group + replicas)
 
 
 def replica_bytes(replica_reductions, gradient_buckets, replica_message):
-    """Bytes that go between sharding groups in one step, each half of an all-reduce counted.
+    """Bytes reduced between sharding groups in one step, each half of an all-reduce counted.
 
     2 x reductions x buckets x M
 
@@ -234,7 +234,7 @@ def replica_bytes(replica_reductions, gradient_buckets, replica_message):
 
 
 def replica_fabric_share(replica_ranks_per_node, shard_replicas):
-    """Bytes that a GPU sends on its rail for each that goes between sharding groups.
+    """Bytes that a GPU sends on its rail per byte of traffic between sharding groups.
 
     1 / g - 1 / n
 
@@ -245,7 +245,7 @@ def replica_fabric_share(replica_ranks_per_node, shard_replicas):
 
 
 def replica_node_share(replica_ranks_per_node):
-    """Bytes that a GPU sends inside its node for each that goes between sharding groups.
+    """Bytes that a GPU sends inside its node per byte of traffic between sharding groups.
 
     1 - 1 / g
 
@@ -267,7 +267,7 @@ def hybrid_data_node_time(
     replica_node_share,
     intra_node_bandwidth,
 ):
-    """(bytes x share of a sharding group + of its replicas) / B, at most the traffic's time"""
+    """(bytes x share of a sharding group + of its replicas) / B, at most the traffic time"""
     moved = data_parallel_bytes * data_node_share + replica_bytes * replica_node_share
     return np.minimum(data_parallel_time, moved / intra_node_bandwidth)
 
@@ -301,9 +301,9 @@ def tiered_data_rail_bandwidth(
     rail_bandwidth,
     pod_bandwidth,
 ):
-    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
+    """bytes out of the node over their time below leaf switches, in pods and between pods
 
-    Range: as in topology.tiered_bandwidth; of the group of dense weights where there are experts
+    Range: same as topology.tiered_bandwidth; with experts, for the group of dense weights
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
     below = np.maximum(data_parallel_ranks_per_leaf, data_parallel_ranks_per_node)
@@ -329,9 +329,9 @@ def tiered_replica_rail_bandwidth(
     rail_bandwidth,
     pod_bandwidth,
 ):
-    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
+    """bytes out of the node over their time below leaf switches, in pods and between pods
 
-    Range: as in topology.tiered_bandwidth
+    Range: same as topology.tiered_bandwidth
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
     return _reducing(
@@ -379,7 +379,7 @@ def hybrid_data_parallel_tier(
     gpus_per_pod,
     site_gpus,
 ):
-    """the higher one of that in sharding groups and of that between them"""
+    """the higher of the tiers crossed within and between sharding groups"""
     tiers = (scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus)
     return np.maximum(
         crossed_tier(gradient_ranks, data_spread, *tiers),

@@ -1,4 +1,4 @@
-"""All-reduces of gradients: those of activations, in the group and on the links of data ranks."""
+"""All-reduces of gradients: the formulas of activations, for data-parallel groups and links."""
 
 from ...alternatives import family
 from ..tensor import tensor_all_reduce as activations

@@ -36,8 +36,8 @@ def logarithmic_gradient_reduce_scatter_time(
     inter_node_latency,
     gradient_rail_bandwidth,
 ):
-    """trees, the near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
-    + ceil(log2 k) a_e + (k - 1) / k M / (g B_e))
+    """trees, near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e
+    + (k - 1) / k M / (g B_e))
 
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
@@ -63,8 +63,8 @@ def hierarchical_gradient_reduce_scatter_time(
     inter_node_latency,
     gradient_rail_bandwidth,
 ):
-    """by levels: buckets x ((g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e))); switches
-    that add up save nothing where halves are apart
+    """by levels: buckets x ((g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)));
+    in-network reduction saves nothing for separate halves
 
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -117,11 +117,11 @@ def auto_gradient_reduce_scatter_time(
 ):
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
-    NCCL's: buckets x ((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B), rings through k nodes, or
-    logarithmic ones where a node holds one rank
+    NCCL's: buckets x ((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B), rings through k nodes;
+    logarithmic if a node holds one rank
 
     Returns: [s] time of all buckets
-    Range: of one node whose switches add up, a bound from above by n - 2 hops a bucket
+    Range: an upper bound, by n - 2 hops per bucket, for one node with in-switch reduction
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     """

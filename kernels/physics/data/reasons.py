@@ -1,4 +1,4 @@
-"""Why sharding groups cannot be laid out so."""
+"""Why sharding groups cannot be laid out."""
 
 import numpy as np
 
@@ -13,9 +13,9 @@ row("sharding_reason", 0.0, "all of them are one", hybrid_sharding=False)
 
 @alternative("sharding_reason", hybrid_sharding=True)
 def hybrid_sharding_reason(shard_replicas, data_parallel_shard):
-    """Why replicas cannot form sharding groups; 0 where they can.
+    """Why replicas cannot form sharding groups; 0 if they can.
 
-    d_s whole, and d / d_s, the replicas of a site
+    d_s and d / d_s whole, d the replicas of a site
 
     Returns: [flag] reason
     Flags: REASONS

@@ -1,4 +1,4 @@
-"""Sharding groups: what is reduced between the groups that hold the same shard."""
+"""Hybrid sharding: reductions between sharding groups, over ranks with the same shard."""
 
 from ...alternatives import alternative, family, row, same_as
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
@@ -26,9 +26,9 @@ row(
 
 @alternative("gathers_per_reduction", reshard_after_forward=True)
 def repeated_gathers_per_reduction(num_microbatches, gradient_reductions):
-    """Times that ZeRO-3 gathers the weights for each reduction of the gradients.
+    """Weight gathers of ZeRO-3 per gradient reduction.
 
-    2 m / s: for both passes of every micro-batch
+    2 m / s: for both passes of each micro-batch
 
     Returns: [1] gathers over reductions
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
@@ -95,10 +95,11 @@ def even_replica_parameters(
 ):
     """Parameters of a shard whose gradients a rank reduces with other sharding groups.
 
-    N / (t p n), of both stages in dualpipe; routed experts too: as many of them in a smaller group
+    N / (t p n), routed experts included: as many of them in a smaller group; dualpipe counts both
+    stages
 
     Returns: [1] parameters
-    Range: stages alike: right for one stage, a bound from below for several
+    Range: identical stages: exact for one stage, a lower bound for several
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
     """
     return parameter_copies * parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
@@ -108,9 +109,9 @@ def even_replica_parameters(
 def staged_replica_parameters(
     largest_stage_parameters, tensor_parallel, gradient_ranks, parameter_copies
 ):
-    """(N_stage + N_routed) / (t n), of the largest stage
+    """(N_stage + N_routed) / (t n) of the largest stage
 
-    Range: a bound from above for the time that a step waits, as `reduced_parameters`
+    Range: upper bound of a step's wait, same as `reduced_parameters`
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2; Narayanan et al. 2021
         (SC21), section 3.3
     """
@@ -120,7 +121,7 @@ def staged_replica_parameters(
 def replica_message(
     replica_parameters, gradient_bytes_per_element, gradient_compression, gradient_buckets
 ):
-    """Bytes of one bucket of a shard of gradients that a rank reduces with other sharding groups.
+    """Size of one bucket of the gradient shard that a rank reduces with other sharding groups.
 
     N_shard x bytes / compression / buckets
 
@@ -132,7 +133,7 @@ def replica_message(
 
 @alternative("replica_stride", rank_order="tp-cp-ep-dp-pp")
 def inner_replica_stride(tensor_parallel, context_parallel, data_parallel_shard):
-    """GPUs between ranks that hold the same shard: sharding groups lie inside their replicas.
+    """Rank stride between holders of the same shard: sharding groups lie inside their replicas.
 
     t c d_s
 
@@ -166,7 +167,7 @@ def replica_ranks_per_node(scale_up_gpus, replica_stride, shard_replicas):
 
 @same_as(flat_latency)
 def replica_latency(shard_replicas, replica_ranks_per_node, intra_node_latency, inter_node_latency):
-    """Latency of one hop between sharding groups in a flat algorithm.
+    """Hop latency between sharding groups in a flat algorithm.
 
     intra-node in one node, else inter-node
 
@@ -218,7 +219,7 @@ family(
 
 @alternative("replica_reduce_time", hybrid_sharding=True, off=0.0)
 def hybrid_replica_reduce_time(replica_reductions, gradient_buckets, replica_all_reduce_time):
-    """Time of one step's all-reduces between sharding groups.
+    """Time per step of all-reduces between sharding groups.
 
     reductions x buckets x t
 

@@ -1,4 +1,4 @@
-"""Links and tiers of the network that expert-parallel groups use."""
+"""Bandwidth, link occupancy and network tiers of expert-parallel groups."""
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from .expert_traffic import node_expert_ranks_per_node
 def switched_expert_rail_bandwidth(
     expert_tensor_parallel, expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
 ):
-    """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
+    """Bandwidth per direction and GPU between nodes for expert-parallel traffic.
 
-    that without oversubscription where a group (t_e e GPUs) is under one leaf switch
+    bandwidth without oversubscription if a group (t_e e GPUs) is under one leaf switch
 
     Returns: [B/s] bandwidth of one rail under load
-    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
-        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Range: for groups over several switches a lower bound, as if all traffic left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
@@ -36,7 +36,7 @@ def switched_expert_rail_bandwidth(
 
 @alternative("expert_fabric_time", mixture_of_experts=False)
 def no_expert_fabric_time():
-    """Time of one step in which a GPU's rail carries expert-parallel traffic: none.
+    """Time per step in which a GPU's rail carries expert-parallel traffic: none.
 
     0
 
@@ -69,7 +69,7 @@ INSIDE_A_NODE = {
     "data_fabric_share": "data_node_share",
     "data_rail_bandwidth": "intra_node_bandwidth",
     "fabric_busy_time": "node_network_busy_time",
-}  # of a rail
+}  # new words for a formula of a rail
 
 
 family(INSIDE_A_NODE, no_expert_fabric_time, routed_expert_fabric_time)
@@ -88,7 +88,7 @@ def tiered_expert_rail_bandwidth(
 ):
     """bytes out of the node over the longest time that a tier takes for its share of them
 
-    Range: as in topology.tiered_all_to_all_bandwidth
+    Range: same as topology.tiered_all_to_all_bandwidth
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
     """
     below = np.maximum(

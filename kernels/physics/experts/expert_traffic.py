@@ -1,4 +1,4 @@
-"""Traffic of expert parallelism: tokens sent to their experts and back."""
+"""Expert-parallel traffic: dispatch of tokens to experts and combine."""
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from ..network.inputs import SWITCHED
 
 @alternative("expert_message", linear_attention=False)
 def expert_message(activation_message, residual_ranks, routed_visits_per_token, expert_bytes_share):
-    """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
+    """Bytes that one rank sends per all-to-all of a layer and micro-batch, mean of both directions.
 
-    (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
-    quantised; k those of the busiest rank
+    (s / c) b h k e, split over tensor ranks with sequence parallelism; less if dispatch is
+    quantised; k of the busiest rank
 
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
@@ -55,7 +55,7 @@ def per_expert_all_to_all_time(
 ):
     """Time of one all-to-all in an expert-parallel group.
 
-    (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): a copy for each expert visited
+    (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): a copy per expert visited
 
     Returns: [s] time of one all-to-all
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
@@ -83,11 +83,11 @@ def per_node_all_to_all_time(
     intra_node_bandwidth,
     expert_rail_bandwidth,
 ):
-    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for
-    each node visited, to the GPU of the same place there, which spreads it; the other way round for
-    what comes back
+    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy per
+    node visited, to the GPU of the same local rank, which forwards it within its node; reversed for
+    combine
 
-    Range: messages of many pieces, which are spread as others arrive; a bound from below for few
+    Range: messages of many pieces, forwarded while others arrive; a lower bound for few pieces
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)
     """
     hops = (expert_nodes - 1) * inter_node_latency
@@ -98,7 +98,7 @@ def per_node_all_to_all_time(
 
 @alternative("expert_fabric_bytes", expert_dispatch="per_expert")
 def per_expert_fabric_bytes(expert_message, expert_ranks_per_node, expert_parallel):
-    """Bytes that one rank sends to experts on other nodes, for one layer and micro-batch.
+    """Bytes that one rank sends to experts on other nodes, per layer and micro-batch.
 
     M (1 - g / n)
 
@@ -122,7 +122,7 @@ def per_node_fabric_bytes(
 
 @alternative("expert_node_bytes", expert_dispatch="per_expert")
 def per_expert_node_bytes(expert_message, expert_ranks_per_node, expert_parallel):
-    """Bytes that one rank sends inside its node for experts, for one layer and micro-batch.
+    """Bytes that one rank sends inside its node for experts, per layer and micro-batch.
 
     M (g - 1) / n
 
@@ -136,7 +136,7 @@ def per_expert_node_bytes(expert_message, expert_ranks_per_node, expert_parallel
 def per_node_node_bytes(
     expert_message, experts_per_token, rank_visits_per_token, expert_ranks_per_node
 ):
-    """M / k x ranks visited x (1 - 1 / g): what has come from other nodes is spread, too
+    """M / k x ranks visited x (1 - 1 / g): includes forwarding what arrived from other nodes
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (forwarded in the node to the GPUs
         that hold the experts)
@@ -146,7 +146,7 @@ def per_node_node_bytes(
 
 
 def expert_nodes(expert_parallel, expert_ranks_per_node):
-    """Nodes that one expert-parallel group lies on.
+    """Nodes of one expert-parallel group.
 
     n / g
 
@@ -157,7 +157,7 @@ def expert_nodes(expert_parallel, expert_ranks_per_node):
 
 
 def open_nodes(expert_nodes, routing_nodes):
-    """Nodes whose experts one token can visit: no more than it may, nor than there are.
+    """Nodes whose experts one token may visit.
 
     min(N, limit)
 
@@ -168,14 +168,12 @@ def open_nodes(expert_nodes, routing_nodes):
 
 
 def node_visits_per_token(experts_per_token, experts, expert_nodes, routing_nodes):
-    """Nodes among which the experts of a token are spread, expected, its own counted.
+    """Expected number of nodes that hold the experts of a token, its own node included.
 
-    min(those that k of E experts on N nodes are found on, limit): a limit keeps the nodes of the
-    best experts
+    min(nodes of k of E experts on N nodes, limit): a limit keeps the nodes of the best experts
 
     Returns: [1] nodes
-    Range: experts chosen evenly; up to 4 % above the mean where the limit is near what would be
-        visited without it
+    Range: uniform routing; up to 4 % above the mean if the limit is near the unlimited number
     Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
     """
     return np.minimum(distinct_groups(experts_per_token, experts, expert_nodes), routing_nodes)
@@ -184,12 +182,12 @@ def node_visits_per_token(experts_per_token, experts, expert_nodes, routing_node
 def rank_visits_per_token(
     experts_per_token, experts, open_nodes, expert_nodes, expert_ranks_per_node
 ):
-    """Ranks among which the experts of a token are spread, expected, its own counted.
+    """Expected number of ranks that hold the experts of a token, its own rank included.
 
-    those that k of the E M / N experts on M nodes are found on, chosen evenly
+    ranks of k of the E M / N experts on M nodes, with uniform routing
 
     Returns: [1] ranks
-    Range: up to 2 % below the mean where a limit keeps the nodes of the best experts
+    Range: up to 2 % below the mean if a limit keeps the nodes of the best experts
     Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
     """
     ranks = open_nodes * expert_ranks_per_node
@@ -205,13 +203,13 @@ def expert_gather_time(
     intra_node_bandwidth,
     expert_rail_bandwidth,
 ):
-    """Time to gather the tokens of routed experts over the GPUs that share them, or to add up.
+    """Time to gather routed tokens over an expert's tensor-parallel group, or to reduce results.
 
-    a ring: (t_e - 1) (a + M / B), each GPU with the M bytes that came to it
+    a ring: (t_e - 1) (a + M / B), each GPU with the M bytes it received
 
     Returns: [s] time of one all-gather
-    Range: with expert_dispatch = per_node a bound from above: as if each expert that a token visits
-        got a copy of its own
+    Range: an upper bound with expert_dispatch = per_node: as if each visited expert got its own
+        copy
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (gathered over the expert
         tensor-parallel group after the all-to-all); Patarasuk & Yuan 2009, JPDC 69(2)
     """
@@ -225,7 +223,7 @@ def expert_gather_time(
 
 @alternative("expert_all_to_alls_per_layer", recompute=(False, "selective", "core_attention"))
 def kept_expert_all_to_alls_per_layer():
-    """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
+    """All-to-alls per expert layer and micro-batch: dispatch and combine, forward and backward.
 
     4
 
@@ -237,7 +235,7 @@ def kept_expert_all_to_alls_per_layer():
 
 @alternative("expert_all_to_alls_per_layer", recompute="full")
 def repeated_expert_all_to_alls_per_layer():
-    """6: there and back, forward twice, backward
+    """6: dispatch and combine, forward twice, backward
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1, with forward repeated
     """
@@ -252,7 +250,7 @@ def routed_expert_parallel_time(
     num_microbatches,
     expert_all_to_all_time,
 ):
-    """Time of one step's expert-parallel traffic on each stage.
+    """Expert-parallel traffic time of one step on each stage.
 
     all-to-alls per layer x l_e / p x m x t
 

@@ -1,4 +1,4 @@
-"""Time of feed-forward blocks, dense and of routed experts."""
+"""Time of feed-forward blocks: dense, routed experts, shared experts, token permutation."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def dense_ffn_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of the products of one dense feed-forward block.
+    """GEMM time of one dense feed-forward block.
 
     GEMM(T, (1 or 2) f / t, h) + GEMM(T, h, f / t)
 
@@ -48,12 +48,12 @@ def dense_ffn_time(
 def unlimited_routed_visits_per_token(
     experts_per_token, expert_load_imbalance, experts, expert_parallel
 ):
-    """Visits of routed experts, for each token, on the busiest rank of their group.
+    """Routed-expert visits per token on the busiest rank of the expert-parallel group.
 
-    k x imbalance, and no more than min(k e, E): every token at all experts of one rank, or k times
+    k x imbalance, at most min(k e, E): every token at all experts of one rank, or k times
 
     Returns: [1] visits of one token
-    Range: a rank alone has the mean load, whatever the imbalance
+    Range: a single rank has the mean load, for any imbalance
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (k for a balanced load);
         Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 2 (the busiest expert's load)
     """
@@ -63,11 +63,11 @@ def unlimited_routed_visits_per_token(
 
 @alternative("routed_visits_per_token", expert_capacity="padded")
 def padded_routed_visits_per_token(experts_per_token, capacity_factor):
-    """Visits of routed experts, for each token, on the busiest rank: all buffers are filled up.
+    """Routed-expert visits per token on the busiest rank: buffers are padded to capacity.
 
     k x capacity factor
 
-    Range: padding travels, too, as in GShard and in Megatron-Core's all-to-all dispatcher
+    Range: padding is sent, too, as in GShard and in Megatron-Core's all-to-all dispatcher
     Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Lepikhin
         et al. 2020 (GShard), arXiv:2006.16668, section 2.2
     """
@@ -78,12 +78,11 @@ def padded_routed_visits_per_token(experts_per_token, capacity_factor):
 def dropped_routed_visits_per_token(
     experts_per_token, expert_load_imbalance, capacity_factor, experts, expert_parallel
 ):
-    """Visits of routed experts, for each token, on the busiest rank: those above are left out.
+    """Routed-expert visits per token on the busiest rank: those above capacity are dropped.
 
-    k x min(imbalance, capacity factor), and no more than min(k e, E)
+    k x min(imbalance, capacity factor), at most min(k e, E)
 
-    Range: the imbalance of ranks is that of each rank's experts; a bound from above where some of
-        them are idler
+    Range: all experts of a rank have the rank's imbalance; an upper bound if some are less loaded
     Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Megatron-
         LM, --moe-expert-capacity-factor
     """
@@ -93,7 +92,7 @@ def dropped_routed_visits_per_token(
 
 
 def tokens_per_expert(microbatch_tokens, routed_visits_per_token, expert_parallel, experts):
-    """Tokens that each expert of the busiest rank gets from one micro-batch of its group.
+    """Tokens per expert of the busiest rank from one micro-batch of its group.
 
     T k e / E
 
@@ -118,10 +117,10 @@ def plain_expert_ffn_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of the products of one routed expert on one GPU, on its own tokens.
+    """GEMM time of one routed expert on one GPU.
 
-    GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e), w the width of what it reads; t_e /
-    t of the tokens where the tensor ranks of an expert are fewer
+    GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e), w its input width; with t_e < t, on
+    t_e / t of the tokens
 
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
@@ -159,9 +158,9 @@ def latent_projection_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of the products that make tokens narrower before routed experts, and wide again.
+    """GEMM time of projecting tokens down before routed experts and up after them.
 
-    GEMM(T, w, h) + GEMM(T, h, w) where w < h; else 0
+    GEMM(T, w, h) + GEMM(T, h, w) if w < h; else 0
 
     Returns: [s] time of one forward pass
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops)
@@ -181,9 +180,9 @@ def latent_projection_time(
 
 @alternative("routed_ffn_time", linear_attention=False)
 def routed_ffn_time(experts, expert_parallel, expert_ffn_time):
-    """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
+    """GEMM time of one layer's routed experts on one GPU.
 
-    E / e x that of one expert
+    E / e x time of one expert
 
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
@@ -193,7 +192,7 @@ def routed_ffn_time(experts, expert_parallel, expert_ffn_time):
 
 @alternative("routed_ffn_time", linear_attention=KINDS)
 def latent_routed_ffn_time(experts, expert_parallel, expert_ffn_time, latent_projection_time):
-    """E / e x that of one expert + that of making tokens narrower for them, and wide again
+    """E / e x time of one expert + time of the down and up projections
 
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
         et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
@@ -215,7 +214,7 @@ def shared_ffn_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """Time of the products of one layer's shared experts, which every token visits.
+    """GEMM time of one layer's shared experts, which every token visits.
 
     E_shared x (GEMM(T, (1 or 2) f_e / t, h) + GEMM(T, h, f_e / t))
 
@@ -240,10 +239,10 @@ def shared_ffn_time(
 
 @alternative("sorted_copies_per_token", expert_dispatch="per_expert")
 def per_expert_sorted_copies_per_token(routed_visits_per_token, experts, expert_parallel):
-    """Copies of a token read and written to sort tokens by expert, before the experts or after.
+    """Token copies read and written to sort tokens by expert, before or after the experts.
 
-    1 + k, and 2 k more where a rank has several experts: tokens are copied in the order of ranks,
-    and what has come is sorted by expert
+    1 + k, plus 2 k if a rank has several experts: tokens are copied in rank order, and sorted by
+    expert on arrival
 
     Returns: [1] copies read and written
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
@@ -257,7 +256,7 @@ def per_expert_sorted_copies_per_token(routed_visits_per_token, experts, expert_
 def per_node_sorted_copies_per_token(
     routed_visits_per_token, experts_per_token, rank_visits_per_token
 ):
-    """(ranks visited + k) x load: one copy for each rank has come, one for each expert is made
+    """(ranks visited + k) x load: one copy arrives per rank, one is made per expert
 
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the flex dispatcher
         permutes what DeepEP has received)
@@ -277,7 +276,7 @@ def routed_token_permutation_time(
     expert_layers,
     layers,
 ):
-    """Time to sort one layer's tokens by expert and back: bound by memory; the mean over layers.
+    """Memory-bound time to sort one layer's tokens by expert and back, mean over layers.
 
     T h / t_s x copies x (dispatch + combine) / BW x l_e / l
 
@@ -302,7 +301,7 @@ row(
 def expert_model_ffn_time(
     dense_layers, dense_ffn_time, expert_layers, routed_ffn_time, shared_ffn_time, layers
 ):
-    """Time of the feed-forward products of a layer, the mean over dense and expert layers.
+    """Feed-forward GEMM time of a layer, mean over dense and expert layers.
 
     (dense x block + l_e x (routed + shared)) / l
 
@@ -331,7 +330,7 @@ def expert_active_ffn_width(
     expert_ffn_hidden_size,
     layers,
 ):
-    """Width of feed-forward activations that each token has in a layer, the mean over layers.
+    """Feed-forward activation width per token and layer, mean over layers.
 
     (dense x f + l_e (k + E_shared) f_e) / l
 
@@ -351,7 +350,7 @@ def latent_expert_message(
     routed_visits_per_token,
     expert_bytes_share,
 ):
-    """(s / c) b w k e: what travels is as wide as what experts read; k those of the busiest rank
+    """(s / c) b w k e: tokens are sent at the experts' input width; k of the busiest rank
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1; Megatron-LM,
         --moe-latent-size

@@ -1,4 +1,4 @@
-"""Why experts cannot be laid out so."""
+"""Why a layout of experts is invalid."""
 
 from ... import reasons
 from ...alternatives import alternative, row
@@ -10,9 +10,9 @@ from ..network.inputs import SWITCHED
 
 @alternative("dispatch_reason", all_reduce=SWITCHED)
 def switched_dispatch_reason(expert_dispatch_reason):
-    """Why tokens cannot be sent to their experts; 0 where they can.
+    """Why tokens cannot be sent to their experts; 0 if they can.
 
-    that of the way in which switches carry them
+    reason of the dispatch through switches
 
     Returns: [flag] reason
     Flags: REASONS
@@ -23,7 +23,7 @@ def switched_dispatch_reason(expert_dispatch_reason):
 
 @alternative("dispatch_reason", all_reduce="torus")
 def torus_dispatch_reason():
-    """0: a torus has no nodes to visit once, a copy for each expert goes along its links
+    """0: dispatch on a torus is per expert, without node limits
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
     """
@@ -41,9 +41,10 @@ row(
 
 @alternative("expert_dispatch_reason", expert_dispatch="per_node")
 def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_nodes):
-    """Why tokens cannot be sent to their experts; 0 where they can.
+    """Why tokens cannot be sent to their experts; 0 if they can.
 
-    nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
+    nodes of the group and nodes that a token may visit whole; the latter hold k experts: E M / N >=
+    k
 
     Returns: [flag] reason
     Flags: REASONS
@@ -61,9 +62,9 @@ def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_node
 
 @alternative("expert_fold_reason", rank_order="tp-cp-ep-dp-pp")
 def outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks):
-    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+    """Why experts cannot be folded over tensor-parallel ranks; 0 if they can.
 
-    t_e = t, or tensor ranks hold tokens of their own: sequence parallelism
+    t_e = t, or sequence parallelism, which gives tensor ranks distinct tokens
 
     Returns: [flag] reason
     Flags: REASONS
@@ -83,7 +84,8 @@ def inner_expert_fold_reason(
     expert_parallel,
     pipeline_parallel,
 ):
-    """as where stages lie outside; with several stages t_e e = t c: as many replicas of experts
+    """same as with outermost stages; with several stages also t_e e = t c: equally many replicas of
+    experts
 
     Source: Megatron-LM, megatron/core/parallel_state.py (initialize_model_parallel: unless stages
         are outermost, replicas of experts and of attention are as many)

@@ -1,4 +1,4 @@
-"""Outages of sites."""
+"""Outages of pods, sites and links between sites."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def counted_outage_rate(n_gpus, gpus_per_pod, pod_mttf, sites, site_mttf, site_l
     max(S, n / P) / MTTF_pod + S / MTTF_site + S / MTTF_link; one site has no link
 
     Returns: [1/s] outages per second
-    Range: each stops the whole job once, also where sites could go on alone for some steps
+    Range: each stops the whole job once, even if sites could continue alone for some steps
     Source: superposition of independent renewals (Barlow & Proschan 1975, ch. 3)
     """
     pods = np.maximum(n_gpus / gpus_per_pod, sites)
@@ -22,9 +22,9 @@ def counted_outage_rate(n_gpus, gpus_per_pod, pod_mttf, sites, site_mttf, site_l
 
 
 def site_uptime(sites, site_mttf, site_link_mttf, site_repair_time):
-    """Share of the time in which one site is up and reaches the others.
+    """Share of the time in which one site is up and connected to the others.
 
-    1 / ((1 + r / MTTF_site) (1 + r / MTTF_link)), r the time of a repair
+    1 / ((1 + r / MTTF_site) (1 + r / MTTF_link)), r the repair time
 
     Returns: [1] share of the wall time
     Source: Barlow & Proschan 1975, ch. 7 (availability of a renewed part)
@@ -35,7 +35,7 @@ def site_uptime(sites, site_mttf, site_link_mttf, site_repair_time):
 
 @alternative("awaited_sites_uptime", elastic=False)
 def rigid_awaited_sites_uptime(sites, site_uptime):
-    """Share of the time in which the job does not wait for a site: all are up.
+    """Share of the time in which the job does not wait for a site, as all are up.
 
     u^S
 

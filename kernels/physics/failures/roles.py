@@ -1,8 +1,8 @@
-"""What others ask of failures: inputs that quantities or a simulation leave out."""
+"""Roles of failures: inputs that quantities or the simulation ignore."""
 
 from collections.abc import Mapping
 
-# Inputs that quantities leave out, and what is said where one is above 0 and these are in use
+# inputs that these quantities ignore, and the remark if one is above 0 and they are in use
 LEFT_OUT: Mapping[str, tuple[frozenset[str], str]] = {
     "correlated_failure_fraction": (
         frozenset(
@@ -17,7 +17,7 @@ LEFT_OUT: Mapping[str, tuple[frozenset[str], str]] = {
         "fleetcube simulate plays it",
     ),
 }
-# Inputs that a simulation leaves out, and what it says of them where they are above 0
+# inputs that the simulation ignores, and its remark if they are above 0
 UNPLAYED: Mapping[str, str] = {
     "maintenance_fraction": "maintenance is not played: the job is there all the time",
     "site_mttf": "an outage of a site is played as a failure, the wait for the site is not",

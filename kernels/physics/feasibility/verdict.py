@@ -1,4 +1,4 @@
-"""The verdict: whether a point can be run, and else the reason that comes first."""
+"""Feasibility: whether a job can run, and if not, the gravest reason."""
 
 import numpy as np
 
@@ -23,9 +23,9 @@ def layout_reason(
     stage_reason,
     schedule_reason,
 ):
-    """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
+    """Gravest reason why a layout is invalid; 0 if it is valid.
 
-    Formulas stay defined at such points (a continuous relaxation); this flag marks them.
+    Formulas stay defined at invalid points (a continuous relaxation); this flag marks them.
 
     Returns: [flag] reason
     Flags: REASONS
@@ -54,9 +54,9 @@ def layout_reason(
 
 @alternative("expert_layout_reason", mixture_of_experts=False)
 def dense_expert_layout_reason(layout_reason, expert_parallel):
-    """Why a layout cannot be laid out: a dense model has no experts to share.
+    """Why a layout is invalid: a dense model has no experts to shard.
 
-    the layout's reason; expert parallelism above 1 has nothing to share; undefined inputs give NaN
+    reason of the layout; expert parallelism above 1 has no experts; undefined inputs give NaN
 
     Returns: [flag] reason
     Flags: REASONS
@@ -81,9 +81,9 @@ def routed_expert_layout_reason(
     dispatch_reason,
     expert_fold_reason,
 ):
-    """experts divide over their group, and it over replicas: the layout's reason; E / e and d c t /
-    (t_e e) whole; no more dense layers than layers, and no more experts of a token than experts;
-    the reason of experts folded over other ranks; of dispatch
+    """reason of the layout; E / e and d c t / (t_e e) whole, so that experts divide over their
+    group and groups over replicas; at most as many dense layers as layers, and k <= E; reason of
+    experts folded over other ranks; reason of dispatch
     """
     ranks = gradient_ranks / parameter_copies  # a mirrored stage sees other micro-batches
     ranks = ranks * (tensor_parallel / expert_tensor_parallel)
@@ -108,10 +108,10 @@ def arrangement_reason(
     torus_reason,
     training_stages_reason,
 ):
-    """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
+    """Gravest reason why the arrangement of a job's groups is invalid; 0 if it is valid.
 
-    those of the layout, of heads shared out, of kinds of layers, of sites, of domains, of tiers, of
-    sharding groups, of a torus, of the stages of training
+    reasons of layout, head sharing, kinds of layers, sites, domains, tiers, sharding groups, torus,
+    stages of training, in this order
 
     Returns: [flag] reason
     Flags: REASONS
@@ -128,13 +128,13 @@ def arrangement_reason(
 
 
 def capacity_reason(arrangement_reason, memory_per_gpu, memory_error_factor, hbm_capacity):
-    """Why a layout cannot be run, memory counted: refused where the model's error cannot save it.
+    """Why a layout cannot run, memory included: refused if too large even within the model's error.
 
-    the layout's reason; memory needed / error factor <= capacity; NaN where either is undefined
+    reason of the layout; memory needed / error factor <= capacity; NaN if either is undefined
 
     Returns: [flag] reason
     Flags: REASONS
-    Range: within the error factor of the capacity either may be true: `near_memory_limit`
+    Range: within the error factor of the capacity, either verdict may be true: `near_memory_limit`
     Source: by definition
     """
     full = where(memory_per_gpu / memory_error_factor > hbm_capacity, reasons.OUT_OF_MEMORY, 0.0)
@@ -145,9 +145,9 @@ def capacity_reason(arrangement_reason, memory_per_gpu, memory_error_factor, hbm
 
 @alternative("infeasible_reason", checkpoint_mode="sync")
 def sync_infeasible_reason(capacity_reason, progress_reason):
-    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+    """Gravest reason why a job cannot run; 0 if it can.
 
-    the reason of layout and memory; it makes progress
+    reason of layout and memory; reason of progress
 
     Returns: [flag] reason
     Flags: REASONS
@@ -160,8 +160,7 @@ def sync_infeasible_reason(capacity_reason, progress_reason):
 def flushed_infeasible_reason(
     capacity_reason, progress_reason, checkpoint_interval, checkpoint_flush_time
 ):
-    """the reason of layout and memory; checkpoints follow each other no faster than they are
-    flushed; it makes progress
+    """reason of layout and memory; checkpoint interval >= flush time; reason of progress
 
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
@@ -188,8 +187,8 @@ def tiered_infeasible_reason(
     checkpoint_memory_capacity,
     checkpoint_drive_capacity,
 ):
-    """the reason of layout and memory; drives survive what memory does; tiers hold what is written;
-    no tier's checkpoints follow each other faster than they are flushed; it makes progress
+    """reason of layout and memory; drives survive at least what memory does; tiers have capacity
+    for their checkpoints; checkpoint interval >= flush time; reason of progress
 
     Source: Moody et al. 2010, SC10; Mohan et al. 2021 (CheckFreq), FAST, section 4
     """
@@ -210,7 +209,7 @@ def tiered_infeasible_reason(
 
 
 def feasible(infeasible_reason):
-    """Whether a job can be run as it stands.
+    """Whether a job can run.
 
     reason = 0
 

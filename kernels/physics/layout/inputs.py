@@ -1,4 +1,4 @@
-"""Inputs of how a job is laid out."""
+"""Inputs of the job's layout."""
 
 from ...declare import count, declared, option, switch
 

@@ -1,4 +1,4 @@
-"""How the job is cut: replicas, micro-batches, nodes."""
+"""Layout of the job: shards, replicas, micro-batches, nodes."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from ...ops import where
 
 @alternative("local_parameters", mixture_of_experts=False)
 def dense_local_parameters(parameters, tensor_parallel, pipeline_parallel):
-    """Parameters that one GPU computes with: its shard of the model, the stages alike.
+    """Parameters of the model shard on one GPU, for identical stages.
 
     N / (t p)
 
@@ -30,7 +30,7 @@ def expert_local_parameters(
     tensor_parallel,
     pipeline_parallel,
 ):
-    """(N - N_routed (1 - t / (t_e e))) / (t p): routed experts are also shared over their group
+    """(N - N_routed (1 - t / (t_e e))) / (t p): routed experts are also sharded over their group
 
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
@@ -40,7 +40,7 @@ def expert_local_parameters(
 
 
 def tokens_per_step(global_batch_size, sequence_length):
-    """Tokens that one optimizer step consumes.
+    """Tokens per optimizer step.
 
     B s
 
@@ -54,7 +54,7 @@ def tokens_per_step(global_batch_size, sequence_length):
 
 
 def microbatch_tokens(micro_batch_size, sequence_length, context_parallel):
-    """Tokens of one micro-batch that one GPU works on.
+    """Tokens of one micro-batch on one GPU.
 
     b s / c
 
@@ -81,7 +81,7 @@ row(
 
 
 def activation_message(microbatch_tokens, hidden_size, bytes_per_element):
-    """Bytes of one layer's activation of one micro-batch: what tensor-parallel ranks reduce.
+    """Activation bytes of one layer and micro-batch, which tensor-parallel ranks all-reduce.
 
     (s / c) b h e
 
@@ -92,7 +92,7 @@ def activation_message(microbatch_tokens, hidden_size, bytes_per_element):
 
 
 def expert_tensor_parallel(tensor_parallel):
-    """GPUs that share each routed expert: as many as share a layer, unless stated.
+    """GPUs per routed expert: the tensor-parallel size, unless stated.
 
     t
 
@@ -104,9 +104,9 @@ def expert_tensor_parallel(tensor_parallel):
 
 @alternative("site_gradient_ranks", multi_site=False)
 def one_site_gradient_ranks(data_parallel, context_parallel, parameter_copies):
-    """Ranks of one site that hold the same weights and add up their gradients.
+    """Ranks of one site that hold the same weights and reduce their gradients.
 
-    d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
+    d c: replicas x context-parallel ranks; doubled in dualpipe
 
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
@@ -122,24 +122,24 @@ row("parameter_copies", 1.0, pipeline_schedule=PLAIN)
 
 @alternative("parameter_copies", pipeline_schedule="dualpipe")
 def mirrored_parameter_copies():
-    """Stages of one pipeline whose weights each GPU holds: its own, and one of the other way.
+    """Pipeline stages whose weights each GPU holds: its own, and one of the other direction.
 
-    2: stage s also holds stage p - 1 - s, and both add up the gradients of both
+    2: stage s also holds stage p - 1 - s, and both reduce the gradients of both
 
     Returns: [1] copies
-    Range: ZeRO-0 and 1; with 2 and 3 gradient traffic is a bound from above, twice as long: of each
-        micro-batch as if both stages exchanged
+    Range: ZeRO-0 and 1; with ZeRO-2 and 3, gradient traffic is an upper bound, twice as long: as if
+        both stages exchanged for each micro-batch
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 and table 2 (parameters: 2 times)
     """
     return 2.0
 
 
 def data_parallel(n_gpus, tensor_parallel, pipeline_parallel, context_parallel):
-    """Replicas of the model; undefined where the cluster holds less than one.
+    """Replicas of the model; undefined if the cluster holds less than one.
 
     d = n / (t p c), for d >= 1
 
-    Returns: [1] data-parallel size; NaN where one replica takes more than the cluster
+    Returns: [1] data-parallel size; NaN if one replica needs more than the cluster
     Source: Narayanan et al. 2021 (SC21), section 3.1
     Example:
         >>> float(data_parallel(99968, 8, 16, 1))
@@ -150,7 +150,7 @@ def data_parallel(n_gpus, tensor_parallel, pipeline_parallel, context_parallel):
 
 
 def num_microbatches(global_batch_size, data_parallel, micro_batch_size):
-    """Micro-batches that each replica runs through its pipeline in one step.
+    """Micro-batches per replica and step.
 
     m = B / (d b)
 

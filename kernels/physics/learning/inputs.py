@@ -1,4 +1,4 @@
-"""Inputs of what is learned from how many tokens."""
+"""Inputs of training tokens, loss and batch size."""
 
 from ...declare import count, declared, option, real
 

@@ -1,8 +1,8 @@
-"""What others ask of laws of learning: what they were fitted to, and what they leave out."""
+"""Roles of learning laws: ranges of their fits, and effects that they ignore."""
 
 from collections.abc import Mapping
 
-# An input with an effect that only one formula counts, and what is said where this is not in use
+# an input with an effect that only one formula counts, and the remark if that is not in use
 UNCOUNTED: Mapping[str, tuple[str, str]] = {
     "global_batch_size": (
         "critical_tokens_to_target",
@@ -10,7 +10,7 @@ UNCOUNTED: Mapping[str, tuple[str, str]] = {
         "batch_quality = critical counts the tokens that larger ones take",
     ),
 }
-# Quantities whose formulas are fitted to runs: by choice, the values that others had in these
+# quantities with formulas fitted to runs: by choice, the ranges of other quantities in those runs
 _RUNS = {"active_parameters": (7e7, 1.6e10), "trained_tokens": (5e9, 5e11)}
 FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "token_loss_exponent": {"besiroglu": _RUNS, "hoffmann": _RUNS},

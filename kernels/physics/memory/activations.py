@@ -1,4 +1,4 @@
-"""Memory of activations that wait for the backward pass."""
+"""Memory of activations kept for the backward pass."""
 
 import numpy as np
 
@@ -19,9 +19,9 @@ row(
 
 @alternative("ffn_input_width", mixture_of_experts=True)
 def expert_ffn_input_width(hidden_size, routed_visits_per_token, expert_layers, layers):
-    """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
+    """Width of all feed-forward inputs kept per token and layer, mean over layers.
 
-    h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
+    h (1 + k l_e / l): router and shared experts read the token, each routed expert a copy of it
 
     Returns: [1] width
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
@@ -51,10 +51,10 @@ row(
 def residual_activations_per_token(
     hidden_size, ffn_input_width, bytes_per_element, dropout_mask_bytes, residual_ranks
 ):
-    """Bytes of a layer's activations that only sequence parallelism shares, of one token.
+    """Activation bytes per token and layer that only sequence parallelism shards.
 
-    ((3 e + 2 m) h + e w) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms, of attention
-    and of feed-forward blocks, and two dropout masks of m bytes an element
+    ((3 e + 2 m) h + e w) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms, of attention and
+    of feed-forward blocks, and two dropout masks of m bytes an element
 
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
@@ -73,11 +73,11 @@ def matrix_activations_per_token(
     tensor_parallel,
     bytes_per_element,
 ):
-    """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
+    """Activation bytes per token and layer around its matrices, sharded over tensor ranks.
 
-    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (2 or 3) f / t): queries, keys, values and the input
-    of the output projection; in and out of the activation function; 24 h / t for a GPT in BF16;
-    beyond the heads of keys and values, ranks hold copies
+    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (2 or 3) f / t): queries, keys, values, input of the
+    output projection, input and output of the activation function; 24 h / t for a GPT in BF16;
+    ranks beyond the number of KV heads hold copies
 
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
@@ -92,10 +92,10 @@ def matrix_activations_per_token(
 def standard_score_activations_per_token(
     attention_heads, sequence_length, tensor_parallel, bytes_per_element, dropout_mask_bytes
 ):
-    """Bytes of a layer's attention scores, of one token.
+    """Attention-score bytes per token and layer.
 
-    (e + m (e + 1)) a s / t: output of softmax and, with dropout, a mask of m = 1 byte and what it
-    leaves; 5 a s / t for a GPT in BF16
+    (e + m (e + 1)) a s / t: softmax output and, with dropout, a mask of m = 1 byte and the masked
+    output; 5 a s / t for a GPT in BF16
 
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
@@ -132,7 +132,7 @@ def kept_activation_memory_per_layer(
 def selective_activation_memory_per_layer(
     microbatch_tokens, residual_activations_per_token, matrix_activations_per_token
 ):
-    """Memory of one layer's activations of one micro-batch: scores are computed again.
+    """Activation memory of one layer and micro-batch: scores are recomputed.
 
     T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
 
@@ -144,9 +144,9 @@ def selective_activation_memory_per_layer(
 
 @alternative("layer_input_bytes", distribute_saved_activations=False)
 def whole_layer_input_bytes(activation_message, residual_ranks):
-    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+    """Bytes of a layer's input for one micro-batch, as kept on one GPU.
 
-    T h e; shared by tensor ranks with sequence parallelism
+    T h e; sharded over tensor ranks with sequence parallelism
 
     Returns: [B] input of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h) and section 4.2.2
@@ -156,7 +156,7 @@ def whole_layer_input_bytes(activation_message, residual_ranks):
 
 @alternative("layer_input_bytes", distribute_saved_activations=True)
 def distributed_layer_input_bytes(activation_message, tensor_parallel):
-    """T h e / t: each tensor rank keeps its part of what all of them hold
+    """T h e / t: each tensor rank keeps one part of the replicated input
 
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
@@ -185,7 +185,7 @@ row(
 
 @alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def one_forward_one_backward_schedule_slope(virtual_stages):
-    """Micro-batches that each stage may hold less than the one before it.
+    """Decrease from stage to stage of the micro-batches that may be in flight.
 
     1; 2 / v with v > 1 chunks on a stage
 
@@ -200,9 +200,9 @@ def one_forward_one_backward_schedule_slope(virtual_stages):
 def stage_microbatches_in_flight(
     microbatches_in_flight, schedule_depth, schedule_slope, pipeline_stage
 ):
-    """Micro-batches whose activations a stage holds at once, in those of a whole stage.
+    """Micro-batches in flight on a stage, in units of the whole stage's activations.
 
-    min(those of the first stage, depth - slope (s - 1))
+    min(micro-batches of the first stage, depth - slope (s - 1))
 
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
@@ -210,7 +210,7 @@ def stage_microbatches_in_flight(
 
 
 def microbatch_logits(microbatch_tokens, vocab_size, tensor_parallel):
-    """Memory of one micro-batch's logits on a GPU of the stage that yields them.
+    """Memory of one micro-batch's logits on a GPU of the stage that computes them.
 
     4 T V / t, in FP32
 
@@ -222,10 +222,10 @@ def microbatch_logits(microbatch_tokens, vocab_size, tensor_parallel):
 
 @alternative("logits_memory", stage_split=False)
 def even_logits_memory(microbatch_logits, pipeline_parallel, logits_at_first):
-    """Memory of one micro-batch's logits on the GPU that also holds the first stage.
+    """Memory of one micro-batch's logits on a GPU of the first stage.
 
-    4 T V / t in one stage, or where the last piece is there, too; 0 else: the last stage has them,
-    and fewer micro-batches
+    4 T V / t with one stage, or if the model's last piece is also there; else 0: they are on the
+    last stage, which holds fewer micro-batches
 
     Returns: [B] logits
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
@@ -238,7 +238,7 @@ def even_logits_memory(microbatch_logits, pipeline_parallel, logits_at_first):
 def staged_logits_memory(
     microbatch_logits, pipeline_parallel, pipeline_stage, logits_at_first, logits_at_last
 ):
-    """Memory of one micro-batch's logits on a stage.
+    """Memory of one micro-batch's logits on a GPU of a stage.
 
     4 T V / t on the stage of the model's last piece; 0 elsewhere
     """
@@ -251,12 +251,12 @@ def staged_logits_memory(
 def even_activation_memory(
     layers, pipeline_parallel, microbatches_in_flight, activation_memory_per_layer, logits_memory
 ):
-    """Memory of the activations of the first stage, which holds most.
+    """Activation memory of the first stage, which holds the most.
 
     l / p x micro-batches in flight x activations of a layer + logits
 
     Returns: [B] activations
-    Range: l / p layers on every stage; where the first holds one fewer, at most one chunk's less
+    Range: l / p layers on every stage; if the first holds one layer fewer, at most one chunk's less
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
     kept_layers = layers / pipeline_parallel * microbatches_in_flight
@@ -278,13 +278,12 @@ def staged_activation_memory(
     activation_memory_per_layer,
     logits_memory,
 ):
-    """Memory of a stage's activations.
+    """Activation memory of a stage.
 
-    layers of the stage x micro-batches in flight x what its pieces keep more than pieces alike x
-    activations of a layer + logits
+    layers of the stage x micro-batches in flight x kept ratio x activations of a layer + logits
 
-    Range: a pipeline_layout of unequal pieces: exact on the ends in interleaved passes of groups
-        of as many micro-batches as stages; else the fullest stage from above
+    Range: for a pipeline_layout of unequal pieces, exact on the end stages of interleaved schedules
+        with groups of as many micro-batches as stages; else an upper bound for the fullest stage
     """
     later = where(nearer_stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
     ratio = where(nearer_stage > 1, later, first_stage_kept_ratio)
@@ -294,24 +293,24 @@ def staged_activation_memory(
 
 
 def middle_stage_kept_ratio():
-    """Activations that a stage between the ends keeps over those of pieces that are alike.
+    """Activations that a middle stage keeps, relative to equal pieces.
 
-    1; a pipeline_layout whose pieces differ sets it
+    1; set by a pipeline_layout with unequal pieces
 
     Returns: [1] ratio
-    Range: as `first_stage_kept_ratio`; dualpipe: stages between the ends alike
+    Range: same as `first_stage_kept_ratio`; dualpipe: middle stages are identical
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
     return 1.0
 
 
 def last_stage_kept_ratio():
-    """Activations that the last stage keeps over those of pieces that are alike.
+    """Activations that the last stage keeps, relative to equal pieces.
 
-    1; a pipeline_layout whose pieces differ sets it
+    1; set by a pipeline_layout with unequal pieces
 
     Returns: [1] ratio
-    Range: as `first_stage_kept_ratio`
+    Range: same as `first_stage_kept_ratio`
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
     return 1.0
@@ -328,10 +327,10 @@ def mixed_residual_activations_per_token(
     layers,
     expert_input_width,
 ):
-    """Bytes of a layer's activations that only sequence parallelism shares, the mean over layers.
+    """Activation bytes per token and layer that only sequence parallelism shards, mean over layers.
 
-    ((2 e + m) h blocks / l + e (w - h) w_e / h) / t_s: inputs of a norm and of what follows for
-    each block, and copies of tokens for experts
+    ((2 e + m) h blocks / l + e (w - h) w_e / h) / t_s: inputs of each block and of its norm, and
+    copies of tokens for experts
     """
     block = (2 * bytes_per_element + dropout_mask_bytes) * hidden_size
     copies = bytes_per_element * (ffn_input_width / hidden_size - 1) * expert_input_width
@@ -341,14 +340,13 @@ def mixed_residual_activations_per_token(
 def linear_activations_per_token(
     linear_parameters_per_layer, hidden_size, linear_inner_width, tensor_parallel, bytes_per_element
 ):
-    """Bytes of the activations of a mixer with a state, of one token: shared by tensor ranks.
+    """Activation bytes per token of a mixer with a state, sharded over tensor ranks.
 
-    e (W + H P) / t, W = weights / h - H P: what goes into the convolution and its gate, the output
-    of the state and the input of the output projection; states are computed again backward
+    e (W + H P) / t, W = weights / h - H P: inputs of the convolution and its gate, output of the
+    state and input of the output projection; states are recomputed in the backward pass
 
     Returns: [B] activations of one token in one layer
-    Range: of a fused kernel, as that of Mamba-2; without one, outputs of the convolution come on
-        top
+    Range: a fused kernel such as Mamba-2's; without one, outputs of the convolution come on top
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6, and its kernel in
         mamba_ssm/ops/triton/ssd_combined.py (MambaSplitConv1dScanCombinedFn: what forward saves)
     """
@@ -370,9 +368,9 @@ def mixed_matrix_activations_per_token(
     tensor_parallel,
     bytes_per_element,
 ):
-    """Bytes of a layer's activations around its matrices, the mean over layers.
+    """Activation bytes per token and layer around its matrices, mean over layers.
 
-    l_a / l x those of attention + l_s / l x those of a state + e (2 or 3) f / t
+    l_a / l x attention + l_s / l x state + e (2 or 3) f / t
 
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
         (Mamba-2), arXiv:2405.21060, section 8.1
@@ -399,7 +397,7 @@ def mixed_ffn_gradients_memory(
     layers,
     linear_activations_per_token,
 ):
-    """Memory of the gradients of the widest activations of a layer: feed-forward or a state's.
+    """Memory of the gradients of a layer's widest activations: feed-forward or state.
 
     T max(e (w / t_s + (2 or 3) f l / (l_f t)), those of a state); f is the mean over layers
     """

@@ -1,4 +1,4 @@
-"""The pipeline stage that needs most memory."""
+"""The pipeline stage that needs the most memory."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def stage_layers(
     middle_stage_layers,
     last_stage_held_layers,
 ):
-    """Layers of a pipeline stage; stages between with one layer more come first.
+    """Layers of a pipeline stage; middle stages with an extra layer come first.
 
     l_first, l_middle or l_middle - 1, l_last
 
@@ -33,7 +33,7 @@ def stage_layers(
 
 @same_as(stage_of_one_way)
 def nearer_stage(pipeline_stage, pipeline_parallel, parameter_copies):
-    """The stage told or, of the two that its GPUs hold in dualpipe, the one nearer to the first.
+    """The given stage; in dualpipe, the one nearer to the first of the two that its GPUs hold.
 
     s; min(s, p + 1 - s) in dualpipe
 
@@ -55,9 +55,9 @@ def stage_dense_layers(
     last_stage_held_layers,
     leading_held_dense_layers,
 ):
-    """Dense layers of a pipeline stage, of each way through the pipeline.
+    """Dense layers of a pipeline stage, per pipeline direction.
 
-    those in front of the layers with experts, less those of the stages before
+    leading dense layers - those of earlier stages
 
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
@@ -67,9 +67,9 @@ def stage_dense_layers(
 def stage_table_parameters(
     nearer_stage, pipeline_parallel, first_stage_table_parameters, last_stage_table_parameters
 ):
-    """Parameters of embeddings that a pipeline stage holds, of each way through the pipeline.
+    """Embedding parameters on a pipeline stage, per pipeline direction.
 
-    those of an end; 0 between
+    those of an end stage; 0 for middle stages
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
@@ -87,13 +87,13 @@ def stage_shared_parameters(
     stage_table_parameters,
     parameter_copies,
 ):
-    """Parameters of a stage, its routed experts aside; an end holds a table of embeddings.
+    """Parameters of a stage without routed experts; an end stage holds an embedding table.
 
     copies x (layers x common + dense layers x dense block + others x (shared experts and router) +
     ends V h)
 
     Returns: [1] parameters
-    Range: dualpipe: of stages between the ends, the larger of both ways counts twice
+    Range: dualpipe: for middle stages, the larger of the two directions counts twice
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
     """
     experts = (nearer_stage_layers - stage_dense_layers) * expert_layer_parameters
@@ -105,7 +105,7 @@ def stage_shared_parameters(
 def stage_routed_parameters(
     nearer_stage_layers, stage_dense_layers, routed_layer_parameters, parameter_copies
 ):
-    """Parameters of a stage's routed experts, all of them.
+    """Parameters of all routed experts of a stage.
 
     copies x (layers - dense layers) E x parameters of an expert
 
@@ -144,10 +144,10 @@ def fullest_stage(
     middle_stage_kept_ratio,
     last_stage_kept_ratio,
 ):
-    """Pipeline stage whose GPUs need most memory, counted from 1.
+    """Pipeline stage whose GPUs need the most memory, counted from 1.
 
     the first (embedding, most micro-batches in flight), the second (most layers), the first without
-    dense layers or the last (logits): no other can need more
+    dense layers, or the last (logits): no other stage can need more
 
     Returns: [1] stage
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
@@ -185,7 +185,7 @@ def fullest_stage(
     second = stage_memory(np.minimum(2.0, stages), stages, *split, *between)
     third = stage_memory(sparse, stages, *split, *between)
     last = stage_memory(stages, stages, *split, *at_last)
-    last = where(parameter_copies > 1, first, last)  # both ways end there
+    last = where(parameter_copies > 1, first, last)  # both directions end there
     fullest = where(second > first, np.minimum(2.0, stages), 1.0)
     most = np.maximum(first, second)
     fullest = where(third > most, sparse, fullest)
@@ -193,9 +193,9 @@ def fullest_stage(
 
 
 def pipeline_stage(fullest_stage):
-    """Pipeline stage whose memory is told, counted from 1: the fullest, unless it is given.
+    """Pipeline stage whose memory is reported, counted from 1: the fullest, unless given.
 
-    that which needs most
+    fullest stage
 
     Returns: [1] stage
     Source: by definition
@@ -214,7 +214,7 @@ def replicated_held_state_bytes(bytes_per_element, gradient_storage_bytes, kept_
 
 @alternative("held_state_bytes", zero_stage=1)
 def gradients_held_state_bytes(bytes_per_element, gradient_storage_bytes):
-    """Bytes of a parameter's states that each data-parallel rank holds.
+    """State bytes per parameter that every data-parallel rank holds, unsharded.
 
     weight + gradients
 
@@ -226,7 +226,7 @@ def gradients_held_state_bytes(bytes_per_element, gradient_storage_bytes):
 
 @alternative("held_state_bytes", zero_stage=2)
 def weights_held_state_bytes(bytes_per_element, unsharded_gradient_bytes):
-    """weight + gradients until they are reduced
+    """weight + unreduced gradients
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
@@ -235,10 +235,10 @@ def weights_held_state_bytes(bytes_per_element, unsharded_gradient_bytes):
 
 @alternative("held_state_bytes", zero_stage=3)
 def gathered_held_state_bytes(unsharded_gradient_bytes, gathered_weight_bytes):
-    """gradients until they are reduced + weights that stay gathered: none, unless stated
+    """unreduced gradients + weights that stay gathered: none, unless stated
 
-    Range: weights that stay gathered without the share of them that is held besides; it is only
-        used to tell which stage is the fullest
+    Range: omits the rank's own shard of weights that stay gathered; only used to find the fullest
+        stage
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
     """
     return unsharded_gradient_bytes + gathered_weight_bytes
@@ -280,9 +280,9 @@ row(
 def sharded_state_bytes(
     bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes, held_state_bytes
 ):
-    """Bytes of a parameter's states that data-parallel ranks share out.
+    """State bytes per parameter that are sharded over data-parallel ranks.
 
-    weight + gradients + optimizer states - what each rank holds
+    weight + gradients + optimizer states - unsharded bytes
 
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
@@ -293,7 +293,7 @@ def sharded_state_bytes(
 def shared_state_bytes(
     parameter_copies, held_state_bytes, sharded_state_bytes, tensor_parallel, gradient_ranks
 ):
-    """Bytes of states that one GPU keeps for each parameter of its stage, routed experts aside.
+    """State bytes on one GPU per parameter of its stage, without routed experts.
 
     copies x (held / t + sharded / (t n))
 
@@ -313,9 +313,10 @@ def routed_state_bytes(
     expert_parallel,
     expert_tensor_parallel,
 ):
-    """Bytes of states that one GPU keeps for each parameter of its stage's routed experts.
+    """State bytes on one GPU per parameter of its stage's routed experts.
 
-    copies x (held / (t_e e) + sharded / (t n)): as many ranks share them out, of smaller groups
+    copies x (held / (t_e e) + sharded / (t n)): sharded as far as other parameters, over smaller
+    groups
 
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1

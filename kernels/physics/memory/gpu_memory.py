@@ -1,4 +1,4 @@
-"""Memory of one GPU: weights, gradients, optimizer states, and the sum."""
+"""Memory of one GPU: weights, gradients, optimizer states and total; time of the optimizer step."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def roofline_optimizer_time(
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Time of the optimizer's update beside compute time: bound by memory.
+    """Time of the memory-bound optimizer update, not part of compute time.
 
     N_o (gradient + 2 x state + weight) / BW: gradients read, states read and written, weights
     written
@@ -41,7 +41,7 @@ row(
 
 @alternative("gradient_storage_bytes", gradient_storage="bf16")
 def bf16_gradient_storage_bytes():
-    """Bytes of the gradients that are kept for each parameter.
+    """Gradient storage per parameter.
 
     2: 16 bytes a parameter with weights and optimizer states
 
@@ -62,7 +62,7 @@ def fp32_gradient_storage_bytes():
 
 @alternative("gradient_storage_bytes", gradient_storage="bf16_and_fp32")
 def double_gradient_storage_bytes():
-    """2, and 4 for an FP32 copy beside the optimizer states: 20 bytes a parameter in all
+    """2, plus 4 for an FP32 copy counted with the optimizer states: 20 bytes a parameter in all
 
     Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients: 20 bytes,
         4 + 16 / d where the optimizer is sharded)
@@ -81,9 +81,9 @@ row(
 
 @alternative("optimizer_state_bytes", gradient_storage="bf16_and_fp32")
 def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
-    """Bytes of one parameter that only the optimizer's update uses.
+    """Bytes per parameter that only the optimizer update uses.
 
-    master weight and moments, and 4 for the gradient in FP32
+    master weight and moments + 4 for the FP32 gradient
 
     Returns: [B] bytes of one parameter
     Source: Megatron-LM, docs of the distributed optimizer (4 + 16 / d); Rajbhandari et al. 2021
@@ -93,7 +93,7 @@ def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
 
 
 def state_bytes_per_parameter(bytes_per_element, gradient_storage_bytes, optimizer_state_bytes):
-    """Bytes of training state of one parameter, nothing shared out.
+    """Training state per parameter, unsharded.
 
     weight + gradients + optimizer states
 
@@ -107,7 +107,7 @@ def state_bytes_per_parameter(bytes_per_element, gradient_storage_bytes, optimiz
 
 
 def min_gpus_for_state(parameters, state_bytes_per_parameter, hbm_capacity):
-    """GPUs whose memories together hold the training state and nothing else.
+    """Minimum GPUs whose memory together holds the training state alone.
 
     N x bytes / capacity
 
@@ -124,10 +124,10 @@ def min_gpus_for_state(parameters, state_bytes_per_parameter, hbm_capacity):
 def even_held_parameters(local_parameters, parameter_copies):
     """Parameters of one GPU of a stage.
 
-    those of the mean stage, of both in dualpipe
+    those of the mean stage; dualpipe counts both stages
 
     Returns: [1] parameters
-    Range: stages alike: right for one stage, a bound from below for several
+    Range: identical stages: exact for one stage, a lower bound for several
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
     return parameter_copies * local_parameters
@@ -141,7 +141,7 @@ def staged_held_parameters(
     expert_tensor_parallel,
     expert_parallel,
 ):
-    """Parameters of one GPU of a stage; routed experts are also shared over their group.
+    """Parameters of one GPU of a stage, with routed experts sharded over their own group, too.
 
     N_stage / t + N_routed / (t_e e)
 
@@ -156,12 +156,12 @@ def staged_held_parameters(
 def even_sharded_parameters(
     parameters, tensor_parallel, pipeline_parallel, gradient_ranks, parameter_copies
 ):
-    """Parameters of one GPU of a stage where data ranks share them out.
+    """Parameters of one GPU of a stage when sharded over data-parallel ranks.
 
-    N / (t p d c); routed experts too: their smaller group holds fewer copies
+    N / (t p d c), routed experts included: their smaller group holds fewer copies
 
     Returns: [1] parameters
-    Range: stages alike: right for one stage, a bound from below for several
+    Range: identical stages: exact for one stage, a lower bound for several
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
     stage = parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
@@ -172,7 +172,7 @@ def even_sharded_parameters(
 def staged_sharded_parameters(
     stage_shared_parameters, stage_routed_parameters, tensor_parallel, gradient_ranks
 ):
-    """(N_stage + N_routed) / (t d c); routed experts too: their smaller group holds fewer copies"""
+    """(N_stage + N_routed) / (t d c): routed experts' smaller group holds fewer copies"""
     stage = stage_shared_parameters + stage_routed_parameters
     return stage / (tensor_parallel * gradient_ranks)
 
@@ -197,7 +197,7 @@ row(
 
 @alternative("weights_memory", zero_stage=(0, 1, 2))
 def replicated_weights_memory(held_parameters, bytes_per_element):
-    """Memory of one GPU's weights.
+    """Weight memory of one GPU.
 
     N_stage / t x bytes
 
@@ -209,7 +209,7 @@ def replicated_weights_memory(held_parameters, bytes_per_element):
 
 @alternative("weights_memory", zero_stage=3)
 def sharded_weights_memory(sharded_parameters, bytes_per_element):
-    """Memory of one GPU's weights, without those gathered for the layer at work.
+    """Weight memory of one GPU, without the weights gathered for the current layer.
 
     N_stage / (t d c) x bytes
 
@@ -220,7 +220,7 @@ def sharded_weights_memory(sharded_parameters, bytes_per_element):
 
 @alternative("gradients_memory", zero_stage=(0, 1))
 def replicated_gradients_memory(held_parameters, gradient_storage_bytes):
-    """Memory of one GPU's gradients.
+    """Gradient memory of one GPU.
 
     N_stage / t x bytes
 
@@ -232,7 +232,7 @@ def replicated_gradients_memory(held_parameters, gradient_storage_bytes):
 
 @alternative("gradients_memory", zero_stage=(2, 3))
 def sharded_gradients_memory(accumulated_parameters, gradient_storage_bytes):
-    """those added up x bytes: N_stage / (t d c), unless gradients are reduced once a step
+    """accumulated parameters x bytes: N_stage / (t d c), unless gradients are reduced once a step
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
@@ -275,7 +275,7 @@ row(
 
 
 def optimizer_memory(optimizer_parameters, kept_optimizer_bytes):
-    """Memory of one GPU's optimizer states.
+    """Optimizer-state memory of one GPU.
 
     N_o x bytes
 
@@ -294,13 +294,13 @@ def one_site_memory_per_gpu(
     working_memory,
     reserved_memory,
 ):
-    """Memory that one GPU needs: of the fullest stage, or of the `pipeline_stage` given.
+    """Memory needed by one GPU of the fullest stage, or of the `pipeline_stage` given.
 
-    weights + gradients + optimizer states + activations + layer at work + reserved
+    weights + gradients + optimizer states + activations + working memory + reserved
 
     Returns: [B] memory
-    Range: what a framework allocates; the context and buffers of the network are
-        `reserved_memory`. Published memories are within `memory_error_factor`
+    Range: framework allocations; CUDA context and network buffers are `reserved_memory`. Published
+        measurements are within `memory_error_factor`
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
     """
     states = weights_memory + gradients_memory + optimizer_memory
@@ -308,7 +308,7 @@ def one_site_memory_per_gpu(
 
 
 def memory_per_gpu_low(memory_per_gpu, memory_error_factor):
-    """Lower end of the interval in which 90 of 100 measured memories are.
+    """Lower end of the interval that contains 90 of 100 measured values.
 
     memory / f
 
@@ -319,7 +319,7 @@ def memory_per_gpu_low(memory_per_gpu, memory_error_factor):
 
 
 def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
-    """Upper end of the interval in which 90 of 100 measured memories are.
+    """Upper end of the interval that contains 90 of 100 measured values.
 
     memory x f
 
@@ -330,7 +330,7 @@ def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
 
 
 def memory_margin(memory_per_gpu, hbm_capacity):
-    """Share of a GPU's memory that is left; below 0 where more is needed than there is.
+    """Free share of a GPU's memory; negative if the job does not fit.
 
     1 - memory needed / capacity
 
@@ -341,9 +341,9 @@ def memory_margin(memory_per_gpu, hbm_capacity):
 
 
 def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
-    """Whether the model's own error decides whether a job fits into memory.
+    """Whether a job is so close to the memory limit that the model's error decides if it fits.
 
-    memory needed / f <= capacity < f x memory needed, either side of the limit
+    memory needed / f <= capacity < f x memory needed
 
     Returns: [flag] verdict
     Flags: 0 no, 1 yes
@@ -360,7 +360,7 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
 def cpu_offload_time(
     optimizer_parameters, gradient_bytes_per_element, bytes_per_element, offload_bandwidth
 ):
-    """Time of one step's traffic to the host: gradients go, updated weights come back.
+    """Offload traffic time of one step: gradients to the host, updated weights back.
 
     N_o (gradient + weight) / B
 
@@ -380,7 +380,7 @@ def nvme_offload_time(
     optimizer_state_bytes,
     nvme_bandwidth,
 ):
-    """Time of one step's traffic to host and drives: optimizer states are read and written.
+    """Offload traffic time of one step, with optimizer states read from and written to drives.
 
     N_o (gradient + weight) / B + 2 N_o state / B_nvme
 

@@ -1,4 +1,4 @@
-"""Memory that a layer or the logits need while they are computed."""
+"""Working memory of the layer that is being computed."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def expert_layer_parameters(
     expert_tensor_parallel,
     tensor_parallel,
 ):
-    """Weights of one layer of experts that one GPU computes with.
+    """Weights of one expert layer that one GPU computes with.
 
     (attention + (E / e x t / t_e + E_shared) x parameters of an expert) / t
 
@@ -58,7 +58,7 @@ def expert_gradient_buffer_parameters(
     expert_tensor_parallel,
     tensor_parallel,
 ):
-    """Weights of the matrices of a layer that differ in shape: one routed expert stands for all.
+    """Weights of a layer's matrices of distinct shape, one routed expert representing all.
 
     (attention + (t / t_e + E_shared) x parameters of an expert) / t
 
@@ -81,10 +81,10 @@ row(
 
 @alternative("gradient_buffer_memory", gradient_storage="fp32")
 def fp32_gradient_buffer_memory(gradient_buffer_parameters, bytes_per_element):
-    """Memory of new gradients beside those kept for the step: buffers in the format of weights.
+    """Memory of buffers for new gradients, in the format of the weights.
 
-    e for each parameter: sums are kept in FP32, the backward pass hands on a gradient in the
-    format of the weight, in one buffer for each shape of a matrix
+    e per parameter: gradients accumulate in FP32, but the backward pass returns one in the format
+    of the weight, in one buffer per matrix shape
 
     Returns: [B] buffers
     Source: Megatron-LM, fused accumulation of gradients (the buffers are Transformer Engine's
@@ -104,9 +104,9 @@ row(
 
 @alternative("layer_state_memory", zero_stage=2)
 def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
-    """Memory that the weights of the layer at work take beside the states that are held.
+    """Memory of the current layer's gathered weights and unreduced gradients.
 
-    e for each parameter of the layer: whole gradients until they are reduced
+    e per parameter of the layer: unreduced gradients
 
     Returns: [B] weights and gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
@@ -116,8 +116,7 @@ def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
 
 @alternative("layer_state_memory", zero_stage=3)
 def sharded_layer_state_memory(gathered_parameters, layer_parameters, bytes_per_element):
-    """e for each gathered weight and for each parameter of the layer: whole gradients until they
-    are reduced
+    """e per gathered weight and e per parameter of the layer, for unreduced gradients
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
@@ -153,10 +152,9 @@ def ffn_gradients_memory(
     tensor_parallel,
     bytes_per_element,
 ):
-    """Memory of the gradients of a feed-forward block's activations: the widest of a layer.
+    """Memory of the gradients of a feed-forward block's activations, the widest of a layer.
 
-    T e (w / t_s + (2 or 3) f / t): those of the block's input, of what goes into the activation
-    function and of what comes out
+    T e (w / t_s + (2 or 3) f / t): input of the block, input and output of the activation function
 
     Returns: [B] gradients of activations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (as large as the activations)
@@ -179,9 +177,9 @@ row(
 def selective_layer_activation_memory(
     ffn_gradients_memory, microbatch_tokens, score_activations_per_token
 ):
-    """Memory that the layer at work needs beside kept activations.
+    """Memory of the current layer beyond kept activations.
 
-    the larger of gradients of its widest activations and scores computed again
+    max(gradients of its widest activations, recomputed scores)
 
     Returns: [B] activations and their gradients
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
@@ -197,7 +195,7 @@ def full_layer_activation_memory(
     matrix_activations_per_token,
     score_activations_per_token,
 ):
-    """all that is computed again, and gradients of its widest activations
+    """all recomputed activations + gradients of its widest activations
 
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
@@ -208,12 +206,12 @@ def full_layer_activation_memory(
 
 @alternative("working_memory", context_parallel_type="p2p")
 def working_memory(layer_state_memory, layer_activation_memory):
-    """Memory that one layer needs only while its backward pass is at work.
+    """Memory that one layer needs only during its backward pass.
 
     weights and gradients + activations and their gradients
 
     Returns: [B] memory
-    Range: one layer at a time; prefetched weights of a next layer come on top
+    Range: one layer at a time; prefetched weights of the next layer come on top
     Source: Chen et al. 2016, arXiv:1604.06174, section 3; Zhao et al. 2023 (PyTorch FSDP),
         arXiv:2304.11277, section 3.2.1
     """
@@ -225,7 +223,7 @@ def gathered_working_memory(
     layer_state_memory, layer_activation_memory, context_message, context_parallel
 ):
     """weights and gradients + activations and their gradients + 2 c M: keys and values of the whole
-    sequence, and their gradients before they are scattered
+    sequence, and their gradients before the reduce-scatter
 
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
     """
@@ -237,11 +235,10 @@ def gathered_working_memory(
 def head_working_memory(
     layer_state_memory, layer_activation_memory, head_message, head_sharing_ranks
 ):
-    """weights and gradients + activations and their gradients + M: what has arrived beside what was
-    sent
+    """weights and gradients + activations and their gradients + M: receive buffer of the
+    all-to-alls
 
-    Range: where ranks are more than heads of keys and values, the copies that are kept until the
-        backward pass come on top
+    Range: with more ranks than KV heads, copies kept until the backward pass come on top
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
     """
     arrived = where(head_sharing_ranks > 1, head_message, 0.0)

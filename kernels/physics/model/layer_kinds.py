@@ -1,4 +1,4 @@
-"""Layers of several kinds: attention, linear attention and feed-forward blocks."""
+"""Hybrid models: attention layers, linear-attention layers and feed-forward blocks."""
 
 from ...alternatives import alternative, row
 
@@ -6,7 +6,7 @@ KINDS = ("mamba2", "gated_deltanet", "lightning", "kimi_delta")
 
 
 def attention_layers(layers, linear_layers):
-    """Layers that attend to keys and values: those without a state, unless some have no mixer.
+    """Layers with attention: all without a state, unless some have no mixer.
 
     l - l_s
 
@@ -17,7 +17,7 @@ def attention_layers(layers, linear_layers):
 
 
 def ffn_layers(layers):
-    """Layers with a feed-forward block: all, unless a layer holds a single block.
+    """Layers with a feed-forward block: all, unless layers hold a single block.
 
     l
 
@@ -28,9 +28,9 @@ def ffn_layers(layers):
 
 
 def mixer_and_ffn_blocks(attention_layers, linear_layers, ffn_layers):
-    """Blocks of the model, each with a norm and a residual: mixers and feed-forward blocks.
+    """Mixer and feed-forward blocks of the model, each with a norm and a residual.
 
-    l_a + l_s + l_f: two in each layer of a usual transformer
+    l_a + l_s + l_f: two per layer of a standard transformer
 
     Returns: [1] blocks
     Source: by definition (NVIDIA 2025, Nemotron-H, arXiv:2504.03624: one block in each layer)
@@ -48,7 +48,7 @@ def mixed_expert_layers(ffn_layers, dense_layers):
 
 
 def linear_inner_width(linear_heads, linear_head_size):
-    """Width of what a layer with a state puts out, all heads together.
+    """Output width of a layer with a state, over all heads.
 
     H P
 
@@ -59,7 +59,7 @@ def linear_inner_width(linear_heads, linear_head_size):
 
 
 def linear_key_width(linear_key_heads, linear_state_size):
-    """Width of the keys of a layer with a state, all heads together; of its queries, too.
+    """Width of the keys of a layer with a state, over all heads; same for queries.
 
     G N
 
@@ -111,7 +111,7 @@ def kimi_delta_parameters_per_layer(
     linear_state_size,
 ):
     """h (2 H P + 2 G N + H + 2 P) + P H (N + P): values and output; queries and keys; strength;
-    decay of each channel and gate, both of rank P
+    decay per channel and gate, both of rank P
 
     Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
     """
@@ -151,8 +151,8 @@ row("linear_vector_parameters", 0.0, linear_attention=False)
 def mamba2_vector_parameters(
     linear_convolution_width, linear_convolution_size, linear_heads, linear_inner_width
 ):
-    """channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size of each
-    head; norm
+    """channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size per head;
+    norm
 
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1
     """
@@ -164,9 +164,9 @@ def mamba2_vector_parameters(
 def gated_deltanet_vector_parameters(
     linear_convolution_width, linear_convolution_size, linear_heads, linear_head_size
 ):
-    """Parameters of a mixer with a state that are in no matrix.
+    """Non-matrix parameters of a mixer with a state.
 
-    channels k + 2 H + P: convolution; decay and step size of each head; norm of a head
+    channels k + 2 H + P: convolution; decay and step size per head; norm of a head
 
     Returns: [1] parameters
     Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
@@ -192,7 +192,7 @@ def kimi_delta_vector_parameters(
     linear_head_size,
     linear_state_size,
 ):
-    """channels k + H (N + 1) + P: convolution; decay of each head and channel; norm of a head
+    """channels k + H (N + 1) + P: convolution; decay per head and channel; norm of a head
 
     Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
     """
@@ -208,9 +208,9 @@ def mixed_non_matmul_parameters(
     embedding_tables,
     vocab_size,
 ):
-    """Parameters in no matrix product of a model with layers of several kinds.
+    """Parameters outside matrix products in a model with layers of several kinds.
 
-    (blocks + 1 + (tables - 1) V) h + l_s x those of a mixer with a state: no biases, no positions
+    (blocks + 1 + (tables - 1) V) h + l_s x those of a mixer with a state: no biases or positions
 
     Returns: [1] parameters
     Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (RMSNorm, no biases, no
@@ -240,7 +240,7 @@ def mixed_parameters(
     hidden_size,
     mixed_non_matmul_parameters,
 ):
-    """l_a x attention + l_s x mixer with a state + feed-forward + V h + those in no product
+    """l_a x attention + l_s x mixer with a state + feed-forward + V h + non-matmul
 
     Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1
     """

@@ -1,9 +1,9 @@
-"""What others ask of a model's shape: totals and their parts, and letters of layers."""
+"""Roles of the model's shape: totals and their parts, and letters of layer patterns."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# A total that a label states is void where one of its parts is given otherwise
+# a total stated by a label is discarded if one of its parts is given another value
 HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = HEADS | frozenset(
     {
@@ -36,7 +36,7 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "attention_parameters_per_layer": HEADS,
     "kv_elements_per_layer": HEADS,
 }
-# A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
+# letters of a layer pattern: the inputs that each counts in, and the choices that it implies
 LETTERS: Mapping[str, tuple[str, ...]] = {
     "M": ("layers", "linear_layers"),
     "G": ("layers", "linear_layers"),
@@ -49,7 +49,7 @@ LETTER_SETS: Mapping[str, Mapping[str, Any]] = {
     "G": {"linear_attention": "gated_deltanet"},
     "": {"mixture_of_experts": True},  # feed-forward blocks are counted
 }
-MISSING_LETTER_SETS: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
+MISSING_LETTER_SETS: Mapping[str, Mapping[str, Any]] = {  # set if none of the letters occurs
     "E": {"experts": 1, "experts_per_token": 1},
     "MG": {"linear_attention": "mamba2"},
 }

@@ -7,7 +7,7 @@ from ...declare import count, declared, option, real, switch
 SWITCHED = (
     *("auto", "ring", "tree", "double_binary_tree", "recursive_halving_doubling"),
     *("hierarchical", "in_network", "fitted"),
-)  # algorithms of all-reduces for nodes whose GPUs all reach each other over a switch
+)  # all-reduce algorithms for nodes whose GPUs are connected by a switch
 
 INPUTS = declared(
     "hardware",

@@ -1,4 +1,4 @@
-"""Tiers of the network: node or domain, leaf switch, pod, and above."""
+"""Network tiers: node or scale-up domain, leaf switch, pod, and above."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from .inputs import SWITCHED
 
 
 def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):
-    """Bandwidth per direction that one GPU can count on for traffic that leaves its leaf switch.
+    """Bandwidth per direction and GPU for traffic that leaves its leaf switch.
 
     efficiency x B / oversubscription
 
@@ -18,16 +18,16 @@ def rail_bandwidth(inter_node_bandwidth, oversubscription, network_efficiency):
     return network_efficiency * inter_node_bandwidth / oversubscription
 
 
-# What a tier's number means in the flags below
+# meaning of tier numbers, for Flags sections
 TIERS = "0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods"
 
 
 @alternative("leaf_gpus", rail_optimized=True, off="gpus_per_switch")
 def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
-    """GPUs that reach each other through one leaf switch: each along its rail.
+    """GPUs that reach each other through one leaf switch per rail.
 
-    GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and what
-    is meant for another rail changes rails inside the node
+    GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and
+    traffic to another rail changes rails inside the node
 
     Returns: [1] GPUs
     Range: libraries that change rails inside the node (NCCL's PXN); without it all-to-alls leave
@@ -41,7 +41,7 @@ def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
 def leaf_bandwidth(rail_bandwidth, oversubscription):
     """Bandwidth per direction of one GPU's rail below its leaf switch.
 
-    that out of the leaf x oversubscription
+    bandwidth out of the leaf x oversubscription
 
     Returns: [B/s] bandwidth of one rail
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
@@ -50,9 +50,9 @@ def leaf_bandwidth(rail_bandwidth, oversubscription):
 
 
 def pod_bandwidth(rail_bandwidth, pod_oversubscription):
-    """Bandwidth per direction that one GPU has out of its pod where all send.
+    """Bandwidth per direction and GPU out of its pod when all GPUs send.
 
-    that out of the leaf / oversubscription of pods
+    bandwidth out of the leaf / oversubscription of pods
 
     Returns: [B/s] bandwidth of one rail
     Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.1 (1:7 between pods)
@@ -82,14 +82,14 @@ row("scale_up_gpus", "seated_domain_gpus", scale_up_domain=True)
 def switched_seated_domain_gpus(
     gpus_per_domain, tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel
 ):
-    """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
+    """GPUs per scale-up domain that a job uses: whole groups, or equal parts of a group.
 
     floor(D / g) g for groups of g = max(t c, t_e e) GPUs up to D; g / ceil(g / D) of larger ones
 
     Returns: [1] GPUs
-    Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the
-        rest of a domain to others (`idle_domain_gpus`); one that fills domains to the last GPU
-        lets some groups straddle two of them
+    Range: a scheduler that places groups of tensor, context and expert ranks this way and leaves
+        the rest of a domain to others (`idle_domain_gpus`); one that fills domains completely lets
+        some groups straddle two domains
     Source: by definition; as Slurm's topology/block seats segments, and Megatron-Bridge's recipes
         use 64 of a rack's 72 GPUs for 64 expert ranks
     """
@@ -108,12 +108,12 @@ row(
 
 @alternative("idle_domain_gpus", scale_up_domain=True, off=0.0)
 def idle_domain_gpus(n_gpus, gpus_per_domain, scale_up_gpus):
-    """GPUs of a job's scale-up domains that it leaves idle, where groups do not divide a domain.
+    """Idle GPUs in the scale-up domains of a job whose groups do not divide a domain.
 
-    domains in use x GPUs left in each: ceil(n / used) (D - used)
+    ceil(n / used) (D - used): domains in use x GPUs left in each
 
     Returns: [1] GPUs
-    Range: neither power nor price counts them
+    Range: not counted in power or cost
     Source: by definition
     """
     return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)

@@ -1,4 +1,4 @@
-"""Why nodes, domains and pods do not fit into each other."""
+"""Why nodes, scale-up domains and pods do not nest."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ row("domain_reason", 0.0, "a node is all there is", scale_up_domain=False)
 
 @alternative("domain_reason", scale_up_domain=True)
 def whole_domain_reason(gpus_per_domain, gpus_per_node):
-    """Why nodes cannot form scale-up domains; 0 where they can.
+    """Why nodes cannot form scale-up domains; 0 if they can.
 
     GPUs of a domain over those of a node whole
 
@@ -31,9 +31,9 @@ row("tier_reason", 0.0, "leaf switches are all there is", network_tiers=False)
 
 @alternative("tier_reason", network_tiers=True)
 def nested_tier_reason(gpus_per_pod, scale_up_gpus, leaf_gpus):
-    """Why tiers of a network do not hold each other; 0 where they do.
+    """Why tiers of a network do not nest; 0 if they do.
 
-    a pod holds a node, or a scale-up domain, and what one leaf switch joins
+    a pod is at least as large as a node or scale-up domain, and as the GPUs of a leaf switch
 
     Returns: [flag] reason
     Flags: REASONS

@@ -1,4 +1,4 @@
-"""Links and tiers of the network that sends between stages use."""
+"""Bandwidth, link occupancy and network tiers of sends between pipeline stages."""
 
 from ...alternatives import alternative, family, same_as
 from ...ops import where
@@ -14,14 +14,14 @@ from .pipeline_traffic import node_pipeline_ranks_per_node
 def switched_pipeline_rail_bandwidth(
     pipeline_span, gpus_per_switch, rail_bandwidth, oversubscription
 ):
-    """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
+    """Bandwidth per direction and GPU between nodes for pipeline traffic.
 
-    that without oversubscription where pipelines (the whole job, unless replicas are farther apart)
-    are under one leaf switch
+    bandwidth without oversubscription if pipelines (the whole job, unless replicas are farther
+    apart) are under one leaf switch
 
     Returns: [B/s] bandwidth of one rail under load
-    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
-        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Range: for groups over several switches a lower bound, as if all traffic left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
@@ -36,9 +36,9 @@ def pipeline_fabric_time(
     pipeline_ranks_per_node,
     pipeline_rail_bandwidth,
 ):
-    """Time of one step in which a GPU's rail carries sends between pipeline stages.
+    """Time per step in which a GPU's rail carries sends between pipeline stages.
 
-    sends x M / B_e where stages are on several nodes; gathers of parts are not counted
+    sends x M / B_e if stages are on several nodes; gathers of parts not counted
 
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
@@ -57,9 +57,9 @@ def pipeline_node_time(
     pipeline_ranks_per_node,
     intra_node_bandwidth,
 ):
-    """Time of one step in which a GPU's link inside its node carries sends between pipeline stages.
+    """Time per step in which a GPU's link inside its node carries sends between pipeline stages.
 
-    sends x M / B_i where all stages are on one node; gathers of parts are not counted
+    sends x M / B_i if all stages are on one node; gathers of parts not counted
 
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
@@ -79,9 +79,9 @@ def tiered_pipeline_rail_bandwidth(
     rail_bandwidth,
     pod_bandwidth,
 ):
-    """that of the slowest send to the next stage, a stride away: out of a leaf switch, or of a pod
+    """bandwidth of the slowest send to the next stage, a stride away: out of a leaf switch or pod
 
-    Range: as in topology.crossing_bandwidth
+    Range: same as topology.crossing_bandwidth
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
     return _sending(

@@ -1,4 +1,4 @@
-"""Traffic of pipeline parallelism: activations sent between stages."""
+"""Pipeline-parallel traffic: activations and gradients sent between stages."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ row(
 
 @alternative("stage_chunks", pipeline_schedule=("zb_v", "dualpipev"))
 def folded_stage_chunks():
-    """Pieces of the model on each pipeline stage: the pipeline runs down and back up.
+    """Model pieces per pipeline stage: the pipeline runs down and back up.
 
     2
 
@@ -53,7 +53,7 @@ row(
 
 @alternative("microbatch_group_size", pipeline_scheduler="pytorch")
 def pytorch_microbatch_group_size(pipeline_parallel, num_microbatches):
-    """Micro-batches that an interleaved schedule runs through one chunk after the other.
+    """Micro-batches that an interleaved schedule runs through a chunk before it switches chunks.
 
     m / max(1, floor(m / p))
 
@@ -65,9 +65,9 @@ def pytorch_microbatch_group_size(pipeline_parallel, num_microbatches):
 
 @alternative("pipeline_message", scatter_gather=False)
 def whole_pipeline_message(activation_message, residual_ranks):
-    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
+    """Bytes that one rank sends across a stage boundary per micro-batch and direction.
 
-    (s / c) b h e, shared over tensor ranks with sequence parallelism
+    (s / c) b h e, split over tensor ranks with sequence parallelism
 
     Returns: [B] message
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, arXiv:2205.05198,
@@ -78,7 +78,7 @@ def whole_pipeline_message(activation_message, residual_ranks):
 
 @alternative("pipeline_message", scatter_gather=True)
 def scattered_pipeline_message(activation_message, tensor_parallel):
-    """(s / c) b h e / t: each tensor rank sends its part of what all of them hold
+    """(s / c) b h e / t: each tensor rank sends one part of the replicated activation
 
     Source: Narayanan et al. 2021 (SC21), section 4.1
     """
@@ -93,9 +93,9 @@ def scattered_pipeline_gather_time(
     tensor_parallel_latency,
     tensor_parallel_bandwidth,
 ):
-    """Time to put a received activation together again from its parts on the tensor ranks.
+    """Time to all-gather a received activation from its parts on the tensor ranks.
 
-    all-gather of the message over t; none with sequence parallelism, where parts are used as such
+    all-gather of the message over t; 0 with sequence parallelism, which uses the parts directly
 
     Returns: [s] time of one receipt
     Source: Narayanan et al. 2021 (SC21), section 4.1
@@ -108,9 +108,9 @@ def scattered_pipeline_gather_time(
 
 @alternative("pipeline_stride", rank_order="tp-cp-ep-dp-pp")
 def outer_pipeline_stride(tensor_parallel, site_gradient_ranks, parameter_copies):
-    """GPUs between neighbouring stages of a pipeline: stages are the outermost groups.
+    """Rank stride between neighbouring stages of a pipeline: stages are the outermost groups.
 
-    t c d, those of one site
+    t c d of one site
 
     Returns: [1] GPUs
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
@@ -120,7 +120,7 @@ def outer_pipeline_stride(tensor_parallel, site_gradient_ranks, parameter_copies
 
 @alternative("pipeline_stride", rank_order="tp-cp-ep-pp-dp")
 def inner_pipeline_stride(tensor_parallel, context_parallel):
-    """t c: only replicas lie outside them
+    """t c: only replicas lie outside the stages
 
     Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
     """
@@ -138,7 +138,7 @@ row(
 
 @alternative("pipeline_span", rank_order="tp-cp-ep-pp-dp")
 def inner_pipeline_span(pipeline_stride, pipeline_parallel):
-    """GPUs that one pipeline is spread over: only replicas lie outside it.
+    """GPUs that one pipeline spans: only replicas lie outside it.
 
     t c p
 
@@ -170,7 +170,7 @@ def pipeline_send_time(
     inter_node_latency,
     pipeline_rail_bandwidth,
 ):
-    """Time to send one activation or gradient to the next stage; each rank has its own rail.
+    """Time to send one activation or gradient to the next stage, each rank on its own rail.
 
     a + M / B
 
@@ -186,13 +186,13 @@ def pipeline_send_time(
 def pipeline_parallel_time(
     pipeline_parallel, stage_chunks, num_microbatches, pipeline_send_time, pipeline_gather_time
 ):
-    """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
+    """Pipeline-parallel traffic time of one step: activations forward, gradients back.
 
-    2 v m (a + M / B + gather), v pieces on each stage; (2 v - 1) m for two stages, whose ends
-    send one way; nothing for one stage
+    2 v m (a + M / B + gather), v pieces on each stage; (2 v - 1) m sends for two stages, whose ends
+    send one way; 0 for one stage
 
     Returns: [s] pipeline traffic of one step
-    Range: of the busiest stage; zb_v and dualpipev on two stages: a bound from above, they send 2 m
+    Range: busiest stage; an upper bound for zb_v and dualpipev on two stages, which send 2 m
     Source: Narayanan et al. 2021 (SC21), sections 2.2, 3.2 and 4.1
     """
     inner = 2 * stage_chunks * num_microbatches
@@ -214,13 +214,13 @@ def gpipe_blocking_pipeline_sends(pipeline_parallel, num_microbatches):
 def one_forward_one_backward_blocking_pipeline_sends(
     pipeline_parallel, num_microbatches, stage_chunks
 ):
-    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+    """Sends on the critical path of one step, if stages block while they send.
 
     2 (m + p - 2) - min(1, m - 1), and m + 1 for two stages, each of which sends one way; with v > 1
     chunks, 2 (v m + i - 1), i = (v - 1) max(0, p - m) + p - 1
 
     Returns: [1] sends
-    Range: exact for v = 1 and for m = 1; with v > 1 a bound from above: the bubble hides some
+    Range: exact for v = 1 and for m = 1; an upper bound for v > 1, as the bubble hides some
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (send_forward_recv_backward
         waits for both); by playing the schedule out
     """
@@ -239,7 +239,7 @@ def one_forward_one_backward_blocking_pipeline_sends(
 def zero_bubble_blocking_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
     """2 v (m + p - 2), v pieces on each stage
 
-    Range: a bound from above: weight gradients hide some, and both ways of dualpipe each other's
+    Range: an upper bound: weight gradients hide some, as do dualpipe's two directions mutually
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2; by playing the schedules out
     """
     sends = 2 * stage_chunks * (num_microbatches + pipeline_parallel - 2)
@@ -248,9 +248,9 @@ def zero_bubble_blocking_pipeline_sends(pipeline_parallel, num_microbatches, sta
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule="gpipe")
 def gpipe_asynchronous_pipeline_sends(pipeline_parallel):
-    """2 (p - 1): of the first micro-batch on its way down, of the last on its way up
+    """2 (p - 1): sends of the first micro-batch going down and of the last coming back up
 
-    Range: sends shorter than a pass; the link is the limit beyond
+    Range: sends shorter than a pass; beyond, the link is the bottleneck
     Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
     """
     return 2.0 * (pipeline_parallel - 1)
@@ -260,15 +260,15 @@ def gpipe_asynchronous_pipeline_sends(pipeline_parallel):
 def one_forward_one_backward_asynchronous_pipeline_sends(
     pipeline_parallel, num_microbatches, stage_chunks
 ):
-    """Sends of one step that it waits for in turn, where stages compute while they send.
+    """Sends on the critical path of one step, if stages compute while they send.
 
-    2 (p - 1) (q + 1) + 2 max(0, r - 1), m - 1 = q p + r: a stage's next pass needs what it has just
-    sent to come back; with v > 1 chunks 2 (v p - 1), of one micro-batch through all of them: the
-    others have a pass of slack
+    2 (p - 1) (q + 1) + 2 max(0, r - 1), m - 1 = q p + r: a stage's next pass waits for the return
+    of what it has just sent; with v > 1 chunks 2 (v p - 1), for one micro-batch through all chunks:
+    the others have a pass of slack
 
     Returns: [1] sends
-    Range: sends shorter than a chunk's passes; with v > 1 exact for groups of p micro-batches, and
-        a bound from above for larger ones, whose chunks follow each other with more slack
+    Range: sends shorter than a chunk's passes; with v > 1 exact for groups of p micro-batches, an
+        upper bound for larger groups, whose chunks have more slack
     Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedule out
     """
     depth = pipeline_parallel - 1
@@ -284,7 +284,7 @@ def one_forward_one_backward_asynchronous_pipeline_sends(
 def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel, stage_chunks):
     """(2 + 2 v) (p - 1), v pieces on each stage
 
-    Range: sends shorter than a weight gradient; a bound from above
+    Range: sends shorter than a weight gradient; an upper bound
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 2 and 6; by playing the
         schedules out
     """
@@ -295,9 +295,9 @@ def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel, stage_chunks):
 def usual_awaited_pipeline_sends(
     stage_chunks, blocking_pipeline_sends, asynchronous_pipeline_sends, parameter_copies
 ):
-    """Sends between pipeline stages that a step waits for, one after the other.
+    """Sends between pipeline stages on the critical path of a step.
 
-    blocking where stages hold one piece of the model, asynchronous where they hold several
+    blocking if stages hold one piece of the model, asynchronous if they hold several
 
     Returns: [1] sends
     Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without interleaving)
@@ -312,9 +312,9 @@ row("awaited_pipeline_sends", "asynchronous_pipeline_sends", pipeline_sends="asy
 
 
 def awaited_pipeline_time(awaited_pipeline_sends, pipeline_send_time, pipeline_gather_time):
-    """Time of the sends between stages that a step waits for, one after the other.
+    """Time of the sends between stages on the critical path of a step.
 
-    sends waited for x (a + M / B + gather)
+    awaited sends x (a + M / B + gather)
 
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedules out

@@ -1,4 +1,4 @@
-"""Why a pipeline schedule cannot be run so."""
+"""Why a pipeline schedule cannot run."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ...reasons import is_whole
 
 @alternative("interleaving_reason", pipeline_scheduler="megatron")
 def megatron_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_group_size):
-    """Why a scheduler cannot run an interleaved pipeline; 0 where it can.
+    """Why a scheduler cannot run an interleaved pipeline; 0 if it can.
 
     m >= p; N whole, from p to m; m mod N = 0 or at least p
 
@@ -34,7 +34,7 @@ def megatron_interleaving_reason(pipeline_parallel, num_microbatches, microbatch
 
 @alternative("interleaving_reason", pipeline_scheduler="pytorch")
 def pytorch_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_group_size):
-    """N = m / max(1, floor(m / p)) whole: no other groups are formed
+    """N = m / max(1, floor(m / p)) whole: the only group size
 
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
@@ -56,9 +56,9 @@ row(
 
 @alternative("schedule_reason", pipeline_schedule=("1f1b", "interleaved"))
 def interleaved_schedule_reason(pipeline_parallel, stage_chunks, interleaving_reason):
-    """Why a pipeline's schedule cannot be run; 0 where it can.
+    """Why a pipeline schedule cannot run; 0 if it can.
 
-    0 with one chunk on a stage; with several, p > 1 and the scheduler's reason
+    0 with one chunk per stage; with several, p > 1 and the scheduler's reason
 
     Returns: [flag] reason
     Flags: REASONS
@@ -77,8 +77,8 @@ def combined_schedule_reason(
     matrix_recompute_passes,
     expert_parallel,
 ):
-    """several chunks on a stage where there are several stages, nothing but attention computed
-    again, e > 1; and Megatron-Core's reason with several chunks
+    """several chunks per stage if p > 1, no recomputation except of attention, e > 1; and
+    Megatron-Core's reason with several chunks
 
     Source: Megatron-LM, megatron/core/transformer/transformer_config.py
         (overlap_moe_expert_parallel_comm)
@@ -126,9 +126,9 @@ def whole_stage_reason(
     middle_stage_layers,
     last_stage_layers,
 ):
-    """whole layers, the stages' together those of the model (6); a layer for each of the p v pieces
-    but the first and the last, which hold the embedding and the logits (28): v on each stage
-    between the ends, 2 v - 2 at the ends
+    """whole layers that add up to the model's (6); a layer for each of the p v pieces except the
+    first and the last, which hold the embedding and the logits (28): v on each middle stage, 2 v -
+    2 on the end stages
 
     Source: Megatron-LM, --pipeline-model-parallel-layout (any split of whole layers; E and L may
         stand alone); Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers
@@ -142,7 +142,7 @@ def whole_stage_reason(
     fits = fits & (last_stage_layers >= 0) & is_whole(layers) & is_whole(prediction_layers)
     fits = fits & is_whole(first_stage_layers) & is_whole(last_stage_layers)
     fits = fits & is_whole(middle_stage_layers)
-    # the second stage has most of those between: the others need theirs, too
+    # the second stage has the most layers of the middle stages; the others need theirs, too
     others = np.maximum(between - 1, 0.0) * stage_chunks
     bare = where(between > 0, rest - middle_stage_layers < others, False)
     bare = bare | ((between > 0) & (middle_stage_layers < stage_chunks))
@@ -157,9 +157,9 @@ def whole_stage_reason(
 
 @alternative("stage_reason", stage_split=False)
 def even_stage_reason(layers, pipeline_parallel, stage_chunks):
-    """Why layers cannot be split over a pipeline's stages; 0 where they can.
+    """Why layers cannot be split over pipeline stages; 0 if they can.
 
-    l / (p v) whole (6): all stages alike
+    l / (p v) whole (6): identical stages
 
     Returns: [flag] reason
     Flags: REASONS

@@ -1,8 +1,8 @@
-"""What others ask of a pipeline: what a layout written out sets, and kinds of schedules."""
+"""Roles of pipelines: inputs that a written-out layout sets, and kinds of schedules."""
 
 from collections.abc import Mapping
 
-# A pipeline's layout, written out: what it sets
+# inputs that a written-out pipeline layout sets
 SPLIT: Mapping[str, str] = {
     "all": "layers",
     "stages": "pipeline_parallel",
@@ -17,6 +17,6 @@ SPLIT: Mapping[str, str] = {
     "last kept": "last_stage_kept_ratio",
 }
 FOLDED_SCHEDULES = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
-UNCHUNKED_SCHEDULES = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage
-SCHEDULES_AHEAD = ("combined_1f1b",)  # those that run further ahead than interleaved passes
+UNCHUNKED_SCHEDULES = ("gpipe", "zb_h1", "dualpipe")  # schedules with one piece on each stage
+SCHEDULES_AHEAD = ("combined_1f1b",)  # schedules that run further ahead than interleaved 1F1B
 GROUP = "microbatch_group_size"

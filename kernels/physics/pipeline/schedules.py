@@ -1,4 +1,4 @@
-"""Schedules: idle time, micro-batches in flight, passes that overlap."""
+"""Pipeline schedules: bubble, micro-batches in flight, passes that overlap."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from ...pipeline import bubble_ratio as idle_over_ideal
 from ...pipeline import dual_idle_passes
 from ..layout.layout import PLAIN
 
-LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # each stage holds as many
+LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # equally many in flight on all stages
 
 
 row(
@@ -23,7 +23,7 @@ row(
 def one_forward_one_backward_microbatches_in_flight(
     pipeline_parallel, num_microbatches, virtual_stages, microbatch_group_size
 ):
-    """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
+    """Micro-batches in flight on the first stage, in units of the whole stage's activations.
 
     min(m, p); min(m, ((v - 1) N + 2 (p - 1) + 1) / v) with v > 1 chunks on a stage
 
@@ -38,7 +38,7 @@ def one_forward_one_backward_microbatches_in_flight(
 
 @alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))
 def zero_bubble_microbatches_in_flight(pipeline_parallel, num_microbatches):
-    """Micro-batches whose activations one stage holds at once: as many as with 1F1B.
+    """Micro-batches in flight on one stage: as many as with 1F1B.
 
     min(m, p)
 
@@ -64,7 +64,7 @@ row(
 def one_forward_one_backward_schedule_depth(
     pipeline_parallel, virtual_stages, microbatch_group_size
 ):
-    """Micro-batches that the first stage may hold at once, however many there are.
+    """Maximum micro-batches in flight on the first stage, for unlimited micro-batches.
 
     p; ((v - 1) N + 2 (p - 1) + 1) / v with v > 1 chunks on a stage
 
@@ -78,11 +78,11 @@ def one_forward_one_backward_schedule_depth(
 
 @alternative("bubble_ratio", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks, recompute_flops_factor):
-    """micro-batches run both ways through the stages: idle passes of q = v p / 2 stages / (3 f v
-    m), v pieces on each stage (2 in dualpipev)
+    """bidirectional pipeline: idle passes of q = v p / 2 stages / (3 f v m), v pieces on each stage
+    (2 in dualpipev)
 
-    Range: even stages and micro-batches (dualpipe), at least 2 p of these: elsewhere the reason
-        dual_pipeline_does_not_fit
+    Range: even numbers of stages and micro-batches (dualpipe), at least 2 p micro-batches:
+        elsewhere the reason dual_pipeline_does_not_fit
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 2; dualpipe/dualpipe.py and dualpipev.py of
         github.com/deepseek-ai/DualPipe, by playing them out
     """
@@ -92,11 +92,11 @@ def dual_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks, recompu
 
 @alternative("microbatches_in_flight", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_microbatches_in_flight(pipeline_parallel, stage_chunks):
-    """Micro-batches whose activations one stage holds at once, in those of a whole stage.
+    """Micro-batches in flight on one stage, in units of the whole stage's activations.
 
-    p + 1 / v: all that run both ways, and one more while its pass overlaps with a backward pass
+    p + 1 / v: those of both directions, and one more while its pass overlaps a backward pass
 
-    Range: as of dual_bubble_ratio
+    Range: same as dual_bubble_ratio
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 2 (PP + 1)
     """
     return pipeline_parallel + 1 / stage_chunks
@@ -106,7 +106,7 @@ def dual_microbatches_in_flight(pipeline_parallel, stage_chunks):
 def combined_microbatches_in_flight(
     pipeline_parallel, num_microbatches, stage_chunks, microbatch_group_size
 ):
-    """min(m, ((v - 1) N + 2 p) / v): one forward pass more is ahead than in interleaved 1F1B
+    """min(m, ((v - 1) N + 2 p) / v): one forward pass further ahead than interleaved 1F1B
 
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (get_pp_rank_microbatches)
     """
@@ -116,10 +116,10 @@ def combined_microbatches_in_flight(
 
 @alternative("asynchronous_pipeline_sends", pipeline_schedule="combined_1f1b")
 def combined_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
-    """v (m + p) + p - 4: each pair of passes needs what neighbours have just sent
+    """v (m + p) + p - 4: each pair of passes waits for neighbours' latest sends
 
-    Range: sends shorter than a chunk's passes; exact for groups of p micro-batches out of more and
-        passes that together take as long as apart, a bound from above else
+    Range: sends shorter than a chunk's passes; exact for m > p in groups of p micro-batches and
+        passes that take as long overlapped as apart, else an upper bound
     Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py; by playing the schedule
         out
     """
@@ -131,8 +131,8 @@ def combined_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, st
 def dual_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
     """2 v (m - floor(m / p)) + max(1.5 v p - v - 5, -1): pairs of passes wait for neighbours' sends
 
-    Range: sends shorter than a weight gradient; a bound from above, exact with recomputation where
-        p divides m
+    Range: sends shorter than a weight gradient; an upper bound, exact with recomputation if p
+        divides m
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
@@ -201,10 +201,10 @@ row(
 def mirrored_first_stage_kept_ratio(
     pipeline_parallel, first_stage_layers, last_stage_layers, prediction_layers
 ):
-    """Activations that the first stage keeps over those of pieces that are alike.
+    """Activations that the first stage keeps, relative to equal pieces.
 
-    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one
-    of the other
+    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own direction,
+    one of the other
 
     Returns: [1] ratio
     Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
@@ -218,22 +218,22 @@ def mirrored_first_stage_kept_ratio(
 @alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b"))
 @same_as(idle_over_ideal)
 def flushed_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks):
-    """Pipeline idle time over useful time.
+    """Pipeline bubble over ideal compute time.
 
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
     Returns: [1] bubble over ideal time
-    Range: what a scheduler runs (PyTorch m < p, too); a bound from below at the points with the
-        reason microbatch_group_does_not_fit
+    Range: what a scheduler supports (PyTorch also m < p); a lower bound at points with the reason
+        microbatch_group_does_not_fit
     Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
 def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_factor):
-    """weight gradients fill a part of 1F1B's: ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F + B +
-    W)), F = W = 1, B = 1 + what is computed again = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1)
-    / (2 m) with full recompute
+    """weight gradients fill part of 1F1B's bubble: ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F +
+    B + W)), F = W = 1, B = 1 + recomputation = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1) / (2
+    m) with full recompute
 
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p and recompute by
         playing the schedule out
@@ -245,7 +245,7 @@ def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_fact
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
 def zb_v_bubble_ratio(folded_idle_passes, num_microbatches, recompute_flops_factor):
-    """two pieces on each stage, weight gradients between: idle / (2 m (F + B + W)), in forward
+    """two pieces on each stage, weight gradients fill gaps: idle / (2 m (F + B + W)), in forward
     passes of a piece; F + B + W = 3 f
 
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
@@ -255,13 +255,13 @@ def zb_v_bubble_ratio(folded_idle_passes, num_microbatches, recompute_flops_fact
 
 @alternative("folded_idle_passes", pipeline_flush=True)
 def flushed_folded_idle_passes(pipeline_parallel, num_microbatches, recompute_flops_factor):
-    """Idle time of a folded pipeline's step, in forward passes of a piece; stages end together.
+    """Idle time per step of a folded pipeline, in forward passes of a piece; each step is flushed.
 
     max((p - 1) B, (p - 1) (F + B + W) - 2 (m - 1) W, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)),
     F = W = 1, B = 3 f - 2: from m = p on p - 1, with full recompute 2 (p - 1)
 
     Returns: [1] passes
-    Range: exact for f = 1 and f = 4/3; between them up to two passes more
+    Range: exact for f = 1 and f = 4/3; up to two passes more between them
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; by playing the authors'
         schedule out
     """
@@ -273,12 +273,12 @@ def flushed_folded_idle_passes(pipeline_parallel, num_microbatches, recompute_fl
 
 @alternative("folded_idle_passes", pipeline_flush=False)
 def bypassed_folded_idle_passes(pipeline_parallel, num_microbatches, recompute_flops_factor):
-    """Idle time of a folded pipeline's step, in forward passes of a piece; steps overlap.
+    """Idle time per step of a folded pipeline, in forward passes of a piece; steps overlap.
 
     max(0, (2 p - 3) (B - F), 2 p - 1 - m, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)), F = W = 1,
-    B = 3 f - 2: none from m = 2 p - 1 on, with full recompute 2 p - 3 from m = p on
+    B = 3 f - 2: 0 from m = 2 p - 1 on, with full recompute 2 p - 3 from m = p on
 
-    Range: exact for f = 1 and f = 4/3; between them within two passes
+    Range: exact for f = 1 and f = 4/3; within two passes between them
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 4 and 6; by playing the
         authors' schedule out
     """
@@ -289,12 +289,12 @@ def bypassed_folded_idle_passes(pipeline_parallel, num_microbatches, recompute_f
 
 
 def bubble_fraction(bubble_ratio):
-    """Pipeline idle time over total time.
+    """Pipeline bubble over total time.
 
     r / (1 + r); (p - 1) / (v m + p - 1) for 1F1B
 
     Returns: [1] bubble over total time
-    Range: stages alike; what unequal ones wait more is in bubble_time alone
+    Range: identical stages; the extra wait of unequal stages is only in bubble_time
     Source: Huang et al. 2019 (GPipe), section 2.3
     """
     return bubble_ratio / (1 + bubble_ratio)

@@ -8,9 +8,10 @@ from ...stages import most_stage_parameters
 
 
 def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_split_layers):
-    """Layers of the first pipeline stage, where they are not stated: the most even split.
+    """Default layers of the first pipeline stage: the most even split.
 
-    floor(u / p) - embedding, u = l + embedding + loss, and one more where all but one stage have it
+    floor(u / p) - embedding, u = l + embedding + loss; plus 1 if all but one stage have an extra
+    layer
 
     Returns: [1] layers
     Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one less
@@ -23,7 +24,7 @@ def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_s
 
 
 def last_stage_layers(layers, pipeline_parallel, first_stage_layers, loss_split_layers):
-    """Layers of the last pipeline stage, where they are not stated: it is the smallest.
+    """Default layers of the last pipeline stage, which is the smallest.
 
     floor((l - l_first + loss) / (p - 1)) - loss
 
@@ -37,13 +38,12 @@ def last_stage_layers(layers, pipeline_parallel, first_stage_layers, loss_split_
 
 
 def middle_stage_layers(layers, pipeline_parallel, first_stage_layers, last_stage_layers):
-    """Layers of the second pipeline stage: no stage between the first and the last has more.
+    """Layers of the second pipeline stage, the maximum of all middle stages.
 
-    ceil((l - l_first - l_last) / (p - 2)); 0 where there is none
+    ceil((l - l_first - l_last) / (p - 2)); 0 if there is none
 
     Returns: [1] layers
-    Range: stages with one layer more come first: a bound from above for memory, and for the time
-        that stages wait
+    Range: stages with one extra layer come first: an upper bound for memory and for waits of stages
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     """
     between = np.maximum(pipeline_parallel - 2, 1.0)
@@ -52,7 +52,7 @@ def middle_stage_layers(layers, pipeline_parallel, first_stage_layers, last_stag
 
 
 def held_layers(layers, prediction_layers):
-    """Layers that a pipeline's stages hold, those of multi-token prediction too.
+    """Layers over all pipeline stages, including those of multi-token prediction.
 
     l + D
 
@@ -65,9 +65,9 @@ def held_layers(layers, prediction_layers):
 def first_stage_held_layers(
     first_stage_layers, last_stage_layers, prediction_layers, parameter_copies
 ):
-    """Layers that GPUs of the first stage hold of each way through the pipeline, the mean of both.
+    """Layers that the first stage holds per pipeline direction, mean of both directions.
 
-    l_first; in dualpipe, whose other way ends there, (l_first + l_last + D) / 2
+    l_first; in dualpipe, whose other direction ends there, (l_first + l_last + D) / 2
 
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
@@ -79,9 +79,9 @@ def first_stage_held_layers(
 def last_stage_held_layers(
     last_stage_layers, prediction_layers, first_stage_layers, parameter_copies
 ):
-    """Layers that GPUs of the last stage hold of each way through the pipeline, the mean of both.
+    """Layers that the last stage holds per pipeline direction, mean of both directions.
 
-    l_last + D, those of multi-token prediction too; in dualpipe (l_first + l_last + D) / 2
+    l_last + D, D for multi-token prediction; in dualpipe (l_first + l_last + D) / 2
 
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
@@ -92,9 +92,9 @@ def last_stage_held_layers(
 
 @alternative("leading_dense_layers", mixture_of_experts=True, off=0.0)
 def some_leading_dense_layers(dense_layers, linear_layers):
-    """Dense layers in front of those with experts.
+    """Dense layers before the first expert layer.
 
-    those of the model; none in front where layers of several kinds alternate
+    dense layers of the model; 0 if layers of several kinds alternate
 
     Returns: [1] layers
     Range: with `linear_layers` every layer of a stage counts as the mean layer
@@ -104,9 +104,9 @@ def some_leading_dense_layers(dense_layers, linear_layers):
 
 
 def leading_held_dense_layers(leading_dense_layers, parameter_copies):
-    """Dense layers in front that GPUs hold of each way through the pipeline, the mean of both.
+    """Leading dense layers per pipeline direction, mean of both directions.
 
-    those of the model; half of them in dualpipe, whose other way ends there
+    all of them; half in dualpipe, whose other direction ends there
 
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
@@ -115,7 +115,7 @@ def leading_held_dense_layers(leading_dense_layers, parameter_copies):
 
 
 def end_table_parameters(vocab_size, hidden_size):
-    """Parameters of one table of embeddings, which an end of a pipeline holds.
+    """Parameters of one embedding table, held by an end of the pipeline.
 
     V h
 
@@ -153,10 +153,10 @@ def mixed_expert_layer_parameters(
     layers,
     leading_dense_layers,
 ):
-    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
+    """Parameters of an expert layer beyond those common to all layers, without routed experts.
 
-    (E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean
-    over layers behind the dense ones
+    (E_shared x expert + h E) l_e / (l - dense layers): shared experts and router, mean over layers
+    after the dense ones
 
     Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
@@ -169,9 +169,9 @@ def mixed_expert_layer_parameters(
 def mixed_routed_layer_parameters(
     experts, expert_parameters, expert_layers, layers, leading_dense_layers
 ):
-    """Parameters of a layer's routed experts, the mean over layers behind the dense ones.
+    """Parameters of a layer's routed experts, mean over layers after the dense ones.
 
-    E x parameters of an expert x l_e / (l - dense layers): where not every layer has experts
+    E x parameters of an expert x l_e / (l - dense layers), as not every layer may have experts
 
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
@@ -190,12 +190,13 @@ def common_layer_parameters(
     expert_layer_parameters,
     routed_layer_parameters,
 ):
-    """Parameters that each layer has, dense or of experts: what the others leave.
+    """Parameters common to every layer, dense or of experts: the remainder of the model's.
 
     (N - tables V h - dense blocks - l_e (shared experts, router, routed experts)) / l; not below 0
 
     Returns: [1] parameters
-    Range: learned positions and the last norm, a millionth of most models, count with the layers
+    Range: learned positions and the last norm, a millionth of most models, are counted in the
+        layers
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
     experts = (layers - leading_dense_layers) * (expert_layer_parameters + routed_layer_parameters)
@@ -205,9 +206,9 @@ def common_layer_parameters(
 
 
 def first_stage_tables(logits_at_first, parameter_copies):
-    """Tables of embeddings that the first of several stages holds, of each stage that it holds.
+    """Embedding tables on the first of several stages, per pipeline direction.
 
-    1, and one more where it yields logits; tied tables, too, one for each
+    1, and one more if it yields logits, even for tied tables
 
     Returns: [1] tables
     Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
@@ -217,9 +218,9 @@ def first_stage_tables(logits_at_first, parameter_copies):
 
 
 def last_stage_tables(logits_at_last, parameter_copies):
-    """Tables of embeddings that the last of several stages holds, of each stage that it holds.
+    """Embedding tables on the last of several stages, per pipeline direction.
 
-    1 where it yields logits, and that of the first stage where it holds that, too
+    1 if it yields logits, and that of the first stage if it holds that stage, too
 
     Returns: [1] tables
     Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
@@ -231,9 +232,9 @@ def last_stage_tables(logits_at_last, parameter_copies):
 def first_stage_table_parameters(
     pipeline_parallel, first_stage_tables, embedding_tables, end_table_parameters
 ):
-    """Parameters of embeddings that the first stage holds, of each stage that it holds.
+    """Embedding parameters on the first stage, per pipeline direction.
 
-    tables x V h; all tables of the model in a single stage
+    tables x V h; all tables of the model for a single stage
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; Megatron-LM, initialize_embedding_word
@@ -243,7 +244,7 @@ def first_stage_table_parameters(
 
 
 def last_stage_table_parameters(last_stage_tables, end_table_parameters):
-    """Parameters of embeddings that the last of several stages holds, of each that it holds.
+    """Embedding parameters on the last of several stages, per pipeline direction.
 
     tables x V h
 
@@ -267,9 +268,9 @@ def largest_stage_parameters(
     first_stage_table_parameters,
     last_stage_table_parameters,
 ):
-    """Parameters of the largest pipeline stage, of each way through the pipeline.
+    """Parameters of the largest pipeline stage, per pipeline direction.
 
-    max over the first, second and last stage, and the first without dense layers
+    max over the first, second and last stage, and the first stage without dense layers
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3

@@ -1,4 +1,4 @@
-"""Number formats: peaks, bytes, and what quantisation costs."""
+"""Number formats: peak rates and bytes per element."""
 
 import numpy as np
 
@@ -29,9 +29,9 @@ row(
 
 @alternative("peak_flops", precision="nvfp4")
 def nvfp4_peak_flops(peak_flops_fp4, peak_flops_bf16, sixteen_bit_layers_share):
-    """Dense peak of one GPU in the layers' matrix products: some layers stay in sixteen bits.
+    """Dense peak of one GPU in the layers' matrix products, with some layers in 16 bits.
 
-    1 / ((1 - k) / P_4 + k / P_16): the rate at which k of the operations take sixteen bits
+    1 / ((1 - k) / P_4 + k / P_16), k the share of operations in 16 bits
 
     Returns: [FLOP/s] peak
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149 (about 15 % of the layers in higher precision)
@@ -85,9 +85,9 @@ row(
 
 @alternative("operand_bytes_per_element", precision="fp8_blockwise")
 def blockwise_operand_bytes_per_element():
-    """Size of an element that the layers' matrix products read: with its share of the scale.
+    """Bytes per element read by the layers' matrix products, scales included.
 
-    1 + 4 / 128: an FP32 scale for 128 elements of an activation
+    1 + 4 / 128: an FP32 scale per 128 activation elements
 
     Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2
@@ -97,7 +97,7 @@ def blockwise_operand_bytes_per_element():
 
 @alternative("operand_bytes_per_element", precision="mxfp8")
 def mxfp8_operand_bytes_per_element():
-    """1 + 1 / 32: a scale of one byte for 32 elements
+    """1 + 1 / 32: a 1-byte scale per 32 elements
 
     Source: Mishra et al. 2025 (MXFP8), arXiv:2506.08027
     """
@@ -106,7 +106,7 @@ def mxfp8_operand_bytes_per_element():
 
 @alternative("operand_bytes_per_element", precision="fp4")
 def fp4_operand_bytes_per_element():
-    """1 / 2 + 1 / 16: a scale of one byte for 16 elements
+    """1 / 2 + 1 / 16: a 1-byte scale per 16 elements
 
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """
@@ -115,9 +115,10 @@ def fp4_operand_bytes_per_element():
 
 @alternative("operand_bytes_per_element", precision="nvfp4")
 def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element):
-    """Size of an element that the layers' matrix products read, the mean over layers.
+    """Bytes per element read by the layers' matrix products, mean over layers.
 
-    (1 - k) (1 / 2 + 1 / 16) + k e: a scale of one byte for 16 elements, k of the layers in e bytes
+    (1 - k) (1 / 2 + 1 / 16) + k e: a 1-byte scale per 16 elements, a share k of the layers in e
+    bytes
 
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """
@@ -140,13 +141,13 @@ row(
 def fp8_weight_bytes_on_wire(
     bytes_per_element, layers, attention_parameters_per_layer, ffn_parameters, parameters
 ):
-    """Bytes of a weight that data-parallel ranks gather: the layers' matrices travel in FP8.
+    """Bytes per weight gathered by data-parallel ranks: the layers' matrices in FP8.
 
-    e - (e - 1) x share of parameters in the layers' matrices: embeddings and norms travel in e
+    e - (e - 1) x share of parameters in the layers' matrices: embeddings and norms in e
 
     Returns: [B] bytes of one weight
-    Range: where FP8 weights are gathered (Megatron-Core: --fp8-param-gather, torchtitan: float8
-        all-gather of FSDP); state it as `bytes_per_element` where they are cast afterwards
+    Range: FP8 weights are gathered (Megatron-Core: --fp8-param-gather, torchtitan: float8
+        all-gather of FSDP); state it as `bytes_per_element` if weights are cast afterwards
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2
     """
     matrices = layers * attention_parameters_per_layer + ffn_parameters
@@ -164,9 +165,9 @@ row(
 
 @alternative("dispatch_bytes_per_element", precision="fp8_blockwise")
 def blockwise_dispatch_bytes_per_element():
-    """Bytes of an element that travels to an expert: quantised before it leaves.
+    """Bytes per element dispatched to experts, quantised before the all-to-all.
 
-    1 + 4 / 128: an FP32 scale for 128 elements
+    1 + 4 / 128: an FP32 scale per 128 elements
 
     Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (dispatch in FP8, forward and
@@ -176,7 +177,7 @@ def blockwise_dispatch_bytes_per_element():
 
 
 def combine_bytes_per_element(bytes_per_element):
-    """Bytes of an element that comes back from an expert: it is added up, in full.
+    """Bytes per element combined from experts, unquantised.
 
     e, unless the scenario states it
 
@@ -187,7 +188,7 @@ def combine_bytes_per_element(bytes_per_element):
 
 
 def expert_bytes_share(dispatch_bytes_per_element, combine_bytes_per_element, bytes_per_element):
-    """Bytes that travel to experts and back over those of activations, the mean of both ways.
+    """Bytes dispatched and combined over bytes of activations, mean of both directions.
 
     (dispatch + combine) / (2 e)
 
@@ -199,7 +200,7 @@ def expert_bytes_share(dispatch_bytes_per_element, combine_bytes_per_element, by
 
 
 def reached_hbm_bandwidth(hbm_bandwidth, memory_efficiency):
-    """Memory bandwidth that kernels reach.
+    """Memory bandwidth that kernels achieve.
 
     efficiency x BW
 

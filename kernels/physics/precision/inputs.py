@@ -1,4 +1,4 @@
-"""Inputs of number formats and what GPUs do in them."""
+"""Inputs of number formats and the rates of GPUs in them."""
 
 from ...declare import declared, option, real
 

@@ -1,4 +1,4 @@
-"""Goodput: the share of the time that makes progress, and what the rest is lost to."""
+"""Goodput: useful share of the wall time, and a breakdown of the losses."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from ...ops import where
 
 
 def checkpoints_written(working_time, goodput, checkpoint_interval):
-    """Checkpoints of a duration, each at the end of work that is kept.
+    """Checkpoints written over a duration.
 
-    T goodput / tau: an interval of useful work goes before each
+    T goodput / tau: one per interval of useful work
 
     Returns: [1] number of checkpoints
-    Range: those of work that is lost, written twice, are not counted
+    Range: checkpoints rewritten after lost work are not counted
     Source: by definition of the segment (Daly 2006, section 2)
     """
     return working_time * goodput / checkpoint_interval
@@ -35,7 +35,7 @@ def drive_tier_overhead(
     drive_copy_every,
     storage_copy_every,
 ):
-    """Share of the wall time that training waits for checkpoints to local drives.
+    """Share of the wall time lost to stalls for checkpoints to local drives.
 
     checkpoint_overhead x (d_2 / k_2) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
@@ -56,7 +56,7 @@ def storage_tier_overhead(
     drive_copy_every,
     storage_copy_every,
 ):
-    """Share of the wall time that training waits for checkpoints to remote storage.
+    """Share of the wall time lost to stalls for checkpoints to remote storage.
 
     checkpoint_overhead x d_3 / (k_2 k_3) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
@@ -77,7 +77,7 @@ def memory_tier_overhead(
     drive_copy_every,
     storage_copy_every,
 ):
-    """Share of the wall time that training waits for checkpoints to memory.
+    """Share of the wall time lost to stalls for checkpoints to memory.
 
     checkpoint_overhead x d_1 / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
@@ -101,11 +101,11 @@ def tier_rework_time(
     drive_tier_flush_time,
     storage_tier_flush_time,
 ):
-    """Work that a failure destroys, the mean over tiers, to first order.
+    """Work lost per failure, mean over tiers, to first order.
 
     sum of p_l (tau_l / 2 + F_l)
 
-    Returns: [s] work to be done again
+    Returns: [s] rework
     Range: checkpoint_mode = tiered; rare failures
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
@@ -123,12 +123,12 @@ def memory_tier_rework(
     checkpoint_interval,
     memory_tier_flush_time,
 ):
-    """Share of the wall time that computes again what failures served by memory destroyed.
+    """Share of the wall time spent on rework after failures served by memory.
 
     rework_overhead x p (tau / 2 + F) / sum of p_l (tau_l / 2 + F_l) over tiers
 
     Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
+    Range: checkpoint_mode = tiered; the split between tiers is to first order, the sum is exact
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     own = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
@@ -149,18 +149,18 @@ for _tier, _words in (("drive", "by local drives"), ("storage", "by storage")):
 
 
 def _waits(memory, drive, storage, drive_every, storage_every):
-    """Stalls of each tier, for one checkpoint to memory, and their sum."""
+    """Stalls of each tier per checkpoint to memory, and their sum."""
     drive, storage = drive / drive_every, storage / drive_every / storage_every
     return memory, drive, storage, memory + drive + storage
 
 
 def _lost(share, interval, flush):
-    """Work lost by the failures of one tier, over all failures, to first order."""
+    """Work lost to the failures of one tier, per failure of any tier, to first order."""
     return share * (where(interval < np.inf, interval, 0.0) / 2 + flush)
 
 
 def _part(whole, part, total):
-    """What a tier's part of a sum takes of a whole; 0 where there is none."""
+    """Part of a whole in the proportion part / total; 0 if the total is 0."""
     return where(total > 0, whole * part / where(total > 0, total, 1.0), 0.0)
 
 
@@ -172,12 +172,12 @@ def in_process_recovery_overhead(
     in_process_recovery_time,
     cluster_mtbf,
 ):
-    """Share of the wall time that goes into in-process restarts, waits for repairs aside.
+    """Share of the wall time spent on in-process restarts, waits for repairs excluded.
 
-    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / sum of the same over all kinds
 
     Returns: [1] share of the wall time
-    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
+    Range: recovery_model = kinds; includes the rework that a recovery_budget contains
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     some = recovering_share > 0
@@ -203,10 +203,10 @@ for _kind, _words in (
 
 
 def restart_overhead(restart_time, cluster_mtbf, cluster_uptime):
-    """Share of the wall time between a failure and the end of what it costs beyond the rework.
+    """Share of the wall time from a failure to the end of its cost, rework excluded.
 
-    1 - u + u (1 - exp(-R' / M)), R' = R + U: waits for repairs, which only stop the clock between
-    failures, recovery, and work lost beyond the last checkpoint
+    1 - u + u (1 - exp(-R' / M)), R' = R + U: waits for repairs, in which no failures occur,
+    recovery, and work lost beyond the last checkpoint
 
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -216,9 +216,9 @@ def restart_overhead(restart_time, cluster_mtbf, cluster_uptime):
 
 @alternative("recovery_overhead", goodput_model="exact")
 def exact_recovery_overhead(counted_recovery_time, cluster_mtbf, cluster_uptime):
-    """Share of the wall time that goes into recovering from failures, waits for repairs included.
+    """Share of the wall time spent recovering from failures, waits for repairs included.
 
-    1 - u + u (1 - exp(-R / M)): of a time M between failures, M (1 - exp(-R / M)) recovers
+    1 - u + u (1 - exp(-R / M)): recovery takes M (1 - exp(-R / M)) of a time M between failures
 
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
@@ -237,7 +237,7 @@ def first_order_recovery_overhead(recovery_time, cluster_mtbf, cluster_uptime):
 
 @alternative("recovery_overhead", goodput_model="additive")
 def additive_recovery_overhead(recovery_budget, cluster_uptime):
-    """as budgeted, rework included, of the time in which the cluster is whole: 1 - u + u budget
+    """1 - u + u budget: the budget, which includes rework, applies while the cluster is whole
 
     Source: Fleet Foundations table 8
     """
@@ -248,7 +248,7 @@ def additive_recovery_overhead(recovery_budget, cluster_uptime):
 def exact_rework_overhead(
     checkpoint_interval, checkpoint_stall_time, cluster_mtbf, restart_overhead, recovery_overhead
 ):
-    """Share of the wall time that computes again what failures destroyed.
+    """Share of the wall time spent on rework: repeating work that failures destroyed.
 
     u [e^(-R'/M) (1 - z / (e^z - 1)) + e^(-R/M) - e^(-R'/M)], z = (tau + d) / M
 
@@ -283,7 +283,7 @@ row(
 def exact_checkpoint_overhead(
     checkpoint_interval, checkpoint_stall_time, recovery_overhead, rework_overhead
 ):
-    """Share of the wall time that training waits for checkpoints.
+    """Share of the wall time lost to checkpoint stalls.
 
     u e^(-R'/M) z / (e^z - 1) d / (tau + d), z = (tau + d) / M, R' = R + U
 
@@ -307,7 +307,7 @@ def first_order_checkpoint_overhead(checkpoint_interval, checkpoint_stall_time, 
 
 @alternative("checkpoint_overhead", goodput_model="additive")
 def additive_checkpoint_overhead(checkpoint_budget, cluster_uptime):
-    """as budgeted, of the time in which the cluster is whole
+    """u budget: the budget applies while the cluster is whole
 
     Source: Fleet Foundations table 8
     """
@@ -318,16 +318,16 @@ def additive_checkpoint_overhead(checkpoint_budget, cluster_uptime):
 def exact_goodput(
     checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
 ):
-    """Share of the wall time that makes progress.
+    """Useful share of the wall time.
 
     u tau / (M e^(R'/M) (e^((tau + d)/M) - 1))
 
     Returns: [1] useful time over wall time
-    Range: failures come at random, one independent of the other. Of many parts they do, whatever
-        the lifetimes (Drenick 1960): with Weibull lives of shape 0.7 goodput of 0.90 is 0.004
-        higher for one part, 0.001 for 8, 0.0003 from 32 on (0.76: 0.024, 0.007, 0.002). Not so a
-        fleet that is all new: in its first tenth of a mean life it fails 2.4 times as often, in
-        its first life 1.4 times; give the MTBF of its age
+    Range: failures are a Poisson process, as they are for many components with any lifetimes
+        (Drenick 1960): with Weibull lifetimes of shape 0.7, goodput of 0.90 is 0.004 higher for one
+        component, 0.001 for 8, 0.0003 from 32 on (0.76: 0.024, 0.007, 0.002). Not valid for an
+        all-new fleet, which fails 2.4 times as often in the first tenth of a mean lifetime and 1.4
+        times in the first lifetime; give the MTBF at its age
     Source: Daly 2006, FGCS 22(3), eq. 13; Drenick 1960, J. SIAM 8(4)
     """
     kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
@@ -337,14 +337,14 @@ def exact_goodput(
 
 @alternative("goodput", goodput_model="first_order")
 def first_order_goodput(checkpoint_overhead, rework_overhead, recovery_overhead):
-    """Share of the wall time that makes progress; undefined where first-order losses reach 1.
+    """Useful share of the wall time; undefined where first-order losses reach 1.
 
     1 - checkpoints - rework - recovery = u (1 - d / tau - (tau / 2 + U + R) / M)
 
-    Returns: [1] useful time over wall time; NaN where the first order says nothing is left
-    Range: stall, interval and recovery well below the time between failures: with losses of 0.1 it
-        is 0.004 too low, of 0.2 0.02, of 0.4 0.08 to 0.1; where first-order losses reach 1, NaN
-        though the exact model has a goodput. Failures as there
+    Returns: [1] useful time over wall time; NaN if nothing is left to first order
+    Range: stall, interval and recovery well below the MTBF: at losses of 0.1 it is 0.004 too low,
+        at 0.2 0.02, at 0.4 0.08 to 0.1; NaN where first-order losses reach 1, though the exact
+        model has a goodput. Same failure assumptions as the exact model
     Source: Young 1974, CACM 17(9), with a recovery term
     """
     left = 1 - (checkpoint_overhead + rework_overhead + recovery_overhead)
@@ -360,16 +360,16 @@ def additive_goodput(
     maintenance_budget,
     cluster_uptime,
 ):
-    """Share of the wall time that makes progress; undefined where budgets leave nothing.
+    """Useful share of the wall time; undefined where budgets leave nothing.
 
     1 - checkpoints - rework - recovery - u (bubbles + maintenance)
 
     The bubble is counted again in step_time, and maintenance in availability where a
     maintenance_fraction is given: set either budget to 0 to count it once.
 
-    Returns: [1] useful time over wall time; NaN where the budgets leave nothing
-    Range: budgets hold what a corruption found late costs; a closed pool's waits that its latency
-        hides are counted, so that a longer one may seem to gain 1e-4
+    Returns: [1] useful time over wall time; NaN if the budgets leave nothing
+    Range: budgets include the cost of late-detected corruption; waits of a closed pool that
+        detection latency hides are counted, so a longer latency may seem to gain 1e-4
     Source: Fleet Foundations table 8
     Example:
         >>> round(float(additive_goodput(0.03, 0.0, 0.10, 0.05, 0.05, 1.0)), 2)
@@ -381,13 +381,13 @@ def additive_goodput(
 
 
 def ettr(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime):
-    """Effective training time ratio: expected share of the wall time that makes progress.
+    """Effective training time ratio (ETTR): expected useful share of the wall time.
 
     u (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
 
-    Returns: [1] useful time over wall time, queueing left out
+    Returns: [1] useful time over wall time, queueing excluded
     Range: within 0.03 of the exact model up to losses of 0.5; 0 where restart time and half the
-        interval exceed the time between failures. Failures as in goodput
+        interval exceed the MTBF. Same failure assumptions as goodput
     Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
     """
     return cluster_uptime * effective_training_time_ratio(
@@ -398,12 +398,12 @@ def ettr(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf,
 def expected_slowdown(
     checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf, cluster_uptime
 ):
-    """Expected wall time over useful time, checkpoints, rework and recovery counted.
+    """Expected wall time over useful time, with checkpoints, rework and recovery.
 
     M e^(R'/M) (e^((tau + d)/M) - 1) / (u tau): 1 / goodput
 
     Returns: [1] wall time over useful time
-    Range: as goodput with goodput_model = exact, whatever the model
+    Range: same as goodput with goodput_model = exact, for any goodput_model
     Source: Daly 2006, FGCS 22(3), eq. 13
     """
     whole = slowdown(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)
@@ -418,7 +418,7 @@ def first_order_waste(
     1 - u + u [d / tau + tau / (2 M) + R' / M]
 
     Returns: [1] share lost
-    Range: losses well below 1; above 1 the first order says that nothing is left
+    Range: losses well below 1; above 1, nothing is left to first order
     Source: Young 1974, CACM 17(9), with a recovery term
     """
     lost = waste(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)

@@ -1,4 +1,4 @@
-"""Why a run makes no progress or has no whole stages."""
+"""Why a run makes no progress, or its training stages do not fit."""
 
 import numpy as np
 
@@ -21,10 +21,10 @@ def several_training_stages_reason(
     micro_batch_size,
     data_parallel,
 ):
-    """Why stages of training do not fit into a run; 0 where they do.
+    """Why stages of training do not fit into a run; 0 if they do.
 
-    tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with
-    no larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
+    ramp tokens + long-sequence tokens <= tokens of the run (29); a ramp starts at no larger batch
+    than it ends with (29), and with whole micro-batches per replica (4, 5)
 
     Returns: [flag] reason
     Flags: REASONS
@@ -57,7 +57,7 @@ row(
 def first_order_goodput_reason(checkpoint_overhead, rework_overhead, recovery_overhead):
     """checkpoints + rework + recovery < 1
 
-    Range: the exact model may have a goodput where the first order has none
+    Range: the exact model may have a goodput where the first-order model has none
     Source: Young 1974, CACM 17(9), with a recovery term
     """
     return _progress_reason(1 - (checkpoint_overhead + rework_overhead + recovery_overhead))
@@ -72,7 +72,7 @@ def additive_goodput_reason(
     maintenance_budget,
     cluster_uptime,
 ):
-    """Why a job makes no progress by its goodput; 0 where it makes some.
+    """Why goodput leaves no progress; 0 if it leaves some.
 
     checkpoints + rework + recovery + u (bubbles + maintenance) < 1
 
@@ -86,9 +86,9 @@ def additive_goodput_reason(
 
 @alternative("progress_reason", elastic="shrink", off="goodput_reason")
 def shrinking_progress_reason(goodput_reason, elastic_capacity):
-    """Why a job makes no progress; 0 where it makes some.
+    """Why a job makes no progress; 0 if it makes some.
 
-    that of its goodput; some replicas run
+    reason of goodput; some replicas run
 
     Returns: [flag] reason
     Flags: REASONS
@@ -98,6 +98,6 @@ def shrinking_progress_reason(goodput_reason, elastic_capacity):
 
 
 def _progress_reason(share):
-    """Why a job makes no progress, by the share of the time that is left for it."""
+    """Why a job makes no progress, from the useful share of the time."""
     left = share > 1e-12  # beyond the rounding of shares that add up to 1
     return where(share == share, where(left, 0.0, reasons.MAKES_NO_PROGRESS), np.nan)

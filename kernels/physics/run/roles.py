@@ -1,8 +1,8 @@
-"""What others ask of a run: what time is lost to, and how phases add up to the whole job."""
+"""Roles of a run: losses of time, and how phases add up to the whole job."""
 
 from collections.abc import Mapping
 
-# What the wall time is lost to, in the order of the flags of dominant_overhead
+# losses of wall time, in the order of the flags of dominant_overhead
 LOSSES = (
     "compute_inefficiency_overhead",
     "communication_overhead",
@@ -12,10 +12,10 @@ LOSSES = (
     "rework_overhead",
     "recovery_overhead",
 )
-# A job in phases: what each must state of itself, and what the whole is of what they are. Other
-# quantities have a value in each phase and none of the job
+# a job in phases: the input that each must state, and how values of the phases combine for the
+# job; other quantities have a value per phase but none for the job
 PHASED = "training_tokens"
-BEFORE = ("earlier_tokens", "tokens_before")  # those before the job; a phase adds those before it
+BEFORE = ("earlier_tokens", "tokens_before")  # before the job; a phase adds those of earlier phases
 _WALL = ("job_time", "availability")
 _STEPS = ("training_steps", "step_time")
 _GPU_STEPS = (*_STEPS, "n_gpus")
@@ -42,7 +42,7 @@ SUMS = frozenset(
         "working_time",
     }
 )
-MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
+MEANS: Mapping[str, tuple[str, ...]] = {  # weighted by the product of these
     "availability": ("job_time",),
     "bubble_fraction": _STEPS,
     "bubble_overhead": _WALL,
@@ -87,8 +87,8 @@ LARGEST = frozenset(
     }
 )
 LEAST = frozenset({"compute_optimal_loss", "feasible", "loss", "memory_margin", "tokens_before"})
-FIRST = frozenset({"infeasible_reason"})  # that is not 0
-OF_WHOLES = frozenset(  # whose formula holds for the wholes of what it reads
+FIRST = frozenset({"infeasible_reason"})  # the first that is not 0
+OF_WHOLES = frozenset(  # computed by their formula from whole-job values
     {
         "cost_per_million_tokens",
         "dominant_overhead",

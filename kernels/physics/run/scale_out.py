@@ -1,4 +1,4 @@
-"""How the job scales: speed-up, efficiency, the synchronisation wall."""
+"""Scaling of the job: speed-up, efficiency, synchronization wall."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...scaling import usl_speedup as contended_speedup
 
 @same_as(fixed_work_speedup)
 def amdahl_speedup(serial_fraction, n_gpus):
-    """Speed-up of a fixed job over one GPU.
+    """Speed-up over one GPU at fixed work (Amdahl).
 
     1 / (s + (1 - s) / n)
 
@@ -25,7 +25,7 @@ def amdahl_speedup(serial_fraction, n_gpus):
 
 @same_as(growing_work_speedup)
 def gustafson_speedup(serial_fraction, n_gpus):
-    """Speed-up of a job that grows with the cluster.
+    """Speed-up over one GPU for work that grows with the cluster (Gustafson).
 
     n - s (n - 1)
 
@@ -36,7 +36,7 @@ def gustafson_speedup(serial_fraction, n_gpus):
 
 @same_as(contended_speedup)
 def usl_speedup(serial_fraction, coherency, n_gpus):
-    """Speed-up under the universal scalability law, contention being the serial fraction.
+    """Speed-up under the universal scalability law, with the serial fraction as contention.
 
     n / (1 + sigma (n - 1) + kappa n (n - 1))
 
@@ -47,7 +47,7 @@ def usl_speedup(serial_fraction, coherency, n_gpus):
 
 @same_as(usl_peak)
 def usl_peak_gpus(serial_fraction, coherency):
-    """Cluster beyond which the universal scalability law predicts less throughput.
+    """Cluster size beyond which the universal scalability law predicts falling throughput.
 
     sqrt((1 - sigma) / kappa); infinite for kappa = 0
 
@@ -57,9 +57,9 @@ def usl_peak_gpus(serial_fraction, coherency):
 
 
 def rho(communication_time, compute_time):
-    """Communication-computation ratio: communication of a step, hidden or not, over computing.
+    """Communication-to-computation ratio of a step, hidden communication included.
 
-    rho = T_comm(n) / (T_compute / n); compute_time is already that of one GPU
+    rho = T_comm(n) / (T_compute / n); compute_time is already per GPU
 
     Returns: [1] above 1, communication cannot be hidden
     Source: Fleet Foundations eq. 5
@@ -72,11 +72,11 @@ def rho(communication_time, compute_time):
 
 @alternative("effective_flops", mfu_scope="step")
 def step_effective_flops(n_gpus, peak_flops, mfu, goodput):
-    """Rate at which the cluster does useful work; the utilisation of whole steps holds scaling.
+    """Useful FLOP/s of the cluster, for an MFU of whole steps, which includes scaling losses.
 
     n P MFU goodput
 
-    Returns: [FLOP/s] model operations kept per second of wall time
+    Returns: [FLOP/s] useful model operations per second of wall time
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B (MFU); times goodput
     """
     return n_gpus * peak_flops * mfu * goodput
@@ -84,7 +84,7 @@ def step_effective_flops(n_gpus, peak_flops, mfu, goodput):
 
 @alternative("effective_flops", mfu_scope="node")
 def node_effective_flops(n_gpus, peak_flops, mfu, scaling_efficiency, goodput):
-    """Rate at which the cluster does useful work; utilisation is one node's, without the fabric.
+    """Useful FLOP/s of the cluster, for an MFU of one node, without the fabric.
 
     n P MFU eta_scaling goodput
 
@@ -97,29 +97,29 @@ def node_effective_flops(n_gpus, peak_flops, mfu, scaling_efficiency, goodput):
 
 
 def ideal_job_time(training_steps, compute_time):
-    """Wall time of the run if nothing but computing took time: no traffic, bubble or failure.
+    """Wall time of the run with compute alone: no traffic, bubble or failures.
 
     steps x compute time
 
-    Returns: [s] least wall time
+    Returns: [s] minimum wall time
     Source: by definition of the theoretical minimum (zero communication, infinite bandwidth)
     """
     return training_steps * compute_time
 
 
 def utilization_efficiency(ideal_job_time, job_time):
-    """Least wall time over expected wall time.
+    """Ideal wall time over expected wall time.
 
     ideal / expected
 
-    Returns: [1] share of the wall time that computes
+    Returns: [1] share of the wall time spent computing
     Source: by definition (ratio of theoretical to actual time)
     """
     return ideal_job_time / job_time
 
 
 def utilization_reading(utilization_efficiency):
-    """What the utilisation says of the run: below 70 % it waits, above 85 % it computes.
+    """Bottleneck by utilization: below 70 % communication, above 85 % compute.
 
     u < 0.70, 0.70 to 0.85, u > 0.85
 
@@ -134,7 +134,7 @@ def utilization_reading(utilization_efficiency):
 
 
 def gradient_bytes_sent(gradient_message, site_gradient_ranks):
-    """Bytes that each GPU sends to exchange gradients once, by the least that an all-reduce needs.
+    """Bytes that each GPU sends in one gradient all-reduce, the minimum of any algorithm.
 
     2 (n - 1) / n x M
 
@@ -148,9 +148,9 @@ def gradient_bytes_sent(gradient_message, site_gradient_ranks):
 
 
 def network_intensity(kernel_flops_per_step, n_gpus, gradient_bytes_sent):
-    """Model operations of each GPU per byte that it sends to exchange gradients.
+    """Operations of each GPU per byte that it sends in the gradient exchange.
 
-    F / n / bytes; infinite where nothing is sent
+    F / n / bytes; infinite if nothing is sent
 
     Returns: [FLOP/B] intensity
     Source: Williams et al. 2009, CACM 52(4), with network bytes; Fleet Foundations, the
@@ -166,7 +166,7 @@ def network_intensity(kernel_flops_per_step, n_gpus, gradient_bytes_sent):
 def network_attainable_flops(
     arithmetic_intensity, peak_flops, hbm_bandwidth, network_intensity, data_parallel_bandwidth
 ):
-    """Rate of one GPU that arithmetic, memory and the gradient exchange allow.
+    """Attainable rate of one GPU under the ceilings of compute, memory and gradient exchange.
 
     min(P, I BW, I_net B_net)
 
@@ -186,13 +186,13 @@ def iron_law_time(
     site_gradient_ranks,
     data_parallel_latency,
 ):
-    """Time of one step by the iron law: send the gradients, compute, wait; nothing overlaps.
+    """Step time by the iron law: gradient bytes, compute and latency, without overlap.
 
-    bytes / B + F / (n P eta) + 2 (n - 1) a: a first estimate beside step_time, without
-    recomputation, bubbles or other traffic
+    bytes / B + F / (n P eta) + 2 (n - 1) a: a cross-check of step_time, without recomputation,
+    bubbles or other traffic
 
     Returns: [s] time of one step
-    Range: one data-parallel group; with sharding groups, link and latency are those of a group
+    Range: one data-parallel group; with sharding groups, bandwidth and latency are those of a group
     Source: Fleet Foundations, foundations recap (the iron law); latency of a ring: Patarasuk & Yuan
         2009, JPDC 69(2)
     """
@@ -216,15 +216,14 @@ def fixed_step_time(
     pipeline_parallel_time,
     exposed_pipeline_parallel_time,
 ):
-    """Part of a step that more GPUs do not shorten, the global batch fixed; gradients aside.
+    """Part of a step that more GPUs do not shorten at fixed global batch, without gradient traffic.
 
-    bubble - imbalance of stages + serial + sends waited for beyond those of every micro-batch (v =
-    1: with v > 1 chunks they hide the others); with m < p also (1 - 1 / v) x work, as bubbles grow
-    by that
+    bubble - stage imbalance + serial + exposed sends beyond those of every micro-batch (which count
+    for v = 1 only: v > 1 chunks hide them); with m < p also (1 - 1 / v) x work, which bubbles gain
 
     Returns: [s] time of one step
-    Range: GPipe, 1F1B and interleaved schedules on the present side of m = p; with zero bubbles,
-        enough micro-batches for them: 2 p - 1; sends as pipeline_sends = auto
+    Range: GPipe, 1F1B and interleaved schedules that stay on the same side of m = p; zero-bubble
+        schedules with at least 2 p - 1 micro-batches; sends as with pipeline_sends = auto
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
     work = compute_time + straggler_time + exposed_layer_communication_time
@@ -235,9 +234,9 @@ def fixed_step_time(
 
 
 def shared_step_time(step_time, fixed_step_time, exposed_data_parallel_time):
-    """Part of a step that more GPUs shorten in proportion, the global batch fixed.
+    """Part of a step that shrinks as 1 / n with GPUs at fixed global batch.
 
-    step - what they do not shorten - exposed gradient traffic
+    step - fixed part - exposed gradient traffic
 
     Returns: [s] time of one step
     Source: by definition
@@ -246,9 +245,9 @@ def shared_step_time(step_time, fixed_step_time, exposed_data_parallel_time):
 
 
 def gradient_ring_time(exchanged_message, data_parallel_bandwidth):
-    """Time of the bytes that a ring of very many data-parallel ranks exchanges once a step.
+    """Bandwidth term of a gradient ring over very many data-parallel ranks.
 
-    M / B, M both ways
+    M / B, M counting both halves of the exchange
 
     Returns: [s] time, without latency
     Source: by definition (bytes over bandwidth: the limit of Patarasuk & Yuan 2009, theorem 1)
@@ -270,18 +269,18 @@ def sync_wall_gpus(
     cluster_mtbf,
     parameter_copies,
 ):
-    """Size of the cluster beyond which more GPUs make the run longer, the global batch fixed.
+    """Cluster size beyond which more GPUs make the run longer at fixed global batch.
 
-    n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of k = n / (t p)
-    ranks (twice as many in dualpipe), once a step and not hidden, take 2 (k - 1) a + (1 - 1 / k) M
-    / B, M both ways; bubbles and serial time stay (fixed_step_time); all else shrinks with n.
-    Checkpoints at the exact optimum, failures in proportion to GPUs. Layout, link and stall are
-    those of the present point. At least one replica; infinite where nothing ends the gain
+    n where d(job time) / dn = 0 for a step A / n + C + D n: an unhidden gradient ring of k = n / (t
+    p) ranks (twice as many in dualpipe) takes 2 (k - 1) a + (1 - 1 / k) M / B per step, M counting
+    both halves; bubbles and serial time stay (fixed_step_time); all else shrinks with n.
+    Checkpoints at the exact optimum, failures in proportion to GPUs. Layout, bandwidth and stall of
+    the current point. At least one replica; infinite if more GPUs always help
 
     Returns: [1] GPUs
-    Range: a wall on the present point's side of m = p where stages hold several chunks; one
-        data-parallel group (with sharding groups, an estimate by the link of a group); with several
-        tiers of checkpoints, the rework of the lowest
+    Range: a wall on the same side of m = p as the current point if stages hold several chunks; one
+        data-parallel group (with sharding groups, an estimate from the bandwidth of a group); with
+        tiered checkpoints, the rework of the lowest tier
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """

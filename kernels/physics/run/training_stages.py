@@ -1,4 +1,4 @@
-"""Stages of one run: batches that ramp up, long sequences at the end."""
+"""Stages of one run: batch-size ramp, long sequences at the end."""
 
 import numpy as np
 
@@ -8,12 +8,13 @@ from ...ops import where
 
 @alternative("ramp_steps", batch_ramp="linear")
 def linear_ramp_steps(ramp_tokens, ramp_start_batch_size, global_batch_size, sequence_length):
-    """Steps in which the batch grows to its size, evenly with the tokens seen.
+    """Steps of a batch-size ramp that is linear in tokens.
 
     R / s x ln(B / B_0) / (B - B_0)
 
     Returns: [1] steps
-    Range: a batch that grows at every step; one that grows in parts has up to half a part's more
+    Range: a batch that grows at every step; growth in increments takes up to half an increment's
+        steps more
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B (linear in tokens); Megatron-LM,
         --rampup-batch-size
     """
@@ -25,7 +26,7 @@ def linear_ramp_steps(ramp_tokens, ramp_start_batch_size, global_batch_size, seq
 
 @alternative("ramp_steps", batch_ramp="step")
 def stepped_ramp_steps(ramp_tokens, ramp_start_batch_size, sequence_length):
-    """Steps with a smaller batch, before it takes its size at once.
+    """Steps at the smaller batch size, before a single increase.
 
     R / (s B_0)
 
@@ -35,7 +36,7 @@ def stepped_ramp_steps(ramp_tokens, ramp_start_batch_size, sequence_length):
 
 
 def extra_ramp_steps(ramp_steps, ramp_tokens, tokens_per_step):
-    """Steps that a smaller batch adds to a run.
+    """Steps that a batch-size ramp adds to a run.
 
     ramp steps - R / (B s)
 
@@ -49,13 +50,13 @@ def extra_ramp_steps(ramp_steps, ramp_tokens, tokens_per_step):
 def batch_independent_time(
     step_time, compute_time, straggler_time, exposed_layer_communication_time, slow_node_stops
 ):
-    """Part of a step that lasts as long with a smaller batch: bubble, gradients, optimizer.
+    """Part of the step time independent of the batch size: bubble, gradients, optimizer.
 
     step - (compute + straggler + exposed traffic of layers) x (1 + stops)
 
     Returns: [s] time of one step
-    Range: of schedules whose bubble is that of p - 1 micro-batches; with fewer micro-batches than
-        stages, or ZeRO's traffic at each micro-batch, a bound from above
+    Range: schedules with a bubble of p - 1 micro-batches; an upper bound with fewer micro-batches
+        than stages, or with ZeRO traffic at each micro-batch
     Source: Narayanan et al. 2021 (SC21), section 2.2 (the bubble of a batch of any size)
     """
     growing = compute_time + straggler_time + exposed_layer_communication_time
@@ -71,11 +72,12 @@ def batch_independent_time_of_shifted(
     slow_node_stops,
     step_time_ratio,
 ):
-    """Part of a step that lasts as long with a smaller batch, where the step is not as predicted.
+    """Part of the step time independent of the batch size, for a step shifted within its error.
 
-    step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts alike
+    step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts scale
+    alike
 
-    Range: as without an error
+    Range: same as without a shift
     """
     growing = compute_time + straggler_time + exposed_layer_communication_time
     return step_time - growing * (1 + slow_node_stops) * step_time_ratio
@@ -83,14 +85,14 @@ def batch_independent_time_of_shifted(
 
 @alternative("long_context_extra_time", shifted_step_time=False)
 def long_context_extra_time(attention_time, long_context_length, sequence_length, bubble_ratio):
-    """Time that a step of as many tokens takes longer with longer sequences: attention's.
+    """Extra attention time of a step with longer sequences and as many tokens.
 
     attention x (s_long / s - 1) x (1 + bubble ratio)
 
     Returns: [s] time of one step
-    Range: full attention, whose operations of a token grow with the sequence; traffic, layout and
-        tokens of a step stay those of the run. Of several stages, `long_context_length` is the mean
-        over their tokens. A bound from above with an `attention_window`
+    Range: full attention, with operations per token linear in sequence length; traffic, layout and
+        tokens per step as in the rest of the run. For several stages, `long_context_length` is the
+        mean over their tokens. An upper bound with an `attention_window`
     Source: Grattafiori et al. 2024, arXiv:2407.21783, sections 3.4.2 (six stages) and table 4
         (16M tokens a step at 8K and at 128K); Narayanan et al. 2021 (SC21), appendix
     """
@@ -102,11 +104,11 @@ def long_context_extra_time(attention_time, long_context_length, sequence_length
 def long_context_extra_time_of_shifted(
     attention_time, long_context_length, sequence_length, bubble_ratio, step_time_ratio
 ):
-    """Time that a step takes longer with longer sequences, where the step is not as predicted.
+    """Extra attention time of a step with longer sequences, for a step shifted within its error.
 
-    f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts alike
+    f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts scale alike
 
-    Range: as without an error
+    Range: same as without a shift
     """
     longer = long_context_length / sequence_length - 1
     return attention_time * longer * (1 + bubble_ratio) * step_time_ratio
@@ -122,13 +124,13 @@ def staged_mean_step_time(
     tokens_per_step,
     long_context_extra_time,
 ):
-    """Time of a step, on average over a run with a ramp of its batch and a stage of long sequences.
+    """Mean step time over a run with a batch-size ramp and a long-sequence stage.
 
-    step time + (extra steps x what a batch does not change + D_long / (B s) x what longer
-    sequences add) / steps
+    step time + (extra steps x batch-independent time + D_long / (B s) x extra attention time) /
+    steps
 
-    Range: losses to failures as with steps of the whole batch; tokens of both stages are among
-        `training_tokens`
+    Range: losses to failures as for steps of the full batch; `training_tokens` include tokens of
+        both stages
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B; DeepSeek-AI 2024, arXiv:2412.19437,
         sections 4.2 and 4.3 (batch ramp, then two stages of longer context)
     """
@@ -139,7 +141,7 @@ def staged_mean_step_time(
 
 @alternative("job_time", training_stages="several")
 def staged_job_time(attempted_steps, mean_step_time):
-    """Wall time of the run, with a ramp of its batch and a stage of long sequences.
+    """Wall time of a run with a batch-size ramp and a long-sequence stage.
 
     steps x mean step time / (goodput x availability)
     """

@@ -1,4 +1,4 @@
-"""Training at several sites: traffic between them and what their outages cost."""
+"""Multi-site training: traffic between sites and cost of their outages."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from ..step.step import one_site_communication_time, one_site_exposed_communicat
 
 @alternative("site_gradient_ranks", multi_site=True)
 def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copies, sites):
-    """d c / S: each site shards optimizer states, gradients and weights among its own; twice as
-    many in dualpipe
+    """d c / S: each site shards optimizer states, gradients and weights over its own ranks; doubled
+    in dualpipe
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding:
         shards in a group, copies between groups)
@@ -25,7 +25,7 @@ def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copie
 
 @alternative("site_message", site_sync="every_step")
 def gradient_site_message(parameters, gradient_bytes_per_element, gradient_compression):
-    """Bytes that one site has for the others at an exchange: the gradients of a whole model.
+    """Bytes that one site sends in an exchange: gradients of the whole model.
 
     N x bytes / compression
 
@@ -37,7 +37,7 @@ def gradient_site_message(parameters, gradient_bytes_per_element, gradient_compr
 
 @alternative("site_message", site_sync="local_steps")
 def outer_site_message(parameters, outer_bytes_per_element):
-    """Bytes that one site has for the others: by what all weights moved since the last exchange.
+    """Bytes that one site sends in an exchange: change of all weights since the last one.
 
     N x bytes
 
@@ -48,9 +48,9 @@ def outer_site_message(parameters, outer_bytes_per_element):
 
 
 def site_link_bandwidth(site_bandwidth, n_gpus, sites, rail_bandwidth):
-    """Bandwidth per direction with which a site reaches the others.
+    """Bandwidth per direction between a site and the others.
 
-    min(W, n / S x rail): no more than its GPUs can fill
+    min(W, n / S x rail): at most what its GPUs can send
 
     Returns: [B/s] bandwidth of one site
     Source: by definition: the narrower of two links in line
@@ -59,13 +59,13 @@ def site_link_bandwidth(site_bandwidth, n_gpus, sites, rail_bandwidth):
 
 
 def site_exchange_time(site_message, model_fragments, sites, site_latency, site_link_bandwidth):
-    """Time in which sites bring the whole model together once.
+    """Time of one exchange of the whole model between sites.
 
-    P x 2 (S - 1) (a + M / (P S W)): a ring of sites for each fragment, every GPU with its part;
-    nothing for one site
+    P x 2 (S - 1) (a + M / (P S W)): a ring all-reduce over sites per fragment, each GPU with its
+    part; 0 for one site
 
     Returns: [s] time of one exchange of all fragments
-    Range: sites whose links carry nothing else; two of them could save one of the two latencies
+    Range: dedicated links; two sites could save one of the two latencies
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1; Douillard et al. 2025 (Streaming DiLoCo),
         arXiv:2501.18512 (fragments)
     """
@@ -92,11 +92,11 @@ row(
 
 @alternative("site_parallel_time", multi_site=True, off=0.0)
 def several_site_parallel_time(site_exchange_time, steps_per_site_exchange):
-    """Traffic between sites, for each step.
+    """Traffic time between sites, per step.
 
     time of one exchange / H
 
-    Returns: [s] traffic of one step, on average
+    Returns: [s] mean traffic of one step
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2
     """
     return site_exchange_time / steps_per_site_exchange
@@ -129,12 +129,12 @@ row(
 
 @alternative("exposed_site_parallel_time", multi_site=True, off=0.0)
 def several_site_exposed_parallel_time(site_parallel_time, site_overlap, site_window):
-    """Time that a step waits for traffic between sites, on average.
+    """Mean exposed traffic between sites per step.
 
     max(0, traffic - overlap x window)
 
     Returns: [s] exposed traffic of one step
-    Range: links between sites are their own, and share nothing with links inside
+    Range: links between sites are separate from links inside
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
     return np.maximum(0.0, site_parallel_time - site_overlap * site_window)
@@ -150,7 +150,7 @@ def several_site_communication_time(
     offload_time,
     site_parallel_time,
 ):
-    """that inside a site + between sites"""
+    """traffic inside a site + between sites"""
     inside = one_site_communication_time(
         tensor_parallel_time,
         context_parallel_time,
@@ -171,7 +171,7 @@ def several_site_exposed_communication_time(
     contention_time,
     exposed_site_parallel_time,
 ):
-    """that inside a site + exposed between sites"""
+    """exposed inside a site + exposed between sites"""
     inside = one_site_exposed_communication_time(
         exposed_layer_communication_time,
         exposed_pipeline_parallel_time,
@@ -187,12 +187,12 @@ row("outer_state_memory", 0.0, site_sync="every_step")
 
 @alternative("outer_state_memory", site_sync="local_steps")
 def local_outer_state_memory(optimizer_parameters, outer_state_bytes, sites):
-    """Memory of one GPU's part of the outer optimizer, sharded as the inner one.
+    """Memory of one GPU's shard of the outer optimizer, sharded like the inner one.
 
-    N_o x bytes; nothing for one site, which agrees with itself
+    N_o x bytes; 0 for one site
 
     Returns: [B] memory
-    Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
+    Range: outer states on the GPU; set outer_state_bytes = 0 if the host keeps them. The fullest
         stage is found without them
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
         Nesterov momentum)
@@ -210,7 +210,7 @@ def several_site_memory_per_gpu(
     reserved_memory,
     outer_state_memory,
 ):
-    """as on one site, and its part of the outer optimizer
+    """memory on one site + shard of the outer optimizer
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3; Douillard et al. 2023
         (DiLoCo), arXiv:2311.08105, algorithm 1
@@ -231,9 +231,9 @@ row("site_tokens_factor", 1.0, site_sync="every_step")
 
 @alternative("site_tokens_factor", site_sync="local_steps")
 def local_site_tokens_factor(tokens_factor, sites):
-    """Tokens of the run over those of one site, for the same loss: as stated.
+    """Tokens of the run over those of a one-site run with the same loss, as stated.
 
-    tokens factor; 1 for one site, where no step is local
+    tokens factor; 1 for one site
 
     Returns: [1] tokens over tokens
     Range: stated, not predicted: published runs have up to 8 sites and 1e10 parameters
@@ -265,7 +265,7 @@ row("running_sites", "site_uptime", elastic="shrink")
 
 @alternative("steady_availability", multi_site=True)
 def several_site_availability(maintenance_fraction, elastic_capacity, running_sites):
-    """that of one site x running sites
+    """availability of one site x share of running sites
 
     Range: sites fail independently of nodes
     """
@@ -277,9 +277,9 @@ row("site_sync_reason", 0.0, site_sync="every_step")
 
 @alternative("site_sync_reason", site_sync="local_steps")
 def local_site_sync_reason(inner_steps, model_fragments):
-    """Why sites cannot exchange as stated; 0 where they can.
+    """Why the exchange between sites is impossible as stated; 0 if it is possible.
 
-    H and P whole; P <= H: a step sends one fragment at most
+    H and P whole; P <= H: at most one fragment per step
 
     Returns: [flag] reason
     Flags: REASONS
@@ -299,9 +299,9 @@ row("site_reason", 0.0, "it is on one", multi_site=False)
 def several_site_reason(
     n_gpus, tensor_parallel, pipeline_parallel, context_parallel, sites, site_sync_reason
 ):
-    """Why a job cannot be spread over sites; 0 where it can.
+    """Why a job cannot be split over sites; 0 if it can.
 
-    sites whole, and replicas / sites whole: none is cut by a slow link
+    sites whole, and replicas / sites whole: no replica spans a slow link
 
     Returns: [flag] reason
     Flags: REASONS

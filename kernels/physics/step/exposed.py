@@ -1,4 +1,4 @@
-"""Communication that computation does not hide."""
+"""Exposed communication: the part that compute does not hide."""
 
 import numpy as np
 
@@ -18,14 +18,14 @@ def shared_expert_flops_share(
     kernel_flops_per_token,
     recompute_flops_factor,
 ):
-    """Share of the operations of a step that shared experts do.
+    """Share of a step's operations executed by shared experts.
 
-    of the matrices, that of their weights: l_e E_shared x parameters of an expert / N_matrices,
-    x (1 + passes / 3) matrices / operations done
+    their share of the matrices, l_e E_shared x parameters of an expert / N_matrices,
+    x (1 + passes / 3) matrices / executed operations
 
     Returns: [1] share of operations
-    Range: of time, too, where all operations are as fast; less of it where attention stays in
-        sixteen bits
+    Range: also the share of time if all operations run at the same rate; less of the time if
+        attention stays in 16 bits
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (operations of a weight); DeepSeek-AI
         2024, arXiv:2412.19437, section 2.1.2
     """
@@ -40,10 +40,10 @@ def shared_expert_flops_share(
 def exposed_tensor_parallel_time(
     tensor_parallel_time, regather_time, hidden_regather_time, tensor_parallel_overlap, compute_time
 ):
-    """Time that a step waits for tensor-parallel traffic.
+    """Exposed tensor-parallel traffic of one step.
 
-    max(0, traffic but for repeated gathers - overlap x (compute - what hides gathers))
-    + repeated gathers - their hidden part
+    max(0, traffic without repeated gathers - overlap x (compute - hidden gathers)) + repeated
+    gathers - hidden gathers
 
     Returns: [s] exposed traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
@@ -62,10 +62,10 @@ def exposed_pipeline_parallel_time(
     exposed_layer_communication_time,
     exposed_data_parallel_time,
 ):
-    """Time of one step that waits for sends between stages, those in the bubble counted.
+    """Exposed sends between stages in one step, including those in the bubble.
 
-    sends waited for, and no less than what all sends take beyond the rest of the step: compute +
-    straggler + bubble + exposed in layers + exposed data
+    awaited sends, but at least all sends - rest of the step (compute + straggler + bubble + exposed
+    in layers + exposed data)
 
     Returns: [s] exposed pipeline traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
@@ -79,12 +79,12 @@ def exposed_pipeline_parallel_time(
 def exposed_context_parallel_time(
     context_parallel_time, context_parallel_overlap, compute_time, exposed_tensor_parallel_time
 ):
-    """Time that a step waits for context-parallel traffic.
+    """Exposed context-parallel traffic of one step.
 
     max(0, traffic - overlap x (compute + waits for tensor-parallel traffic))
 
     Returns: [s] exposed traffic of one step
-    Range: on links of its own; what the same link carries at a time is in contention_time
+    Range: dedicated links; sharing of links is in contention_time
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
     """
     window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
@@ -100,13 +100,13 @@ def routed_exposed_expert_parallel_time(
     exposed_context_parallel_time,
     unpaired_expert_time,
 ):
-    """Time that a step waits for expert-parallel traffic.
+    """Exposed expert-parallel traffic of one step.
 
-    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)), and
-    that of passes beside which no other runs where passes overlap
+    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)) + traffic
+    of unpaired passes, in schedules that overlap passes
 
     Returns: [s] exposed traffic of one step
-    Range: on links of its own; what the same link carries at a time is in contention_time
+    Range: dedicated links; sharing of links is in contention_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
     step = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
@@ -118,7 +118,7 @@ def routed_exposed_expert_parallel_time(
 def shared_expert_overlap_share(expert_parallel_overlap, shared_expert_flops_share):
     """Share of compute that hides expert-parallel traffic.
 
-    max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
+    max(expert_parallel_overlap, share of the shared experts): their inputs are local
 
     Returns: [1] share of compute
     Source: Megatron-LM, --moe-shared-expert-overlap,
@@ -128,7 +128,7 @@ def shared_expert_overlap_share(expert_parallel_overlap, shared_expert_flops_sha
 
 
 def weight_gather_overlap(data_parallel_overlap):
-    """Share of its window that hides gathers of updated weights: that of gradients, unless stated.
+    """Share of its window that hides gathers of updated weights: same as gradients, unless stated.
 
     data_parallel_overlap
 
@@ -158,7 +158,7 @@ def sharded_exposed_data_parallel_time(
     gradient_window,
     weight_window,
 ):
-    """Time that a step waits for data-parallel traffic: gradients backward, weights forward.
+    """Exposed data-parallel traffic of one step: gradients backward, weights forward.
 
     max(0, reduce-scatters - overlap x backward window)
     + max(0, all-gather - overlap of weights x forward window)
@@ -192,17 +192,17 @@ def regathered_exposed_unit_time(
     fsdp_forward_window,
     fsdp_backward_window,
 ):
-    """Time that a step waits for traffic of its units: weights gathered for each pass.
+    """Exposed FSDP traffic of one step, with weights gathered for each pass.
 
-    s (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R) in s micro-batches
-    that reduce: gathers A and reductions R of each of U units beside its passes f and b. The first
-    gather and the last reduction have nothing beside them; backward, all passes but the first and
-    the last stand beside both a gather and a reduction. (m - s) (A + U [A - o f]+ + (U - 1)
-    [A - o b]+) in those that do not
+    s (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R) in the s
+    micro-batches that reduce, + (m - s) (A + U [A - o f]+ + (U - 1) [A - o b]+) in the others:
+    gathers A and reductions R of each of U units overlap its passes f and b. The first gather and
+    the last reduction overlap nothing; backward, all passes but the first and the last overlap both
+    a gather and a reduction
 
     Returns: [s] exposed traffic of one step
-    Range: units alike; those of a model with a large embedding wait longer for it. Reductions
-        within a sharding group and between them in line, on separate links a bound from above
+    Range: identical units; a large embedding makes waits longer. Reductions within and between
+        sharding groups one after the other, an upper bound if they use separate links
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
     """
     passes = num_microbatches * fsdp_units
@@ -235,10 +235,10 @@ def kept_exposed_unit_time(
     fsdp_forward_window,
     fsdp_backward_window,
 ):
-    """weights stay until gradients are reduced: s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ +
-    R): gathers A and reductions R of each of U units beside its passes f and b, s times a step
+    """weights kept until gradients are reduced: s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ +
+    R): gathers A and reductions R of each of U units overlap its passes f and b, s times a step
 
-    Range: as where they are gathered again
+    Range: same as with reshard_after_forward = True
     Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
     """
     passes = num_microbatches * fsdp_units
@@ -274,16 +274,16 @@ def combined_unpaired_expert_time(
     stage_chunks,
     microbatch_group_size,
 ):
-    """Time that a step waits for expert traffic of passes beside which no other runs.
+    """Exposed expert-parallel traffic of passes that are not paired with another.
 
-    (g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of as many
-    slots, g = (v - 1) N + p have a forward pass alone and as many a backward pass; where a
-    backward pass takes longer than a pair, p - 1 pairs wait for one
+    (g hidden + (p - 1) max(0, backward - exposed - forward compute)) / (v m + p - 1): of v m + p -
+    1 slots, g = (v - 1) N + p have a lone forward pass and g a lone backward pass; if a backward
+    pass takes longer than a pair, p - 1 pairs wait for one
 
-    Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
-    Range: what Megatron-Core runs: elsewhere the reason passes_do_not_overlap; with fewer than
-        2 p - 1 micro-batches a bound from above, by 2 % of a step at most; with
-        shared_expert_overlap, which Megatron-Core does not combine, a bound from above
+    Returns: [s] exposed traffic of one step, before the proportional part in bubble_time
+    Range: what Megatron-Core supports: elsewhere the reason passes_do_not_overlap; an upper bound
+        with fewer than 2 p - 1 micro-batches, by 2 % of a step at most, and with
+        shared_expert_overlap, which Megatron-Core does not combine
     Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py, by playing it out
     """
     window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
@@ -321,9 +321,9 @@ def dual_unpaired_expert_time(
     A_f and A_b of forward and backward passes, e of it exposed in pairs; forward passes F, input
     gradients B; q = v p / 2
 
-    Range: as of dual_bubble_ratio; a bound from below, by 1 % of a step at most, where traffic is
-        as long as compute or longer; with shared_expert_overlap a bound from above: lone passes
-        hide traffic, too
+    Range: same as dual_bubble_ratio; a lower bound, by 1 % of a step at most, if traffic takes as
+        long as compute or longer; an upper bound with shared_expert_overlap, as lone passes also
+        hide traffic
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
@@ -359,9 +359,9 @@ def collective_exposed_context_parallel_time(
     exposed_tensor_parallel_time,
 ):
     """collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)):
-    attention cannot begin before its collectives end, and a ring goes on behind it
+    attention starts after its collectives and can hide only the ring
 
-    Range: on links of its own; what the same link carries at a time is in contention_time
+    Range: dedicated links; sharing of links is in contention_time
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
         arXiv:2407.21783, section 3.3.2
     """
@@ -375,10 +375,10 @@ def unbalanced_straggler_time(
     compute_time, slowest_rank_slowdown, attention_time, head_sharing_ranks, context_parallel
 ):
     """compute time x slowdown of the slowest rank + (1 - u / c) x attention: the step waits for the
-    rank with a sequence's last tokens, whose queries see the keys of all, (2 - 1 / c) times as many
-    as the mean rank's on a ring
+    rank with the last tokens of a sequence, whose queries attend to all keys, (2 - 1 / c) times as
+    many as the mean rank's on a ring
 
-    Range: of kernels that skip what a causal mask hides; a bound from above with windows
+    Range: kernels that skip causally masked blocks; an upper bound with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
         causal mask waits for its last rank)
     """

@@ -1,4 +1,4 @@
-"""Inputs of the time of a step."""
+"""Inputs of the step time."""
 
 from ...declare import count, declared, option, real, switch
 

@@ -1,4 +1,4 @@
-"""Groups whose traffic shares links: how long these are busy."""
+"""Link sharing between kinds of traffic: busy time and contention."""
 
 import numpy as np
 
@@ -13,12 +13,12 @@ def fabric_busy_time(
     pipeline_fabric_time,
     data_fabric_time,
 ):
-    """Time of one step in which a GPU's rail is busy: no step is shorter.
+    """Time per step in which a GPU's rail is busy, a lower bound of the step time.
 
-    tensor + context + expert + pipeline + data: bytes over bandwidth
+    tensor + context + expert + pipeline + data, each bytes over bandwidth
 
     Returns: [s] time of one step
-    Range: by bytes that every algorithm moves: a lower bound for flat rings and trees
+    Range: minimum bytes of any algorithm: a lower bound for flat rings and trees
     Source: Hockney 1994, Parallel Computing 20(3): bytes over bandwidth; latency occupies no link
     """
     layers = tensor_fabric_time + context_fabric_time + expert_fabric_time
@@ -40,12 +40,12 @@ def traffic_window(
     weight_window,
     exposed_layer_communication_time,
 ):
-    """Time of a step's compute behind which traffic of layers and of data parallelism can hide.
+    """Compute time per step that can hide traffic of layers and of data parallelism.
 
     the largest window of any kind of traffic, at most compute
 
     Returns: [s] time of one step
-    Range: an upper bound where kinds hide behind different parts of compute
+    Range: an upper bound if kinds of traffic hide behind different parts of compute
     Source: Wang et al. 2023 (ASPLOS), section 2
     """
     tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
@@ -72,16 +72,16 @@ def shared_contention_time(
     pipeline_node_time,
     pipeline_fabric_time,
 ):
-    """Time that a step waits because hidden traffic shares links.
+    """Time per step of waits because hidden traffic shares links.
 
     max over both tiers of max(0, busy - window - waits): a link carries traffic of layers and of
-    data parallelism behind its window, and while the step waits for any of it; and all traffic,
-    sends between stages included, in the whole step
+    data parallelism during its window and while the step waits for any of it; all traffic, sends
+    between stages included, must fit into the whole step
 
     Returns: [s] time of one step
-    Range: exact where all overlaps are 1, for two kinds of traffic on one link, and for any number
-        with one overlap; else a lower bound, as if a link could use every wait; an upper bound
-        where kinds hide behind different parts of compute
+    Range: exact if all overlaps are 1, for two kinds of traffic on one link, and for any number
+        with one overlap; else a lower bound, as if a link could use every wait; an upper bound if
+        kinds hide behind different parts of compute
     Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
     """
     waits = exposed_layer_communication_time + exposed_data_parallel_time

@@ -1,4 +1,4 @@
-"""Nodes that are slow for a while: how many, found when, at what cost."""
+"""Slow nodes (stragglers): their number, detection and cost."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ...stragglers import (
     slowest_of_some_slow,
 )
 
-COUNTED = ("share", "detected", "checked")  # choices of slow_nodes by which there are some
+COUNTED = ("share", "detected", "checked")  # choices of slow_nodes that have slow nodes
 
 
 row("slow_node_fraction", 0.0, slow_nodes=False)
@@ -26,29 +26,29 @@ row("slow_node_fraction", "slow_node_share", slow_nodes="share")
 @alternative("slow_node_fraction", slow_nodes="detected")
 @same_as(share_slow)
 def detected_slow_node_fraction(slow_node_mttf, slow_node_detection_time):
-    """Share of the nodes that are slow at a time, each until it is found and replaced.
+    """Share of nodes that are slow, each until it is detected and replaced.
 
-    T / (M + T): in the steady state, (rate of becoming slow) x T of the sound ones
+    T / (M + T): steady state of nodes that turn slow at a rate 1 / M and are replaced after T
 
-    Returns: [1] share; 1 where slow nodes are never found
-    Range: a bound from above for jobs that begin with sound nodes and are not much longer than T
+    Returns: [1] share; 1 if slow nodes are never detected
+    Range: an upper bound for jobs that start with healthy nodes and are not much longer than T
     """
 
 
 @alternative("slow_node_fraction", slow_nodes="checked")
 @same_as(share_slow_between_checks)
 def checked_slow_node_fraction(slow_node_mttf, slow_node_check_interval):
-    """Share of the nodes that are slow at a time: regular checks replace those that are.
+    """Share of nodes that are slow, where regular checks replace slow nodes.
 
     1 - (1 - e^-x) / x, x = interval / M
 
-    Returns: [1] share, the mean over an interval
+    Returns: [1] share, mean over an interval
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7
     """
 
 
 def awaited_nodes(nodes):
-    """Nodes that a step waits for: all of the job, of which a small one takes a part of one.
+    """Nodes that a step waits for: all nodes of the job, at least one.
 
     max(nodes, 1)
 
@@ -61,7 +61,7 @@ def awaited_nodes(nodes):
 @alternative("no_slow_node_probability", slow_nodes=(False, "share", "detected"))
 @same_as(no_slow_node)
 def independent_no_slow_node_probability(slow_node_fraction, awaited_nodes):
-    """Chance that none of the job's nodes is slow at a time.
+    """Probability that no node of the job is slow.
 
     (1 - p)^N
 
@@ -72,11 +72,11 @@ def independent_no_slow_node_probability(slow_node_fraction, awaited_nodes):
 
 @alternative("no_slow_node_probability", slow_nodes="checked")
 def checked_no_slow_node_probability(slow_node_mttf, awaited_nodes, slow_node_check_interval):
-    """Chance that none of the job's nodes is slow at a time, where regular checks replace them.
+    """Probability that no node of the job is slow, where regular checks replace slow nodes.
 
-    (1 - e^-a) / a, a = N c / M: slow nodes gather after a check, which replaces all
+    (1 - e^-a) / a, a = N c / M: slow nodes accumulate until a check replaces all of them
 
-    Returns: [1] probability, the mean over an interval
+    Returns: [1] probability, mean over an interval
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (inspections)
     """
     first = slow_node_mttf / awaited_nodes
@@ -84,7 +84,7 @@ def checked_no_slow_node_probability(slow_node_mttf, awaited_nodes, slow_node_ch
 
 
 def slow_nodes_at_a_time(slow_node_fraction, nodes):
-    """Nodes of the job that are slow at a time, the mean.
+    """Mean number of slow nodes in the job.
 
     p N
 
@@ -96,9 +96,9 @@ def slow_nodes_at_a_time(slow_node_fraction, nodes):
 
 @alternative("slow_ranks", slow_node_tail="fixed")
 def ranks_of_slow_nodes(slow_node_fraction, no_slow_node_probability, awaited_nodes, n_gpus):
-    """Ranks that may be the slowest of the slow: those of all slow nodes, where there are any.
+    """Mean number of ranks on slow nodes, given that there are any.
 
-    n p / (1 - P), P that none is: (1 - p)^N where they are independent
+    n p / (1 - P), P = probability of none: (1 - p)^N if independent
 
     Returns: [1] ranks
     Source: by definition (mean of a binomial count that is not 0)
@@ -110,7 +110,7 @@ def ranks_of_slow_nodes(slow_node_fraction, no_slow_node_probability, awaited_no
 
 @alternative("slow_ranks", slow_node_tail="exponential")
 def ranks_of_slowest_node(n_gpus, awaited_nodes):
-    """n / N: those of the slowest node, others far behind
+    """n / N: ranks of the slowest node, well behind all others
 
     Source: by definition
     """
@@ -119,9 +119,9 @@ def ranks_of_slowest_node(n_gpus, awaited_nodes):
 
 @alternative("slow_rank_deviation", jitter_model="normal", off=0.0)
 def normal_slow_rank_deviation(slow_ranks):
-    """How many standard deviations the slowest rank of slow nodes lies above their mean, normal.
+    """Standard deviations of the slowest rank on slow nodes above their mean, normal jitter.
 
-    the largest of their ranks
+    expected maximum over their ranks
 
     Source: Blom 1958 (expected order statistics)
     """
@@ -130,9 +130,9 @@ def normal_slow_rank_deviation(slow_ranks):
 
 @alternative("slow_rank_deviation", jitter_model="gumbel")
 def gumbel_slow_rank_deviation(slow_ranks):
-    """How many standard deviations the slowest rank of slow nodes lies above their mean: Gumbel.
+    """Standard deviations of the slowest rank on slow nodes above their mean: Gumbel jitter.
 
-    the largest of their ranks
+    expected maximum over their ranks
 
     Returns: [1] deviations
     Source: Gumbel 1958, Statistics of Extremes
@@ -150,14 +150,14 @@ def fixed_slow_node_wait(
     slowest_rank_deviation,
     slow_rank_deviation,
 ):
-    """Expected extra compute time of the slowest rank over the mean sound one's, slow nodes alike.
+    """Expected extra compute time of the slowest rank over the mean healthy rank, equal slowdowns.
 
-    s (1 - P) without jitter, P that none is slow; with it, the larger of the slowest sound and
-    slow ranks
+    s (1 - P) without jitter, P = probability of no slow node; with jitter, the maximum of the
+    slowest healthy and slow ranks
 
     Returns: [1] share of the compute time
-    Range: nodes slow independently, or until the next check; within 0.2 jitters of draws, and 0.25
-        between checks; a bound from above with backup workers, which may be slow nodes, too
+    Range: nodes slow independently, or until the next check; within 0.2 jitters of simulation, and
+        0.25 between checks; an upper bound with backup workers, which may replace slow nodes
     Source: Gumbel 1958, Statistics of Extremes; Dean & Barroso 2013, CACM 56(2)
     """
 
@@ -166,21 +166,21 @@ def fixed_slow_node_wait(
 def late_slow_node_probability(
     slow_node_slowdown, step_time_jitter, slowest_rank_deviation, slow_rank_deviation
 ):
-    """Chance that a slow node, of an exponential tail, is later than the slowest sound rank.
+    """Probability that a slow node, of exponential slowdown, lags the slowest healthy rank.
 
     e^-x, x = jitter (e_all - e_node) / s, at least 0
 
     Returns: [1] probability; 1 without jitter
-    Range: the node's ranks are taken at their expected largest, which bounds the wait from below
+    Range: a node's ranks are taken at their expected maximum, which makes the wait a lower bound
     Source: Renyi 1953, Acta Math. Hung. 4 (exponential variables have no memory)
     """
 
 
 @alternative("longest_slowdown", slow_nodes=(False, "share", "detected"))
 def longest_slowdown_of_some(slow_node_fraction, late_slow_node_probability, awaited_nodes):
-    """Expected largest slowdown of an exponential tail, over the mean one and beyond jitter.
+    """Expected largest exponential slowdown, in units of the mean and beyond jitter.
 
-    sum over j to N of (1 - (1 - k p)^j) / j, k the chance that it is beyond jitter
+    sum over j to N of (1 - (1 - k p)^j) / j, k = probability that it is beyond jitter
 
     Returns: [1] in mean slowdowns
     Range: nodes slow independently
@@ -194,7 +194,7 @@ def longest_slowdown_of_some(slow_node_fraction, late_slow_node_probability, awa
 def longest_slowdown_between_checks(
     late_slow_node_probability, awaited_nodes, slow_node_mttf, slow_node_check_interval
 ):
-    """that of independent nodes at the share of each time since a check, the mean over an interval
+    """formula for independent nodes at the share of each time since a check, mean over an interval
 
     Range: within 2e-6 relative for 1e5 nodes
     Source: Renyi 1953, Acta Math. Hung. 4; Barlow & Proschan 1975, chapter 7 (inspections)
@@ -206,19 +206,19 @@ def longest_slowdown_between_checks(
 def exponential_slow_node_wait(
     longest_slowdown, slow_node_slowdown, step_time_jitter, slowest_rank_deviation
 ):
-    """Expected extra compute time of the slowest rank over the mean sound one's, a tail of them.
+    """Expected extra compute time of the slowest rank over the mean healthy rank, exponential tail.
 
-    jitter x deviations + s x the largest slowdown beyond jitter, in means
+    jitter x deviations + s x largest slowdown beyond jitter, in means
 
-    Range: exact without jitter; a bound from below with it, within 0.35 jitters for shares up to
-        0.05; not counted: backup workers, which may be slow nodes, too
+    Range: exact without jitter; with it a lower bound, within 0.35 jitters for shares up to 0.05;
+        ignores that backup workers may replace slow nodes
     Source: Renyi 1953, Acta Math. Hung. 4
     """
 
 
 @alternative("slowest_rank_slowdown", slow_nodes=False)
 def slowest_rank_slowdown(straggler_slowdown, step_time_jitter, slowest_rank_deviation):
-    """Extra compute time of the slowest awaited rank, over the mean rank's.
+    """Extra compute time of the slowest awaited rank, relative to the mean rank.
 
     slowdown + jitter x deviations
 
@@ -230,11 +230,11 @@ def slowest_rank_slowdown(straggler_slowdown, step_time_jitter, slowest_rank_dev
 
 @alternative("slowest_rank_slowdown", slow_nodes=COUNTED)
 def slowest_rank_slowdown_of_some(straggler_slowdown, slow_node_wait):
-    """Extra compute time of the slowest awaited rank, over the mean sound rank's.
+    """Extra compute time of the slowest awaited rank, relative to the mean healthy rank.
 
-    slowdown of every step + expected one by slow nodes and jitter
+    slowdown of every step + expected wait for slow nodes and jitter
 
-    Range: a bound from above in pipelines, whose first and last passes do not all wait
+    Range: an upper bound for pipelines, whose first and last passes do not all wait
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 6.3 (stragglers)
     """
     return straggler_slowdown + slow_node_wait
@@ -247,7 +247,7 @@ row("slow_node_stops", 0.0, slow_nodes=(False, "share"))
 def detected_slow_node_stops(
     slow_node_swap_time, slow_node_fraction, awaited_nodes, slow_node_mttf
 ):
-    """Time for which the job stops to replace slow nodes, over that of steps.
+    """Time of stops to replace slow nodes, over time of steps.
 
     R N (1 - p) / M: each node that becomes slow stops the job once
 
@@ -266,9 +266,9 @@ def checked_slow_node_stops(
     slow_node_mttf,
     slow_node_check_interval,
 ):
-    """Time for which the job stops to check nodes and to replace slow ones, over that of steps.
+    """Time of stops to check nodes and replace slow ones, over time of steps.
 
-    (K + R (1 - e^(-N c / M))) / c: every check, and one swap of all nodes it finds slow
+    (K + R (1 - e^(-N c / M))) / c: every check, plus one swap of all nodes that it finds slow
 
     Returns: [1] stops over steps; 0 without checks
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (inspections)
@@ -283,13 +283,12 @@ def checked_slow_node_stops(
 def best_slow_node_check_interval(
     slow_node_check_time, slow_node_mttf, awaited_nodes, slow_node_slowdown
 ):
-    """Time between checks for slow nodes at which checks and slow steps together cost least.
+    """Optimal interval between checks for slow nodes, trading checks against slow steps.
 
     sqrt(2 K M / (N s)): checks cost K / c, slow nodes s N c / (2 M)
 
-    Returns: [s] time of training between checks; infinite where nothing is slow
-    Range: of steps that compute alone, and rare slow nodes: N c / M far below 1; a bound from below
-        elsewhere
+    Returns: [s] training time between checks; infinite if no node is slow
+    Range: compute-only steps and rare slow nodes, N c / M far below 1; a lower bound elsewhere
     Source: Young 1974, CACM 17(9), with slow steps for lost work
     """
     never = (slow_node_slowdown <= 0) | (slow_node_mttf == np.inf)

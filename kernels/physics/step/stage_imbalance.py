@@ -1,4 +1,4 @@
-"""Time that stages wait for the one with most work."""
+"""Waits of pipeline stages for the slowest one."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from ...ops import where
 
 
 def first_logits_share(logits_at_first, logits_at_last):
-    """Share of the logits that the first of several stages yields.
+    """Share of the logits computed on the first of several stages.
 
-    none, half or all of them: first / (first + last)
+    first / (first + last): 0, 1/2 or 1
 
     Returns: [1] share
     Source: by definition
@@ -32,16 +32,16 @@ def slowest_stage_imbalance_time(
     first_logits_share,
     parameter_copies,
 ):
-    """Time of one step by which the slowest stage works longer than the mean stage.
+    """Time per step by which the slowest stage works longer than the mean stage.
 
-    max of first, middle and last, not below 0: layers (l_stage p / l - 1), layers = C (1 -
-    embedding - logits) + traffic of the mean stage, + what the stage has of embedding and logits,
-    less the mean. Logits at the first stage where a pipeline comes back to it; in dualpipe either
-    end has half of both ends' layers, of the embedding and of the logits
+    max of first, middle and last, not below 0: layers (l_stage p / l - 1) + (embedding and logits
+    of the stage - their mean), layers = C (1 - embedding - logits) + traffic of the mean stage.
+    Logits are on the first stage if a pipeline comes back to it; in dualpipe each end has half of
+    both ends' layers, of the embedding and of the logits
 
     Returns: [s] time of one step
-    Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
-        mean stage, whose compute counts logits: faster GPUs may seem up to 5 % slower
+    Range: identical layers, or the same mix on every stage; traffic hidden in each layer is that of
+        the mean stage, whose compute counts logits: faster GPUs may seem up to 5 % slower
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
     """
     computing = compute_time + straggler_time
@@ -64,9 +64,9 @@ def slowest_stage_imbalance_time(
 def slowest_stage_time(
     compute_time, straggler_time, exposed_layer_communication_time, stage_imbalance_time
 ):
-    """Time of one step in which the slowest stage computes and waits for its layers' traffic.
+    """Time per step in which the slowest stage computes and waits for its layers' traffic.
 
-    that of the mean stage + imbalance
+    mean stage + imbalance
 
     Returns: [s] time of one step
     Source: by definition
@@ -77,7 +77,7 @@ def slowest_stage_time(
 def stage_imbalance(
     stage_imbalance_time, compute_time, straggler_time, exposed_layer_communication_time
 ):
-    """Work of the slowest stage beyond that of the mean stage, over the latter.
+    """Relative excess work of the slowest stage over the mean stage.
 
     slowest / mean - 1
 

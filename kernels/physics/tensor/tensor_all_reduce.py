@@ -60,8 +60,7 @@ def hierarchical_tensor_parallel_all_reduce_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e)): in each node, then between
-    nodes
+    """2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e)): inside, then between nodes
 
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -112,7 +111,7 @@ def in_network_tensor_parallel_all_reduce_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e): the switches add up
+    """2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e): switches reduce
 
     Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
     """
@@ -132,7 +131,7 @@ def in_network_tensor_parallel_all_reduce_time(
 def ring_tensor_parallel_in_node_time(
     activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
 ):
-    """Time of the part of an all-reduce inside the nodes: a reduce-scatter and an all-gather.
+    """Time of an all-reduce's reduce-scatter and all-gather inside the nodes.
 
     2 (g - 1) (a_i + M / (g B_i))
 
@@ -145,7 +144,7 @@ def ring_tensor_parallel_in_node_time(
 def nvls_tensor_parallel_in_node_time(
     activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
 ):
-    """min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i)): the cheaper of ring and
+    """min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i)): the faster of ring and
     NVLink switch
 
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
@@ -174,7 +173,7 @@ def ring_tensor_parallel_between_nodes_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """Time of the part of an all-reduce between nodes: a ring per rail, of a share of the buffer.
+    """Time of an all-reduce's part between nodes: a ring per rail, each with a share of the buffer.
 
     2 (k - 1) (a_e + M / (g k B_e))
 
@@ -197,8 +196,8 @@ def switch_tensor_parallel_between_nodes_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """the cheaper of ring and fabric, per rail: min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g
-    B_e)); nothing in one node
+    """the faster of ring and fabric, per rail: min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g
+    B_e)); 0 in one node
 
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Graham et al. 2016
         (SHARP), COMHPC
@@ -220,7 +219,7 @@ def auto_tensor_parallel_all_reduce_time(
     tensor_parallel_in_node_time,
     tensor_parallel_between_nodes_time,
 ):
-    """Time of one all-reduce in a tensor-parallel group: the cheapest that a library would offer.
+    """Time of one all-reduce in a tensor-parallel group: the fastest that a library would choose.
 
     min(ring, double binary tree, level by level)
 

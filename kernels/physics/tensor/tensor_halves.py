@@ -38,7 +38,7 @@ def logarithmic_tensor_parallel_gather_time(
     tensor_rail_bandwidth,
 ):
     """trees: ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e + (k - 1) / k M / (g B_e):
-    the near ranks first
+    near ranks first
 
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
@@ -63,8 +63,8 @@ def hierarchical_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """by levels: (g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)); switches that add up
-    save nothing where halves are apart
+    """by levels: (g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)); in-network reduction
+    saves nothing for separate halves
 
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -103,7 +103,7 @@ def fitted_tensor_parallel_gather_time(
 
 @alternative("tensor_parallel_switch_gather_time", node_reduction=False)
 def no_tensor_parallel_switch_gather_time():
-    """Time of one all-gather that a node's switch copies: none does, so never.
+    """Time of one all-gather through a node's switch: none supports it.
 
     infinite
 
@@ -121,7 +121,7 @@ def nvls_tensor_parallel_switch_gather_time(
     intra_node_latency,
     intra_node_bandwidth,
 ):
-    """Time of one all-gather that a node's switch copies; infinite for a group on several nodes.
+    """Time of one all-gather through a node's switch; infinite for a group on several nodes.
 
     a_i + M / B_i: the switch saves hops, not bytes
 
@@ -143,10 +143,10 @@ def auto_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_parallel_switch_gather_time,
 ):
-    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: the cheapest.
+    """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: the fastest.
 
-    NCCL's: min((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B, the node's switch), logarithmic where
-    a node holds one rank
+    NCCL's: min((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B, the node's switch), logarithmic if a
+    node holds one rank
 
     Returns: [s] time of one all-gather
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
@@ -173,7 +173,7 @@ row(
 
 @alternative("tensor_parallel_exchange_time", sequence_parallel=True)
 def sequence_tensor_parallel_exchange_time(tensor_parallel_gather_time):
-    """Time to add up one activation over a tensor-parallel group: reduce-scatter, all-gather.
+    """Time to reduce one activation over a tensor-parallel group: reduce-scatter, all-gather.
 
     2 t
 

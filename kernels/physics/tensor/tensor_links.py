@@ -1,4 +1,4 @@
-"""Links and tiers of the network that tensor-parallel groups use."""
+"""Bandwidth, link occupancy and network tiers of tensor-parallel groups."""
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from .tensor_traffic import node_tensor_parallel_ranks_per_node
 def switched_tensor_rail_bandwidth(
     tensor_parallel, gpus_per_switch, rail_bandwidth, oversubscription
 ):
-    """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
+    """Bandwidth per direction and GPU between nodes for tensor-parallel traffic.
 
-    that without oversubscription where a group (t GPUs) is under one leaf switch
+    bandwidth without oversubscription if a group (t GPUs) is under one leaf switch
 
     Returns: [B/s] bandwidth of one rail under load
-    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
-        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Range: for groups over several switches a lower bound, as if all traffic left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
@@ -42,9 +42,9 @@ def tensor_fabric_time(
     tensor_parallel_ranks_per_node,
     tensor_rail_bandwidth,
 ):
-    """Time of one step in which a GPU's rail carries tensor-parallel traffic.
+    """Time per step in which a GPU's rail carries tensor-parallel traffic.
 
-    (2 exchanges + saved inputs gathered) x M (1 / g - 1 / n) / B_e, at most the traffic's time
+    (2 exchanges + saved-input gathers) x M (1 / g - 1 / n) / B_e, at most the traffic time
 
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
@@ -67,9 +67,9 @@ def tensor_node_time(
     tensor_parallel_ranks_per_node,
     intra_node_bandwidth,
 ):
-    """Time of one step in which a GPU's link inside its node carries tensor-parallel traffic.
+    """Time per step in which a GPU's link inside its node carries tensor-parallel traffic.
 
-    (2 exchanges + saved inputs gathered) x M (1 - 1 / g) / B_i, at most the traffic's time
+    (2 exchanges + saved-input gathers) x M (1 - 1 / g) / B_i, at most the traffic time
 
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
@@ -91,9 +91,9 @@ def tiered_tensor_rail_bandwidth(
     rail_bandwidth,
     pod_bandwidth,
 ):
-    """bytes out of the node over the time that they take below leaf switches, in pods, between pods
+    """bytes out of the node over their time below leaf switches, in pods and between pods
 
-    Range: as in topology.tiered_bandwidth
+    Range: same as topology.tiered_bandwidth
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
     return _reducing(
@@ -118,7 +118,7 @@ def _reducing(
     fabric_bandwidth,
     pod_bandwidth,
 ):
-    """Bandwidth of a collective that adds up or gathers tier by tier."""
+    """Bandwidth of a collective that reduces or gathers tier by tier."""
     below = np.maximum(group_ranks_per_node(leaf_gpus, stride, ranks), ranks_per_node)
     in_pod = np.maximum(group_ranks_per_node(gpus_per_pod, stride, ranks), below)
     return tiered_bandwidth(

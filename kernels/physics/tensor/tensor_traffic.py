@@ -1,4 +1,4 @@
-"""Traffic of tensor parallelism: how often, how much, behind what."""
+"""Tensor-parallel traffic: count, time, and compute that hides it."""
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def tensor_parallel_bandwidth(
 def tensor_parallel_latency(
     tensor_parallel, tensor_parallel_ranks_per_node, intra_node_latency, inter_node_latency
 ):
-    """Latency of one hop of a tensor-parallel group in a flat algorithm.
+    """Hop latency of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else inter-node
 
@@ -55,7 +55,7 @@ def none_recompute_all_reduces_per_layer():
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute=("selective", "core_attention"))
 def selective_recompute_all_reduces_per_layer():
-    """All-reduces of each layer and micro-batch: two forward, two backward; attention needs none.
+    """All-reduces per layer and micro-batch: two forward, two backward, none in attention itself.
 
     4
 
@@ -67,15 +67,15 @@ def selective_recompute_all_reduces_per_layer():
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
 def full_recompute_all_reduces_per_layer():
-    """6: two each forward, backward and repeated"""
+    """6: two each forward, recomputed and backward"""
     return 6.0
 
 
 @alternative("distributed_input_gathers", distribute_saved_activations=True, off=0.0)
 def split_distributed_input_gathers(tensor_parallel, residual_ranks):
-    """All-gathers that bring a layer's saved input together, kept in parts by tensor ranks.
+    """All-gathers of a layer's saved input, which tensor ranks keep in parts.
 
-    1; none with sequence parallelism, where parts are used as such
+    1; 0 with sequence parallelism, which uses the parts directly
 
     Returns: [1] all-gathers
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
@@ -94,7 +94,7 @@ def full_recompute_saved_input_gather_time(
     num_microbatches,
     tensor_parallel_gather_time,
 ):
-    """Time of one step to bring layers' saved inputs together before passes are repeated.
+    """Time per step to all-gather layers' saved inputs before recomputation.
 
     gathers x l / p x m x t
 
@@ -116,9 +116,9 @@ def mfu_qkv_input_gradient_time(
     peak_flops,
     flops_efficiency,
 ):
-    """Time of the product that gives the gradient of attention's input, of one micro-batch.
+    """Time of the product for the input gradient of attention, per micro-batch.
 
-    2 T (attention weights - h a (h / a)) / (t P efficiency): queries, keys and values
+    2 T (attention weights - h a (h / a)) / (t P efficiency): weights of queries, keys and values
 
     Returns: [s] time of one product
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
@@ -143,7 +143,7 @@ def roofline_qkv_input_gradient_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """GEMM(T, W_qkv / t, h): as long as the forward product, as in compute_time"""
+    """GEMM(T, W_qkv / t, h): same time as the forward product, as in compute_time"""
     width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
     return gemm_time(
         microbatch_tokens,
@@ -168,7 +168,7 @@ def mfu_ffn_input_gradient_time(
     peak_flops,
     flops_efficiency,
 ):
-    """Time of the product that gives the gradient of a feed-forward block's input.
+    """Time of the product for the input gradient of a feed-forward block.
 
     2 T h (1 or 2) f / (t P efficiency)
 
@@ -193,7 +193,7 @@ def roofline_ffn_input_gradient_time(
     gemm_half_size,
     reached_hbm_bandwidth,
 ):
-    """GEMM(T, (1 or 2) f / t, h): as long as the forward product, as in compute_time"""
+    """GEMM(T, (1 or 2) f / t, h): same time as the forward product, as in compute_time"""
     return gemm_time(
         microbatch_tokens,
         (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
@@ -217,9 +217,9 @@ row(
 
 @alternative("ffn_regathers_per_layer", mixture_of_experts=True)
 def expert_ffn_regathers_per_layer(dense_layers, layers):
-    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
+    """Feed-forward inputs that sequence parallelism gathers again, per layer.
 
-    dense layers / l: experts keep the tokens that were sent to them
+    dense layers / l: experts keep the tokens sent to them
 
     Returns: [1] gathers
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies);
@@ -236,7 +236,7 @@ def sequence_regather_time(
     num_microbatches,
     tensor_parallel_gather_time,
 ):
-    """Time of one step to gather layers' inputs again for gradients of weights.
+    """Time per step to gather layers' inputs again for weight gradients.
 
     (1 + feed-forward gathers) x l / p x m x t
 
@@ -257,9 +257,9 @@ def sequence_regather_window(
     qkv_input_gradient_time,
     ffn_input_gradient_time,
 ):
-    """Time of the products behind which layers' inputs are gathered again.
+    """Time of the products that can hide the repeated gathers of layers' inputs.
 
-    l / p x m x (product of QKV + feed-forward gathers x its product)
+    l / p x m x (QKV product + feed-forward gathers x its product)
 
     Returns: [s] window
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
@@ -278,9 +278,9 @@ def sequence_hidden_regather_time(
     qkv_input_gradient_time,
     ffn_input_gradient_time,
 ):
-    """Part of gathering layers' inputs again that products of the same layer hide.
+    """Part of the repeated gathers of layers' inputs that products of the same layer hide.
 
-    l / p x m x (min(t, product of QKV) + feed-forward gathers x min(t, its product))
+    l / p x m x (min(t, QKV product) + feed-forward gathers x min(t, its product))
 
     Returns: [s] hidden traffic of one step
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
@@ -312,14 +312,14 @@ def expert_tensor_parallel_time(
     expert_all_to_alls_per_layer,
     expert_gather_time,
 ):
-    """Time of one step's tensor-parallel traffic on each stage.
+    """Tensor-parallel traffic time of one step on each stage.
 
-    as in a dense model where experts have its tensor ranks. Else layers of experts exchange half
-    as often, unless shared experts do, and tokens are gathered over the GPUs of an expert after
-    each all-to-all there, and added up before each back
+    same as a dense model if t_e = t. Else expert layers exchange half as often, unless they have
+    shared experts, and the GPUs of an expert gather its tokens after each all-to-all to the experts
+    and reduce them before each all-to-all back
 
     Returns: [s] tensor-parallel traffic of one step
-    Range: gathers of tokens by a ring, whatever all_reduce says
+    Range: ring gathers of tokens, for any all_reduce
     Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
         megatron/core/transformer/moe/token_dispatcher.py
     """
@@ -341,9 +341,9 @@ def shared_layer_exchange_time(
     saved_input_gather_time,
     regather_time,
 ):
-    """Time of one step's tensor-parallel traffic, were experts shared as all of a layer is.
+    """Tensor-parallel traffic time of one step, if experts used the layer's tensor-parallel group.
 
-    all-reduces per layer x l / p x m x t + inputs gathered; with sequence parallelism an all-reduce
+    all-reduces per layer x l / p x m x t + input gathers; with sequence parallelism, an all-reduce
     is a reduce-scatter and an all-gather
 
     Returns: [s] tensor-parallel traffic of one step
@@ -364,11 +364,10 @@ def mixed_shared_layer_exchange_time(
     saved_input_gather_time,
     regather_time,
 ):
-    """all-reduces per layer x blocks / (2 p) x m x t + inputs gathered: one in each pass through a
-    block
+    """all-reduces per layer x blocks / (2 p) x m x t + input gathers: one per pass through a block
 
-    Range: inputs that sequence parallelism gathers again are counted for every layer, a bound from
-        above where layers hold a feed-forward block alone
+    Range: repeated gathers with sequence parallelism are counted for every layer, an upper bound if
+        some layers have only a feed-forward block
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer);
         Narayanan et al. 2021 (SC21), section 3.2
     """

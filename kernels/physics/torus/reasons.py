@@ -1,4 +1,4 @@
-"""Why a layout does not fit the torus."""
+"""Why a layout does not fit a torus."""
 
 import numpy as np
 
@@ -13,9 +13,9 @@ row("torus_reason", 0.0, "switches connect all", all_reduce=SWITCHED)
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-dp-pp")
 def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
-    """Why groups in their order do not lie along a torus; 0 where they do.
+    """Why the rank order does not map onto a torus; 0 if it does.
 
-    t_e = t: experts that are folded over other ranks fill no box of their own
+    t_e = t: experts folded over other ranks do not fill a box
 
     Returns: [flag] reason
     Flags: REASONS
@@ -29,8 +29,8 @@ def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
 def inner_torus_order_reason(expert_tensor_parallel, tensor_parallel, pipeline_parallel):
-    """t_e = t and p = 1, where ranks lie as in the other order: replicas on both sides of pipeline
-    stages are not counted along a torus
+    """t_e = t and p = 1, equal to the other order: replicas on both sides of pipeline stages are
+    not modelled on a torus
     """
     alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
     return where(alike, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
@@ -46,11 +46,11 @@ def torus_shape_reason(
     torus_dimensions,
     torus_twist,
 ):
-    """Why there is no such torus; 0 where there is one.
+    """Why the shape of a torus is invalid; 0 if it is valid.
 
-    the job is whole tori, each no larger than a pod allows; 1 to 3 dimensions, and one chip along
-    those in which a chip has no links; in two, no side longer than that of a square pod; twisted
-    tori are n x n x 2n or n x 2n x 2n, n from 4
+    the job is whole tori, each within a pod; 1 to 3 dimensions, and one chip along dimensions
+    without links; in two dimensions, no side longer than a square pod's; twisted tori are n x n x
+    2n or n x 2n x 2n, n from 4
 
     Returns: [flag] reason
     Flags: REASONS
@@ -91,10 +91,10 @@ def ring_torus_reason(
     site_gradient_ranks,
     torus_order_reason,
 ):
-    """Why a torus cannot hold a job; 0 where it can.
+    """Why a job does not fit on a torus; 0 if it does.
 
-    that of its shape; t, t c, t e and t c d chips, and those of a sharding group, fill a box:
-    each of them divides x, x y and the torus, or is a multiple; the reason of the groups' order
+    reason of the shape; t, t c, t e and t c d chips, and those of a sharding group, fill a box:
+    each divides x, x y and the torus, or is a multiple; reason of the rank order
 
     Returns: [flag] reason
     Flags: REASONS
@@ -116,7 +116,7 @@ def ring_torus_reason(
 
 
 def _once_or_twice(size, short):
-    """Whether a size is another, or twice as much."""
+    """Whether a size is another, or twice it."""
     return (size == short) | (size == 2 * short)
 
 

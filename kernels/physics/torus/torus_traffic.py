@@ -1,4 +1,4 @@
-"""All traffic where GPUs are joined as a torus."""
+"""Traffic of all kinds of parallelism on a torus network."""
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ...torus import (
 
 
 def torus_z(scale_up_gpus, torus_x, torus_y):
-    """Chips along the third dimension of a torus, 1 where it has two.
+    """Chips along the third dimension of a torus; 1 if it has two.
 
-    chips of a node, or of a scale-up domain of several hosts / (x y)
+    chips of the node, or of the scale-up domain of several hosts, / (x y)
 
     Returns: [1] chips
     Source: by definition of a box of chips
@@ -28,9 +28,9 @@ def torus_z(scale_up_gpus, torus_x, torus_y):
 
 
 def torus_link_bandwidth(intra_node_bandwidth, torus_dimensions):
-    """Bandwidth of one link of a torus, per direction: a chip has two in each dimension.
+    """Bandwidth of one torus link, per direction.
 
-    B / (2 dimensions)
+    B / (2 dimensions): two links per chip and dimension
 
     Returns: [B/s] bandwidth of one link
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (six links of a chip)
@@ -40,11 +40,11 @@ def torus_link_bandwidth(intra_node_bandwidth, torus_dimensions):
 
 @same_as(torus_ways)
 def torus_x_ways(torus_x, torus_y, torus_z, torus_ring_multiple, torus_dimensions):
-    """Ways in which a chip sends along x: 2 round a ring, 1 at the end of a line.
+    """Directions in which a chip sends along x: 2 on a ring, 1 at the end of a line.
 
-    2 where x is a multiple of r, and in three dimensions y and z are, too; else 1
+    2 if x is a multiple of r, and in three dimensions y and z are, too; else 1
 
-    Returns: [1] ways
+    Returns: [1] directions
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
     """
@@ -52,11 +52,11 @@ def torus_x_ways(torus_x, torus_y, torus_z, torus_ring_multiple, torus_dimension
 
 @same_as(torus_ways)
 def torus_y_ways(torus_y, torus_x, torus_z, torus_ring_multiple, torus_dimensions):
-    """Ways in which a chip sends along y: 2 round a ring, 1 at the end of a line.
+    """Directions in which a chip sends along y: 2 on a ring, 1 at the end of a line.
 
-    2 where y is a multiple of r, and in three dimensions x and z are, too; else 1
+    2 if y is a multiple of r, and in three dimensions x and z are, too; else 1
 
-    Returns: [1] ways
+    Returns: [1] directions
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
     """
@@ -64,11 +64,11 @@ def torus_y_ways(torus_y, torus_x, torus_z, torus_ring_multiple, torus_dimension
 
 @same_as(torus_ways)
 def torus_z_ways(torus_z, torus_x, torus_y, torus_ring_multiple, torus_dimensions):
-    """Ways in which a chip sends along z: 2 round a ring, 1 at the end of a line.
+    """Directions in which a chip sends along z: 2 on a ring, 1 at the end of a line.
 
-    2 where z is a multiple of r, and in three dimensions x and y are, too; else 1
+    2 if z is a multiple of r, and in three dimensions x and y are, too; else 1
 
-    Returns: [1] ways
+    Returns: [1] directions
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
     """
@@ -94,7 +94,7 @@ def tensor_torus_bandwidth(
     torus_z_ways,
     torus_link_bandwidth,
 ):
-    """Bandwidth of one rank of a tensor-parallel group over its links in the torus.
+    """Torus bandwidth of the ranks of a tensor-parallel group.
 
     all links of the dimensions that the group lies along
 
@@ -154,7 +154,7 @@ def data_torus_bandwidth(
     torus_z_ways,
     torus_link_bandwidth,
 ):
-    """Bandwidth of one rank of a data-parallel group over its links in the torus.
+    """Torus bandwidth of the ranks of a data-parallel group.
 
     all links of the dimensions that the group lies along
 
@@ -231,12 +231,12 @@ def head_torus_load(
     torus_z_ways,
     torus_twist,
 ):
-    """Bytes through the busiest link for each that ranks exchange to share out heads.
+    """Bytes through the busiest link per byte that ranks exchange to share out heads.
 
     d s / 8 on the longest ring, d s / 4 on a line
 
     Returns: [1] bytes over bytes
-    Range: a twist helps groups that fill the torus; others are as on a plain one
+    Range: a twist helps only groups that fill the torus
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
         v4), arXiv:2304.01433, section 2 (twisted)
     """
@@ -269,7 +269,7 @@ def expert_gradient_torus_bandwidth(
     torus_z_ways,
     torus_link_bandwidth,
 ):
-    """Bandwidth of one rank of a group that adds up gradients of experts, in the torus.
+    """Torus bandwidth of one rank of a group that reduces gradients of experts.
 
     all links of the dimensions that the group lies along: its neighbours are t e chips apart
 
@@ -298,13 +298,13 @@ def mixed_gradient_torus_bandwidth(
     reduced_parameters,
     reduced_expert_parameters,
 ):
-    """Bandwidth of one rank that adds up gradients over its links in the torus.
+    """Torus bandwidth of one rank for gradient reduction.
 
-    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of
-    experts' groups are e times as far apart
+    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of expert
+    groups are e times as far apart
 
     Returns: [B/s] bandwidth per rank
-    Range: experts wait for no latency of their own
+    Range: no extra latency for experts
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
         own); Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -328,8 +328,8 @@ def torus_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """on a torus: h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings of all dimensions
-    at once
+    """on a torus: h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings along all
+    dimensions at once
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -444,9 +444,10 @@ def torus_context_send_time(
     inter_node_latency,
     context_rail_bandwidth,
 ):
-    """h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+    """h a + h M / b on a torus, where h groups share each link; a_e + M / B_e between tori
 
-    Range: one way round; a group on a line is a folded ring, whose far half is two links apart
+    Range: one direction of the ring; a group on a line is a folded ring, with the far half two
+        links apart
     """
     links = neighbour_links(tensor_parallel, torus_x, torus_y)
     inside = context_ranks_per_node >= context_parallel
@@ -496,7 +497,7 @@ def torus_head_exchange_time(
     inter_node_latency,
     context_rail_bandwidth,
 ):
-    """four all-to-alls on a torus, which move M together
+    """four all-to-alls on a torus, which together move M
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jacobs et al. 2023
         (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
@@ -521,9 +522,10 @@ def torus_head_ring_send_time(
     inter_node_latency,
     context_rail_bandwidth,
 ):
-    """h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+    """h a + h M / b on a torus, where h groups share each link; a_e + M / B_e between tori
 
-    Range: one way round; a group on a line is a folded ring, whose far half is two links apart
+    Range: one direction of the ring; a group on a line is a folded ring, with the far half two
+        links apart
     Source: Hockney 1994; Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
     links = neighbour_links(tensor_parallel * head_sharing_ranks, torus_x, torus_y)
@@ -548,7 +550,7 @@ def torus_pipeline_send_time(
 ):
     """Time to send one activation or gradient to the next stage.
 
-    h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+    h a + h M / b on a torus, where h groups share each link; a_e + M / B_e between tori
     """
     links = neighbour_links(n_gpus / pipeline_parallel, torus_x, torus_y)
     inside = pipeline_ranks_per_node >= pipeline_parallel
@@ -576,7 +578,7 @@ def torus_expert_all_to_all_time(
     that on a line
 
     Returns: [s] time of one all-to-all
-    Range: a twist helps groups that fill the torus; others are as on a plain one
+    Range: a twist helps only groups that fill the torus
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
         v4), arXiv:2304.01433, section 2 (twisted)
     """
