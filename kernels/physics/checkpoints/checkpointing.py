@@ -153,8 +153,8 @@ def young_interval(checkpoint_stall_time, cluster_mtbf):
     sqrt(2 d M)
 
     Returns: [s] interval
-    Range: d well below M: relative loss of goodput against the exact interval 0.0001 at d = M /
-        200, 0.02 at M / 3, 0.29 at 2 M
+    Range: d well below M: goodput loss relative to `exact_interval` is 0.0001 at d = M / 200, 0.02
+        at M / 3, 0.29 at 2 M
     Source: Young 1974, CACM 17(9)
     """
 
@@ -167,8 +167,8 @@ def daly_interval(checkpoint_stall_time, cluster_mtbf):
     sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
 
     Returns: [s] interval
-    Range: all d: relative loss of goodput against the exact interval at most 0.002, at d = 2 M,
-        where the interval jumps by an eighth
+    Range: all d: relative goodput loss against `exact_interval` is at most 0.002, at d = 2 M, where
+        the interval jumps by an eighth
     Source: Daly 2006, FGCS 22(3), eq. 37
     """
 

@@ -41,9 +41,8 @@ def spared_wait_for_node(node_provision_time, spare_availability, cluster_mtbf):
     -M ln(1 - p (1 - e^(-w / M))), p = 1 - P(hot spare available), w the provision time: p w for
     short waits. An interrupted recovery restarts, with a new draw of whether a spare is available
 
-    Range: exact if availability of a spare is independent of the previous failure: without spares,
-        or with one for each failure; nearly exact between (goodput within 0.009 over the 376 such
-        scenarios of docs/simulated.md)
+    Range: exact if spare availability is independent of the previous failure: with no spares or one
+        per failure; between, goodput within 0.009 over the 376 such scenarios of docs/simulated.md
     Source: by definition; the mean time of recoveries that begin again, Daly 2006, FGCS 22(3), eq.
         13, is M (1 / E[e^(-R / M)] - 1) where R is drawn anew
     """
@@ -170,9 +169,8 @@ def kinds_recovery_time(
     exact goodput contains E[e^(-R/M)]; the mean if failures are rare
 
     Returns: [s] recovery time, rework excluded; at most the mean of the kinds
-    Range: the kind of a failure during recovery is independent. The mean is not enough for times
-        long relative to M: shares of 0.9 at 0.1 M and 0.1 at 2 M keep 0.83 of the time, their mean
-        0.75
+    Range: a failure during recovery is of an independent kind. The mean is not enough for times
+        long against M: shares of 0.9 at 0.1 M and 0.1 at 2 M keep 0.83 of the time, their mean 0.75
     Source: Daly 2006, FGCS 22(3), eq. 13, and the renewal of exponential lifetimes (Barlow &
         Proschan 1975, ch. 3)
     """
@@ -209,8 +207,7 @@ def recovering_share(
 ):
     """Share of the time between failures spent in recovery, over all kinds.
 
-    sum of p_i (1 - e^(-R_i / M)): recovery of kind i lasts M (1 - e^(-R_i / M)) on average, until
-    it is done or the next failure
+    sum of p_i (1 - e^(-R_i / M)): mean time M (1 - e^(-R_i / M)) until recovery or the next failure
 
     Returns: [1] share
     Range: recovery_model = kinds
@@ -233,8 +230,7 @@ def corruption_rollback_time(
     q / (1 - q) (tau + d) if failures are rare
 
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: a checkpoint that was read once stays readable, and all are kept; the policies' intervals
-        ignore corruption
+    Range: a checkpoint read once stays readable, all are kept; intervals ignore corruption
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     """
 
@@ -261,9 +257,8 @@ def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, clu
     the interval before it; D x the share of corruptions among failures if both are rare
 
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: any distribution of the delay, with mean D; failures during it add no cost. Checkpoints
-        are kept that long. M counts every corruption. Waits of a closed pool within D are excluded:
-        latency_uptime_factor
+    Range: any delay distribution of mean D; failures in it add no cost; checkpoints are kept that
+        long. M counts every corruption. A closed pool's waits within D: latency_uptime_factor
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): the delays stop the
         clock of Daly 2006, FGCS 22(3), eq. 13
     """

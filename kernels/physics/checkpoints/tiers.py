@@ -33,8 +33,7 @@ def drive_tier_share(memory_tier_survival, drive_tier_survival):
     survival of drives - survival of memory; 0 without drives
 
     Returns: [1] share of failures
-    Range: drives survive at least as much as memory, or nothing (no such tier): else
-        tiers_out_of_order
+    Range: drives survive at least what memory does, or nothing (no drives): else tiers_out_of_order
     Source: Moody et al. 2010, SC10
     """
     return np.maximum(0.0, drive_tier_survival - memory_tier_survival)
@@ -109,8 +108,8 @@ def drive_tier_stall_time(
 ):
     """Training stall of one checkpoint to local drives, beyond that of lower tiers.
 
-    awaited share x copy + (1 - awaited share) x snapshot, if no lower tier takes one; 0 if the tier
-    serves no failures, and so is not written
+    awaited share x copy + (1 - awaited share) x snapshot, the latter unless a lower tier takes it;
+    0 if the tier serves no failures, and so is not written
 
     Returns: [s] stall of one checkpoint
     Source: Mohan et al. 2021, CheckFreq, FAST
@@ -313,8 +312,7 @@ def tiered_mtbf(
     M / (p_1 + k_2 (p_2 + k_3 p_3)): each failure weighted by the checkpoints that it rolls back
 
     Returns: [s] mean time
-    Range: first order: the interval computed from it is optimal for the pattern while losses are
-        well below 1
+    Range: first order: its interval is optimal for the pattern while losses are well below 1
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     above = drive_tier_share + storage_copy_every * storage_tier_share
@@ -357,9 +355,8 @@ def tiered_checkpoint_restore_time(
     reinit_time,
     cluster_mtbf,
 ):
-    """restore time that makes a single recovery time cost as much as the tiers': memory's, plus
-    dearer_recovery for failures that fall back to drives, and again for storage; the mean if
-    failures are rare
+    """restore time at which one recovery costs as much as the tiers': memory's + dearer_recovery
+    for failures that fall back to drives, and again for storage; the mean if failures are rare
 
     Range: a failure during recovery restarts it, from the higher tier of the two
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
@@ -439,8 +436,7 @@ def tiered_unsafe_time(
     back to an older one on a higher tier or failing during a flush
 
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: same as tiered_delay; if failures are rare, the mean rollback beyond half an interval,
-        plus flushes
+    Range: same as tiered_delay; for rare failures, mean rollback beyond half an interval + flushes
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
 

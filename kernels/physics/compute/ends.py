@@ -73,8 +73,7 @@ def some_prediction_flops_per_token(
 ):
     """Operations per token in multi-token prediction modules, forward and backward.
 
-    D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection from 2 h to h, the
-    logits
+    D ((matrices + attention) / l + 12 h^2 + logits): layer, projection from 2 h to h, logits
 
     Returns: [FLOP] operations of one token
     Range: the module's layer is the model's mean layer

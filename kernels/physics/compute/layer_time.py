@@ -20,8 +20,8 @@ def attention_projection_time(
 ):
     """GEMM time of a layer's query, key, value and output projections.
 
-    GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h -
-    W_o
+    GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h
+    - W_o
 
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3

@@ -30,8 +30,7 @@ def delta_state_flops_per_token(
     """Forward operations per token around a layer's state, in chunks of C tokens.
 
     H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by values,
-    queries by keys, the result by values; products of the state with keys and queries, and its
-    update
+    queries by keys, the result by values; state by keys and by queries, and its update
 
     Returns: [FLOP] operations of one token
     Range: masked blocks are multiplied in full, as kernels for short chunks do
@@ -49,8 +48,8 @@ def lightning_state_flops_per_token(
 ):
     """Forward operations per token around a layer's state, in blocks of B tokens.
 
-    H (2 B (N + P) + 4 N P): queries by keys in a block, the result by values; the state's share of
-    the output, and its update
+    H (2 B (N + P) + 4 N P): queries by keys in a block, the result by values; state's output and
+    update
 
     Range: masked blocks are multiplied in full
     Source: Qin et al. 2024 (Lightning Attention-2), arXiv:2401.04658, algorithm 1; MiniMax 2025

@@ -389,8 +389,7 @@ def head_context_fabric_time(
     context_ranks_per_node,
     context_rail_bandwidth,
 ):
-    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; ring term if it leaves
-    the node
+    """l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; ring if between nodes
 
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3

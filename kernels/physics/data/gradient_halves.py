@@ -36,8 +36,8 @@ def logarithmic_gradient_reduce_scatter_time(
     inter_node_latency,
     gradient_rail_bandwidth,
 ):
-    """trees, near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e
-    + (k - 1) / k M / (g B_e))
+    """trees, near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
+    + ceil(log2 k) a_e + (k - 1) / k M / (g B_e))
 
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """

@@ -95,8 +95,7 @@ def even_replica_parameters(
 ):
     """Parameters of a shard whose gradients a rank reduces with other sharding groups.
 
-    N / (t p n), routed experts included: as many of them in a smaller group; dualpipe counts both
-    stages
+    N / (t p n), also for routed experts: as many in a smaller group; dualpipe counts both stages
 
     Returns: [1] parameters
     Range: identical stages: exact for one stage, a lower bound for several

@@ -12,8 +12,8 @@ from ..network.inputs import SWITCHED
 def expert_message(activation_message, residual_ranks, routed_visits_per_token, expert_bytes_share):
     """Bytes that one rank sends per all-to-all of a layer and micro-batch, mean of both directions.
 
-    (s / c) b h k e, split over tensor ranks with sequence parallelism; less if dispatch is
-    quantised; k of the busiest rank
+    (s / c) b h k e, over t with sequence parallelism, less with quantised dispatch; k of the
+    busiest rank
 
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
@@ -84,8 +84,7 @@ def per_node_all_to_all_time(
     expert_rail_bandwidth,
 ):
     """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy per
-    node visited, to the GPU of the same local rank, which forwards it within its node; reversed for
-    combine
+    node visited, to the GPU of the same local rank, which forwards it there; combine in reverse
 
     Range: messages of many pieces, forwarded while others arrive; a lower bound for few pieces
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)
@@ -208,8 +207,7 @@ def expert_gather_time(
     a ring: (t_e - 1) (a + M / B), each GPU with the M bytes it received
 
     Returns: [s] time of one all-gather
-    Range: an upper bound with expert_dispatch = per_node: as if each visited expert got its own
-        copy
+    Range: an upper bound with expert_dispatch = per_node: as if each visited expert got a copy
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (gathered over the expert
         tensor-parallel group after the all-to-all); Patarasuk & Yuan 2009, JPDC 69(2)
     """

@@ -241,8 +241,7 @@ def shared_ffn_time(
 def per_expert_sorted_copies_per_token(routed_visits_per_token, experts, expert_parallel):
     """Token copies read and written to sort tokens by expert, before or after the experts.
 
-    1 + k, plus 2 k if a rank has several experts: tokens are copied in rank order, and sorted by
-    expert on arrival
+    1 + k, plus 2 k if a rank has several experts: copied in rank order, sorted by expert on arrival
 
     Returns: [1] copies read and written
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py

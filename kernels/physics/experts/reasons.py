@@ -43,8 +43,7 @@ row(
 def per_node_dispatch_reason(experts, experts_per_token, expert_nodes, open_nodes):
     """Why tokens cannot be sent to their experts; 0 if they can.
 
-    nodes of the group and nodes that a token may visit whole; the latter hold k experts: E M / N >=
-    k
+    whole numbers of nodes in the group and open to a token; the latter hold k experts: E M / N >= k
 
     Returns: [flag] reason
     Flags: REASONS
@@ -84,8 +83,7 @@ def inner_expert_fold_reason(
     expert_parallel,
     pipeline_parallel,
 ):
-    """same as with outermost stages; with several stages also t_e e = t c: equally many replicas of
-    experts
+    """same as with outermost stages; with several stages also t_e e = t c: as many expert replicas
 
     Source: Megatron-LM, megatron/core/parallel_state.py (initialize_model_parallel: unless stages
         are outermost, replicas of experts and of attention are as many)

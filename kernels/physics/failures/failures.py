@@ -15,8 +15,7 @@ def switches(n_gpus, gpus_per_switch):
     n / (GPUs behind one switch)
 
     Returns: [1] leaf switches
-    Range: jobs that fill their switches; a smaller job still depends on a whole switch, and fails
-        more often than counted
+    Range: jobs that fill their switches; a smaller job fails more often, as it needs a whole switch
     Source: by definition
     """
     return n_gpus / gpus_per_switch
@@ -70,8 +69,7 @@ def aging_node_mttf(
 ):
     """1 / (a sum(n_i / MTTF_i) + software + silent corruptions): only hardware ages
 
-    Range: all components have the same age, also after a repair (minimal repair); switches do not
-        age
+    Range: all components have one age, even repaired ones (minimal repair); switches do not age
     """
     rate = gpus_per_node / gpu_mttf + nics_per_node / nic_mttf + series_psus_per_node / psu_mttf
     rate = aging_factor * (rate + cables_per_node / cable_mttf + 1 / host_mttf)
@@ -88,9 +86,8 @@ def aging_factor(
     ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1)
 
     Returns: [1] ratio of failure rates
-    Range: the window is wall time, and goodput is computed from the mean rate: where the rate falls
-        from 3 to 1.1 within it, goodput is 0.0001 too low at losses of 0.08, 0.001 at 0.18, 0.003
-        at 0.28
+    Range: the window is wall time, and goodput that of the mean rate: if the rate falls from 3 to
+        1.1 within it, goodput is 0.0001 too low at losses of 0.08, 0.001 at 0.18, 0.003 at 0.28
     Source: Weibull 1951, J. Appl. Mech. 18, and Barlow & Proschan 1975, ch. 3 (bathtub)
     """
 
@@ -142,8 +139,7 @@ def component_cluster_mtbf(
 
     M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch + outages)
 
-    A share f of the node failures hits k nodes at once (at most the nodes of the job), which counts
-    as one interruption.
+    A share f of node failures hits k nodes (at most those of the job) at once, in one interruption.
 
     Returns: [s] mean time between failures of the cluster; infinite if nothing fails
     Range: a fleet past its first failures (see goodput for the error of a new one)
@@ -185,8 +181,7 @@ row("spare_availability", "spare_left_probability", "that one is left", sparing=
 def hot_spare_availability(spare_nodes, repair_time, node_repair_rate):
     """Probability that a failed node finds a hot spare.
 
-    P(nodes in repair < spares): nodes in repair are Poisson of mean repair time x failure rate, for
-    any distribution of repair times
+    P(nodes in repair < spares), Poisson of mean repair time x failure rate for any repair times
 
     Returns: [1] probability
     Range: nodes fail one by one; if they fail in groups of 4 (correlated_failure_fraction), spares
@@ -259,8 +254,8 @@ row("whole_cluster_probability", "whole_safe_pool_probability", node_pool="close
 def closed_idle_safe_whole_cluster_probability(spare_nodes, repair_time, node_repair_rate):
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
-    1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate of the job's nodes: idle
-    spares and waiting nodes do not fail
+    1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate: idle and waiting nodes do
+    not fail
 
     Returns: [1] share of the wall time
     Range: any distribution of repair times and lifetimes; nodes fail one by one
@@ -350,7 +345,7 @@ def safe_pool_hidden_wait_time(
 ):
     """(1 - u) K, less the longer wait after it: nodes fail within the latency, not while waiting
 
-    Returns: [s] time, that of a pool which is whole for u of the time in the latency, too
+    Returns: [s] time, for a pool that is whole for the share u within the latency, too
     Range: same as node_pool = closed
     Source: Erlang 1917, Elektroteknikeren 13; Palm's theorem (Feeney & Sherbrooke 1966, Management
         Science 12(5)): the nodes in repair go over from the first's to the second's, as a mixture

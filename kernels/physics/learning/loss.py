@@ -315,8 +315,8 @@ def compute_optimal_tokens(
     alpha A / N^alpha = beta B / D^beta
 
     Returns: [1] tokens
-    Range: same as `loss`, and sensitive to the fit: published optima at 7e10 and 4e11 parameters
-        are 1.1 and 2.4 times as high
+    Range: same as `loss`; sensitive to the fit: published optima at 7e10 and 4e11 parameters are
+        1.1 and 2.4 times as high
     Source: Hoffmann et al. 2022, arXiv:2203.15556, eq. 4, solved for D where N is given
     """
 

@@ -89,8 +89,7 @@ def stage_shared_parameters(
 ):
     """Parameters of a stage without routed experts; an end stage holds an embedding table.
 
-    copies x (layers x common + dense layers x dense block + others x (shared experts and router) +
-    ends V h)
+    copies x (layers x common + dense layers x block + others x (shared experts, router) + ends V h)
 
     Returns: [1] parameters
     Range: dualpipe: for middle stages, the larger of the two directions counts twice
@@ -237,8 +236,7 @@ def weights_held_state_bytes(bytes_per_element, unsharded_gradient_bytes):
 def gathered_held_state_bytes(unsharded_gradient_bytes, gathered_weight_bytes):
     """unreduced gradients + weights that stay gathered: none, unless stated
 
-    Range: omits the rank's own shard of weights that stay gathered; only used to find the fullest
-        stage
+    Range: omits the own shard of weights that stay gathered; used only to find the fullest stage
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
     """
     return unsharded_gradient_bytes + gathered_weight_bytes
@@ -315,8 +313,7 @@ def routed_state_bytes(
 ):
     """State bytes on one GPU per parameter of its stage's routed experts.
 
-    copies x (held / (t_e e) + sharded / (t n)): sharded as far as other parameters, over smaller
-    groups
+    copies x (held / (t_e e) + sharded / (t n)): sharded as far as others, in smaller groups
 
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1

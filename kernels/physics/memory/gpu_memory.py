@@ -299,8 +299,8 @@ def one_site_memory_per_gpu(
     weights + gradients + optimizer states + activations + working memory + reserved
 
     Returns: [B] memory
-    Range: framework allocations; CUDA context and network buffers are `reserved_memory`. Published
-        measurements are within `memory_error_factor`
+    Range: framework allocations; device context and network buffers are `reserved_memory`.
+        Published measurements are within `memory_error_factor`
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
     """
     states = weights_memory + gradients_memory + optimizer_memory

@@ -235,8 +235,7 @@ def gathered_working_memory(
 def head_working_memory(
     layer_state_memory, layer_activation_memory, head_message, head_sharing_ranks
 ):
-    """weights and gradients + activations and their gradients + M: receive buffer of the
-    all-to-alls
+    """weights and gradients + activations and their gradients + M, the all-to-all receive buffer
 
     Range: with more ranks than KV heads, copies kept until the backward pass come on top
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2

@@ -151,8 +151,7 @@ row("linear_vector_parameters", 0.0, linear_attention=False)
 def mamba2_vector_parameters(
     linear_convolution_width, linear_convolution_size, linear_heads, linear_inner_width
 ):
-    """channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size per head;
-    norm
+    """channels (k + 1) + 3 H + H P: convolution with bias; decay, skip and step size per head; norm
 
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1
     """

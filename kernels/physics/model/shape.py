@@ -254,8 +254,8 @@ def parameters(
 ):
     """Parameters of the model, where the scenario does not state them.
 
-    l x attention + feed-forward + V h + non-matmul; 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h))
-    for a GPT
+    l x attention + feed-forward + V h + non-matmul; GPT: 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12
+    l h))
 
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; Touvron et al. 2023, arXiv:2302.13971, section 2.2

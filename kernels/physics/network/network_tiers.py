@@ -30,8 +30,7 @@ def rail_leaf_gpus(gpus_per_switch, gpus_per_node):
     traffic to another rail changes rails inside the node
 
     Returns: [1] GPUs
-    Range: libraries that change rails inside the node (NCCL's PXN); without it all-to-alls leave
-        the leaf
+    Range: libraries that change rails inside the node (NCCL's PXN); else all-to-alls leave the leaf
     Source: Wang et al. 2024 (rail-only), arXiv:2307.12169, section 2; Qian et al. 2024 (Alibaba
         HPN), SIGCOMM, section 4
     """
@@ -87,9 +86,8 @@ def switched_seated_domain_gpus(
     floor(D / g) g for groups of g = max(t c, t_e e) GPUs up to D; g / ceil(g / D) of larger ones
 
     Returns: [1] GPUs
-    Range: a scheduler that places groups of tensor, context and expert ranks this way and leaves
-        the rest of a domain to others (`idle_domain_gpus`); one that fills domains completely lets
-        some groups straddle two domains
+    Range: a scheduler that places tensor, context and expert groups so and leaves the rest of a
+        domain to others (`idle_domain_gpus`); if it fills domains, some groups straddle two of them
     Source: by definition; as Slurm's topology/block seats segments, and Megatron-Bridge's recipes
         use 64 of a rack's 72 GPUs for 64 expert ranks
     """

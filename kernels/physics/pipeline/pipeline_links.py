@@ -16,8 +16,7 @@ def switched_pipeline_rail_bandwidth(
 ):
     """Bandwidth per direction and GPU between nodes for pipeline traffic.
 
-    bandwidth without oversubscription if pipelines (the whole job, unless replicas are farther
-    apart) are under one leaf switch
+    bandwidth without oversubscription if pipelines (all GPUs, or t c p) are under one leaf switch
 
     Returns: [B/s] bandwidth of one rail under load
     Range: for groups over several switches a lower bound, as if all traffic left the switch (a ring

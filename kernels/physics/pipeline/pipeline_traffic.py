@@ -188,8 +188,8 @@ def pipeline_parallel_time(
 ):
     """Pipeline-parallel traffic time of one step: activations forward, gradients back.
 
-    2 v m (a + M / B + gather), v pieces on each stage; (2 v - 1) m sends for two stages, whose ends
-    send one way; 0 for one stage
+    2 v m (a + M / B + gather), v pieces per stage; (2 v - 1) m for p = 2 (one-way ends), 0 for p =
+    1
 
     Returns: [s] pipeline traffic of one step
     Range: busiest stage; an upper bound for zb_v and dualpipev on two stages, which send 2 m
@@ -263,8 +263,8 @@ def one_forward_one_backward_asynchronous_pipeline_sends(
     """Sends on the critical path of one step, if stages compute while they send.
 
     2 (p - 1) (q + 1) + 2 max(0, r - 1), m - 1 = q p + r: a stage's next pass waits for the return
-    of what it has just sent; with v > 1 chunks 2 (v p - 1), for one micro-batch through all chunks:
-    the others have a pass of slack
+    of its last send; with v > 1 chunks 2 (v p - 1), of one micro-batch: the others have a pass of
+    slack
 
     Returns: [1] sends
     Range: sends shorter than a chunk's passes; with v > 1 exact for groups of p micro-batches, an

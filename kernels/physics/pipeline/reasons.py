@@ -126,9 +126,8 @@ def whole_stage_reason(
     middle_stage_layers,
     last_stage_layers,
 ):
-    """whole layers that add up to the model's (6); a layer for each of the p v pieces except the
-    first and the last, which hold the embedding and the logits (28): v on each middle stage, 2 v -
-    2 on the end stages
+    """whole layers that add up to the model's (6); a layer for each of the p v pieces but the first
+    and last, with embedding and logits (28): v per middle stage, 2 v - 2 on both end stages
 
     Source: Megatron-LM, --pipeline-model-parallel-layout (any split of whole layers; E and L may
         stand alone); Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers

@@ -78,8 +78,7 @@ def one_forward_one_backward_schedule_depth(
 
 @alternative("bubble_ratio", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks, recompute_flops_factor):
-    """bidirectional pipeline: idle passes of q = v p / 2 stages / (3 f v m), v pieces on each stage
-    (2 in dualpipev)
+    """bidirectional: idle passes of q = v p / 2 stages / (3 f v m), v = 2 pieces (dualpipev) or 1
 
     Range: even numbers of stages and micro-batches (dualpipe), at least 2 p micro-batches:
         elsewhere the reason dual_pipeline_does_not_fit
@@ -131,8 +130,7 @@ def combined_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, st
 def dual_asynchronous_pipeline_sends(pipeline_parallel, num_microbatches, stage_chunks):
     """2 v (m - floor(m / p)) + max(1.5 v p - v - 5, -1): pairs of passes wait for neighbours' sends
 
-    Range: sends shorter than a weight gradient; an upper bound, exact with recomputation if p
-        divides m
+    Range: sends shorter than a weight gradient; upper bound, exact with recompute if p divides m
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
@@ -203,8 +201,7 @@ def mirrored_first_stage_kept_ratio(
 ):
     """Activations that the first stage keeps, relative to equal pieces.
 
-    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own direction,
-    one of the other
+    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches one way, 1 the other
 
     Returns: [1] ratio
     Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
@@ -223,7 +220,7 @@ def flushed_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks):
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
     Returns: [1] bubble over ideal time
-    Range: what a scheduler supports (PyTorch also m < p); a lower bound at points with the reason
+    Range: what a scheduler supports (PyTorch also m < p); a lower bound for points refused with
         microbatch_group_does_not_fit
     Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
@@ -232,8 +229,7 @@ def flushed_bubble_ratio(pipeline_parallel, num_microbatches, stage_chunks):
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
 def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_factor):
     """weight gradients fill part of 1F1B's bubble: ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F +
-    B + W)), F = W = 1, B = 1 + recomputation = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1) / (2
-    m) with full recompute
+    B + W)), F = W = 1, B = 3 f - 2; for m >= p (p - 1) / (3 m), with full recompute (p - 1) / (2 m)
 
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p and recompute by
         playing the schedule out
@@ -245,8 +241,7 @@ def zb_h1_bubble_ratio(pipeline_parallel, num_microbatches, recompute_flops_fact
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
 def zb_v_bubble_ratio(folded_idle_passes, num_microbatches, recompute_flops_factor):
-    """two pieces on each stage, weight gradients fill gaps: idle / (2 m (F + B + W)), in forward
-    passes of a piece; F + B + W = 3 f
+    """two pieces per stage: idle / (2 m (F + B + W)), in forward passes of a piece; F + B + W = 3 f
 
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """

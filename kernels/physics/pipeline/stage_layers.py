@@ -10,8 +10,7 @@ from ...stages import most_stage_parameters
 def first_stage_layers(layers, pipeline_parallel, embedding_split_layers, loss_split_layers):
     """Default layers of the first pipeline stage: the most even split.
 
-    floor(u / p) - embedding, u = l + embedding + loss; plus 1 if all but one stage have an extra
-    layer
+    floor(u / p) - embedding, u = l + embedding + loss; plus 1 if all but one stage have one more
 
     Returns: [1] layers
     Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one less
@@ -195,8 +194,7 @@ def common_layer_parameters(
     (N - tables V h - dense blocks - l_e (shared experts, router, routed experts)) / l; not below 0
 
     Returns: [1] parameters
-    Range: learned positions and the last norm, a millionth of most models, are counted in the
-        layers
+    Range: learned positions and the last norm, a millionth of most models, count with the layers
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
     experts = (layers - leading_dense_layers) * (expert_layer_parameters + routed_layer_parameters)

@@ -117,8 +117,7 @@ def fp4_operand_bytes_per_element():
 def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element):
     """Bytes per element read by the layers' matrix products, mean over layers.
 
-    (1 - k) (1 / 2 + 1 / 16) + k e: a 1-byte scale per 16 elements, a share k of the layers in e
-    bytes
+    (1 - k) (1 / 2 + 1 / 16) + k e: a 1-byte scale per 16 elements, k of the layers in e bytes
 
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """

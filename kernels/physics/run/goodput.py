@@ -128,7 +128,7 @@ def memory_tier_rework(
     rework_overhead x p (tau / 2 + F) / sum of p_l (tau_l / 2 + F_l) over tiers
 
     Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered; the split between tiers is to first order, the sum is exact
+    Range: checkpoint_mode = tiered; first-order split between tiers; the sum is rework_overhead
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     own = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)

@@ -13,8 +13,7 @@ def linear_ramp_steps(ramp_tokens, ramp_start_batch_size, global_batch_size, seq
     R / s x ln(B / B_0) / (B - B_0)
 
     Returns: [1] steps
-    Range: a batch that grows at every step; growth in increments takes up to half an increment's
-        steps more
+    Range: a batch that grows at every step; increments add up to half an increment's steps
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B (linear in tokens); Megatron-LM,
         --rampup-batch-size
     """
@@ -74,8 +73,7 @@ def batch_independent_time_of_shifted(
 ):
     """Part of the step time independent of the batch size, for a step shifted within its error.
 
-    step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts scale
-    alike
+    step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts scaled
 
     Range: same as without a shift
     """
@@ -126,11 +124,9 @@ def staged_mean_step_time(
 ):
     """Mean step time over a run with a batch-size ramp and a long-sequence stage.
 
-    step time + (extra steps x batch-independent time + D_long / (B s) x extra attention time) /
-    steps
+    step time + (extra steps x batch-independent time + D_long / (B s) x extra time) / steps
 
-    Range: losses to failures as for steps of the full batch; `training_tokens` include tokens of
-        both stages
+    Range: failure losses as for full-batch steps; `training_tokens` include tokens of both stages
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B; DeepSeek-AI 2024, arXiv:2412.19437,
         sections 4.2 and 4.3 (batch ramp, then two stages of longer context)
     """

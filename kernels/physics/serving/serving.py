@@ -217,8 +217,7 @@ def windowed_cached_tokens(
     """l_a / l n - l_w / l (n - min(w, n)), n = prompt + output: windowed layers cache at most w
     tokens; only l_a layers attend
 
-    Range: tokens that leave the window are overwritten at once; paged caches keep up to a block
-        more
+    Range: tokens beyond the window are overwritten at once; paged caches keep up to a block more
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)
     """
     tokens = prompt_tokens + output_tokens
@@ -257,8 +256,7 @@ def shared_kv_head_ranks(tensor_parallel, kv_heads):
     min(t, a_kv): with more ranks than KV heads, the cache is replicated
 
     Returns: [1] ranks
-    Range: heads / t or t / heads a whole number; otherwise the fullest rank keeps up to two heads
-        more
+    Range: heads / t or t / heads whole; otherwise the fullest rank keeps up to two heads more
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
         every chip)
     Example:
@@ -387,8 +385,7 @@ def decode_attention_flops(layers, attention_heads, head_size, serving_batch_siz
     4 b l a (h / a) context
 
     Returns: [FLOP] operations
-    Range: minimum operations; attention directly on stored latent vectors takes up to four times as
-        many
+    Range: minimum operations; attention on latent vectors as stored takes up to four times as many
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
         arXiv:2211.05102, section 2
     """
@@ -516,8 +513,7 @@ def prefill_time(
     max((operations / P + attention / P_attention) / t, weights of a GPU / BW)
 
     Returns: [s] minimum time of one prefill
-    Range: lower bound: no communication. Too long only for prompts so short that they do not visit
-        every expert
+    Range: lower bound: no communication. Too long only for few prompt tokens that miss some experts
     Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
         attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """

@@ -14,8 +14,7 @@ from ..step.step import one_site_communication_time, one_site_exposed_communicat
 
 @alternative("site_gradient_ranks", multi_site=True)
 def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copies, sites):
-    """d c / S: each site shards optimizer states, gradients and weights over its own ranks; doubled
-    in dualpipe
+    """d c / S, doubled in dualpipe: each site shards optimizer states, gradients and weights itself
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding:
         shards in a group, copies between groups)
@@ -61,8 +60,7 @@ def site_link_bandwidth(site_bandwidth, n_gpus, sites, rail_bandwidth):
 def site_exchange_time(site_message, model_fragments, sites, site_latency, site_link_bandwidth):
     """Time of one exchange of the whole model between sites.
 
-    P x 2 (S - 1) (a + M / (P S W)): a ring all-reduce over sites per fragment, each GPU with its
-    part; 0 for one site
+    P x 2 (S - 1) (a + M / (P S W)): a ring of sites per fragment, each GPU with its part
 
     Returns: [s] time of one exchange of all fragments
     Range: dedicated links; two sites could save one of the two latencies
@@ -192,8 +190,7 @@ def local_outer_state_memory(optimizer_parameters, outer_state_bytes, sites):
     N_o x bytes; 0 for one site
 
     Returns: [B] memory
-    Range: outer states on the GPU; set outer_state_bytes = 0 if the host keeps them. The fullest
-        stage is found without them
+    Range: outer states on the GPU (if on the host, outer_state_bytes = 0), ignored by fullest_stage
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
         Nesterov momentum)
     """

@@ -24,8 +24,7 @@ def shared_expert_flops_share(
     x (1 + passes / 3) matrices / executed operations
 
     Returns: [1] share of operations
-    Range: also the share of time if all operations run at the same rate; less of the time if
-        attention stays in 16 bits
+    Range: also of time if all operations run at one rate; less of it if attention stays in 16 bits
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (operations of a weight); DeepSeek-AI
         2024, arXiv:2412.19437, section 2.1.2
     """
@@ -42,8 +41,7 @@ def exposed_tensor_parallel_time(
 ):
     """Exposed tensor-parallel traffic of one step.
 
-    max(0, traffic without repeated gathers - overlap x (compute - hidden gathers)) + repeated
-    gathers - hidden gathers
+    max(0, traffic - R - overlap x (compute - H)) + R - H, R repeated gathers, of which H hidden
 
     Returns: [s] exposed traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
@@ -64,8 +62,7 @@ def exposed_pipeline_parallel_time(
 ):
     """Exposed sends between stages in one step, including those in the bubble.
 
-    awaited sends, but at least all sends - rest of the step (compute + straggler + bubble + exposed
-    in layers + exposed data)
+    max(awaited, all sends - (compute + straggler + bubble + exposed in layers + exposed data))
 
     Returns: [s] exposed pipeline traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
@@ -321,9 +318,8 @@ def dual_unpaired_expert_time(
     A_f and A_b of forward and backward passes, e of it exposed in pairs; forward passes F, input
     gradients B; q = v p / 2
 
-    Range: same as dual_bubble_ratio; a lower bound, by 1 % of a step at most, if traffic takes as
-        long as compute or longer; an upper bound with shared_expert_overlap, as lone passes also
-        hide traffic
+    Range: same as dual_bubble_ratio; a lower bound, by 1 % of a step at most, if traffic takes at
+        least as long as compute; an upper bound with shared_expert_overlap (lone passes hide some)
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
@@ -374,9 +370,8 @@ def collective_exposed_context_parallel_time(
 def unbalanced_straggler_time(
     compute_time, slowest_rank_slowdown, attention_time, head_sharing_ranks, context_parallel
 ):
-    """compute time x slowdown of the slowest rank + (1 - u / c) x attention: the step waits for the
-    rank with the last tokens of a sequence, whose queries attend to all keys, (2 - 1 / c) times as
-    many as the mean rank's on a ring
+    """compute time x slowdown of the slowest rank + (1 - u / c) x attention: the rank with the last
+    tokens of a sequence attends to all keys, (2 - 1 / c) times as many as the mean rank on a ring
 
     Range: kernels that skip causally masked blocks; an upper bound with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a

@@ -327,9 +327,8 @@ def every_backward_window(
     gradient_reductions,
     num_microbatches,
 ):
-    """backward passes followed by a reduction: (compute + exposed in layers) x (1 - 1 / (3 f)) s /
-    m: all but the forward pass, a third of the operations without recomputation, of s of m
-    micro-batches
+    """(compute + exposed in layers) x (1 - 1 / (3 f)) s / m: backward passes of the s of m
+    micro-batches that reduce; forward is a third of operations without recomputation
 
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """

@@ -144,8 +144,7 @@ def ring_tensor_parallel_in_node_time(
 def nvls_tensor_parallel_in_node_time(
     activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
 ):
-    """min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i)): the faster of ring and
-    NVLink switch
+    """min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i)): ring or NVLink switch
 
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
     """
@@ -196,8 +195,7 @@ def switch_tensor_parallel_between_nodes_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """the faster of ring and fabric, per rail: min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g
-    B_e)); 0 in one node
+    """ring or fabric per rail: min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g B_e)); k = 1: 0
 
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Graham et al. 2016
         (SHARP), COMHPC

@@ -29,9 +29,7 @@ def outer_torus_order_reason(expert_tensor_parallel, tensor_parallel):
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
 def inner_torus_order_reason(expert_tensor_parallel, tensor_parallel, pipeline_parallel):
-    """t_e = t and p = 1, equal to the other order: replicas on both sides of pipeline stages are
-    not modelled on a torus
-    """
+    """t_e = t and p = 1: replicas on both sides of pipeline stages are not modelled on a torus"""
     alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
     return where(alike, 0.0, reasons.TORUS_DOES_NOT_HOLD_THE_GROUPS)
 

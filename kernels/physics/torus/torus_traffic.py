@@ -328,8 +328,7 @@ def torus_tensor_parallel_gather_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """on a torus: h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)): rings along all
-    dimensions at once
+    """on a torus, all dimensions at once: h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e))
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -346,8 +345,7 @@ def torus_tensor_parallel_all_reduce_time(
     inter_node_latency,
     tensor_rail_bandwidth,
 ):
-    """2 (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e))): reduce-scatter, all-gather on a
-    torus
+    """on a torus, two halves: 2 (h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)))
 
     Source: Austin et al. 2025 (How to Scale Your Model), part 3
     """
@@ -446,8 +444,7 @@ def torus_context_send_time(
 ):
     """h a + h M / b on a torus, where h groups share each link; a_e + M / B_e between tori
 
-    Range: one direction of the ring; a group on a line is a folded ring, with the far half two
-        links apart
+    Range: one ring direction; a group on a line is a folded ring, whose far half is two links apart
     """
     links = neighbour_links(tensor_parallel, torus_x, torus_y)
     inside = context_ranks_per_node >= context_parallel
@@ -524,8 +521,7 @@ def torus_head_ring_send_time(
 ):
     """h a + h M / b on a torus, where h groups share each link; a_e + M / B_e between tori
 
-    Range: one direction of the ring; a group on a line is a folded ring, with the far half two
-        links apart
+    Range: one ring direction; a group on a line is a folded ring, whose far half is two links apart
     Source: Hockney 1994; Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
     links = neighbour_links(tensor_parallel * head_sharing_ranks, torus_x, torus_y)
@@ -574,8 +570,8 @@ def torus_expert_all_to_all_time(
 ):
     """Time of one all-to-all in an expert-parallel group.
 
-    h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, M (n - g) / (n B_e)); twice
-    that on a line
+    h a + (n - g) a_e + max(d s M g / (8 n b) on the longest ring, twice it on a line, M (n - g) /
+    (n B_e))
 
     Returns: [s] time of one all-to-all
     Range: a twist helps only groups that fill the torus
