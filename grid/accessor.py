@@ -1,8 +1,8 @@
-"""`cube.fleetcube`: what fleetcube adds to the Datasets and DataArrays of xarray.
+"""`cube.fleetcube`: the accessor that fleetcube adds to xarray's Datasets and DataArrays.
 
-Registered where fleetcube makes or opens one (`datasets`), where xarray opens one with its engine
-(`backend`), by `import fleetcube.xarray`, and by `import fleetcube` after xarray. So it imports
-nothing else of fleetcube before it is used.
+Registered where fleetcube makes or opens a cube (`datasets`), where xarray opens one with its
+engine (`backend`), by `import fleetcube.xarray`, and by `import fleetcube` after xarray. Nothing
+else of fleetcube is imported before first use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 import xarray
 
 _Cube = TypeVar("_Cube", xarray.Dataset, xarray.DataArray)
-_VALUES = "values of the array"  # their name in a Dataset: the array's may be none, or its axis's
+_VALUES = "values of the array"  # name in a Dataset: the array may have none, or that of its axis
 
 
 def _taken(given: Any, found: Mapping[Any, Any], **how: Any) -> Any:
-    from .errors import InputError, shown  # here: registering imports nothing
+    from .errors import InputError, shown  # lazily: registering imports nothing
 
     try:
         return given.sel(found, **how)
@@ -30,10 +30,10 @@ def _taken(given: Any, found: Mapping[Any, Any], **how: Any) -> Any:
 
 
 class Accessor(Generic[_Cube]):
-    """Units, durations, feasible points, meanings and pictures of a cube, or of one of its arrays.
+    """Units, durations, feasible points, meanings and pictures of a cube or one of its arrays.
 
-    What is not in memory stays so: arrays of Dask stay arrays of Dask, and what is read or
-    evaluated where it is sliced still is. Raises InputError in one line.
+    Lazy data stays lazy: Dask arrays, and what is read or evaluated on slicing. Raises InputError
+    with a one-line message.
     """
 
     def __init__(self, cube: _Cube) -> None:
@@ -45,7 +45,7 @@ class Accessor(Generic[_Cube]):
         raise NotImplementedError
 
     def _like_given(self, cube: xarray.Dataset) -> _Cube:
-        """A changed cube as what was given."""
+        """A changed cube in the form of the given object."""
         raise NotImplementedError
 
     def _keys(self, names: Sequence[str]) -> list[str]:
@@ -53,9 +53,9 @@ class Accessor(Generic[_Cube]):
         return list(names)
 
     def feasible(self, drop: bool = False) -> _Cube:
-        """The cube with no value (NaN, -1 in flags) where `infeasible_reason` is not 0.
+        """Mask the cube (NaN, -1 in flags) where `infeasible_reason` is not 0.
 
-        Every variable gets the axes of `infeasible_reason`. With `drop`, points of an axis along
+        Every variable gets the axes of `infeasible_reason`. With `drop`, labels of an axis along
         which nothing is feasible are left out. `reasons` counts the points.
         """
         from .show.arrays import feasible
@@ -63,7 +63,7 @@ class Accessor(Generic[_Cube]):
         return self._like_given(feasible(self._cube, drop))
 
     def reasons(self) -> dict[str, int]:
-        """How many points are feasible, and how many are not for each reason that occurs."""
+        """Count the feasible points, and the infeasible ones by reason."""
         from .show.arrays import counted
 
         return counted(self._cube)
@@ -76,10 +76,10 @@ class Accessor(Generic[_Cube]):
         drop: bool = False,
         **axes: Any,
     ) -> _Cube:
-        """The `sel` of xarray, which also takes values with units: `sel(gpu_mttf="50_000 h")`.
+        """Select as xarray's `sel` does, also by values with units: `sel(gpu_mttf="50_000 h")`.
 
-        Texts with a unit, and quantities of pint, may stand alone, in lists, and as ends of slices
-        and `tolerance`. A point that differs by rounding alone (1e-9 of it) is found without a
+        Texts with a unit, and pint quantities, may be given alone, in lists, as ends of slices and
+        as `tolerance`. A point that differs only by rounding (1e-9 relative) is found without a
         `method`. Plain numbers are in the unit of the axis.
         """
         from .show.arrays import distance, located, missing
@@ -89,8 +89,8 @@ class Accessor(Generic[_Cube]):
         if method is None:
             missing(self._cube, asked, found)
         within = distance(self._cube, found, tolerance)
-        given: Any = self._given  # what mypy knows of neither
-        if method is not None:  # names are never near each other
+        given: Any = self._given  # mypy cannot type either kind
+        if method is not None:  # names have no nearest neighbour
             named = {axis: v for axis, v in found.items() if self._cube[axis].dtype.kind in "OUT"}
             given = _taken(given, named, drop=drop)
             found = {axis: value for axis, value in found.items() if axis not in named}
@@ -98,10 +98,10 @@ class Accessor(Generic[_Cube]):
         return part
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:
-        """Times as `timedelta64[ns]`: by default all variables, not coordinates, that are times.
+        """Convert times to `timedelta64[ns]`: by default all time variables, no coordinates.
 
-        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an
-        axis with such points is refused.
+        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an axis
+        with such points is refused.
         """
         from .show.arrays import as_timedelta
 
@@ -110,7 +110,7 @@ class Accessor(Generic[_Cube]):
 
 
 class DatasetAccessor(Accessor[xarray.Dataset]):
-    """`Dataset.fleetcube`; in a notebook, a table in convenient units with what it stands on."""
+    """`Dataset.fleetcube`; in a notebook, a table in convenient units with its basis."""
 
     def _repr_html_(self) -> str:
         from .show.html import cube_html
@@ -125,17 +125,17 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         return cube
 
     def explain(self, name: str) -> str:
-        """What a name means: what `fleetcube.explain` says.
+        """Explain a name as `fleetcube.explain` does.
 
-        Of a variable that only this cube has (`goodput_error`), what it states of itself.
+        A variable that only this cube has (`goodput_error`) is explained by its attributes.
         """
         return _explained(name, self._given)
 
     def to_units(self, units: str | Mapping[str, str]) -> xarray.Dataset:
-        """The cube in other units, which its attributes `units` then state.
+        """Convert the cube to other units, stated in its `units` attributes.
 
         `units` are units by name, of variables and coordinates ({"job_time": "d", "gpu_mttf":
-        "h"}), or one unit for all variables, not coordinates, of its kind. Flags have none.
+        "h"}), or one unit for all variables (not coordinates) of its kind. Flags have none.
         """
         from .show.arrays import everything_in, in_units
 
@@ -144,10 +144,10 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
         return everything_in(self._given, units)
 
     def interval(self, of: str | Sequence[str] | None = None) -> xarray.Dataset:
-        """The cube with the ends of its variables' 90 % intervals, as `Sweep.interval` gives them.
+        """Add the ends of the variables' 90 % intervals, as `Sweep.interval` gives them.
 
-        They are evaluated here, at the points of this cut alone (100,000 at most), and belong to
-        its values: where today's formulas or records give others, an error says so.
+        They are evaluated now, at the points of this cut alone (100,000 at most); raises an error
+        if today's formulas or records give values other than the cube's.
         """
         from .ask.reevaluate import with_interval
         from .show.tables import check_variables
@@ -178,21 +178,21 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         return cube[self._key].rename(self._given.name)
 
     def _keys(self, names: Sequence[str]) -> list[str]:
-        """Names as they are in the Dataset; an axis as an array is its own coordinate, too."""
+        """Names as they are in the Dataset; an axis as an array is also its own coordinate."""
         given = self._given
         keys = [self._key if name == given.name else name for name in names]
         own = given.name in given.coords and given.identical(given.coords[given.name])
         return [*keys, str(given.name)] if own and self._key in keys else keys
 
     def explain(self, name: str | None = None) -> str:
-        """What a name means, the array's by default: what `fleetcube.explain` says.
+        """Explain a name, by default the array's, as `fleetcube.explain` does.
 
-        Of a variable that only this cube has (`goodput_error`), what it states of itself.
+        A variable that only this cube has (`goodput_error`) is explained by its attributes.
         """
         return _explained(self._given.name if name is None else name, self._cube)
 
     def to_units(self, units: str | Mapping[str, str]) -> xarray.DataArray:
-        """The array in another unit, which its attribute `units` then states.
+        """Convert the array to another unit, stated in its `units` attribute.
 
         `units` is the unit, or units by name, of the array and of coordinates ({"job_time": "d",
         "gpu_mttf": "h"}).
@@ -205,10 +205,10 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         return self._like_given(in_units(self._cube, wanted))
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> xarray.DataArray:
-        """The array, or the coordinates and arrays named, as `timedelta64[ns]`.
+        """Convert the array, or the coordinates and arrays named, to `timedelta64[ns]`.
 
-        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an
-        axis with such points is refused.
+        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an axis
+        with such points is refused.
         """
         own: Any = self._given.name
         return super().to_timedelta([own] if names is None else names)
@@ -232,7 +232,7 @@ def _explained(name: Any, cube: xarray.Dataset) -> str:
 
 
 class Looks(TypedDict, total=False):
-    """What every picture takes: a first line, inches ("8x5", (8, 5)), pixels per inch of a file."""
+    """Options of every picture: first line, inches ("8x5", (8, 5)), pixels per inch of a file."""
 
     title: str
     size: str | Sequence[float]
@@ -240,11 +240,11 @@ class Looks(TypedDict, total=False):
 
 
 class Pictures:
-    """The pictures of `fleetcube plot`, of a cube whose other axes were cut.
+    """The pictures of `fleetcube plot`, for a cube cut along its other axes.
 
-    Each returns a figure of matplotlib, and writes it where there is a `path` (.png, .pdf, .svg).
-    All take `title`, `size` (inches: "8x5" or two numbers) and `dpi`. Infeasible points are marked
-    or left out.
+    Each returns a matplotlib figure, and writes it if `path` is given (.png, .pdf, .svg). All take
+    `title`, `size` (inches: "8x5" or two numbers) and `dpi`. Infeasible points are marked or left
+    out.
     """
 
     def __init__(self, cube: xarray.Dataset, own: str | None) -> None:
@@ -260,7 +260,7 @@ class Pictures:
         path: str | PathLike[str] | None = None,
         **look: Unpack[Looks],
     ) -> Any:
-        """Draw one variable: curves over one axis, or a map over two; over all, if one or two.
+        """Draw curves of a variable over one axis, or a map over two; by default over all its axes.
 
         With `best`, "min" or "max", curves are ratios to the lowest or highest at each point.
         """
@@ -280,7 +280,7 @@ class Pictures:
         best: str | None = None,
         **look: Unpack[Looks],
     ) -> dict[str, Any]:
-        """The same picture as a specification of Vega-Lite with its data, for other programs."""
+        """The same picture as a Vega-Lite specification with its data, for other programs."""
         from .plots.picture import looking
         from .plots.vega import vega_lite
         from .show.tables import finite
@@ -291,7 +291,7 @@ class Pictures:
             return spec
 
     def _over(self, x: str | None, y: str | None, of: str | None) -> tuple[str, str, str | None]:
-        """The variable and the axes that are meant."""
+        """The variable and the axes to draw, with defaults filled in."""
         from .errors import InputError
 
         name = of or self._own
@@ -341,7 +341,7 @@ class Pictures:
         path: str | PathLike[str] | None = None,
         **look: Unpack[Looks],
     ) -> Any:
-        """Draw what GPUs could reach and what they do reach, for each point of an axis."""
+        """Draw the roofline and the rate that GPUs reach, for each point of an axis."""
         from .plots.kinds import NETWORK, ROOFLINE, roofline
         from .plots.picture import looking
         from .show.arrays import in_units
@@ -362,7 +362,7 @@ class Pictures:
         path: str | PathLike[str] | None = None,
         **look: Unpack[Looks],
     ) -> Any:
-        """Draw two outputs of all points against each other, and the best of them."""
+        """Draw two outputs of all points against each other, and their Pareto front."""
         from .plots.kinds import pareto
         from .plots.picture import looking
 
@@ -370,7 +370,7 @@ class Pictures:
             return pareto(self._cube, x, y, _path(path), best, by)
 
     def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
-        """Draw which pipeline stage computes what and when, in a step of a cube of one point."""
+        """Draw which pipeline stage computes what and when, in a step of a one-point cube."""
         from .plots.picture import looking
         from .plots.schedule import draw_schedule
         from .schedules.job_schedule import schedule_at
@@ -379,7 +379,7 @@ class Pictures:
             return draw_schedule(schedule_at(self._cube), _path(path), "s")
 
     def timeline(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
-        """Draw how long each phase of a job takes; the cube has `phase` as its one axis."""
+        """Draw how long each phase of a job takes; `phase` is the cube's only axis."""
         from .plots.picture import looking
         from .plots.timeline import timeline
 
@@ -392,7 +392,7 @@ def _path(path: str | PathLike[str] | None) -> Path | None:
 
 
 class _Attribute:
-    """`.fleetcube` of a class of xarray, made anew each time."""
+    """`.fleetcube` of an xarray class, created anew on each access."""
 
     def __init__(self, accessor: type[Any]) -> None:
         self._accessor = accessor
@@ -401,7 +401,7 @@ class _Attribute:
         return self._accessor if cube is None else self._accessor(cube)
 
 
-# Why not register_dataset_accessor: it keeps the accessor in the cube, and the cube in the
-# accessor, so that arrays outlive their last name, and pickles of a cube need fleetcube
+# Not register_dataset_accessor: it keeps the accessor in the cube, and the cube in the accessor, so
+# that arrays outlive their last name, and pickles of a cube need fleetcube
 setattr(xarray.Dataset, "fleetcube", _Attribute(DatasetAccessor))  # noqa: B010
 setattr(xarray.DataArray, "fleetcube", _Attribute(DataArrayAccessor))  # noqa: B010

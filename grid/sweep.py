@@ -1,7 +1,7 @@
-"""A sweep: a scenario, its axes and the outputs wanted; and what can be asked of it.
+"""A sweep: a scenario, its axes and the requested outputs, with every query it supports.
 
-Its values in memory are `Evaluation`'s. Every other verb is a few lines that hand the sweep to the
-room that knows how. The room is imported only then: a script loads what it uses.
+`Evaluation` computes values in memory. Each other method delegates to a module that it imports on
+first use, so that a script loads only what it needs.
 """
 
 import functools
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 
 class Sweep(Evaluation):
-    """Every combination of the axes' values, for some outputs.
+    """Evaluate outputs at every combination of the axes' values.
 
     Args:
-        scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"),
-            choices of options, catalog labels (gpu, node, fabric, model, storage, reliability), or
-            a calibration file (calibration = "my-cluster.toml").
-        axes: what varies: name -> values, or a table as in a spec file (see `make_axis`). An axis
-            overrides the scenario's value of the same name.
+        scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"), choices
+            of options, catalog labels (gpu, node, fabric, model, storage, reliability), or a
+            calibration file (calibration = "my-cluster.toml").
+        axes: name -> values, or a table as in a spec file (see `make_axis`). An axis overrides the
+            scenario's value of the same name.
         outputs: names of quantities; see `fleetcube explain`.
-        phases: parts of the job, one after the other: what each does not share with the scenario,
-            its `training_tokens` and, if wanted, a `name`. Times, costs and the like add up, shares
-            are means over time. `scenario["phase"]` is the same, an axis `phase` of their names
-            tells them apart.
+        phases: consecutive parts of the job: for each, the inputs that differ from the scenario,
+            its `training_tokens` and optionally a `name`. Times, costs and other totals are summed
+            over phases, shares are averaged over time. Equivalent to `scenario["phase"]`; an axis
+            `phase` of their names gives results per phase.
 
-    Raises InputError (a ValueError) in one line for anything that cannot be used.
+    Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
-    Sweeps are equal where they ask for the same outputs of the same inputs, in the same order of
-    outputs and of axes, however their values are written: an array, a list and texts with units
-    are the same axis if they give the same numbers, bit by bit. Equal sweeps have equal hashes. A
-    pickle holds what was written, and what calibration files held, not what was computed.
+    Sweeps are equal if they request the same outputs of the same inputs, with outputs and axes in
+    the same order. Notation does not matter: an array, a list and texts with units are the same
+    axis if their numbers are bitwise equal. Equal sweeps have equal hashes. A pickle stores the
+    specification and the contents of calibration files, not results.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -81,24 +81,22 @@ class Sweep(Evaluation):
     ) -> Path | str:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
 
-        `path` is a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there
-        only when it is complete; until then it is built beside it in `path` + ".partial", on an
-        object store in its place, where every finished block survives a failure or a kill. With
-        `resume`, an unfinished cube is completed to the same bytes, a complete one is checked and
-        its damaged blocks are written again, and where there is none the sweep begins; a cube of
-        another spec, catalog, code or version is refused. With `append`, a complete cube gets the
-        labels added at the end of its axes: its blocks are kept, and only new ones are computed, in
-        its own chunks. `chunks` are sizes by axis; by default chunks hold 8 MB and are cut alike
-        along every axis, so that slices along each are fast.
+        `path` is a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there only
+        when complete. A folder is built in `path` + ".partial", an object-store cube in place;
+        finished blocks survive a failure or a kill. With `resume`, an unfinished cube is completed
+        to the same bytes, a complete one is verified and its damaged blocks rewritten, and a
+        missing one is started; a cube of another spec, catalog, code or version is refused. With
+        `append`, a complete cube gets the labels added at the end of its axes: existing blocks and
+        chunk sizes are kept, only new blocks are computed. `chunks` are sizes by axis; by default
+        chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
 
-        `dask` has a cluster's workers evaluate the blocks and write them into the folder, which
-        they must share: a number of processes to start here, with a thread each (`threads` is for
-        runs without Dask); a scheduler's address; or a `distributed.Client`. A worker thread holds
-        one block at a time: its outputs, and a chunk as it is written. The bytes are the same.
+        `dask` has a cluster's workers evaluate the blocks and write them, with the same bytes, into
+        the folder, which they must share: a number of processes to start here, with one thread each
+        (`threads` is for runs without Dask); a scheduler's address; or a `distributed.Client`. A
+        worker thread keeps one block in memory: its outputs, and the chunk being written.
 
-        Raises OSError, with how much is kept, for what fails while it runs, and InputError where
-        the target exists, cannot be written, or is larger than the disk. Returns the path or the
-        URL.
+        Raises OSError for a failure during the run, stating how much is kept, and InputError if the
+        target exists, cannot be written, or is larger than the disk. Returns the path or the URL.
         """
         from .store.append import engine_of
         from .store.cube import check_chunks, store
@@ -106,7 +104,7 @@ class Sweep(Evaluation):
         from .store.places.place import Folder
 
         place = place_of(path)
-        if append and engine == "auto":  # the cube's own, though its new size might suggest another
+        if append and engine == "auto":  # keep the cube's engine: the new size could select another
             engine = engine_of(place)
         plan = self.plan(engine, mask_infeasible)
         with cluster_of(plan, self.spec, dask) as cluster:
@@ -141,34 +139,34 @@ class Sweep(Evaluation):
 
         Args:
             how: "min", "max", "mean", "sum" or "quantile", which skip NaN; "count" of the finite
-                points (with `mask_infeasible`, of the feasible ones); "argmin" or "argmax", the
-                extreme with the labels of the point that has it. Flags are left out.
-            over: axes to reduce; all of them by default. An output keeps its other axes, and is
-                reduced over those axes only that it depends on.
+                points (with `mask_infeasible`, of the feasible ones); "argmin" or "argmax": the
+                extreme and the labels of its point. Flags are left out.
+            over: axes to reduce; all by default. Each output is reduced over those of them that it
+                depends on, and keeps its other axes.
             of: reduce this output only.
             q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
                 between order statistics; more than a million points under one quantile are
                 evaluated up to five times.
             dask: compute with a Dask cluster instead of threads, to the same bits: a number of
                 processes to start here, a scheduler's address, or a `distributed.Client`.
-            where: conditions on the points of `of` that count, such as "job_time <= 60 d"; for
-                extremes with labels, see `top`. Points are then those of the axes of all outputs
-                named, and with `mask_infeasible` those that cannot be run are left out of every
-                output, also of one that does not depend on the layout; an empty list does only this
+            where: conditions such as "job_time <= 60 d" that select points of `of`; for extremes
+                with labels, see `top`. Points then span the axes of all outputs named, and with
+                `mask_infeasible` those that cannot be run are left out of every output, even of one
+                that does not depend on the layout; an empty list does only this.
 
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where
         all is NaN, the value is NaN and the label NaN or an empty text. With `of`, other outputs,
-        flags included, are given at the winner, and `near_memory_limit` where memory is limited.
-        An output that does not depend on the layout is never masked; the others are then read at
-        the first value of the axes that it lacks.
+        flags included, are given at the winner, and `near_memory_limit` if memory is limited. An
+        output that does not depend on the layout is never masked; the others are then read at the
+        first value of the axes that it lacks.
 
-        Extremes of billions of points are searched, not scanned, where bounds from the formulas
-        show that most points cannot be the best: 10^12 layouts take seconds, with the values and
-        labels of a scan, to the bit (decision 25).
+        Extremes over billions of points are found by branch and bound where bounds from the
+        formulas rule out most points: 10^12 layouts take seconds, with the values and labels of a
+        full scan, to the bit (decision 25).
 
-        Returns a Dataset of the reduced outputs, in about the memory of a few blocks; of tables of
-        16 million points where it searches.
+        Returns a Dataset of the reduced outputs. Memory: a few blocks; for the bounded search,
+        tables of 16 million points.
         """
         from .reduce.fold import reduce
 
@@ -196,14 +194,14 @@ class Sweep(Evaluation):
         threads: int | None = None,
         dask: Any = None,
     ) -> "xarray.DataArray":
-        """Where an output first crosses a threshold along an axis of numbers.
+        """Find where an output first crosses a threshold along an axis of numbers.
 
         Args:
             of: the output.
             along: the axis, followed in the order of its values as written.
             at: the threshold, a number in the base unit or text with a unit.
-            interpolate: "linear" between neighbouring points, or "log": linear in the logarithms
-                of both, which must be above 0.
+            interpolate: "linear" between neighbouring points, or "log": linear in the logarithms of
+                both, which must be above 0.
             dask: as for `reduce`.
 
         Returns the axis' value over the output's other axes: NaN where the output does not cross.
@@ -227,15 +225,14 @@ class Sweep(Evaluation):
         where: Sequence[str] | None = None,
         k: int | None = None,
     ) -> "xarray.Dataset":
-        """The points that no other beats in two or three outputs, with their labels.
+        """Find the Pareto front of two or three outputs, with the labels of its points.
 
         Args:
             of: two or three outputs.
             senses: "min" or "max" for each.
-            over: axes to search; all of them by default. There is one front for each point of the
-                others.
+            over: axes to search; all by default. Each point of the other axes has its own front.
             dask, where: as for `reduce`.
-            k: at most so many of each front, those best in the first output.
+            k: at most this many points of each front, those best in the first output.
 
         Returns a Dataset along `front`: the outputs, and every axis that they depend on as a
         coordinate. Fronts follow each other in the order of the axes; each is sorted by the first
@@ -264,18 +261,18 @@ class Sweep(Evaluation):
         threads: int | None = None,
         dask: Any = None,
     ) -> "xarray.Dataset":
-        """The best points under conditions, with their labels.
+        """Find the best points under conditions, with their labels.
 
         Args:
             of: the output; sense: "min" or "max".
             k: how many points, the best first.
             where: conditions, such as "job_time <= 60 d".
-            over: axes to search; all by default. There are k for each point of the others.
+            over: axes to search; all by default. Each point of the other axes has its own k.
             also: further numeric outputs to give.
             dask: as for `reduce`.
 
-        Returns a Dataset along `rank`, which begins with 1 at each point of the axes that stay: the
-        output, those of the conditions and of `also`, and every axis that they depend on as a
+        Returns a Dataset along `rank`, which restarts at 1 for each point of the axes not searched:
+        the output, those of the conditions and of `also`, and every axis that they depend on as a
         coordinate. Of equal points the first is listed; points where the output is not finite are
         left out, and with `mask_infeasible` those that cannot be run.
         """
@@ -288,7 +285,7 @@ class Sweep(Evaluation):
     def _where(
         self, names: Sequence[str], where: Sequence[str], mask: bool
     ) -> tuple["Sweep", list[Any]]:
-        """A sweep of some outputs, those of conditions, and reasons if these are known."""
+        """A sweep of `names`, the conditions' outputs and, if known, the infeasibility reason."""
         from .ask.solve.solve import read_condition
 
         conditions = [read_condition("where", text) for text in where]
@@ -305,11 +302,11 @@ class Sweep(Evaluation):
         dtype: str = "float64",
         mask_infeasible: bool = False,
     ) -> "xarray.Dataset":
-        """A Dask-backed Dataset: blocks are evaluated when they are computed, by any scheduler.
+        """Return a Dask-backed Dataset whose blocks are evaluated on compute, by any scheduler.
 
-        One task evaluates all outputs that share dimensions over one block, on one thread.
-        `chunks` are sizes by axis; by default blocks hold a million points and are cut alike along
-        every axis.
+        One task evaluates all outputs that share dimensions over one block, on one thread. `chunks`
+        are sizes by axis; by default blocks hold a million points and are cut alike along every
+        axis.
         """
         from .run.lazy import lazy
         from .store.cube import check_chunks
@@ -320,11 +317,11 @@ class Sweep(Evaluation):
     def virtual(
         self, *, engine: str = "auto", dtype: str = "float64", mask_infeasible: bool = False
     ) -> "xarray.Dataset":
-        """A Dataset of the whole grid, of any size, that computes what is sliced when it is read.
+        """Return a Dataset of the whole grid, of any size, that evaluates slices when read.
 
         `engine` "auto" evaluates with NumPy at once and compiles for large slices meanwhile; both
-        give the same bits. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a
-        file.
+        give the same bits. `xarray.open_dataset("sweep.toml", engine="fleetcube")` does the same
+        for a file.
         """
         from .read.virtual import virtual
 
@@ -343,22 +340,22 @@ class Sweep(Evaluation):
         threads: int | None = None,
         dask: Any = None,
     ) -> "xarray.Dataset":
-        """What distributions in the scenario, and the error of a prediction, make of outputs.
+        """Propagate the scenario's distributions and the prediction error to outputs.
 
         Args:
             of: outputs; by default all that are numbers.
-            q: shares of the probability, for quantiles.
+            q: probabilities of the quantiles.
             method: "sampled" evaluates `samples` draws (scrambled Sobol points of `seed`, the same
                 at every point); "first_order" propagates variances along exact slopes at the
-                medians, and takes an output as lognormal where all its uncertain inputs are, else
-                as normal.
+                medians, and takes an output as lognormal if all its uncertain inputs are, else as
+                normal.
             dask: as for `reduce`.
 
         Returns a Dataset of each output over its axes and `quantile`, with `<output>_mean` and
-        `<output>_std`; NaN where any draw is NaN. Everything else that a sweep does takes the
-        median of each distribution. An axis overrides a distribution of the same input. Where
-        `error_factor` is above 1 (a calibration sets it), the step's time is a lognormal of which
-        90 % are within that factor; `step_time_error` or an axis of it overrides that.
+        `<output>_std`; NaN where any draw is NaN. All other methods use the median of each
+        distribution. An axis overrides a distribution of the same input. Where `error_factor` is
+        above 1 (a calibration sets it), the step time is a lognormal with 90 % within that factor;
+        `step_time_error` or an axis of it overrides that.
         """
         from .ask.uncertainty import uncertainty
 
@@ -380,13 +377,13 @@ class Sweep(Evaluation):
             of: outputs; by default all.
             dask: as for `reduce`, for the ends.
 
-        Ends are given where an interval is known: of what depends on the step's time where
-        `error_factor` is above 1 (a calibration sets it), of what distributions in the scenario
-        reach (then by `uncertainty`), and of `memory_per_gpu`. Without distributions, they are the
-        least and the most of an output while the step's time is in its interval, at five places of
-        it: exact where the output rises or falls with it, else with at least 90 % between them.
-        NaN at points where no interval is known. Shares of a step have none: how an error of the
-        whole is shared among its parts is not known.
+        Ends are given where an interval is known: for outputs that depend on the step time, if
+        `error_factor` is above 1 (a calibration sets it); for those that depend on distributions in
+        the scenario (then by `uncertainty`); and for `memory_per_gpu`. Without distributions, they
+        are the minimum and maximum of the output at five step times across its interval: exact if
+        the output is monotonic in step time, else covering at least 90 %. NaN at points where no
+        interval is known. Shares of a step have none: how the step's error splits among its parts
+        is not known.
         """
         from .ask.interval import interval
 
@@ -399,16 +396,16 @@ class Sweep(Evaluation):
         *,
         at: Mapping[str, Any] | None = None,
     ) -> "xarray.Dataset":
-        """Inputs ranked by the size of their elasticity, at one point of the grid.
+        """Rank inputs by the size of their elasticity, at one point of the grid.
 
         Args:
             of: a quantity.
             wrt: inputs, or quantities that are given; by default every number that `of` depends on.
-            at: values of axes, numbers or text with a unit; the middle of the others is taken.
+            at: values of axes, numbers or text with a unit; other axes are taken at their middle.
 
-        Returns a Dataset over `input`: elasticity, value, and what the quantity becomes, evaluated
-        again, where the input is 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the
-        nearest valid whole numbers. The attribute `fleetcube_point` names the point.
+        Returns a Dataset over `input`: elasticity, value, and the quantity evaluated again with the
+        input 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the nearest valid whole
+        numbers. The attribute `fleetcube_point` names the point.
         """
         from .ask.sensitivity import levers
 
@@ -424,10 +421,10 @@ class Sweep(Evaluation):
         threads: int | None = None,
         dask: Any = None,
     ) -> "xarray.Dataset":
-        """Which input has the largest elasticity, by size, at every point of the grid.
+        """Find which input has the largest absolute elasticity at every point of the grid.
 
         Arguments are those of `levers` and `reduce`; compiling pays from a hundred million points.
-        Of inputs whose elasticities are equal the first in the order of `fleetcube explain` leads;
+        Of inputs with equal elasticities the first in the order of `fleetcube explain` is named;
         where they are equal everywhere, the coordinate `same_as` names the first one.
 
         Returns a Dataset: `dominant`, a flag over the axes (0: none), and over `input` the share of
@@ -450,13 +447,13 @@ class Sweep(Evaluation):
         engine: str = "auto",
         threads: int | None = None,
     ) -> "xarray.Dataset":
-        """How much of the variance of a quantity inputs explain when all of them vary at once.
+        """Attribute the variance of a quantity to inputs that all vary at once.
 
         Args:
             of, wrt, at: as for `levers`, without whole-numbered inputs that have no distribution.
             method: "sobol" (first-order and total indices) or "morris" (elementary effects).
-            samples: evaluations, about.
-            spread: inputs without a distribution vary evenly by this factor about their value.
+            samples: approximate number of evaluations.
+            spread: inputs without a distribution vary uniformly by this factor about their value.
 
         Returns a Dataset over `input`, with 95 % confidence intervals. Needs the extra `sens`.
         """
@@ -466,14 +463,14 @@ class Sweep(Evaluation):
         return global_sensitivity(self, of, method, wrt, at, samples, spread, seed, settings)
 
     def salib(self, of: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-        """For SALib's methods: a `problem` dict, and a function from its samples to an output.
+        """Return SALib's `problem` dict and a function from its samples to an output.
 
-        Axes of numbers vary evenly between their ends, in logarithms where their values have even
-        ratios; distributions of the scenario are as they are (a lognormal one is not cut at the
-        bounds of its input). All is in base units. Samples of whole numbers are rounded. Raises
+        Axes of numbers vary uniformly between their ends, in logarithms if their values are
+        geometric; the scenario's distributions are used as given (a lognormal is not truncated at
+        the bounds of its input). All is in base units. Samples of whole numbers are rounded. Raises
         InputError for axes of labels and empirical distributions.
 
-        The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
+        The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` expects.
         """
         from .ask.salib import salib
 
@@ -492,12 +489,12 @@ class Sweep(Evaluation):
         Args:
             of: a quantity.
             wrt: inputs, or quantities that are given; by default every continuous input that `of`
-                depends on. For whole-numbered inputs the slope between the valid whole numbers on
-                both sides is given, which the coordinate `kind` calls "difference".
+                depends on. For whole-numbered inputs the result is the slope between the valid
+                whole numbers on both sides; the coordinate `kind` is then "difference".
 
-        Returns dy/dx in SI base units over `input` and the axes that any of the derivatives depends
-        on; 0 where an input has no effect. At kinks see docs/gradients.md. To store or reduce
-        gradients of any size see `derivatives`.
+        Returns dy/dx in SI base units over `input` and the axes that any derivative depends on; 0
+        where an input has no effect. At kinks see docs/gradients.md. For gradients of any size, to
+        store or reduce, see `derivatives`.
         """
         return self.jacobian([of], wrt, engine=engine, threads=threads).isel(output=0)
 
@@ -511,8 +508,8 @@ class Sweep(Evaluation):
     ) -> "xarray.DataArray":
         """Relative change of a quantity over the relative change of inputs: d ln y / d ln x.
 
-        Arguments and dimensions are those of `gradient`. 0.5 means that 1 % more of the input
-        gives 0.5 % more of the quantity.
+        Arguments and dimensions are those of `gradient`. 0.5: 1 % more of the input gives 0.5 %
+        more of the quantity.
         """
         elasticities = self.jacobian([of], wrt, elasticity=True, engine=engine, threads=threads)
         return elasticities.isel(output=0)
@@ -541,10 +538,10 @@ class Sweep(Evaluation):
         *,
         elasticity: bool = False,
     ) -> "Sweep":
-        """The sweep whose outputs are derivatives, to be stored, reduced or sliced like any other.
+        """Return a sweep whose outputs are derivatives, to store, reduce or slice like any other.
 
-        Its outputs are `d_<of>_d_<input>`, or `dln_<of>_dln_<input>` with `elasticity`;
-        `delta_...` and `deltaln_...` for whole-numbered inputs. A spec may name them, too.
+        Its outputs are `d_<of>_d_<input>`, or `dln_<of>_dln_<input>` with `elasticity`; `delta_...`
+        and `deltaln_...` for whole-numbered inputs. A spec may name them, too.
         """
         from .ask.gradient import derivatives
 
@@ -561,24 +558,24 @@ class Sweep(Evaluation):
         engine: str = "auto",
         threads: int | None = None,
     ) -> "xarray.Dataset":
-        """The value of an input at which an output meets a target, at every point of the others.
+        """Find the input value at which an output meets a target, at every point of the other axes.
 
         Args:
             for_: the input, or any quantity, which is then given instead of computed. Its value in
-                the scenario, and its axis, do not count.
+                the scenario and its axis are ignored.
             target: "job_time <= 30 d", "goodput = 0.95", an equation of two outputs
                 ("data_parallel_time = compute_time"), or {"job_time": "30 d"}.
             between: the range to search, [first, last]; by default a millionth to a million times
-                the value at hand, 1 to 10^9 for counts, and all of a share.
-            whole: round to a whole number, of whole replicas for n_gpus: the one that keeps to "<="
-                or ">=", the nearer one for "="; by default for whole-numbered inputs.
+                the current value, 1 to 10^9 for counts, and the full range of a share.
+            whole: round to a whole number, of whole replicas for n_gpus: the one that satisfies
+                "<=" or ">=", the nearer one for "="; by default for whole-numbered inputs.
 
-        Returns a Dataset over the other axes: `for_`, the output there, and `unsolved_reason`;
-        `infeasible_reason` of what was found, where the output depends on the layout. Of several
-        solutions the smallest is given: `crossings` counts how often the output was seen to cross
-        the target, `next_above` lies between this solution and the next. NaN where there is none in
-        the range: `nearest_...` are then the value scanned, and the output there, that come
-        nearest. Where the output jumps over the target, the value after the jump.
+        Returns a Dataset over the other axes: `for_`, the output there, `unsolved_reason`, and
+        `infeasible_reason` of the solution if the output depends on the layout. Of several
+        solutions the smallest is given: `crossings` counts the crossings of the target that were
+        seen, `next_above` lies between this solution and the next. NaN if there is none in the
+        range: `nearest_...` are then the scanned value, and its output, closest to the target.
+        Where the output jumps over the target, the value after the jump.
         """
         from .ask.solve.solve import read_target, solve_spec
 
@@ -596,20 +593,20 @@ class Sweep(Evaluation):
         engine: str = "auto",
         over: Sequence[str] = (),
     ) -> "xarray.Dataset":
-        """The values of several inputs that make an output best, at every point of the others.
+        """Optimize an output over ranges of several inputs, at every point of the other axes.
 
         Args:
             of: the output.
             between: ranges of the inputs, {"n_gpus": [64, 16384], ...}. Their values in the
-                scenario, and their axes, do not count. Counts come out whole.
+                scenario and their axes are ignored. Counts come out whole.
             subject_to: conditions, such as "job_time <= 30 d".
             sense: "min" or "max".
-            feasible: only what can be laid out and fits in memory.
-            over: axes of which the best is taken, too: choices (GPUs, layouts, precisions) or lists
-                of numbers. The search is run for each combination.
+            feasible: only points with a valid layout that fits in memory.
+            over: axes to optimize over as well: choices (GPUs, layouts, precisions) or lists of
+                numbers. The search is run for each combination.
 
         Returns a Dataset over the other axes: the best of `over`, the inputs, the output, the
-        outputs of the conditions, `optimum_status`, and `infeasible_reason`, why nothing can run.
+        outputs of the conditions, `optimum_status`, and `infeasible_reason` if nothing can run.
         SciPy's SLSQP starts from the best of 256 Sobol points, with exact gradients; each point of
         the grid takes about a second.
         """
@@ -628,23 +625,23 @@ class Sweep(Evaluation):
         engine: str = "auto",
         threads: int | None = None,
     ) -> "xarray.Dataset":
-        """The best layouts at every point of the axes, with what a plan needs to know of each.
+        """Find the best layouts at every point of the axes, with the figures to plan with each.
 
         Args:
-            of: the output that is best, job_time by default; `sense`: "min" or "max".
-            inputs: those to search: by default tensor, pipeline, context and expert parallelism,
-                virtual stages, micro-batches, ZeRO, recompute and sequence parallelism, as far as
-                the sweep states none. What it states stays.
-            also: more of them: any option, such as "precision" or "pipeline_schedule".
+            of: the output to optimize, job_time by default; `sense`: "min" or "max".
+            inputs: inputs to search: by default tensor, pipeline, context and expert parallelism,
+                virtual stages, micro-batches, ZeRO, recompute and sequence parallelism, except
+                those that the sweep fixes.
+            also: further ones: any option, such as "precision" or "pipeline_schedule".
             top: layouts at each point, the best first, whose outputs differ.
 
-        Candidates: powers of two within a node (a scale-up domain), and within what the model has
-        of heads, layers, experts and sequence; divisors of the layers; each choice of an option.
-        All that can run are tried, so the answer is exact over them.
+        Candidates: powers of two within a node (a scale-up domain), limited by the model's heads,
+        layers, experts and sequence length; divisors of the layers; each choice of an option. All
+        feasible candidates are tried, so the answer is exact over them.
 
         Returns a Dataset over the axes and `rank`: the inputs searched, job and step time, MFU,
-        goodput, memory, and what is known of failures, checkpoints, energy, cost and losses, as a
-        sweep at that layout gives them, with the ends of their intervals; over the axes,
+        goodput, memory, and, if known, failures, checkpoints, energy, cost and losses, as a sweep
+        at that layout gives them, with the ends of their intervals; over the axes,
         `infeasible_reason` (why most candidates fail, where none can run), `feasible_layouts`,
         `without_memory_limit` (the best output if memory were no limit) and, where none can run,
         `nearest_memory_margin`. Engine "auto" is NumPy here.
@@ -661,14 +658,14 @@ class Sweep(Evaluation):
         inputs: Sequence[str] | None = None,
         also: Sequence[str] = (),
     ) -> "tuple[dict[str, xarray.Dataset | None], Sweep]":
-        """The best layout of each phase of a job at one point, and the job in these layouts.
+        """Find the best layout of each phase of a job at one point, and the job in these layouts.
 
         Arguments are those of `best_layouts`; `of` must add up over phases, as job_time (the
-        default), job_cost and energy do: it is best where it is best in each. A change of layout
-        costs the transition_time that a phase states, and no other.
+        default), job_cost and energy do, so that optimizing each phase optimizes the job. A change
+        of layout costs only the transition_time that a phase states.
 
-        Returns what `best_layouts` gives of each phase, None for one that leaves nothing open; and
-        a sweep of the whole job, with quantities that jobs have as outputs.
+        Returns the result of `best_layouts` for each phase, None for a phase with nothing to
+        search; and a sweep of the whole job, whose outputs are those quantities that apply to jobs.
         """
         from .ask.layouts import ALWAYS, by_phase
 
@@ -683,40 +680,41 @@ class Sweep(Evaluation):
         day_price: Any = None,
         engine: str = "auto",
     ) -> "xarray.Dataset":
-        """Where adding GPUs stops helping, and why, at the one point of this sweep.
+        """Find where adding GPUs stops helping, and why, at the one point of this sweep.
 
         Args:
             between: the range of n_gpus, [first, last]; by default from the smallest size that can
                 run to one beyond the fastest, and to 1,048,576 at most. Sizes are whole replicas,
-                each twice the one before. The sweep's own n_gpus do not count.
+                each twice the previous one. The sweep's own n_gpus are ignored.
             batch_grows: the batch is stated for the first size, and grows with the GPUs.
             power_limit: of facility_power; day_price: the most that a day saved may add to
                 job_cost.
 
         Returns a Dataset over `n_gpus`: job_time, `speedup` over the first size, `doubling_gain`,
-        cost, shares of the wall time, and `lost`, the GPU time that the doubling added, of that
-        before, for each `loss`; over `limit`: `binds_from`, the size where it begins to bind (NaN:
-        nowhere), and `why`. A loss binds from the first size to which doubling brought less than
-        1.9 times, mostly because of it; batch and layout from the first size that cannot run for
-        them; power and price from the first size beyond theirs. `fastest_gpus` is the size of least
-        job time, `fastest_time`, among whole replicas, and `sync_wall_gpus` the closed form there.
+        cost, shares of the wall time, and `lost`, the GPU time added by the doubling for each
+        `loss`, as a share of the GPU time before it; over `limit`: `binds_from`, the size from
+        which it binds (NaN: nowhere), and `why`. A loss binds from the first size at which doubling
+        gained less than a factor of 1.9, mostly because of it; batch and layout from the first size
+        that they prevent from running; power and price from the first size that exceeds theirs.
+        `fastest_gpus` is the size of least job time, `fastest_time`, among whole replicas, and
+        `sync_wall_gpus` the closed form there.
         """
         from .ask.wall import wall
 
         return wall(self.spec, between, batch_grows, power_limit, day_price, engine)
 
     def page(self, path: "str | PathLike[str] | None" = None, title: str = "") -> str:
-        """A page of HTML in one file that computes this sweep in a browser, without Python.
+        """Return a one-file HTML page that computes this sweep in a browser, without Python.
 
         Its formulas are written as JavaScript. Axes of one number are sliders, as are all other
         numbers that the outputs depend on; points of other axes are choices in a table. Intervals
-        are shown as far as sizes keep to those measured. Derivatives are left out.
+        are shown only for sizes within the measured range. Derivatives are left out.
 
         Args:
-            path: a file to write, .html, which must not exist.
+            path: an .html file to write, which must not exist.
             title: its heading.
 
-        Returns its text. Raises InputError where it would be larger than 1 MB.
+        Returns the HTML text. Raises InputError if it would be larger than 1 MB.
         """
         from .live.page import page, write
 

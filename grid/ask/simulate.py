@@ -1,4 +1,4 @@
-"""Simulate jobs: from a scenario's numbers to the Monte Carlo, and its statistics as a Dataset."""
+"""Simulate failing jobs: map a scenario to the Monte Carlo and its statistics to a Dataset."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = 10_000_000
 BYTES_PER_POINT = 600  # of parameters and statistics, measured
-LONG = 100  # times the longer of MTBF and repair: so long that start and end do not matter
+LONG = 100  # times the longer of MTBF and repair time: start and end effects are then negligible
 
-# Names that the graph and the Monte Carlo share; those that the graph lacks are left out
+# Names that the graph and the Monte Carlo share; those missing from the graph are left out
 FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 # Spares are simulated: recovery_time must include all of provision_time
 FIXED = {"sparing": False}
 _KINDS = ("in_process", "in_job", "requeue")  # of failures; each has a share and a recovery time
 _INPUTS = ("failure_shape", "spare_nodes", "repair_time", "corruption_probability")
 
-_TIERED = (  # what the graph says of tiers
+_TIERED = (  # graph quantities of the tiers
     *(
         f"{tier}_tier_{of}_time"
         for of in ("stall", "flush")
@@ -49,13 +49,13 @@ _TIERED = (  # what the graph says of tiers
     *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
     "checkpoint_restore_time",
 )
-_FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and ages
+_FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and aging
     *(f"{tier}_{of}" for of in ("stall", "restore") for tier in ("memory", "drive", "storage")),
     *("memory_share", "drive_share", "drive_flush", "storage_flush"),
     *("drive_every", "storage_every", "steady", "ageing", "age", "burn_in", "burn_in_time"),
     *("wear_age", "wear_shape", "crews", "group_share", "group"),
 )
-_AGE = {  # parameters of the Monte Carlo by inputs
+_AGE = {  # parameters of the Monte Carlo -> inputs
     "age": "fleet_age",
     "burn_in": "burn_in_excess",
     "burn_in_time": "burn_in_time",
@@ -73,7 +73,7 @@ _ENDS = (
     ("requeue", "in the queue"),
 )
 _PLACES = (("memory", "memory"), ("drive", "local drives"), ("storage", "remote storage"))
-# unit and meaning of what is returned; `NAME_error` is the standard error of NAME
+# Unit and meaning of the statistics; `NAME_error` is the standard error of NAME
 MEANING = {
     "goodput": ("1", _SHARE + "that makes progress"),
     "checkpoint_overhead": ("1", _SHARE + "that training waits for checkpoints"),
@@ -87,7 +87,7 @@ MEANING = {
     "work": ("s", "useful time of the simulated job"),
 }
 WITHOUT_ERROR = ("wall_time_p95", "work")
-# Further ones, with recovery_model = kinds and with checkpoint_mode = tiered
+# Additional ones, with recovery_model = kinds and with checkpoint_mode = tiered
 OF_KINDS = {
     f"{kind}_failures": ("1", f"failures of one job that end {how}, mean") for kind, how in _ENDS
 }
@@ -119,11 +119,11 @@ def simulate(
     failures_during_recovery: bool = True,
     **inputs: Any,
 ) -> "xarray.Dataset":
-    """Simulate a job that fails, at a point or over a grid: a Monte Carlo of the failure process.
+    """Simulate a failing job, at a point or over a grid: a Monte Carlo of the failure process.
 
-    It judges the closed forms behind `goodput`, and answers what they cannot: failures that are
-    not exponential (failure_shape), spares that run out (spare_nodes, repair_time, provision_time,
-    node_pool), how late a job may be.
+    It checks the closed forms behind `goodput`, and covers what they cannot: non-exponential
+    failures (failure_shape), exhausted spares (spare_nodes, repair_time, provision_time,
+    node_pool), and the distribution of the wall time.
 
     Args:
         trials: jobs simulated at every point.
@@ -137,35 +137,32 @@ def simulate(
             needs; else the job is so long that its start and end do not matter. A given
             `recovery_time` covers the whole recovery: nothing is added without a spare.
 
-    A failure takes the work since the last safe checkpoint, and one node, which comes back after
+    A failure costs the work since the last safe checkpoint, and one node, which returns after
     `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
-    `node_pool` is closed. With `repair_crews` so many nodes are repaired at a time, each for an
-    exponential time of that mean. Of nodes that fail together (correlated_failure_fraction) each
-    takes a spare. All nodes work at the start. `failure_shape` is the Weibull shape
-    of the time between the job's failures, `cluster_mtbf` its mean.
+    `node_pool` is closed. With `repair_crews`, that number of nodes is repaired at a time, each for
+    an exponential time of mean `repair_time`. Each of several nodes that fail together
+    (correlated_failure_fraction) takes a spare. All nodes work at the start. `failure_shape` is the
+    Weibull shape of the time between the job's failures, `cluster_mtbf` its mean.
 
     With `recovery_model = "kinds"` each failure is of a kind drawn by the shares, and a restart
     keeps its node; with `corruption_latency` silent corruption is found that much later, and the
     work since then counts as rework.
 
     With `checkpoint_mode = "tiered"` memory, drives or storage survive a failure, drawn by their
-    shares, and it takes the work since the last checkpoint that is safe there; each tier has its
-    own stalls, flushes and restores. With `fleet_aging = "on"` and an aging_window the failures'
-    rate is at every moment that of the hardware's age; without job_duration the job lasts as long
-    as the window. A job in phases is simulated phase by phase, each for its own training steps, and
-    the times of its phases add up. Its transition_time is part of wall_time and of no share: these
-    are of the time in which it runs.
-
-    With kinds there are failures and the recovery of each (`in_process_failures`,
-    `in_process_recovery_overhead`, ...), with tiers restarts from each and the rework that they
-    cost (`memory_tier_restarts`, `memory_tier_rework`, ...), with errors.
+    shares, and the work since the last checkpoint that is safe there is lost; each tier has its own
+    stalls, flushes and restores. With `fleet_aging = "on"` and an aging_window the failure rate
+    follows the hardware's age; without job_duration the job lasts as long as the window. A job in
+    phases is simulated phase by phase, each for its own training steps, and the times of its phases
+    add up. Its transition_time is part of wall_time, but not of the time of which shares are taken.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
     errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which marks points that were
     given up and are NaN: a million node failures before the end, or an interval of 0 between
-    checkpoints that cost time.
-    Raises InputError (a ValueError), in one line, for anything that cannot be used.
+    checkpoints that cost time. With kinds also the failures and recovery of each
+    (`in_process_failures`, `in_process_recovery_overhead`, ...), with tiers the restarts from each
+    and their rework (`memory_tier_restarts`, `memory_tier_rework`, ...), with errors.
+    Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
     Example:
         >>> import fleetcube
@@ -196,8 +193,7 @@ def simulate_spec(
 ) -> "xarray.Dataset":
     """`simulate` for a scenario and axes as in a spec file.
 
-    `printed` refuses, before anything is simulated, a grid that is too large to print as a table,
-    and variables `wanted` that there are not.
+    Before simulating, `printed` refuses a grid too large to print, and `wanted` unknown variables.
     """
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
@@ -219,7 +215,7 @@ def simulate_spec(
     done = expected(len(columns) * trials, "jobs")
     rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done, parts, bool(further))
     shape = tuple(plan.sizes[dim] for dim in dims)
-    # Copied: a column would keep all of `rows` alive
+    # Copied: a view of a column would keep all of `rows` alive
     statistics = {
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }
@@ -244,9 +240,9 @@ def simulate_spec(
 def by_kind_and_tier(
     outcome: "xarray.Dataset", scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> list["xarray.Dataset"]:
-    """Tables of what a simulation found of each kind of failure and of each tier, if it did.
+    """Tables of a simulation's results by kind of failure and by tier, where there are any.
 
-    Beside each time lost is that of the closed form, but for a job of several phases.
+    Each time lost stands next to its closed form, except for a job of several phases.
     """
     import xarray
 
@@ -290,7 +286,7 @@ def _check(trials: Any, seed: Any, during: Any) -> None:
         raise InputError(f"failures_during_recovery = {during!r} is not usable; give True or False")
 
 
-# From names of the graph to parameters of the Monte Carlo: the only code that knows both
+# Map graph names to Monte Carlo parameters; only this code knows both
 
 
 def _points(
@@ -298,7 +294,7 @@ def _points(
 ) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
     """The plan, the dimensions, and the parameters of every point, each over all dimensions.
 
-    Where phases are added up, theirs comes last, and is none of the dimensions.
+    If phases are added up, their axis comes last and is not among the dimensions.
     """
     problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
@@ -339,7 +335,7 @@ def _points(
     used = {dim for name in names for dim in plan.dims[name]}
     used |= {phases.NAME} if added_up else set()
     ageless = None
-    if ages:  # without hardware's share of the failures
+    if ages:  # without the hardware's share of the failures
         steady_problem = replace(problem, constants={**problem.constants, "aging_factor": 0.0})
         ageless = Plan(steady_problem, list(plan.outputs), "numpy")
     _check_memory(plan, used)
@@ -386,8 +382,8 @@ def _points(
 
 
 def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
-    """The tiers' parameters, where a scenario has some."""
-    usual = values["checkpoint_restore_time"]  # what the recovery time has of it
+    """The tiers' parameters, for a tiered scenario."""
+    usual = values["checkpoint_restore_time"]  # already contained in the recovery time
     tiers = {
         FLUSH: values["memory_tier_flush_time"],
         "memory_share": values["memory_tier_share"],
@@ -406,7 +402,7 @@ def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _of_ages(values: Mapping[str, Array], steady_mtbf: Array) -> dict[str, Array]:
-    """The parameters of failures whose rate follows the hardware's age; all 0 without a window."""
+    """Parameters of failures whose rate follows the hardware's age; all 0 without a window."""
     mtbf, factor = values["cluster_mtbf"], values["aging_factor"]
     steady = np.where(mtbf < np.inf, mtbf, 0.0) / steady_mtbf
     ageing = np.where(values["aging_window"] > 0, 1 - steady, 0.0) / factor
@@ -421,7 +417,7 @@ def _of_ages(values: Mapping[str, Array], steady_mtbf: Array) -> dict[str, Array
 
 
 def _choice(case: Case, quantity: str) -> Any:
-    """The choice of an option by which a case has its formula of a quantity; None without one."""
+    """The option choice that selects a case's formula of a quantity; None without one."""
     formula: Any = case.formulas.get(quantity)
     return formula.__alternative__[2][0] if formula else None
 
@@ -437,7 +433,6 @@ def _check_memory(plan: Plan, used: Iterable[str]) -> None:
 
 
 def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, Array]:
-    """The parameters of the Monte Carlo."""
     recovery = values["recovery_time"] - values["node_provision_time"]
     parameters = {
         "mtbf": values["cluster_mtbf"],
@@ -476,11 +471,13 @@ def _long_job(
     crews: Array,
     **_: Array,
 ) -> Array:
-    """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
+    """Useful time of a job so long that its start and end do not matter, in whole intervals of all
+    tiers.
+    """
     interval = interval * np.maximum(drive_every, 1.0) * np.maximum(storage_every, 1.0)
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
-    turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are whole
+    turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are repaired
     longest = np.maximum(
         np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair * turns, 0.0)
     )
@@ -491,7 +488,7 @@ def _long_job(
 def _fill(
     plan: Plan, case: Case, used: set[str], values: Mapping[str, Array], points: dict[str, Array]
 ) -> None:
-    """Put a case's values into its region of the grid of the used dimensions."""
+    """Write a case's values into its region of the grid of the used dimensions."""
     shape = tuple(axis.size if axis.name in used else 1 for axis in plan.axes)
     region = tuple(
         case.runs.get(axis.name, slice(None)) if axis.name in used else slice(None)
@@ -502,7 +499,7 @@ def _fill(
 
 
 def _simulated(problem: Problem) -> Problem:
-    """The problem, with the options fixed whose effects the Monte Carlo simulates."""
+    """The problem with the options fixed whose effects the Monte Carlo simulates itself."""
     if "shrink" in _chosen(problem, "elastic"):
         raise InputError(
             "elastic = 'shrink' cannot be simulated: simulated jobs keep their size; remove it"
@@ -531,7 +528,7 @@ def _simulated(problem: Problem) -> Problem:
 
 
 def _chosen(problem: Problem, name: str) -> set[Any]:
-    """Every choice of an option in a problem, that which an input implies included."""
+    """Every choice of an option in a problem, including one that an input implies."""
     row = INPUTS[name]
     implied = any(problem.gives(each) for each in row.implied_by)
     chosen = {problem.options.get(name, row.implied if implied else row.default)}

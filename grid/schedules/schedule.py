@@ -14,9 +14,9 @@ from ..ask.played import Pass, Played
 from ..errors import InputError, nearest, shown
 
 _SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are passes of their own
-MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
-_LONGEST = 1e200  # sums of times stay finite
-_STEPS = 4  # played back to back, after which steps follow each other at an even pace
+MOST_MICROBATCHES = 1_000_000  # micro-batches x stages x pieces: a minute, and a gigabyte
+_LONGEST = 1e200  # so that sums of times stay finite
+_STEPS = 4  # played back to back, until steps follow each other at an even pace
 
 Key = tuple[str, int, int]  # F, B, W or BW (both at once); position in the model; micro-batch
 Orders = list[list[Key]]
@@ -25,18 +25,17 @@ Turns = list[list[Turn]]
 
 
 class PlayedSchedule(Played):
-    """What `simulate_schedule` returns: the times of one step, and when each stage computed what.
+    """Result of `simulate_schedule`: the times of one step, and when each stage computed what.
 
-    `bubble_ratio` is the step time over the compute time of the stage that works longest, minus 1:
-    waiting for sends counts.
-    `microbatches_in_flight` is the peak of the activations that each stage kept, in those of one
-    micro-batch on the whole stage (in dualpipe on one of the two stages that a rank holds).
+    `bubble_ratio` is the step time over the compute time of the busiest stage, minus 1, and so
+    includes waiting for sends. `microbatches_in_flight` is each stage's peak of stored activations,
+    in units of one micro-batch on the whole stage (in dualpipe on one of the rank's two stages).
     """
 
     def plot(self, path: str | Path, **look: Any) -> Any:
-        """Draw the schedule into a file (.png, .pdf, .svg); returns the figure.
+        """Draw the schedule into a file (.png, .pdf, .svg) and return the figure.
 
-        Takes `title`, `size` and `dpi`, as all pictures do.
+        `look` takes `title`, `size` and `dpi`.
         """
         from ..plots.picture import looking
         from ..plots.schedule import draw_schedule
@@ -65,11 +64,11 @@ def simulate_schedule(
 ) -> PlayedSchedule:
     """Play a pipeline schedule: every pass starts when its stage is free and its input has arrived.
 
-    None of the closed forms behind `bubble_ratio` is used. Stages work through their passes in the
-    published order: GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch, and Megatron-
-    Core's with overlapped passes; ZB-H1 as drawn by hand, ZB-V as its authors' scheduler plans it
-    for these times; DualPipe and DualPipeV of their authors. In dualpipe the first half of the
-    micro-batches runs down the stages, the second half up.
+    No closed form behind `bubble_ratio` is used. Stages run their passes in the published order:
+    GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch, and Megatron-Core's with
+    overlapped passes; hand-drawn ZB-H1; ZB-V as its authors' scheduler plans it for these times;
+    DualPipe and DualPipeV of their authors. In dualpipe the first half of the micro-batches runs
+    down the stages, the second half up.
 
     Args:
         pipeline_schedule: gpipe, 1f1b, interleaved, combined_1f1b, zb_h1, zb_v, dualpipe or
@@ -77,21 +76,21 @@ def simulate_schedule(
         pipeline_parallel: stages.
         num_microbatches: micro-batches of one step.
         virtual_stages: pieces of the model on each stage (1f1b, interleaved and combined_1f1b).
-        microbatch_group_size: micro-batches that run through one piece after the other;
-            by default pipeline_parallel, or PyTorch's own choice.
-        pipeline_scheduler: megatron or pytorch; what it cannot run is an InputError.
-        forward_time: of one micro-batch through a whole stage; its pieces share it evenly.
+        microbatch_group_size: micro-batches that run through one piece after the other; by default
+            pipeline_parallel, or PyTorch's own choice.
+        pipeline_scheduler: megatron or pytorch; raises InputError for what it cannot run.
+        forward_time: of one micro-batch through a whole stage, split evenly over its pieces.
         input_gradient_time: likewise.
         weight_gradient_time: likewise; part of the backward pass except in zb_h1, zb_v and some
             passes of dualpipe and dualpipev.
         recompute_time: of recomputed activations, right before the input gradient.
-        overlapped_time: of a forward and a backward pass through a whole stage that overlap (in
-            combined_1f1b, dualpipe and dualpipev); by default as one after the other.
+        overlapped_time: of an overlapped forward and backward pass through a whole stage (in
+            combined_1f1b, dualpipe and dualpipev); by default the sum of both.
         send_time: of one activation or gradient over a boundary between stages; or one for each
             boundary, the last of them from the last stage to the first.
-        piece_times: how much longer each piece of the model takes than the times above say, from
-            its input on, where pieces differ: 1.5 for half as much again. One for each stage, or
-            for each piece where stages hold several (those of interleaved stage s are s, s + p...).
+        piece_times: factors on the times above where pieces of the model differ, from the input on:
+            1.5 for 50 % longer. One for each stage, or for each piece where stages hold several
+            (those of interleaved stage s are s, s + p...).
         pipeline_sends: blocking (a stage that sends does nothing else), asynchronous, or auto:
             blocking if stages hold one piece of the model.
         pipeline_flush: False lets the next step begin on stages that are done; step_time is then
@@ -146,7 +145,7 @@ def simulate_schedule(
         group = _group(p, m, microbatch_group_size, pipeline_scheduler)
         turns = _alone(_interleaved(p, m, v, group))
     pair = times["F"] + times["BW" if pipeline_schedule in _SPLIT else "B"]
-    squeeze = 1.0  # the time of two passes that overlap over that of one after the other
+    squeeze = 1.0  # time of two overlapped passes over their sum
     if overlapped_time is not None and pair:
         squeeze = _time("overlapped_time", overlapped_time) / v / pair
     several = v > 1 or pipeline_schedule == "dualpipe"
@@ -189,7 +188,7 @@ def _time(name: str, value: Any) -> float:
 
 
 def _each(name: str, value: Any, count: int, of: str) -> list[float]:
-    """One time for each of several; a number alone is the time of all."""
+    """One time for each of `count`; a single number applies to all."""
     several = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     times = [
         _time(name, time) for time in (value if several and np.ndim(value) else [value] * count)
@@ -204,7 +203,7 @@ def _ends(stages: Iterable[Sequence[Pass]]) -> float:
 
 
 def _most_in_flight(order: Iterable[Turn]) -> int:
-    """The largest number of forward passes that wait for their backward pass at once."""
+    """The largest number of forward passes whose backward passes are pending at once."""
     steps = ({"F": 1, "W": 0}.get(kind, -1) for turn in order for kind, _, _ in turn)
     return max(itertools.accumulate(steps))
 
@@ -212,14 +211,14 @@ def _most_in_flight(order: Iterable[Turn]) -> int:
 class Costs(NamedTuple):
     """How long passes and sends take."""
 
-    times: Mapping[str, float]  # of each kind of pass
-    scales: Sequence[float]  # of each piece
-    sends: Sequence[float]  # over each boundary
-    squeeze: float = 1.0  # of passes that overlap
+    times: Mapping[str, float]  # by kind of pass
+    scales: Sequence[float]  # by piece
+    sends: Sequence[float]  # by boundary
+    squeeze: float = 1.0  # of overlapped passes
 
 
 def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[list[Pass]]:
-    """The passes of each stage, which works through its own list and waits for each pass's inputs.
+    """Run each stage's list in order, each pass waiting for its inputs; return the passes by stage.
 
     A link between two stages takes one message at a time in each direction.
     """
@@ -233,7 +232,7 @@ def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[
     left = [deque((step, turn) for step in range(steps) for turn in order) for order in turns]
     while any(left):
         before = sum(map(len, left))
-        # Each stage goes as far as it can; a round in which none moves is a deadlock
+        # Each stage advances as far as it can; a round without progress is a deadlock
         for stage, todo in enumerate(left):
             while todo:
                 step, turn = todo[0]
@@ -243,7 +242,7 @@ def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[
                         for key in turn
                         for need in _needs(key, last)
                     ]
-                except KeyError:  # not all are there
+                except KeyError:  # some inputs are missing
                     break
                 todo.popleft()
                 start = max([clock[stage], *inputs])
@@ -294,7 +293,7 @@ def _gpipe(stages: int, microbatches: int) -> Orders:
 
 
 def _alternating(forward: list[Key], backward: list[Key], ahead: int) -> list[Key]:
-    """Some forward passes ahead, then one forward and one backward in turn, then the rest."""
+    """Run `ahead` forward passes, then alternate forward and backward, then drain the rest."""
     ahead = min(ahead, len(forward))
     turns = zip(forward[ahead:], backward, strict=False)
     drained = backward[len(forward) - ahead :]
@@ -313,7 +312,7 @@ def _one_forward_one_backward(stages: int, microbatches: int) -> Orders:
 
 
 def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> int:
-    """Micro-batches of a group, as a scheduler forms it; refuses what the scheduler refuses."""
+    """Micro-batches per group, as the scheduler forms it; InputError for what it refuses."""
     if stages == 1:
         raise InputError("no scheduler runs virtual_stages > 1 on one stage; set it to 1")
     if scheduler == "pytorch":
@@ -345,7 +344,7 @@ def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> 
 
 
 def _interleaved(stages: int, microbatches: int, chunks: int, group: int) -> Orders:
-    """Groups of micro-batches run through one chunk after the other."""
+    """Groups of micro-batches that run through one chunk after the other."""
     turns = [
         (chunk, i)
         for first in range(0, microbatches, group)
@@ -365,7 +364,7 @@ def _interleaved(stages: int, microbatches: int, chunks: int, group: int) -> Ord
 def _combined(
     stages: int, microbatches: int, chunks: int, size: int | None, scheduler: str
 ) -> Turns:
-    """Interleaved, one forward pass more ahead: those that follow overlap with backward passes."""
+    """Interleaved with one more warm-up pass; later forward passes overlap with backward passes."""
     if scheduler == "pytorch":
         raise InputError("PyTorch has no combined_1f1b; set pipeline_scheduler = 'megatron'")
     if stages > 1 and chunks == 1:
@@ -390,7 +389,7 @@ def _combined(
 
 
 def _zb_h1(stages: int, microbatches: int) -> Orders:
-    """1F1B with weight gradients delayed by as many micro-batches as there are stages before."""
+    """1F1B with weight gradients delayed by one micro-batch for each preceding stage."""
     orders = []
     for s, passes in enumerate(_one_forward_one_backward(stages, microbatches)):
         order: list[Key] = []
@@ -404,7 +403,7 @@ def _zb_h1(stages: int, microbatches: int) -> Orders:
 
 
 def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
-    """ZB-V as the scheduler of Qi et al. plans it, for the memory of 1F1B."""
+    """ZB-V as planned by the scheduler of Qi et al., for the memory of 1F1B."""
     plan = _Folded(stages, microbatches, times)
     plan.warm_up()
     for _ in range(2 * microbatches):
@@ -421,7 +420,9 @@ def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
 
 
 def _dualpipe(stages: int, microbatches: int) -> Turns:
-    """Half of the micro-batches down the stages, half up; a rank holds a stage of each way."""
+    """Half of the micro-batches run down the stages, half up; a rank holds one stage of each
+    direction.
+    """
     if stages % 2 or microbatches % 2 or microbatches < 2 * stages:
         raise InputError(
             f"DualPipe runs an even number of stages, and an even number of micro-batches that is "
@@ -431,14 +432,14 @@ def _dualpipe(stages: int, microbatches: int) -> Turns:
     half = microbatches // 2
     turns: Turns = []
     for s in range(stages):
-        outer = min(s, stages - 1 - s)  # from the nearer end of the pipeline
+        outer = min(s, stages - 1 - s)  # distance from the nearer end of the pipeline
         ways = ((s, 0), (stages - 1 - s, half))  # its piece of each way, and the first micro-batch
         turns.append(_dual(stages // 2, outer, half, ways if s == outer else ways[::-1]))
     return turns
 
 
 def _dualpipev(stages: int, microbatches: int) -> Turns:
-    """One half of DualPipe: what would come from the other half comes back up the stages."""
+    """One half of DualPipe, whose micro-batches return up the stages in place of the other half."""
     if microbatches < 2 * stages:
         raise InputError(
             f"DualPipeV runs at least twice as many micro-batches as stages, not {microbatches} on "
@@ -451,9 +452,9 @@ def _dualpipev(stages: int, microbatches: int) -> Turns:
 def _dual(
     stages: int, stage: int, microbatches: int, ways: tuple[tuple[int, int], tuple[int, int]]
 ) -> list[Turn]:
-    """A stage's passes of two ways, as DualPipe's authors list them.
+    """A stage's passes of both ways, as DualPipe's authors list them.
 
-    Of each way: the piece of the model, and the number of the first micro-batch.
+    `ways`: piece of the model and number of the first micro-batch, for each direction.
     """
     count: Counter[tuple[str, int]] = Counter()
     waiting: deque[Key] = deque()
@@ -494,7 +495,7 @@ def _dual(
     for _ in range(after):
         put("BW", 1)
         pair(1, 0)
-    # Weight gradients wait from the middle of these on
+    # From the middle of these, weight gradients are delayed
     for i in range(2 * (stage + 1)):
         put("B" if i > stage else "BW", 1 - i % 2)
     for _ in range(after):
@@ -508,8 +509,7 @@ def _dual(
 class _Folded:
     """A pipeline down (leg 0) and back up (leg 1) the stages, planned pass by pass.
 
-    Memory counts halves of a piece's activations: a forward pass takes two, each gradient frees
-    one.
+    Memory counts half activations of a piece: a forward pass takes two, each gradient frees one.
     """
 
     def __init__(self, stages: int, microbatches: int, times: Mapping[str, float]) -> None:
@@ -519,20 +519,20 @@ class _Folded:
         self.in_flight = [0] * stages
         self.idle = [0.0] * stages
         self.end: dict[tuple[str, int, int, int], float] = {}  # kind, stage, leg, micro-batch
-        self.count: Counter[tuple[str, int, int]] = Counter()  # passes of a kind, stage and leg
+        self.count: Counter[tuple[str, int, int]] = Counter()  # passes by kind, stage and leg
         self.waiting: list[deque[tuple[int, int]]] = [deque() for _ in range(stages)]
 
     def awaited(self, kind: str, stage: int, leg: int) -> float | None:
-        """When a leg's previous stage has the next input ready; None at the leg's first stage."""
+        """When a leg's previous stage delivers the next input; None at the leg's first stage."""
         other = stage + 1 if leg else stage - 1
         if not 0 <= other < self.stages:
             return None
         return self.end.get((kind, other, leg, self.count[kind, stage, leg]), math.inf)
 
     def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
-        """Append a pass, after weight gradients that end in time or whose memory it needs.
+        """Append a pass, preceded by weight gradients that fit in the gap or must free its memory.
 
-        One more precedes a gradient on its way down if its stage would otherwise idle most.
+        One more precedes a gradient on its way down if its stage would otherwise idle the longest.
         """
         awaited = self.awaited(kind, stage, leg)
         waiting, width = self.waiting[stage], self.times["W"]
@@ -559,13 +559,15 @@ class _Folded:
             waiting.append((piece, number))
 
     def put_weight(self, stage: int) -> None:
-        """Append the weight gradient that has been waiting longest."""
+        """Append the longest-waiting weight gradient."""
         self.orders[stage].append(("W", *self.waiting[stage].popleft()))
         self.clock[stage] += self.times["W"]
         self.in_flight[stage] -= 1
 
     def warm_up(self) -> None:
-        """Forward passes until the first input gradient: those needed and those that fill gaps."""
+        """Forward passes until the first input gradient: the required ones and those that fill
+        gaps.
+        """
         count, most = self.count, self.microbatches
         for stage in range(self.stages):
             self.put("F", stage, 0)
@@ -594,7 +596,7 @@ class _Folded:
                 leg = 1 - leg
 
     def backward_turns(self) -> list[tuple[int, int]]:
-        """The stages' next input gradients: up the stages first, then down."""
+        """The stages' next input gradients: first those going up the stages, then those down."""
         down: list[tuple[int, int]] = []
         up: list[tuple[int, int]] = []
         for stage in range(self.stages):
@@ -606,7 +608,7 @@ class _Folded:
         return up[::-1] + down
 
     def forward_leg(self, stage: int) -> int | None:
-        """The leg of a stage's next forward pass; None if there is nothing to do."""
+        """The leg of a stage's next forward pass; None if there is none to run."""
         down, up = (self.count["F", stage, leg] for leg in (0, 1))
         if up >= self.microbatches:
             return None

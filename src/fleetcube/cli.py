@@ -1,4 +1,4 @@
-"""The command line: a door to grid/ and catalog/ without logic of its own."""
+"""The command line: reads arguments for grid/ and catalog/, without logic of its own."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def cli(context: click.Context, debug: bool, verbose: int) -> None:
 
 
 def _logging(verbose: int) -> Callable[[], None]:
-    """Log to standard error; returns what ends it."""
+    """Log to standard error; returns the function that ends it."""
     import logging
 
     logger, handler = logging.getLogger("fleetcube"), logging.StreamHandler()
@@ -195,7 +195,7 @@ def run_spec(
 
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
-    """A coordinate that marks points near the memory limit; none if there is no limit."""
+    """A coordinate that marks points near the memory limit; empty without a limit."""
     from fleetcube.kernels.roles import NEAR
 
     if sweep.with_memory_margin is sweep:
@@ -214,7 +214,7 @@ def _evaluated(
     interval: bool | None,
     every: bool,
 ) -> None:
-    """Print a sweep's values: a table, if it is small, or CSV; or write them."""
+    """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
     from fleetcube.grid.ask.interval import is_predicted
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, check_sheet, table
@@ -225,7 +225,7 @@ def _evaluated(
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
     else:
         check_sheet(Path(output), user_sizes(plan, dims))
-    if interval is None:  # columns of CSV, which programs read, stay as they are
+    if interval is None:  # CSV columns stay fixed, because programs read them
         interval = output is None and is_predicted(plan)
     compute = sweep.interval if interval else sweep.evaluate
     values = compute(engine=engine, mask_infeasible=feasible_only, threads=threads)
@@ -289,7 +289,7 @@ def simulate(
         return
     axes = make_axes(own["axes"]).values()
     given = {*own["scenario"], *(name for axis in axes for name in axis.inputs)}
-    added_up = names(own["scenario"]) and NAME not in own["axes"]  # each as long as it says
+    added_up = names(own["scenario"]) and NAME not in own["axes"]  # each states its length
     if not added_up and "job_duration" not in given and {*variable} & {*_SIMULATED["job_duration"]}:
         say("jobs are as long as about 100 failures take; job_duration states how long", err=True)
     more = [name for key, names in _SIMULATED.items() if key in given for name in names]
@@ -495,7 +495,7 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
-    """Print remarks on a result: unused inputs, what it stands on, what a default decided."""
+    """Print a result's remarks: unused inputs, basis of the numbers, choices made by defaults."""
     from fleetcube.grid.explain import unused
 
     if "fleetcube_unused" in cube.attrs:
@@ -521,13 +521,13 @@ def _sizes(sizes: Any) -> str:
 
 
 def run() -> None:
-    """Run the command line; a failure or a stop is one line and an exit status."""
+    """Run the command line; a failure or a stop gives one line and an exit status."""
 
     def remark(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"note: {' '.join(str(message).split())}", err=True)
 
     def dropped(unraisable: Any) -> None:
-        # Python drops what is raised in a finalizer or a callback: stop again, soon, elsewhere
+        # Python drops exceptions raised in a finalizer or a callback: stop again, soon, elsewhere
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             code = signal.SIGTERM if unraisable.exc_type is stop.Terminated else signal.SIGINT
             stop.again()
@@ -541,13 +541,13 @@ def run() -> None:
         # not standalone: click would print errors and exit by itself
         cli(prog_name="fleetcube", standalone_mode=False)
     except click.ClickException as error:
-        if isinstance(error, click.UsageError) and "\n" not in error.message:  # else it is help
+        if isinstance(error, click.UsageError) and "\n" not in error.message:  # else help
             say(f"fleetcube: {refusal(error)}", err=True)
         else:
             error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # else Python fails once more when it flushes standard output at exit
+        # Otherwise Python fails again when it flushes standard output at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (Exception, KeyboardInterrupt) as error:
@@ -560,7 +560,7 @@ def run() -> None:
 
 
 def _status(error: BaseException) -> int:
-    """The exit status of an error; for a stop, 128 plus the signal, as shells have it."""
+    """The exit status of an error; for a stop, 128 plus the signal, as in shells."""
     from fleetcube.catalog import CatalogError
     from fleetcube.grid.errors import InputError
 
