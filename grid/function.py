@@ -33,8 +33,8 @@ from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
 ENGINES = ("numpy", "numba", "jax")
-_MOST_DIMS = 32  # that NumPy broadcasts
-_PLAIN = {float, int, np.float64}  # types that a call passes on without a look
+_MOST_DIMS = 32  # NumPy's broadcasting limit
+_PLAIN = {float, int, np.float64}  # types passed on unchecked
 
 
 def function(
@@ -99,14 +99,14 @@ def _check_inputs(inputs: Any) -> tuple[str, ...]:
 class Function:
     """Quantities as a pure function of numbers; made by `fleetcube.function`.
 
-    Call it with the inputs by name, in their order, or as one mapping: SI numbers, or arrays that
-    broadcast as NumPy's do. It returns an array of the broadcast shape (a number for numbers), or
-    for a list of outputs a dict of them. Codes (unit "flag") are whole numbers, -1 where undefined.
+    Call it with the inputs by name, in order, or as one mapping: SI numbers, or arrays that
+    broadcast as in NumPy. It returns an array of the broadcast shape (a number for numbers), or for
+    a list of outputs a dict of them. Codes (unit "flag") are whole numbers, -1 where undefined.
     Outside the bounds of an input, where `evaluate` would refuse it, every number is NaN.
 
-    `inputs` and `outputs` are names; `units` has those of both, `sources` the source of every
+    `inputs` and `outputs` are names; `units` covers both, `sources` gives the source of every
     formula behind the outputs. Functions that compute the same are equal; they pickle, hash, and
-    may be called from several threads.
+    are thread-safe.
     """
 
     def __init__(
@@ -134,7 +134,6 @@ class Function:
         )
 
     def __call__(self, *values: Any, **named: Any) -> Any:
-        """The outputs for the inputs given; see the class."""
         if named or len(values) != len(self.inputs) or isinstance(values[0], Mapping):
             values = self._ordered(values, named)
         if self._point is None:
@@ -143,11 +142,11 @@ class Function:
         return self._packed(self._over(values) if plain is None else self._point(*plain))
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
-        """The function of the exact derivatives with respect to inputs, all of them by default.
+        """Return the function of the exact derivatives with respect to inputs, by default all.
 
-        It takes what this function takes, and returns a dict: d output / d input in SI by input,
-        for a list of outputs by output and input. Whole-numbered inputs count as continuous. Raises
-        InputError for other inputs, and where an output is a code or a derivative itself.
+        It takes the same arguments, and returns a dict: d output / d input in SI by input, for a
+        list of outputs by output and input. Whole-numbered inputs count as continuous. Raises
+        InputError for other inputs, and if an output is a code or itself a derivative.
         """
         if wrt is not None and not isinstance(wrt, str | Sequence):
             raise InputError(f"wrt = {shown(wrt)} is not a list of names; give some of the inputs")
@@ -168,7 +167,7 @@ class Function:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Where the formulas come from, by quantity."""
+        """Sources of the formulas, by quantity."""
         names = [name for name in self._formulas if name in load()]
         return {
             name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
@@ -182,11 +181,11 @@ class Function:
         return tuple(name for name in self.inputs if name not in used)
 
     def javascript(self) -> str:
-        """The function as a module of JavaScript, for a page that computes without Python.
+        """Return the function as a JavaScript module, for a page that computes without Python.
 
-        It exports `evaluate`, a function of one object of numbers by input in SI base units, which
-        returns an object of numbers by output; and `inputs`, `outputs` and `units`. NaN stands
-        where a call here returns NaN. Values are NumPy's to about 1e-15.
+        It exports `evaluate`, from an object of numbers by input in SI base units to an object of
+        numbers by output; and `inputs`, `outputs` and `units`. NaN where a call here returns NaN.
+        Values agree with NumPy's to about 1e-15.
         """
         about = f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}; in SI units"
         facts = {"inputs": self.inputs, "outputs": self.outputs, "units": self.units}
@@ -207,11 +206,11 @@ class Function:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba's compiler takes this object for: numba asks for the attribute."""
+        """The numba type of this object; numba asks for the attribute."""
         if self.engine != "numba":
             from numba.extending import typeof_impl
 
-            # numba's C code asks first, where Python 3.13 prints any error but this one
+            # numba's C code asks first, and Python 3.13 prints any error but this one
             typeof_impl.register(Function)(_type_in_numba)
             raise AttributeError(f"no numba type: engine = {self.engine!r}")
         from ..kernels.engines.embedded import type_of
@@ -246,18 +245,18 @@ class Function:
         )
 
     def _packed(self, result: Any) -> Any:
-        """What a call returns: `result` is a value of one output, or else one of each."""
+        """The return value of a call: `result` is one output's value, or one for each output."""
         if self._alone:
             return result
         return dict(zip(self.outputs, result if len(self.outputs) > 1 else [result], strict=True))
 
     def _ordered(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The inputs in their order, however they were given."""
+        """The inputs in order, from positional, named or mapped arguments."""
         if not values and len(named) == len(self.inputs):
             try:
                 return tuple([named[name] for name in self.inputs])
             except KeyError:
-                pass  # said below
+                pass  # reported below
         first = values[0] if len(values) == 1 else None
         if isinstance(first, Mapping):
             for name in first:
@@ -300,7 +299,7 @@ class Function:
             ) from None
 
     def _over(self, values: Sequence[Any]) -> Any:
-        """The outputs over arrays, evaluated as blocks are."""
+        """The outputs over arrays, evaluated like blocks of a grid."""
         for name, value in zip(self.inputs, values, strict=True):
             if is_traced(value):
                 raise InputError(
@@ -329,7 +328,7 @@ class Function:
         return results if len(results) > 1 else results[0]
 
     def _traced(self, values: Sequence[Any]) -> Any:
-        """The outputs as JAX computes them, inside another trace or not."""
+        """The outputs as computed by JAX, within another trace or not."""
         given = _floats(values) or self._checked(values)[0]
         outs = _jitted(self)(dict(zip(self.inputs, given, strict=True)))
         listed = tuple(outs[name] for name in self.outputs)
@@ -337,7 +336,7 @@ class Function:
 
 
 def _type_in_numba(function: Function, _: Any) -> Any:
-    """What numba takes a function for, once one of another engine was given to it."""
+    """numba's type of a function, registered after one of another engine was passed."""
     if function.engine == "numba":
         return function._numba_type_
     raise InputError(
@@ -347,7 +346,7 @@ def _type_in_numba(function: Function, _: Any) -> Any:
 
 
 class Gradient(Function):
-    """The function of the exact derivatives of a `Function`; made by its `gradient`."""
+    """The exact derivatives of a `Function`; made by its `gradient`."""
 
     def __init__(self, function: Function, wrt: tuple[str, ...]) -> None:
         self.of, self.wrt = function, wrt
@@ -376,7 +375,7 @@ class Gradient(Function):
 
 @functools.lru_cache(KEPT)
 def _jitted(function: Function) -> Any:
-    """What JAX compiles of a function: a function in use has it again, however many there are."""
+    """The JAX-compiled function, shared for as long as the function is in use."""
     from ..kernels.engines.traceable import jitted
 
     return jitted(function._program)
@@ -385,7 +384,7 @@ def _jitted(function: Function) -> Any:
 def _program(
     problem: Problem, outputs: Sequence[str], inputs: Sequence[str]
 ) -> tuple[Mapping[str, Formula], Program]:
-    """Formulas behind some outputs, and their program."""
+    """Formulas behind the outputs, and their program."""
     chosen = choices(problem, inputs)
     formulas = formulas_of(problem, chosen, outputs)[0]
     if wanted := [slope for name in outputs if (slope := derivative(name))]:
@@ -413,18 +412,18 @@ def _meaning(name: str) -> str:
 
 
 def _floats(values: Sequence[Any]) -> list[float] | None:
-    """Plain numbers as floats: whole ones JAX would cut off in 32 bits. None for anything else."""
+    """Plain numbers as floats (JAX would cut whole ones off at 32 bits); None for anything else."""
     for value in values:
         if type(value) not in _PLAIN:
             return None
     try:
         return list(map(float, values))
-    except OverflowError:  # a whole number too large for a float: it is named later
+    except OverflowError:  # a whole number too large for a float; reported later
         return None
 
 
 def _array(name: str, value: Any, unit: str) -> Any:
-    """Real numbers in SI as an array of float64 or float32, JAX's as they are; else refused."""
+    """Real SI numbers as a float64 or float32 array, JAX's unchanged; else refused."""
     hint = "give a plain number" if unit == "1" else f"give numbers in {unit}"
     if hasattr(value, "dims") and hasattr(value, "coords"):
         raise InputError(

@@ -1,4 +1,4 @@
-"""The data of the page: slices of a cube and the levers at a point, as JSON and as files."""
+"""The explore page's data: slices of a cube and the levers at a point, as JSON and as files."""
 
 import base64
 import contextlib
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
     from ..sweep import Sweep
 
-MOST_ACROSS = 400  # points shown along an axis, about one a pixel
-MOST_OPTIONS = 100  # labels of an axis that are a list to choose from
-MOST_SAVED = 1_000_000  # points of a slice that is downloaded
-MOST_READ = 4e9  # bytes in the chunks that a slice of a stored cube touches
-MOST_TRIED = 20_000  # points among which a feasible one is sought
-MOST_BAND = 65  # points of an interval along an axis
+MOST_ACROSS = 400  # points shown along an axis, about one per pixel
+MOST_OPTIONS = 100  # longest axis of labels offered as a list
+MOST_SAVED = 1_000_000  # points of a downloaded slice
+MOST_READ = 4e9  # bytes of the chunks that a slice of a stored cube touches
+MOST_TRIED = 20_000  # points searched for a feasible one
+MOST_BAND = 65  # points of an interval band along an axis
 MOST_ADDED = 8  # sliders
 STEPS = 101  # of an added slider
-KEPT = 8  # changed views
-CHANGES = ("add.", "put.", "set.")  # of a query
+KEPT = 8  # cached changed views
+CHANGES = ("add.", "put.", "set.")  # prefixes of query fields that change the view
 TOP = 10  # levers
 LONGEST = 8000  # characters of a query
 
@@ -61,7 +61,7 @@ class Points:
 
     @classmethod
     def of(cls, cube: "xarray.Dataset", name: str) -> Self:
-        """An axis of a cube; its indices where it has no coordinate."""
+        """An axis of a cube; its indices if it has no coordinate."""
         if name not in cube.coords:
             return cls(name, np.arange(cube.sizes[name]), 1.0, "", "linear")
         values = np.asarray(cube[name].values)
@@ -77,14 +77,14 @@ class Points:
         return value if isinstance(value, str) else number(value / self.factor, digits=6)
 
     def text(self, k: int) -> str:
-        """A point with its unit, to all its digits and without commas, as links hold it."""
+        """A point with its unit, with 12 digits and without commas, as in links."""
         value = self.value(k)
         return (
             value if isinstance(value, str) else f"{value / self.factor:.12g} {self.unit}".rstrip()
         )
 
     def value(self, k: int) -> float | str:
-        """A point as a spec states it."""
+        """A point as a spec writes it."""
         value = self.values[k : k + 1].tolist()[0]
         if isinstance(value, int | float) and not isinstance(value, bool):
             return value
@@ -92,7 +92,7 @@ class Points:
 
     @functools.cached_property
     def picks(self) -> Array:
-        """The points shown: at most MOST_ACROSS, evenly spread."""
+        """Indices of the points shown: at most MOST_ACROSS, evenly spread."""
         size = self.values.size
         if size <= MOST_ACROSS:
             return np.arange(size)
@@ -115,7 +115,7 @@ class Points:
 
 
 def spacing(values: Array) -> str:
-    """The scale on which numbers are more evenly spaced; labels if they do not ascend."""
+    """The scale on which numbers are more evenly spaced; "labels" if they do not ascend."""
     numbers = values.astype(float)
     if not np.isfinite(numbers).all() or not (np.diff(numbers) > 0).all():
         return "labels"
@@ -138,9 +138,7 @@ class Request:
 
 
 class View:
-    """A stored or virtual cube as the page sees it, its name, and the sweep behind it, or `why`
-    not.
-    """
+    """A stored or virtual cube for the page, its name, and its sweep, or `why` there is none."""
 
     def __init__(
         self, cube: "xarray.Dataset", source: str, sweep: "Sweep | None", why: str = ""
@@ -157,11 +155,11 @@ class View:
         self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
         self.stored = False
         self._changed: dict[Any, View] = {}
-        self._found: Any = None  # of the last search: its point, its view and the layouts
+        self._found: Any = None  # last search: its point, its view and the layouts
 
     @classmethod
     def open(cls, source: str) -> Self:
-        """View a spec (a TOML file, evaluated where it is viewed) or a stored cube."""
+        """Open a spec (a TOML file, evaluated on view) or a stored cube."""
         from ..sweep import Sweep
 
         check_path(source)
@@ -217,14 +215,14 @@ class View:
 
     @functools.cached_property
     def kinds(self) -> list[str]:
-        """Kinds of inputs that levers may be of; none where there are no sensitivities."""
+        """Kinds of inputs that levers can be restricted to; empty if there are no sensitivities."""
         from ..ask.sensitivity import ALL, GIVEN, kinds
 
         return [] if self.sweep is None else [ALL, *kinds(), GIVEN]
 
     @functools.cached_property
     def inputs(self) -> list[dict[str, str]]:
-        """What may become a slider: inputs at work here that are no axis, and a range of each."""
+        """Candidate sliders: inputs that matter here and are no axis, with a range for each."""
         if self.sweep is None or self.stored:
             return []
         from ..ask.gradient import of_phases, reached
@@ -233,7 +231,7 @@ class View:
         try:
             plan = cut(self.sweep, {})[0].plan("numpy")
             problem, values = frozen(plan)
-        except ValueError:  # more than one case, as where phases have options of their own
+        except ValueError:  # more than one case, as when phases have different options
             return []
         felt = reached(plan, list(plan.outputs)) | {*problem.options}
         owned = {
@@ -252,7 +250,7 @@ class View:
         return rows
 
     def changed(self, fields: dict[str, str]) -> "View":
-        """The view with the sliders and typed values of a query, taken out of it.
+        """The view with a query's sliders and typed values, which are removed from `fields`.
 
         "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one; "set.zero_stage=3"
         states an input in place of axes.
@@ -291,10 +289,10 @@ class View:
         return self._changed[key]
 
     def link(self, query: str) -> dict[str, Any]:
-        """What a link shows: the description, its state, and what of it was not understood.
+        """The state that a link describes, and notes on the parts that were not understood.
 
-        "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h" has values, not indices. Values that a
-        spec's axes lack are added; of a stored cube the nearest is taken, and said.
+        "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h" has values, not indices. Values missing from
+        a spec's axes are added; for a stored cube the nearest is taken, with a note.
         """
         notes: list[str] = []
         try:
@@ -328,7 +326,7 @@ class View:
                 at[name] = own.index_of(name, text)
             except (LookupError, ValueError) as error:
                 notes.append(note if own.stored else str(error))
-        # a point that was put in moves those above it
+        # an inserted point shifts the indices above it
         values = {
             n: v for k, v in _fields_of(query) if (n := k.removeprefix("at.")) in at and n != k
         }
@@ -403,7 +401,7 @@ class View:
         return at | {dim: int(row[k]) for dim, row, k in zip(dims, rows, best, strict=True)}
 
     def index_of(self, name: str, text: str) -> int:
-        """The point of an axis that a text names; LookupError if it lies beside all of them."""
+        """The index of the axis point that a text names; LookupError if there is none."""
         if name not in self.axes:
             raise InputError(f"{shown(name)} is not an axis here; {nearest(name, self.axes)}")
         axis = self.axes[name]
@@ -432,7 +430,7 @@ class View:
     def request(self, query: str) -> tuple["View", Request]:
         """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0.
 
-        Axes without an index are cut in the middle; the view has the query's sliders.
+        Axes without an index are cut in the middle; the view includes the query's sliders.
         """
         fields = _fields(query)
         view = self.changed(fields)
@@ -461,9 +459,7 @@ class View:
         return Request(variable, x, y, at)
 
     def slice(self, query: str) -> dict[str, Any]:
-        """A map or a curve as JSON, thinned to MOST_ACROSS points an axis; numbers are base64 of
-        float64.
-        """
+        """A map or curve as JSON, at most MOST_ACROSS points an axis; numbers as base64 float64."""
         view, request = self.request(query)
         return view._slice(request)
 
@@ -500,7 +496,7 @@ class View:
         }
 
     def band(self, query: str) -> dict[str, Any]:
-        """The ends of the variable's 90 % interval along x, in the base unit, as JSON."""
+        """The ends of the variable's 90 % interval along x, in base units, as JSON."""
         view, request = self.request(query)
         if request.x is None or request.y is not None:
             raise InputError("an interval is along one axis; give x alone")
@@ -524,7 +520,7 @@ class View:
         }
 
     def code(self, query: str) -> dict[str, str]:
-        """The slice as a command and as Python."""
+        """The slice as a shell command and as Python code."""
         fields = _fields(query)
         changes = {k: v for k, v in fields.items() if k.startswith(CHANGES)}
         view, request = self.request(query)
@@ -583,9 +579,7 @@ class View:
         return {"command": command, "python": "\n".join([*lines, f"print({text})", ""])}
 
     def levers(self, query: str) -> dict[str, Any]:
-        """The inputs that matter most at a point, as JSON: of all kinds, one, or those a plan may
-        change.
-        """
+        """Top inputs at a point, as JSON: of all kinds, one kind, or those a plan may change."""
         fields = _fields(query)
         kind = fields.pop("kind", "")
         view = self.changed(fields)
@@ -636,7 +630,7 @@ class View:
         }
 
     def saved(self, query: str, ending: str) -> tuple[str, bytes]:
-        """A slice as a file, .csv or .nc, with all points in base units: name and bytes."""
+        """A slice as a .csv or .nc file, with all points in base units: name and bytes."""
         view, request = self.request(query)
         return view._saved(request, ending)
 
@@ -647,19 +641,19 @@ class View:
         return {**found.as_json(), "drops": [name for name in view.axes if name not in kept]}
 
     def report(self, query: str) -> tuple[str, bytes]:
-        """The plan of a point as a page in one file: name and bytes."""
+        """The plan of a point as a one-file page: name and bytes."""
         found, view, request = self._planned(query)
         axes = self._left(view, found)
         point = [f"{name}={view.axes[name].text(request.at[name])}" for name in axes]
         return "plan.html", found.report(self.source, shlex.join(point)).encode()
 
     def _left(self, view: "View", found: Found) -> dict[str, Any]:
-        """Axes that stay when a layout is taken."""
+        """Axes that remain when a layout is applied."""
         axes = {} if view.sweep is None else view.sweep.spec["axes"]
         return without(axes, *found.present, *found.held)
 
     def _planned(self, query: str) -> "tuple[Found, View, Request]":
-        """The search at a point; the last one is kept, for its report."""
+        """The best layouts at a point; the last search is cached for its report."""
         view, request = self.request(query)
         if view.sweep is None or view.stored:
             raise InputError("layouts are searched for a spec; explore the spec")
@@ -669,7 +663,7 @@ class View:
         return self._found[2], view, request
 
     def _point(self, request: Request) -> dict[str, Any]:
-        """The point of a request, as values of the sweep's axes."""
+        """The requested point, as values of the sweep's axes."""
         sizes = {} if self.sweep is None else self.sweep.sizes
         return {name: self.axes[name].value(k) for name, k in request.at.items() if name in sizes}
 
@@ -693,7 +687,7 @@ class View:
 
     @contextlib.contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Say what to do if the cube was overwritten or removed meanwhile."""
+        """Advise a restart if the cube was overwritten or removed meanwhile."""
         try:
             yield
         except ChangedError as error:
@@ -703,7 +697,7 @@ class View:
             ) from None
 
     def _read(self, name: str, request: Request, picks: Mapping[str, Array]) -> Array:
-        """A variable over the axes shown, y before x, at one index of the others."""
+        """A variable over the axes shown, y before x, at one index of each other axis."""
         variable = self.cube.variables[name]
         self._check_read(name, picks)
         key: dict[Any, Any] = {
@@ -712,11 +706,11 @@ class View:
         for dim, rows in picks.items():
             if dim in key and rows.size == self.cube.sizes[dim]:
                 key[dim] = slice(None)
-        cut = variable.isel(key).load()  # transposed first, it would be read point by point
+        cut = variable.isel(key).load()  # first: transposed, it is read point by point
         return np.asarray(cut.transpose(*[dim for dim in picks if dim in cut.dims]).values, float)
 
     def _reason(self, request: Request, picks: Mapping[str, Array]) -> Array | None:
-        """Why points are infeasible, if the variable varies over all axes that decide it."""
+        """Infeasibility codes, if the variable varies over all axes that determine them."""
         if REASON not in self.cube.coords or request.variable == REASON:
             return None
         own = self.cube.variables[REASON].dims
@@ -749,7 +743,7 @@ def with_unit(value: float, unit: str, name: str) -> str:
 
 
 def _moved(row: "xarray.Dataset", of: str, unit: str, side: str) -> str:
-    """The variable where an input is moved; and to where, if that is not 10 % away."""
+    """The variable after an input is moved, and the new input value if it is not 10 % away."""
     name, value, to = (str(row["input"].item()), row["value"].item(), row[f"value_{side}"].item())
     if to == value:
         return "-"
@@ -761,7 +755,7 @@ def _moved(row: "xarray.Dataset", of: str, unit: str, side: str) -> str:
 
 
 def _gained(row: "xarray.Dataset", side: str) -> str:
-    """What moving an input does to the cost of the job."""
+    """Change of the job's cost when an input is moved."""
     if row[f"value_{side}"].item() == row["value"].item():
         return "-"
     change = row[f"{MONEY}_{side}"].item() - row[MONEY].item()
@@ -770,7 +764,7 @@ def _gained(row: "xarray.Dataset", side: str) -> str:
 
 
 def _slider(spec: Mapping[str, Any], name: str, text: str) -> Any:
-    """An axis for an input: first:last in even steps, or the values of a list."""
+    """An axis for an input: first:last in even (linear or log) steps, or the values of a list."""
     first, colon, last = text.partition(":")
     if not colon:
         return make_axis(
@@ -786,7 +780,7 @@ def _slider(spec: Mapping[str, Any], name: str, text: str) -> Any:
 
 
 def _with_point(spec: Mapping[str, Any], name: str, text: str) -> Any:
-    """An axis of one number with a further point."""
+    """An axis of one number with an added point."""
     axis = make_axes(spec["axes"]).get(name)
     if axis is None or axis.inputs != (name,) or name not in axis.numbers:
         raise InputError(f"{shown(name)} is not an axis of numbers; choose one of its points")
@@ -798,7 +792,7 @@ def _with_point(spec: Mapping[str, Any], name: str, text: str) -> Any:
 
 
 def _plain(text: str) -> str:
-    """A number as the page shows it, without the commas between thousands."""
+    """A number as the page shows it, without thousands separators."""
     return re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text.strip())
 
 
@@ -810,7 +804,7 @@ def _number(text: str) -> float | str:
 
 
 def _around(value: float, row: Any) -> str:
-    """A range about an input's value, within its bounds."""
+    """A range around an input's value, within its bounds."""
     if not math.isfinite(value):
         return ""
     low, high = (value / 2, value * 2) if value > 0 else (0.0, 1.0)
@@ -830,7 +824,7 @@ def _fields_of(query: str) -> list[tuple[str, str]]:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number to some digits; whole numbers in full, up to ten million."""
+    """A number to `digits` significant digits; whole numbers in full, up to ten million."""
     if not 1e3 <= abs(value) < 1e7:
         return f"{value:.{digits}g}"
     if abs(value - round(value)) < 1e-9 * abs(value):
@@ -864,7 +858,7 @@ def _index(name: str, text: str, size: int) -> int:
 
 
 def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
-    """Meaning of each code; None for a variable of numbers."""
+    """Meaning of each code; None for a numeric variable."""
     if "flag_meanings" not in attrs:
         return None
     codes = np.atleast_1d(attrs["flag_values"]).tolist()

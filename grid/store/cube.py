@@ -1,9 +1,8 @@
-"""Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there.
+"""Stored cubes: plain Zarr v3, every output with its own dimensions, either complete or absent.
 
-In a folder a cube is built in NAME.partial and gets its name once every block is on the disk.
-Objects cannot be renamed: there a cube is built in its place, and its root, without which no reader
-takes it for a cube, is written last. What is finished survives a failure, a kill and a loss of
-power.
+A cube in a folder is built in NAME.partial and renamed once every block is on disk. Objects cannot
+be renamed: there a cube is built in place, and its root, without which readers do not see a cube,
+is written last. Finished parts survive a failure, a kill and a power loss.
 """
 
 import contextlib
@@ -52,7 +51,7 @@ def store(
     threads: int,
     cluster: "Cluster | None" = None,
 ) -> None:
-    """Evaluate a plan into a cube at a place, where it appears when it is complete."""
+    """Evaluate a plan into a cube at a place, where it appears once complete."""
     modes = {"--overwrite": overwrite, "--resume": resume, "--append": append}
     chosen = [mode for mode, on in modes.items() if on]
     if len(chosen) > 1 and (append or not resume):
@@ -81,7 +80,7 @@ def store(
     elif append and not is_ours(partial):
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
     if resume and place.exists():
-        # a replacement that was begun is continued, whatever cube it replaces
+        # a replacement in progress is continued, whatever cube it replaces
         replaces = partial != place and not _differs(partial, writer)
         if not (replaces or overwrite):
             _check_same(place, writer)
@@ -117,7 +116,7 @@ def store(
 
 
 def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resume: bool) -> None:
-    """Refuse a cube that would not fit on the disk, judged by how some of its chunks compress."""
+    """Refuse a cube that would not fit on the disk, estimated from how some chunks compress."""
     plan, free = writer.plan, place.room()
     dense = sum(
         math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, writer.dtype).itemsize
@@ -125,7 +124,7 @@ def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resu
     )
     if dense <= free:
         return
-    blocks = journal.read_journal(partial)  # finished ones are not written again
+    blocks = journal.read_journal(partial)  # finished blocks are not written again
     if append or (resume and not _differs(place, writer)):
         blocks = journal.read_journal(place) | blocks
     free += sum(size for block in blocks.values() for _, size, _ in block.files)
@@ -156,7 +155,7 @@ def parse_chunks(text: str | None) -> dict[str, Any] | None:
 
 
 def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]:
-    """Chunk sizes by axis, as asked for. Raises InputError."""
+    """Chunk sizes by axis, as requested. Raises InputError."""
     for axis, size in (chunks or {}).items():
         if axis not in plan.sizes:
             raise InputError(
@@ -184,7 +183,7 @@ def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) ->
 
 
 def _differs(place: Place, writer: Writer) -> bool:
-    """Whether a place holds no record, or one of another cube."""
+    """Whether a place has no record, or one of another cube."""
     old = journal.read_record(place, PLAN)
     return old is None or difference(old, writer.fingerprint) is not None
 
@@ -209,7 +208,7 @@ def _check_same(place: Place, writer: Writer) -> None:
 def _prepare(
     place: Place, partial: Place, writer: Writer, overwrite: bool, resume: bool, append: bool
 ) -> None:
-    """Prepare an unfinished cube for `Writer.run`; its lock is held."""
+    """Prepare an unfinished cube for `Writer.run`; the caller holds its lock."""
     continues = resume or append
     # checked again under the lock: another run may have finished meanwhile
     if place.exists() and not (overwrite or continues):
@@ -221,19 +220,19 @@ def _prepare(
             "--resume continues it, --overwrite starts over"
         )
     complete = place.exists()
-    # nothing is taken from another cube; `check_grows` has compared one to append to
+    # no blocks are taken from another cube; `check_grows` has compared one to append to
     borrows = complete and continues and (append or not _differs(place, writer))
     if borrows and place == partial:
         _borrow(place, partial, writer)
         return
-    partial.delete(ROOT)  # killed between the root and the rename
+    partial.delete(ROOT)  # from a run killed between the root and the rename
     differs = _differs(partial, writer)
-    # the cube that was replaced, if the run was killed after the exchange
+    # the replaced cube, if the run was killed after the exchange
     left = complete and journal.read_seal(partial) is not None
     if begun and continues and not (differs and (left or overwrite)):
         _check_same(partial, writer)
     else:
-        partial.delete(PLAN)  # by its name, since a listing may lag
+        partial.delete(PLAN)  # by name, since a listing may lag
         partial.keep({LOCK})
     if borrows:
         _borrow(place, partial, writer)
@@ -246,17 +245,17 @@ def _borrow(place: Place, partial: Place, writer: Writer) -> None:
     for key in journal.damaged_chunks(place, sound.values()):
         del sound[key]
     if partial == place:
-        partial.delete(ROOT)  # first: without its root, a cube in the making is not read
+        partial.delete(ROOT)  # first: without its root, an unfinished cube is not read
     else:
         for block in sound.values():
             partial.take(place, [name for name, _, _ in block.files])
-    # killed between the two, the next run checks again which blocks fit
+    # if killed between the two writes, the next run checks again which blocks fit
     journal.write_record(partial, PLAN, writer.fingerprint)
     journal.write_journal(partial, {**own, **sound}.values())
 
 
 def _stored_shapes(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[int, ...]]:
-    """Chunk shapes of the cube to continue, if it has the outputs of the plan."""
+    """Chunk shapes of the cube to continue, if it has the plan's outputs."""
     record = journal.read_record(partial, PLAN) or journal.read_record(place, PLAN) or {}
     shapes = {name: record.get(f"chunks.{name}") for name in plan.outputs}
     same = all(
@@ -269,17 +268,17 @@ def _stored_shapes(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[
 
 
 def is_ours(place: Place) -> bool:
-    """Whether a place holds a cube of ours: complete, damaged or unfinished."""
+    """Whether a place has a fleetcube cube: complete, damaged or unfinished."""
     return bool(place.names(f"{RECORD}/")) or is_cube(place)
 
 
 def is_cube(place: Place) -> bool:
-    """Whether a place holds a cube that fleetcube wrote."""
+    """Whether a place has a cube that fleetcube wrote."""
     return _attributes(place) is not None
 
 
 def _attributes(place: Place) -> dict[str, Any] | None:
-    """The attributes of a cube's root; None where there is no cube."""
+    """The attributes of a cube's root; None if there is no cube."""
     data = journal.read_file(place, ROOT)
     try:
         meta = json.loads(data) if isinstance(data, bytes) else None
@@ -291,13 +290,13 @@ def _attributes(place: Place) -> dict[str, Any] | None:
 
 
 def layout_of(place: Place) -> int | None:
-    """The layout of a cube, None where there is none; a newer one than ours is refused."""
+    """A cube's layout, None if there is none; a layout newer than ours is refused."""
     attributes = _attributes(place)
     return None if attributes is None else known_layout(place, attributes)
 
 
 def check_sealed(place: Place) -> None:
-    """Refuse what has no record of ours, such as a copy that xarray made. Raises InputError."""
+    """Refuse a cube without our record, such as a copy made by xarray. Raises InputError."""
     if all(journal.read_file(place, name) == "is missing" for name in (SEAL, JOURNAL, PLAN)):
         raise InputError(
             f"{str(place)!r} is not sealed by fleetcube, so nothing in it can be checked; if "
@@ -306,7 +305,7 @@ def check_sealed(place: Place) -> None:
 
 
 def added(place: Place) -> str:
-    """The arrays that another program added to a cube, as xarray does with mode="a"."""
+    """Arrays that another program added to a cube, such as xarray with mode="a"."""
     sealed, end = journal.read_seal(place), f"/{ROOT}"
     names = (place.names() or set()) - sealed.keys() if sealed else set()
     arrays = (name.removesuffix(end) for name in names if name.endswith(end))
@@ -328,7 +327,7 @@ def size_of(place: Place) -> int:
 
 
 def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
-    """What is wrong with the files of a cube: one line for each. `done` counts chunks."""
+    """Problems of a cube's files, one line each. `done` counts chunks."""
     sealed = journal.read_seal(place)
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
@@ -344,7 +343,7 @@ def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> l
 
 
 def sealed_files(place: Place) -> dict[str, bytes]:
-    """The files beside the chunks; a cube that differs from its seal is refused."""
+    """The files other than chunks; a cube that differs from its seal is refused."""
     while True:
         sealed = journal.read_seal(place)
         if sealed is None:
@@ -356,7 +355,7 @@ def sealed_files(place: Place) -> dict[str, bytes]:
             return _as_sealed(place, sealed)
         except InputError:
             if journal.read_seal(place) == sealed:
-                raise  # damaged: no other cube took its place meanwhile
+                raise  # damaged: no other cube replaced it meanwhile
 
 
 def _as_sealed(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes]:
@@ -403,11 +402,11 @@ def open_cube(
     """Open a cube lazily: values are read where they are sliced.
 
     Args:
-        path: the cube's folder, or the URL of one on an object store.
+        path: the cube's folder, or its URL on an object store.
         chunks: None for plain lazy indexing (fastest for slices), or Dask chunks as in
             `xarray.open_zarr` ({} for the stored ones).
-        verify: False opens what another program copied (also a NetCDF file) or changed: as
-            xarray reads it, with nothing checked.
+        verify: False opens what another program copied (also a NetCDF file) or changed, unchecked,
+            as xarray reads it.
 
     Raises InputError where there is no complete cube.
     """
@@ -415,7 +414,7 @@ def open_cube(
 
     from .sealed import SealedStore
 
-    load_accessor()  # it has `.fleetcube`
+    load_accessor()  # so that the cube has `.fleetcube`
     place = place_of(path)
     if not verify:
         return _unverified(place, chunks)
@@ -436,7 +435,7 @@ def open_cube(
 
 
 def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
-    """A cube as xarray reads it."""
+    """A cube as xarray reads it, unchecked."""
     import xarray
 
     _layout_there(place)
@@ -459,7 +458,7 @@ def _unverified(place: Place, chunks: Any) -> "xarray.Dataset":
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
-    """Raise ValueError for attributes of a variable that fleetcube never writes."""
+    """Raise ValueError for variable attributes that fleetcube never writes."""
     texts = [attrs.get(key, "") for key in ("units", "long_name", "convention", "flag_meanings")]
     codes = attrs.get("flag_values", [])
     flags = codes if isinstance(codes, list) else [codes]
@@ -473,7 +472,7 @@ def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
 
 @contextlib.contextmanager
 def reading(place: Place) -> Iterator[None]:
-    """Report as a damaged cube, in one line, whatever its contents raise."""
+    """Report any error raised by a cube's contents as damage, in one line."""
     try:
         yield
     except (ConnectionError, InputError, MemoryError):
@@ -484,7 +483,7 @@ def reading(place: Place) -> Iterator[None]:
 
 
 def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
-    """The spec that a cube's attributes state. Raises ValueError, or RecursionError."""
+    """The spec in a cube's attributes. Raises ValueError, or RecursionError."""
     text = attrs.get("fleetcube_spec")
     spec = json.loads(text) if isinstance(text, str) else None
     if not isinstance(spec, dict) or not {"outputs", "scenario", "axes"} <= spec.keys():
@@ -495,7 +494,7 @@ def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def check_complete(place: Place) -> None:
-    """Refuse all but a complete cube, and name what it is instead. Raises InputError."""
+    """Refuse all but a complete cube, stating what it is instead. Raises InputError."""
     if _layout_there(place) is None:
         check_sealed(place)
         raise InputError(
@@ -505,7 +504,7 @@ def check_complete(place: Place) -> None:
 
 
 def _layout_there(place: Place) -> int | None:
-    """The layout of a cube; what is unfinished, or not there, is refused. Raises InputError."""
+    """The layout of a cube; an unfinished or missing one is refused. Raises InputError."""
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
     layout = layout_of(place)
@@ -518,7 +517,7 @@ def _layout_there(place: Place) -> int | None:
 
 
 def in_order(cube: "xarray.Dataset") -> "xarray.Dataset":
-    """Outputs and axes in the order of the spec, the rest by name: arrays arrive in any order."""
+    """Outputs and axes in the spec's order, the rest by name: arrays arrive in any order."""
     import xarray
 
     spec = spec_of(cube.attrs)

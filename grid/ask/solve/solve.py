@@ -1,10 +1,10 @@
-"""Invert an output: the value of an input at which it meets a target, at every point of a grid.
+"""Invert an output: the input value at which it meets a target, at every point of a grid.
 
-Each point's range is first scanned at SCAN values for the first two with the target between them.
-There inverse quadratic interpolation takes over, in the logarithms of both if they have one: most
-relations of the field are close to powers, which a few steps solve. It needs no slopes, each of
-which costs as much as one evaluation or several. A step that leaves the bracket is replaced by
-bisection, and so is one where the bracket lags too far behind what bisection would have left.
+Each point's range is scanned at SCAN values for the first two that bracket the target. Inverse
+quadratic interpolation follows, in the logarithms of both where they exist: most relations of the
+field are close to power laws, solved in a few steps. It needs no derivatives, each of which costs
+at least one evaluation. A step that leaves the bracket, or a bracket that lags too far behind
+bisection, is replaced by a bisection step.
 """
 
 import math
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     import xarray
 
 MOST_STEPS = 80
-SOON = 8  # steps before a bracket may have shrunk to two neighbouring numbers
-SLACK = 8  # steps more than bisection may take
-FEW = 4  # one in so many still open: their block is cut out
-TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point, and of one that jumps the target
+SOON = 8  # steps before a bracket may have shrunk to two adjacent floats
+SLACK = 8  # steps allowed beyond those of bisection
+FEW = 4  # below 1 in this many still open, their block is cut out
+TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point; of an output jump
 DIPS = 9  # steps to the bottom of a dip
-ROUND = 1e-9  # relative distance at which a root is a whole number
+ROUND = 1e-9  # relative distance at which a root counts as a whole number
 REASONS = {
     0: "solved",
     1: "always_above_target",
@@ -56,14 +56,14 @@ REASONS = {
     4: "jumps_over_target",
     5: "met_everywhere",
 }
-MET = {"<=": 2, ">=": 1}  # the reason that means an inequality is met everywhere
+MET = {"<=": 2, ">=": 1}  # the reason code that means the inequality holds everywhere
 CROSSINGS, NEXT = "crossings", "next_above"
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A condition to meet: an output, a relation ("=", "<=", ">="), and a number or an output."""
+    """A condition: an output, a relation ("=", "<=", ">="), and a number or an output."""
 
     of: str
     relation: str
@@ -80,7 +80,7 @@ class Target:
 
 
 def read_target(target: Any) -> Target:
-    """A target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
+    """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
     relation = "="
     if isinstance(target, Mapping) and len(target) == 1:
         ((of, level),) = target.items()
@@ -112,7 +112,7 @@ def read_target(target: Any) -> Target:
 
 
 def read_condition(argument: str, text: Any) -> Target:
-    """A target that is a bound, "job_time <= 30 d", of an argument that takes no equations."""
+    """Read a bound, such as "job_time <= 30 d", for an argument that takes no equations."""
     condition = read_target(text)
     if condition.relation == "=":
         raise InputError(f"{argument}: {shown(text)} is an equation; write <= or >=")
@@ -153,7 +153,7 @@ def solve_spec(
     whole: bool | None,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """The values of an input at which a target is met; see `Sweep.solve`."""
+    """`Sweep.solve` for a spec."""
     import xarray
 
     check_free(for_)
@@ -172,12 +172,12 @@ def solve_spec(
 
     def fill(tile: Region) -> None:
         cut = tiles.inside(everything, tile, dims)
-        with np.errstate(all="ignore"):  # here, not around the pool: each thread has its own
+        with np.errstate(all="ignore"):  # here, not around the pool: errstate is per thread
             for name, answer in search.answers(tile, round_).items():
                 answers[name][cut] = answer
 
     parts = list(tiles.blocks(everything, tiles.SOLVED))
-    # Tiles share the cores; JAX uses all of them for each
+    # Tiles run in parallel on the cores; JAX uses all cores for each tile
     cores = settings.cores if plan.engine != "jax" and len(parts) > 1 else 1
     done = expected(math.prod(shape), "points")
     for tile, _ in zip(parts, pool(cores).map(fill, parts), strict=True):
@@ -232,7 +232,7 @@ class Solver:
         needed = {dim for of in target.outputs for dim in scan.dims[of]}
         if for_ not in needed:
             raise InputError(f"{target} does not depend on {for_}; solve for another input")
-        # Axes that do not matter to the target would only multiply the searches
+        # Axes that do not affect the target would only multiply the searches
         problem = replace(
             problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
@@ -261,7 +261,7 @@ class Solver:
     def evaluate(
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
     ) -> dict[str, Array]:
-        """Outputs over a tile, the input at some values."""
+        """Outputs over a tile, at given values of the input."""
         free = {self.for_: at}
         if self.extrapolation:
             free = self.extrapolation.free(tile, free)
@@ -299,22 +299,22 @@ class Solver:
         }
 
     def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
-        """Evaluate the output where a condition holds, into an array."""
+        """Evaluate the output into `outs` where a condition holds."""
         if where.any():
             part, of = box(where), self.target.of
             new = self.evaluate(within(tile, part), at[part], [of])[of]
             np.copyto(outs[part], new, where=where[part])
 
     def roots(self, tile: Region) -> Solution:
-        """The first value that meets the target over a tile, or why there is none."""
+        """The first value that meets the target over a tile, or the reason for none."""
         bracket, solution = self._scan(tile)
         reason, root, value = solution.reason, solution.root, solution.value
         low, high, before, last = bracket.low, bracket.high, bracket.left, bracket.right
         open_, over = reason == 0, before > 0
-        # What is small beside a target of 0; an end that is undefined or infinite tells nothing
+        # Scale for a target of 0; an undefined or infinite end gives no information
         ends = [np.where(np.isfinite(gap), np.abs(gap), 0.0) for gap in (before, last)]
         spread = ends[0] + ends[1]
-        # The inverse function, from place over gap, is followed through its last points
+        # Interpolate the inverse function, place over gap, through its last points
         place = self._place(high)
         slope = (place - self._place(low)) / (last - before)
         at, step = self._inside(place - last * slope, low, high, open_, 0)
@@ -323,7 +323,7 @@ class Solver:
             left = np.count_nonzero(open_)
             if left == 0:
                 break
-            if FEW * left < open_.size:  # the last ones are often neighbours
+            if FEW * left < open_.size:  # the last open points are often neighbours
                 part = box(open_)
                 tile = within(tile, part)
                 reason, root, value, low, high = (
@@ -343,7 +343,7 @@ class Solver:
             same = (here.excess > 0) & over | (here.excess < 0) & ~over
             low, high = put(low, at, same), put(at, high, same)
             if count >= SOON:
-                # No number is left between the ends: solved, or the output jumps over the target
+                # No float is left between the ends: solved, or the output jumps over the target
                 stuck = open_ & (high - low <= 4 * np.spacing(np.abs(high)))
                 np.copyto(root, high, where=stuck)
                 reason[stuck & (size > LOOSE * scale)] = 4
@@ -359,9 +359,9 @@ class Solver:
     def _inside(
         self, step: Array, low: Array, high: Array, open_: Array, count: int
     ) -> tuple[Array, Array]:
-        """A step's value and place; the middle if it leaves a bracket, or the bracket stays wide.
+        """A step's value and place; the middle if it leaves the bracket or the bracket stays wide.
 
-        From SLACK steps on a bracket as wide as bisection's of SLACK steps before is halved: the
+        From SLACK steps on, a bracket as wide as bisection's SLACK steps earlier is halved: the
         search takes at most SLACK + 1 steps more than bisection.
         """
         at = self._value(step)
@@ -371,13 +371,13 @@ class Solver:
             good &= high <= (low * math.exp(width) if self.log else low + width)
         if (good | ~open_).all():
             return at, step
-        # Two roots: the product of the ends may overflow
+        # Product of two roots: the product of the ends may overflow
         half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
         half = np.where((half > low) & (half < high), half, 0.5 * (low + high))
         return put(half, at, good), put(self._place(half), step, good)
 
     def _near(self, tile: Region, at: Array, exact: bool = False) -> Near:
-        """The output against its target at some values of the input; `exact` adds the slope."""
+        """The output relative to its target at some input values; `exact` adds the slope."""
         of, level = self.target.of, self.target.level
         slopes = list(self.slopes.values()) if exact else []
         outs = self.evaluate(tile, at, [*self.target.outputs, *slopes])
@@ -397,9 +397,9 @@ class Solver:
         return (value > 0) & (aim > 0) if self.log else np.zeros(np.shape(value), bool)
 
     def _gap(self, value: Array, aim: Array) -> Array:
-        """The distance from a target in which most outputs are straight over the place."""
+        """Distance from the target, chosen so that most outputs are linear in place."""
         logs = self._logs(value, aim)
-        # Both branches are computed; `fill` silences logarithms of what is not above 0
+        # Both branches are computed; `fill` silences logarithms of numbers not above 0
         return (
             np.log(value / aim) if logs.all() else np.where(logs, np.log(value / aim), value - aim)
         )
@@ -411,10 +411,10 @@ class Solver:
         return np.exp(place) if self.log else place
 
     def _scan(self, tile: Region) -> tuple[Bracket, Solution]:
-        """Brackets of the first crossing along the range, and what else the scan saw."""
+        """Brackets of the first crossing along the range, and the scan's other findings."""
         shape = extent(tile, tuple(tile), tuple(tile))
         above, root = np.full(shape, np.nan), np.full(shape, np.nan)
-        at = np.full(shape, -1, np.int8)  # number of the value at or after the crossing
+        at = np.full(shape, -1, np.int8)  # index of the value at or after the crossing
         crossings = np.zeros(shape, np.int8)
         up = down = np.zeros(shape, bool)
         seen = []
@@ -423,20 +423,20 @@ class Solver:
             seen.append((value, aim))
             excess = value - aim
             zero, over, under = excess == 0, excess > 0, excess < 0
-            turned = (up & under) | (down & over)  # not beside NaN
+            turned = (up & under) | (down & over)  # not next to NaN
             if turned.any():
                 again = turned & (crossings > 0) & np.isnan(above)
                 above[again & self._meets(excess)] = self.grid[k - 1]
                 crossings += turned
             np.copyto(at, k, where=(turned | zero) & (at < 0), casting="unsafe")
-            # On the target there is no side: the next value is compared with the one before
+            # A value on the target has no side: the next one is compared with the previous one
             up, down = over | (zero & up), under | (zero & down)
         left, right = np.full(shape, np.nan), np.full(shape, np.nan)
         for k in range(len(self.grid)):
             if (here := at == k).any():
                 ends = (seen[j] for j in (max(k - 1, 0), k))
                 left[here], right[here] = (self._gap(v[here], a[here]) for v, a in ends)
-        # A line through an end on the target would lead there, beyond a smaller solution
+        # A line through an end on the target would lead there, past a smaller solution
         right = np.where(right == 0, -left, right)
         low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
         bracket = Bracket(low, high, left, right)
@@ -449,12 +449,12 @@ class Solver:
         reason[at >= 0] = 0
         dips = (reason > 0) & (reason < 3) & (best > 0) & (best < len(self.grid) - 1)
         if self.slopes and dips.any():
-            again = dips & self._meets(closest)  # at both ends of a dip out of what meets it
+            again = dips & self._meets(closest)  # the dip leaves and re-enters
             self._dip(tile, dips, best, bracket, reason)
             crossings[dips & (reason == 0)] = 2
             above = np.where(again & (reason == 0), bracket.high, above)
         if self.target.relation != "=":
-            touched = (reason == 0) & (crossings == 0)  # met exactly, and never crossed
+            touched = (reason == 0) & (crossings == 0)  # equal to the target without crossing it
             worst = np.where(np.isnan(before), left, before)
             meets = self._meets(worst) | np.isnan(worst)
             reason[(touched & meets) | (reason == MET[self.target.relation])] = 5
@@ -463,7 +463,7 @@ class Solver:
         return bracket, Solution(root, root.copy(), reason, crossings, above, nearest)
 
     def _meets(self, excess: Array) -> Array:
-        """Where a crossing to this excess begins another solution: for "=" every one does."""
+        """Where crossing to this excess starts another solution: always, for "="."""
         if self.target.relation == "=":
             return np.ones(excess.shape, bool)
         return excess <= 0 if self.target.relation == "<=" else excess >= 0
@@ -484,10 +484,10 @@ class Solver:
         return np.broadcast_to(outs[self.target.of], shape), np.broadcast_to(aim, shape)
 
     def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
-        """Look for a crossing between the scan's values, where the output turns near the target.
+        """Look for a crossing between scanned values, where the output turns near the target.
 
-        Its slope is followed to 0 by the secant method, halving where that is slow, as long as
-        tangents at both ends allow a crossing: an output that turns once lies above them.
+        The slope's zero is found by the secant method, halving where that is slow, as long as the
+        tangents at both ends allow a crossing: an output with one turning point lies above them.
         """
         part = box(dips)
         tile, bracket = within(tile, part), bracket.cut(part)
@@ -524,9 +524,7 @@ class Solver:
             high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
-        """The whole number next to a root that meets the target or comes closest to it; NaN if none
-        does.
-        """
+        """The whole number next to a root that meets the target or comes closest; NaN if none."""
         step = np.ones(root.shape)
         if self.steps:
             count = self.evaluate(tile, root, [self.steps])[self.steps]
@@ -542,13 +540,13 @@ class Solver:
             lower = self._meets(below)
         near = np.where(lower, low, high)
         missed = (near < first) | (near > last)
-        if self.target.relation != "=":  # the one number of both that is in the range
+        if self.target.relation != "=":  # the only one of the two within the range
             missed |= (low == high) & ~lower & (np.abs(low - root) > ROUND * root)
         return np.where(np.isnan(root) | missed, np.nan, near)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:
-    """The number of the least excess, by size, and that excess; infinity where none is finite."""
+    """Index of the smallest absolute excess, and that excess; infinity if none is finite."""
     every = np.stack(excesses)
     every[~np.isfinite(every)] = np.inf
     best = np.abs(every).argmin(0)
@@ -556,12 +554,12 @@ def _closest(excesses: list[Array]) -> tuple[Array, Array]:
 
 
 def _sets(axis: Axis) -> bool:
-    """Whether an axis chooses formulas although nothing varies along it."""
+    """Whether an axis selects formulas although no option varies along it."""
     return bool(axis.options) and all(len(set(row)) == 1 for row in axis.options.values())
 
 
 def without(problem: Problem, for_: str) -> Problem:
-    """The problem without an input or its axis; an axis of one point keeps its other inputs."""
+    """The problem without an input or its axis; a one-point axis keeps its other inputs."""
     axes = []
     for axis in problem.axes:
         others = len(axis.inputs) > 1
