@@ -1,7 +1,7 @@
-"""The posterior of all published steps: the coefficients that it expects of a cell, and how wide.
+"""The posterior of all published steps: expected coefficients of a cell, and their uncertainty.
 
 A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
-groups), as in decision 35; groups that no step was measured in add the spread of their level.
+groups), as in decision 35; groups without measured steps add the spread of their level.
 """
 
 import functools
@@ -26,16 +26,16 @@ _KERNELS = {"standard_attention_efficiency": "standard", "flash_attention_effici
 
 
 def seal(content: Mapping[str, Any]) -> str:
-    """SHA-256 of all but the hash itself."""
+    """SHA-256 of the content without its own hash."""
     text = json.dumps({k: v for k, v in content.items() if k != "sha256"}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What the posterior tells apart: software and GPU are "" where unknown, peaks in FLOP/s.
+    """Key of the posterior: software and GPU are "" where unknown, peaks in FLOP/s.
 
-    `node_link` is the data sheet's bandwidth inside a node, 0 where none is known.
+    `node_link` is the data sheet's bandwidth inside a node, 0 if unknown.
     """
 
     software: str
@@ -49,15 +49,15 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As the posterior lists it."""
+        """Key in the posterior's list of cells."""
         return ", ".join((self.software, self.layers, self.gpu, self.precision))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """An input that a coefficient sets: `scale` x share of it, or x exponential."""
+    """An input set by a coefficient: `scale` x a share, or `scale` x an exponential."""
 
-    place: int  # among the coefficients
+    place: int  # index among the coefficients
     input: str
     scale: float
     is_share: bool
@@ -70,13 +70,13 @@ class Setting:
 
 @functools.cache
 def label_of(software: str) -> str:
-    """The catalog's label of a group of published steps; the group where it has none."""
+    """The catalog's label of a group of published steps; the group's name without one."""
     found = (n for n, entry in kind("software").items() if entry.values["steps_as"] == software)
     return next(found, software)
 
 
 def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
-    """A share at log odds x, or anything else at its logarithm x, and its derivative."""
+    """A share at log odds x, or another coefficient at its logarithm x; and its derivative."""
     if not is_share:
         value = elementary.exp(x)
         return value, value
@@ -85,7 +85,7 @@ def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
 
 
 def decades_outside(span: Sequence[float], values: Array) -> Array:
-    """Decades by which values are outside of a least and a most; 0 inside."""
+    """Decades by which values lie outside [low, high]; 0 inside."""
     low, high = span
     positive = np.maximum(values, 1e-300)
     beyond = np.maximum(elementary.log(positive / high), elementary.log(low / positive))
@@ -93,7 +93,7 @@ def decades_outside(span: Sequence[float], values: Array) -> Array:
 
 
 class Posterior:
-    """Effects with their means and covariance, as the catalog has them."""
+    """The catalog's effects, with their means and covariance."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
@@ -109,16 +109,15 @@ class Posterior:
 
     @functools.cached_property
     def cells(self) -> Mapping[str, tuple[int, str]]:
-        """Rows of each measured cell, and their attention kernel."""
+        """Number of rows of each measured cell, and their attention kernel."""
         return {name: (int(rows), kernel) for name, (rows, kernel) in self.content["cells"].items()}
 
     def family(self, label: str) -> str:
-        """A GPU's label without its form and memory: h100, tpu-v5p."""
+        """A GPU's label without form factor and memory: h100, tpu-v5p."""
         words = label.partition("@")[0].split("-")
         return "-".join(words[: 2 if words[0] in ("tpu", "gaudi") else 1])
 
     def bits(self, precision: str) -> str:
-        """Bits of the products at a precision."""
         return str(
             self.content["bits"].get(precision, "4 bits" if "fp4" in precision else "8 bits")
         )
@@ -160,7 +159,7 @@ class Posterior:
             taken[k, self._place[name, "all", ""]] = 1.0
             for trend in trends:
                 taken[k, self._place[name, trend, ""]] = peaks[trend]
-            # Software of no published step: how its experts differ is counted once
+            # For software without published steps, the effect of its experts is counted once
             is_new = cell.layers == "experts" and "experts" in levels[name]
             is_new &= (name, "experts", experts) not in self._place
             for level in levels[name]:
@@ -174,14 +173,14 @@ class Posterior:
                     unseen[k] += self._spreads[name, level] ** 2
             start = about["start"]
             means[k] = elementary.log(start / (1 - start) if about["share"] else start)
-        # not by BLAS, which adds up in another order on another processor
+        # not BLAS, whose summation order depends on the processor
         root = np.einsum("ke,ef->kf", taken, self._root)
         return means + np.einsum("ke,e->k", taken, self._means), np.hstack(
             [root, np.diag(np.sqrt(unseen))]
         )
 
     def values(self, cell: Cell) -> dict[str, Any]:
-        """Inputs and options as a calibration sets them, the error factor among them."""
+        """Inputs and options as a calibration sets them, including the error factor."""
         means, root = self.at(cell)
         made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": self.kernel(cell)}
         for setting in self.settings(cell):
@@ -192,7 +191,7 @@ class Posterior:
         return made
 
     def settings(self, cell: Cell) -> list[Setting]:
-        """What the coefficients set at a cell: those of its attention kernel, with known scales."""
+        """The settings at a cell: coefficients of its attention kernel with known scales."""
         kernel = self.kernel(cell)
         scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
         return [
@@ -202,15 +201,13 @@ class Posterior:
         ]
 
     def noise(self, software: str = "") -> float:
-        """Scale of the noise of a software's steps; root of the mean square of all, if unknown."""
+        """Noise scale of a software's steps; the root mean square over all software, if unknown."""
         noise = self.content["noise"]
         every = math.sqrt(np.mean(np.square(list(noise.values()))))
         return float(noise.get(software, every))
 
     def width(self, cell: Cell, root: Array, noise: float) -> float:
-        """Half of the 90 % interval of a step's logarithm, from its kind's slopes and a root
-        covariance.
-        """
+        """Half the 90 % interval of a step's logarithm; `root` is a root of the covariance."""
         slopes = self.content["slopes"]
         kind = f"{cell.layers}, {self.kernel(cell)}"
         moments = np.array(slopes.get(kind, slopes["dense, flash"]))
@@ -218,14 +215,12 @@ class Posterior:
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
-        """What the width is multiplied by, 1 or more: 90 of 100 rows as far from others were within
-        it.
-        """
+        """Factor, 1 or more, on the width that covers 90 of 100 rows as far from measured ones."""
         unseen = self.content["unseen"]
         return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
 
     def far(self, cell: Cell) -> tuple[str, ...]:
-        """How far a cell is from measured ones, by what was left out to find out."""
+        """How far a cell is from measured ones, as the hold-out tests that match its distance."""
         if cell.name in self.cells:  # other rows of the same table, or another cluster
             return ("every fifth row", "never fitted")
         found = []
@@ -238,11 +233,11 @@ class Posterior:
         return (*found,) or ("software on a GPU",)
 
     def beyond(self, name: str, values: Array) -> Array:
-        """Decades by which values of an input are outside of what was fitted; 0 inside."""
+        """Decades by which values of an input lie outside the fitted range; 0 inside."""
         return decades_outside(self.content["ranges"][name], values)
 
     def beyond_peaks(self, cell: Cell) -> float:
-        """Decades by which a GPU's peak is outside of what was fitted at those bits, or at 16."""
+        """Decades by which a GPU's peak lies outside the fitted range at those bits, or at 16."""
         peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak}
         known = self.content["peaks"]
         return max(
@@ -253,17 +248,17 @@ class Posterior:
 
     @functools.cached_property
     def widening(self) -> float:
-        """What a decade outside adds to the width, as a share of it.
+        """Relative growth of the width for each decade outside the fitted range.
 
-        By what clusters of 1,024 GPUs and more add, fitted to those of 256 and fewer, to rows that
-        have like ones among those fitted.
+        Derived from the extra error on clusters of 1,024 GPUs and more of a fit to 256 and fewer,
+        relative to the error on rows with similar ones in the fit.
         """
         unseen = self.content["unseen"]
         most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
         return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)
 
     def said(self, cell: Cell) -> str:
-        """What a cell's coefficients stand on."""
+        """The data behind a cell's coefficients, in words."""
         rows = self.cells[cell.name][0] if cell.name in self.cells else 0
         total = self.content["rows"]
         kinds = {"dense": "dense layers", "experts": "mixtures of experts"}
@@ -285,7 +280,7 @@ class Posterior:
         )
 
     def _narrower(self, cell: Cell) -> str:
-        """That software should be named, where the interval would be less than half as wide."""
+        """Advice to name the software, where that more than halves the interval; else empty."""
         factor = self.values(cell)["error_factor"]
         named = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
         found = sorted(
@@ -310,7 +305,7 @@ class Posterior:
         return software, gpu
 
     def ceilings(self, cell: Cell) -> dict[str, float]:
-        """What kernels alone reach on a cell's GPU, as shares of its peak."""
+        """Peak shares that kernels alone reach on a cell's GPU."""
         table = self.content["ceilings"]
         products = table["gemm, 16 bits" if cell.precision == "16 bits" else "gemm, 8 and 4 bits"]
         is_tpu = self.generation(cell.gpu) == "tpu"
@@ -327,7 +322,7 @@ class Posterior:
 
 @functools.cache
 def posterior(path: Path = PATH) -> Posterior:
-    """The catalog's. Raises CatalogError where the file was edited."""
+    """The catalog's posterior. Raises CatalogError if the file was edited."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         stated = content["sha256"]

@@ -1,9 +1,9 @@
-"""Serve the page: to this machine only, unless asked otherwise, and to this page only.
+"""Serve the explore page: to this machine only, unless configured otherwise, and to this page only.
 
-A page of another site can make a browser send requests here, even under a name that resolves to
-this machine (DNS rebinding). So requests must name this machine as Host, and come from this page.
-One thread serves all connections, another evaluates one request at a time: memory is bounded, and
-slow clients keep nobody waiting.
+Another site's page can make a browser send requests here, even under a name that resolves to this
+machine (DNS rebinding), so requests must name this machine as Host and come from this page. One
+thread serves all connections, another evaluates one request at a time: memory is bounded, and slow
+clients block nobody.
 """
 
 import asyncio
@@ -56,19 +56,19 @@ HEADERS = {
 
 MOST_CONNECTIONS = 512
 MOST_HEAD = 1 << 16  # bytes of a request
-MOST_UNSENT = 1 << 28  # bytes of answers not sent yet, beyond which none is evaluated
-GRACE = 0.25  # seconds for which a connection is not closed to make room for another
+MOST_UNSENT = 1 << 28  # bytes of unsent answers beyond which no request is evaluated
+GRACE = 0.25  # seconds during which a connection is not closed to make room for another
 HEAD_SECONDS = 10  # from a request's first byte to its last
 IDLE_SECONDS = 60  # between requests
 PIECE = 1 << 20  # bytes of an answer that a client must take within PIECE_SECONDS
 PIECE_SECONDS = 20
-END = re.compile(rb"\n\r?\n")  # of a request
-PRIORITY = (  # the first ones go first
+END = re.compile(rb"\n\r?\n")  # of a request's head
+PRIORITY = (  # highest first
     *("view", "slice", "code", "band", "levers"),
     *("download.csv", "download.nc", "download.html", "plan"),
 )
 
-ASKED = {  # of the view
+ASKED = {  # API path -> method of the view
     "/api/view": "link",
     "/api/slice": "slice",
     "/api/band": "band",
@@ -81,12 +81,10 @@ ASKED = {  # of the view
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer to a request."""
-
     status: HTTPStatus
     data: bytes
     kind: str = JSON
-    name: str | None = None  # of a file
+    name: str | None = None  # file name
 
     @classmethod
     def failed(cls, status: HTTPStatus, reason: str) -> Self:
@@ -94,7 +92,7 @@ class Answer:
 
     @classmethod
     def to(cls, ask: Callable[[], Any]) -> Self:
-        """Call a view: its answer is JSON or a file, its error one line."""
+        """Call a view method; the answer is JSON or a file, or a one-line error."""
         try:
             result = ask()
             if isinstance(result, tuple):
@@ -129,7 +127,7 @@ class Server:
     def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
         self.view = view
         self._connections: set[socket.socket] = set()
-        self._idle: dict[socket.socket, float] = {}  # since when, oldest first
+        self._idle: dict[socket.socket, float] = {}  # idle since, oldest first
         self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
         self._count = itertools.count()  # by arrival within a rank; requests have no order
         self._pending: dict[str, asyncio.Future[Answer]] = {}  # by path and query
@@ -189,17 +187,16 @@ class Server:
         for wire, since in itertools.islice(self._idle.items(), MOST_CONNECTIONS // 8):
             if since < latest:
                 with contextlib.suppress(OSError):
-                    wire.shutdown(socket.SHUT_RD)  # wakes the task that reads; that one closes it
+                    wire.shutdown(socket.SHUT_RD)  # wakes its reader, which closes it
 
     async def _serve_connection(self, wire: socket.socket) -> None:
-        """Answer a connection's requests."""
         received = bytearray()
         try:
             wire.setblocking(False)
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while await self._serve_request(wire, received):
-                await asyncio.sleep(0)  # others get their turn: pipelined requests need not wait
-        except OSError:  # the client left, or its time is up
+                await asyncio.sleep(0)  # pipelined requests yield to other connections
+        except OSError:  # the client left or timed out
             pass
         except Exception:  # it must not end the other connections
             traceback.print_exc()
@@ -208,7 +205,7 @@ class Server:
             wire.close()
 
     async def _serve_request(self, wire: socket.socket, received: bytearray) -> bool:
-        """Answer one request; whether more may follow. Nothing of it is kept afterwards."""
+        """Answer one request, keeping nothing of it; return whether more may follow."""
         head = await self._head(wire, received)
         if not head:
             return False
@@ -226,7 +223,7 @@ class Server:
     async def _head(self, wire: socket.socket, received: bytearray) -> bytes:
         """Take one request from the bytes received; empty if the connection has ended.
 
-        It may be longer than MOST_HEAD, and then be incomplete.
+        A result longer than MOST_HEAD may be incomplete.
         """
         loop = asyncio.get_running_loop()
         self._idle[wire] = loop.time()
@@ -234,7 +231,7 @@ class Server:
         try:
             async with asyncio.timeout(HEAD_SECONDS if received else IDLE_SECONDS) as limit:
                 while not (end := END.search(received, searched)) and len(received) <= MOST_HEAD:
-                    searched = max(0, len(received) - 2)  # END may begin in what was searched
+                    searched = max(0, len(received) - 2)  # END may straddle the chunks
                     data = await loop.sock_recv(wire, MOST_HEAD)
                     if not data:
                         return b""
@@ -249,7 +246,7 @@ class Server:
         return head
 
     async def _answer(self, path: str, ask: Callable[[], Any]) -> Answer:
-        """Evaluate a request; clients that ask for the same meanwhile share the answer."""
+        """Evaluate a request; concurrent identical requests share the answer."""
         if path not in self._pending:
             self._pending[path] = asyncio.get_running_loop().create_future()
             rank = next(k for k, name in enumerate(PRIORITY) if path.startswith(f"/api/{name}"))
@@ -257,7 +254,7 @@ class Server:
         return await self._pending[path]
 
     async def _evaluate(self) -> None:
-        """Evaluate queued requests one by one, in threads that do not keep the program alive."""
+        """Evaluate queued requests one by one, in threads that do not keep the process alive."""
         loop = asyncio.get_running_loop()
         while True:
             _, _, path, ask = await self._queue.get()
@@ -275,10 +272,10 @@ class Server:
             answer = await future
             self._answers.add(answer)
             self._pending.pop(path).set_result(answer)
-            del answer, future, work  # else the last answer would count as unsent until the next
+            del answer, future, work  # else the last answer counts as unsent until the next
 
     def is_own(self, authority: str) -> bool:
-        """Whether the Host of a request names this machine, by no name that others can set up."""
+        """Whether a request's Host names this machine, by a name that others cannot set up."""
         try:
             name = urlsplit(f"//{authority}").hostname or ""
         except ValueError:
@@ -293,7 +290,7 @@ class Server:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Parses a request: GET and HEAD set an answer or `ask`, bad ones one line of JSON."""
+    """Parses a request: GET and HEAD set an answer or `ask`, bad requests one line of JSON."""
 
     server: Server  # type: ignore[assignment]
     protocol_version = "HTTP/1.1"
@@ -314,7 +311,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # a body, which is not read
+            self.close_connection = True  # its body is not read
         path, _, query = self.path.partition("?")
         refused = self._refusal(path)
         view = self.server.view
@@ -364,7 +361,7 @@ class Handler(BaseHTTPRequestHandler):
             self.body = answer
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse other methods, and what is not HTTP."""
+        """Refuse other methods and malformed HTTP."""
         self.close_connection = True
         status = HTTPStatus(code)
         self._fail(status, f"{message or status.phrase}; send GET")

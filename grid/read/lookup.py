@@ -1,4 +1,4 @@
-"""Look values up between the points of a cube, and estimate how far off they may be."""
+"""Interpolate between the points of a cube, and estimate the error."""
 
 import itertools
 import math
@@ -19,32 +19,32 @@ from ..spec.axis import Array
 if TYPE_CHECKING:
     import xarray
 
-PIECE = 1 << 14  # values looked up at once, so that those in between take little memory
-POINT = "point"  # dimension of points that are given as lists
+PIECE = 1 << 14  # values interpolated at once, to bound the memory of temporaries
+POINT = "point"  # dimension of points given as lists
 
 
 def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
-    """The variables of a cube between the points of its axes, each with an estimate of its error.
+    """Interpolate a cube's variables between the points of its axes, each with an error estimate.
 
     Args:
         cube: a Dataset as `open_cube`, `Sweep.evaluate` or `Sweep.virtual` return it; name
             variables to have fewer (`cube[["goodput"]]`).
         at: where, by axis: a number in the base unit or text with a unit; a list or 1-D array of
-            them (axes given so move together along `point`); or a DataArray, whose dimensions the
-            result takes in the axis's place. Other axes stay as they are.
+            them (such axes vary together along `point`); or a DataArray, whose dimensions replace
+            the axis in the result. Other axes stay as they are.
 
     Between points, the logarithm of a variable is linear in the logarithm of each axis: a power law
-    is exact. Logarithms are not taken of an axis or a cell with values that are not above 0. A
-    point of the grid has the value of the grid. Flags, whole numbers and `infeasible_reason` are
-    those of the nearest point. NaN at any corner that counts gives NaN.
+    is exact. Linear interpolation is used instead for an axis or a cell with values not above 0.
+    Grid points keep their values. Flags, whole numbers and `infeasible_reason` are those of the
+    nearest point. NaN at any corner that counts gives NaN.
 
     Returns a Dataset in the units of the cube. `<name>_error` is what the change of slope from each
     cell to its neighbours allows: along one axis a bound where the variable bends one way through
     the cell and both neighbours, and about 4 times the error where it is smooth; over several axes
     their sum, an estimate. NaN where an axis has two points, which show no bend.
 
-    Raises InputError for a point outside an axis, an axis that holds no numbers or stands for
-    several inputs, and more values than there is memory for.
+    Raises InputError for a point outside an axis, an axis of labels or of several inputs, and more
+    values than memory allows.
 
     Example:
         >>> import fleetcube
@@ -55,7 +55,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     """
     import xarray
 
-    load_accessor()  # the result has `.fleetcube`
+    load_accessor()  # so that the result has `.fleetcube`
     if not isinstance(cube, xarray.Dataset):
         raise InputError(
             f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"
@@ -80,11 +80,11 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
 
 @dataclass(frozen=True)
 class _Place:
-    """Where points lie along one axis: in which cell, and at which share of it."""
+    """Position of points along one axis: cell, and fraction of the cell."""
 
     dims: tuple[str, ...]
     points: Array  # in the base unit
-    picks: Array  # labels of the axis that are read, in ascending order
+    picks: Array  # axis labels that are read, in ascending order
     coordinates: Array  # these labels, or their logarithms
     cell: Array  # index in `picks` of the lower end
     share: Array  # 0 at the lower end, 1 at the upper
@@ -97,7 +97,7 @@ def _place(cube: "xarray.Dataset", name: Any, value: Any) -> _Place:
     nodes = labels[order]
     if (np.diff(nodes) <= 0).any():
         raise InputError(f"{name} holds a point twice; remove one to look values up along it")
-    slack = 1e-9 * np.abs(points)  # an end of the axis may come rounded
+    slack = 1e-9 * np.abs(points)  # tolerance for rounded axis ends
     outside = ~((points >= nodes[0] - slack) & (points <= nodes[-1] + slack))
     if outside.any():
         wrong = float(points[outside][0])
@@ -120,7 +120,7 @@ def _place(cube: "xarray.Dataset", name: Any, value: Any) -> _Place:
 
 
 def _labels(cube: "xarray.Dataset", name: Any) -> Array:
-    """The coordinate of an axis along which values can be looked up."""
+    """The coordinate of an axis along which values can be interpolated."""
     if name not in cube.dims:
         axes = [str(dim) for dim in cube.dims]
         hint = nearest(name, axes, f"choose from {', '.join(axes)}")
@@ -139,7 +139,7 @@ def _labels(cube: "xarray.Dataset", name: Any) -> Array:
 
 
 def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
-    """Dimensions and values of the points asked for, in the base unit."""
+    """Dimensions and values of the requested points, in the base unit."""
     value = values.without_unit(name, value)
     many = hasattr(value, "__array__") or isinstance(value, Sequence)
     if isinstance(value, str | bytes) or not many:
@@ -159,7 +159,7 @@ def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
 
 
 def _check_dims(cube: "xarray.Dataset", places: Mapping[str, _Place]) -> None:
-    """Refuse points that differ in number from axis to axis, or lie along another axis."""
+    """Refuse points whose count differs between axes, or that lie along another axis."""
     lengths: dict[str, int] = {}
     for name, place in places.items():
         for dim, size in zip(place.dims, place.points.shape, strict=True):
@@ -213,7 +213,7 @@ def _looked_up(
 
 
 def _spread(place: _Place, sizes: Mapping[str, int], dims: Sequence[str]) -> tuple[Array, Array]:
-    """Cells and shares of a place, flat, at every point of all dimensions."""
+    """Cells and shares of a place, flattened, at every point of all dimensions."""
     order = sorted(range(len(place.dims)), key=lambda k: dims.index(place.dims[k]))
     shape = [sizes[dim] if dim in place.dims else 1 for dim in dims]
 
@@ -225,14 +225,14 @@ def _spread(place: _Place, sizes: Mapping[str, int], dims: Sequence[str]) -> tup
 
 
 class _Table:
-    """Values on a grid of coordinates, and between them."""
+    """Values on a grid of coordinates, with interpolation."""
 
     def __init__(self, cells: Array, coordinates: Sequence[Array]) -> None:
         self.sizes = [x.size for x in coordinates]
         self.strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
         self.cells = cells
         positive = cells > 0
-        self.grids = []  # values or logarithms, how far they bend along each axis, and which it is
+        self.grids = []  # values or logarithms; their bends along each axis; which of the two
         with np.errstate(all="ignore"):
             if positive.any():
                 logs = np.log(np.where(positive, cells, np.nan))
@@ -241,7 +241,7 @@ class _Table:
                 self.grids.append((cells, self._bends(cells, coordinates), False))
 
     def _bends(self, grid: Array, coordinates: Sequence[Array]) -> list[Array]:
-        """By axis: cell width times |change of slope| to the cells below and above it."""
+        """By axis: cell width times |change of slope| to the cells below and above."""
         box = grid.reshape(*self.sizes, grid.shape[-1])
         bends = []
         for k, x in enumerate(coordinates):
@@ -251,7 +251,7 @@ class _Table:
             change = np.full((max(0, x.size - 2) + 2, *rows.shape[1:]), np.nan)
             change[1:-1] = np.abs(np.diff(np.diff(rows, axis=0) / width, axis=0))
             below, above = change[: x.size - 1], change[1 : x.size]
-            single = 2 * np.fmax(below, above)  # at an end, or beside NaN
+            single = 2 * np.fmax(below, above)  # at an end, or next to NaN
             out[:-1] = width * np.where(np.isnan(below + above), single, below + above)
             bends.append(np.moveaxis(out, 0, k).reshape(grid.shape))
         return bends
@@ -278,15 +278,14 @@ class _Table:
                 missing = np.isnan(out)
                 out, error = np.where(missing, value, out), np.where(missing, bend, error)
         node = np.all([(share == 0) | (share == 1) for _, share in places], axis=0)[:, None]
-        # exactly: exp(log(x)) may miss x by a digit
+        # exact values: exp(log(x)) may differ from x in the last digit
         return np.where(node, there, out), np.where(np.isnan(out), np.nan, error)
 
     def _index(self, cells: Sequence[Array]) -> Any:
-        """Rows of the table."""
         return sum(cell * stride for cell, stride in zip(cells, self.strides, strict=True))
 
     def _linear(self, grid: Array, places: Sequence[tuple[Array, Array]]) -> Array:
-        """Multilinear interpolation; a corner of weight 0 does not count, whatever it holds."""
+        """Multilinear interpolation; a corner of weight 0 is ignored, even NaN or infinity."""
         total: Any = 0.0
         lowest = self._index([cell for cell, _ in places])
         finite = bool(np.isfinite(grid).all())

@@ -1,4 +1,4 @@
-"""Print what was cut as a table, write it for other tools."""
+"""Print a cut of a cube as a table, or write it for other tools."""
 
 import io
 import json
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json")
 _WRITERS = {".parquet": "pyarrow", ".xlsx": "xlsxwriter"}  # packages of the extra `table`
 _EXTRA = "needs an extra; run: pip install 'fleetcube[table]'"
-_SHEET = 1_048_576  # rows of a sheet of Excel, with the headings
+_SHEET = 1_048_576  # rows of an Excel sheet, headings included
 STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
-_NO_TIMES = ("sum", "count")  # reductions of times that are none of a job
+_NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
 # unit -> (factor, shown unit), largest first
 SCALES = {
     "s": [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
@@ -50,7 +50,7 @@ SCALES = {
 
 
 def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
-    """The named variables of a cube with the ends of their intervals; all by default."""
+    """The named variables of a cube with the ends of their intervals; by default all."""
     check_variables(names, [str(key) for key in cube.data_vars])
     ends = [str(n) for n, own in cube.data_vars.items() if own.attrs.get(END_OF) in names]
     return cube[[*names, *ends]] if names else cube
@@ -64,7 +64,7 @@ def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
-    """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
+    """A readable factor and unit for numbers: 86400 s is 1 d, but lifetimes are in hours."""
     if unit == "s" and name.endswith(IN_HOURS):
         return 3600.0, "h"
     sizes = np.abs(np.asarray(numbers, dtype=float))
@@ -107,25 +107,25 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
 
 
 def _ranges(low: Any, high: Any) -> list[tuple[str, list[str]]]:
-    """A column of intervals, beside the one of what is in them and in its unit, if one shows."""
+    """A column of intervals next to their variable, in its unit, if any interval is known."""
     texts = numbers([*low, *high])
     cells = [span(*pair) for pair in zip(texts[: len(low)], texts[len(low) :], strict=True)]
     return [("90 %", cells)] if {*cells} != {"-"} else []
 
 
 def span(low: str, high: str, otherwise: str = "-") -> str:
-    """An interval, unless none is known, or it is narrower than the digits shown."""
+    """An interval, or `otherwise` if unknown or narrower than the digits shown."""
     return f"{low} to {high}" if low != high else otherwise
 
 
 def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
-    """The day on which the jobs of a cube start, if its spec says so; and the spec."""
+    """The start date of a cube's jobs, if its spec states one; and the spec."""
     spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
     return dates.start_of(spec.get("scenario", {})), spec
 
 
 def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Columns of when the jobs end, where the spec says when they start; of phases, also begin."""
+    """Columns of the jobs' end dates, if the spec states a start; for phases also start dates."""
     since, spec = started(cube)
     if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
         return []
@@ -137,7 +137,7 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
     columns = []
     if one:
         if PHASE not in cube[TIME].dims or cube[PHASE].values.tolist() != one:
-            return []  # those before are not here
+            return []  # earlier phases are missing here
         before = times["ends on"].cumsum(PHASE, skipna=False) - times["ends on"]
         columns.append(("starts on", before, dates.begin))
         times = {key: own.cumsum(PHASE, skipna=False) for key, own in times.items()}
@@ -154,7 +154,7 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
 
 
 def _dims(cube: "xarray.Dataset") -> list[str]:
-    """The axes that a variable has, in the order of the coordinates."""
+    """The axes that any variable has, in the order of the coordinates."""
     used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
     return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
 
@@ -192,7 +192,7 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
 
 
 def counted(attrs: Mapping[str, Any]) -> str:
-    """The convention by which a variable is counted, to be printed beside it."""
+    """The convention by which a variable is counted, to print after it."""
     return f" ({attrs['convention']})" if "convention" in attrs else ""
 
 
@@ -201,7 +201,7 @@ def _heading(name: str, unit: str) -> str:
 
 
 def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
-    """What the codes of a flag, an array of one dimension, mean."""
+    """Meanings of the codes in a 1-D flag array."""
     known = np.atleast_1d(attrs["flag_values"]).tolist()
     words = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
     return [words.get(code, "undefined") for code in codes.tolist()]
@@ -225,7 +225,7 @@ def numbers(column: Any) -> list[str]:
 
 
 def _same(value: float, digits: int) -> bool:
-    """Whether this many significant digits show as much as 4."""
+    """Whether this many significant digits are as exact as 4."""
     return float(f"{value:.{digits - 1}e}") == float(f"{value:.3e}")
 
 
@@ -250,7 +250,7 @@ def check_target(path: Path) -> None:
 
 
 def check_new(path: Path) -> None:
-    """Refuse a file that exists, and a folder that cannot be written into."""
+    """Refuse a file that exists, and a folder that is not writable."""
     check_path(path)
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
@@ -274,8 +274,8 @@ def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
     """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-").
 
     Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
-    headings, flags in words; others hold the codes beside their meanings. Tables have axes and
-    variables; with `whole`, and in .nc and .json, also what labels stand for.
+    headings, flags in words; other formats have flag codes and their meanings. Tables have axes and
+    variables; with `whole`, and in .nc and .json, also the values that labels stand for.
     """
     check_target(path)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
@@ -287,11 +287,11 @@ def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
     try:
         _write(cube.load(), path, whole)
     except BaseException as error:
-        path.unlink(missing_ok=True)  # nothing half-written
+        path.unlink(missing_ok=True)  # leave no partial file
         extra = isinstance(error, ImportError)
         if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
             raise InputError(f"writing {path.suffix} {_EXTRA}") from None
-        if isinstance(error, OSError | RuntimeError):  # NetCDF's of a full disk is the latter
+        if isinstance(error, OSError | RuntimeError):  # NetCDF raises RuntimeError on a full disk
             why = getattr(error, "strerror", None) or f"{error}; is the disk full?"
             raise InputError(f"cannot write {str(path)!r} ({why}); choose another") from None
         raise
@@ -302,8 +302,8 @@ def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     if ending == ".nc":
         plain = _with_counts(cube)
         for variable in plain.variables.values():
-            variable.encoding = {}  # chunks and codecs of Zarr are not netCDF's
-        path.write_bytes(bytes(4096))  # else NetCDF calls a full disk "Permission denied"
+            variable.encoding = {}  # Zarr's chunks and codecs do not apply to netCDF
+        path.write_bytes(bytes(4096))  # otherwise NetCDF reports a full disk as "Permission denied"
         plain.to_netcdf(path)
     elif ending == ".json":
         path.write_text(
@@ -318,8 +318,10 @@ def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
 
 
 def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
-    """Coordinates that are columns: axes, those that were cut to one value too, and what says the
-    meaning of a row; with `whole`, also the values that labels stand for."""
+    """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
+
+    With `whole`, also the values that labels stand for.
+    """
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
     kept = [
         str(name)
@@ -332,7 +334,7 @@ def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]
 def _frame_for_people(
     cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
 ) -> Any:
-    """One row for each point, with what it is in words."""
+    """One row for each point, flags in words."""
     import pandas
 
     told = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -352,7 +354,7 @@ def _frame_for_people(
 
 
 def _whole(name: str, cells: Any) -> Any:
-    """A count as whole numbers, missing where it is NaN; other cells as they are."""
+    """A count as whole numbers, missing where NaN; other cells unchanged."""
     import pandas
 
     row = INPUTS.get(name)
@@ -375,11 +377,11 @@ def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
 
 
 def _write_sheet(frame: Any, path: Path) -> None:
-    """One sheet of Excel, its headings in sight; text is never a formula or a link."""
+    """One Excel sheet with frozen headings; text is never a formula or a link."""
     import pandas
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    options["in_memory"] = True  # no temporary files, which a full disk would leave behind
+    options["in_memory"] = True  # a full disk would leave temporary files behind
     made = io.BytesIO()
     with pandas.ExcelWriter(made, "xlsxwriter", engine_kwargs={"options": options}) as writer:
         frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
@@ -388,7 +390,7 @@ def _write_sheet(frame: Any, path: Path) -> None:
 
 
 def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
-    """One row for each point, with the attributes as metadata of the columns and of the file."""
+    """One row for each point, with attributes as metadata of the columns and the file."""
     import pandas
     import pyarrow
     import pyarrow.parquet
@@ -407,7 +409,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
 
 
 def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
-    """Attributes as text; the codes of flags with spaces between, as their meanings."""
+    """Attributes as text; flag codes separated by spaces, like their meanings."""
     return {
         str(name).encode(): (
             value if isinstance(value, str) else " ".join(map(str, np.atleast_1d(value).tolist()))
@@ -417,7 +419,7 @@ def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
 
 
 def finite(value: Any) -> Any:
-    """A value as JSON can hold it, which has no NaN: null for NaN, and text for infinity."""
+    """A value for JSON, which has no NaN or infinity: null for NaN, text for infinity."""
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

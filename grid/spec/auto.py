@@ -1,7 +1,7 @@
-"""`calibration = "auto"`: coefficients found from what a scenario says of GPU, software and layers.
+"""`calibration = "auto"`: coefficients inferred from a scenario's GPU, software and layers.
 
-They vary along the axes that vary these, and along no others; the error factor also along those of
-sizes that no published step had.
+They vary along the axes that vary these, and along no others; the error factor also along axes of
+sizes outside the published steps.
 """
 
 import contextlib
@@ -32,23 +32,22 @@ TOLD_BY = (
 )
 _PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
 OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
-_NEEDED = (  # by the roofline, without a default: one of each
+_NEEDED = (  # one of each set: inputs of the roofline without a default
     *({"layers"}, {"hidden_size"}, {"hbm_bandwidth"}),
     {_PEAKS["16 bits"], _PRODUCTS},
 )
 _WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
 SOFTWARE = "software"  # the kind of labels that only auto reads
-_MOST_SAID = 4  # differences of a calibration's steps that a remark lists
-MOST = 4096  # combinations of what axes say of GPU, software and layers
+_MOST_SAID = 4  # differences from the calibration's steps listed in a remark
+MOST = 4096  # combinations of GPU, software and layers along axes
 _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the widest point
 
 
 @dataclass(frozen=True)
 class Found:
-    """What auto sets: inputs and options over the axes named beside, records of them, remarks.
+    """Result of auto: inputs and options over the axes named next to them, their records, remarks.
 
-    `per_decade` is what a decade outside of the published sizes adds to the error factor's
-    logarithm.
+    `per_decade`: what each decade outside the published sizes adds to the log error factor.
     """
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]]
@@ -64,9 +63,9 @@ def find(
     options: Mapping[str, Any],
     free: Collection[str] = (),
 ) -> Found:
-    """Coefficients of every combination of what tells them apart. Raises InputError.
+    """Coefficients of every combination of GPU, software, layers and precision. Raises InputError.
 
-    What axes and constants say of inputs of `free` does not count.
+    Values that axes and constants set for inputs in `free` are ignored.
     """
     axes = [without(axis, free) for axis in axes]
     constants = {name: value for name, value in constants.items() if name not in free}
@@ -108,10 +107,10 @@ def find(
 
 
 def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]) -> bool:
-    """Whether auto is found where no calibration is named.
+    """Whether auto applies although no calibration is named.
 
-    It needs a GPU by name and a model of known shape, and a scenario that does not say how time to
-    compute is found: by a calibration, a share of peak, a compute model, or that time itself.
+    It needs a GPU by name and a model of known shape, and a scenario that does not determine
+    compute time by a calibration, a share of peak, a compute model, or that time itself.
     """
     names = {*labels, *stated}
     if names & OWN or not names & {"gpu", "node"}:
@@ -129,20 +128,21 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
 
 @functools.cache
 def _sheet(what: str, label: str) -> frozenset[str]:
-    """Names that a label sets; a node also those of its GPU."""
+    """Names that a label sets; for a node also those of its GPU."""
     return frozenset(patterns.spelled_out(_with_gpu(what, label), {}))
 
 
 def without(axis: Axis, free: Collection[str]) -> Axis:
-    """An axis that says nothing of inputs that are asked for, whose values do not count."""
+    """An axis without the inputs that are solved for, whose values are ignored."""
     rows = {name: row for name, row in axis.numbers.items() if name not in free}
     return axis if len(rows) == len(axis.numbers) else replace(axis, numbers=rows)
 
 
 def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
-    """Columns that auto is found from, as codes (-1: none) and distinct values.
+    """Columns that auto depends on, as codes (-1: none) and distinct values.
 
-    With `sizes` also those of its interval, in which all sizes that a step had count as one.
+    With `sizes` also those of its interval, where all sizes within the published range count as
+    one.
     """
     found = {}
     posterior = _posterior()
@@ -157,7 +157,7 @@ def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array,
 
 
 def telling(axis: Axis) -> str:
-    """An input along an axis that auto is found from; empty if there is none."""
+    """An input along an axis that auto depends on; empty if there is none."""
     return next((name for name in axis.inputs if name in TOLD_BY), "")
 
 
@@ -171,7 +171,7 @@ def point_values(
 
 
 def fitted_to(label: str) -> pooled.Cell | None:
-    """The cell of a calibration of steps, by its label or its file; None for any other."""
+    """The cell of a calibration to steps, by its label or file; None for any other."""
     posterior = _posterior()
     entry = record("calibration", label)
     if is_path(label):

@@ -449,7 +449,7 @@ class Solver:
         reason[at >= 0] = 0
         dips = (reason > 0) & (reason < 3) & (best > 0) & (best < len(self.grid) - 1)
         if self.slopes and dips.any():
-            again = dips & self._meets(closest)  # the dip leaves and re-enters
+            again = dips & self._meets(closest)  # its ends meet the target
             self._dip(tile, dips, best, bracket, reason)
             crossings[dips & (reason == 0)] = 2
             above = np.where(again & (reason == 0), bracket.high, above)
