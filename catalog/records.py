@@ -1,7 +1,7 @@
-"""Catalog records: one TOML file a kind, one table a label; strict about unit, source and date.
+"""Catalog records: one TOML file per kind, one table per label; strict about unit, source and date.
 
-Published records are not edited. A correction takes the label over with `edition = 2`, and the old
-values stay beside it as ["label@1"], where old scenarios find them.
+Published records are not edited. A correction takes over the label with `edition = 2`, and the old
+values stay as ["label@1"], where old scenarios find them.
 """
 
 import datetime
@@ -23,18 +23,18 @@ from .files import parse_toml, read_some
 from .spelling import hint, near
 from .units import UnitError, parse
 
-# Quantities that a label may state: the graph is cut there
+# Quantities that a label may set: the graph is cut there
 _COUNTS = (
     *("parameters", "active_parameters", "training_tokens", "attention_heads", "kv_heads"),
     *("head_size", "ffn_hidden_size", "expert_ffn_hidden_size", "embedding_tables"),
     *("looked_up_parameters", "windowed_layers", "attention_layers", "ffn_layers"),
     *("expert_input_width", "attention_parameters_per_layer", "kv_elements_per_layer"),
 )
-# Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
+# Catalog facts that are not inputs: name -> unit, or the type of those without one
 _FACTS: dict[str, str | type] = {
     "gpu": str,
-    "steps_as": str,  # the group of published steps that it is among
-    "layer_pattern": str,  # counts of layers, which grid reads from it
+    "steps_as": str,  # the group of published steps it belongs to
+    "layer_pattern": str,  # counts of layers, read from it by grid
     **dict.fromkeys(_COUNTS, "1"),
     "node_power": "W",
 }
@@ -96,10 +96,10 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-_FROM_FILES = "calibration"  # the kind of which users keep records in files, too
-AUTO = "auto"  # the calibration that is found from the scenario
-NONE = "none"  # no calibration, not even one found
-LARGEST_FILE = 1 << 20  # bytes of such a file
+_FROM_FILES = "calibration"  # the kind whose records users may also keep in files
+AUTO = "auto"  # the calibration inferred from the scenario
+NONE = "none"  # no calibration, not even auto
+LARGEST_FILE = 1 << 20  # bytes of a record file
 _TABLES = ("standard_errors", "fit")  # tables about the values of its records
 _ABOUT = ("title", "source", "date", "note")
 _LABEL = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)(?:@([1-9][0-9]*))?")
@@ -107,14 +107,14 @@ _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
 class CatalogError(ValueError):
-    """A record that breaks the rules, or a label that does not exist; one line."""
+    """An invalid record or unknown label; the message is one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 def one_line(message: str) -> str:
-    """A message that a terminal shows as one line; a long one is cut in the middle."""
+    """A message as one printable line; a long one is cut in the middle."""
     flat = " ".join(message.splitlines())
     cut = f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
     return "".join(
@@ -124,10 +124,10 @@ def one_line(message: str) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """One entry: where it comes from, and its values in SI base units.
+    """One entry: its source, and its values in SI base units.
 
-    `standard_errors` belong to values that were fitted, in the same units; `steps_of` is the cell
-    of published steps that a user's fit began at, "" for any other.
+    `standard_errors` belong to fitted values, in the same units; `steps_of` is the cell of
+    published steps from which a user's fit started, "" for others.
     """
 
     kind: str
@@ -143,12 +143,12 @@ class Record:
 
     @property
     def name(self) -> str:
-        """Label and edition, which always name this very record."""
+        """Label and edition, which always name this exact record."""
         return f"{self.label}@{self.edition}"
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of the values in base units, whatever their order and spelling in the file."""
+        """SHA-256 of the values in base units, independent of order and notation in the file."""
         text = json.dumps(dict(self.values), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -157,13 +157,13 @@ class Record:
         return {**self.__dict__, **plain}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name in ("values", "standard_errors"):  # read-only, which no pickle can hold
+        for name in ("values", "standard_errors"):  # read-only, which cannot be pickled
             state = {**state, name: MappingProxyType(state[name])}
         self.__dict__.update(state)
 
     @functools.cached_property
     def json(self) -> str:
-        """What a result says of a record that it used."""
+        """The record as JSON, for results that used it."""
         return json.dumps(
             {
                 "kind": self.kind,
@@ -184,7 +184,7 @@ class Record:
 
 
 def unit(name: str) -> str | type:
-    """Unit of a catalog value, or its type where it is text, true/false or a choice."""
+    """Unit of a catalog value, or its type if it is text, true/false or a choice."""
     if name in INPUTS:
         row = INPUTS[name]
         return object if row.kind == "option" else row.unit
@@ -215,13 +215,12 @@ _FOUND = {AUTO: _AUTO, NONE: _NONE}
 
 
 class FileLabel(str):
-    """The path of a record's file that brings the record along, as it was when it was read."""
+    """The path of a record file, carrying the record as it was read."""
 
     record: Record
 
     @classmethod
     def of(cls, path: str, entry: Record) -> "FileLabel":
-        """The path of an entry's file, with the entry."""
         label = cls(path)
         label.record = entry
         return label
@@ -233,12 +232,12 @@ def kind(name: str) -> Mapping[str, Record]:
 
 
 def editions(name: str) -> Mapping[str, Record]:
-    """Every record of a kind, superseded ones too, by label@edition."""
+    """All records of a kind, including superseded ones, by label@edition."""
     return _load(_known(name))
 
 
 def record(kind_name: str, label: Any) -> Record:
-    """The record of a label, or of label@edition; of a calibration also the path of its file.
+    """The record of a label or label@edition, or of a calibration's file path.
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
@@ -264,23 +263,23 @@ def record(kind_name: str, label: Any) -> Record:
 
 
 def _elsewhere(kind_name: str, label: Any) -> str:
-    """A note of the other kinds that have a label; empty if there are none."""
+    """A note on other kinds that have the label; empty if there are none."""
     word = str(label).lower()
     kinds = [name for name in KINDS if word in _current(name) and name != kind_name]
     return f"it is a {' and a '.join(kinds)} (fleetcube catalog {kinds[0]} {word})" if kinds else ""
 
 
 def is_path(label: Any) -> bool:
-    """Whether a calibration is named by the path of its file."""
+    """Whether a calibration is given as a file path."""
     return isinstance(label, str) and label.endswith(".toml")
 
 
 def _file(kind_name: str, path: str) -> Record:
-    """The record in a user's file: the table of an entry, without a label of its own."""
+    """The record in a user's file: the table of an entry, without a label."""
     where = f"{kind_name} {path!r}"
     try:
         data = read_some(path, LARGEST_FILE)
-        # a larger file may be cut within a letter, and would fail as UTF-8
+        # a larger file may be cut within a character, which is no valid UTF-8
         text = data.decode("utf-8-sig") if len(data) <= LARGEST_FILE else ""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -321,7 +320,7 @@ def _current(kind_name: str) -> Mapping[str, Record]:
 def read(kind_name: str, text: str) -> Mapping[str, Record]:
     """Parse the records of one kind, by label@edition.
 
-    Raises CatalogError where a record lacks a unit, source or date, has an unknown key, or editions
+    Raises CatalogError if a record lacks a unit, source or date, has an unknown key, or editions
     are not numbered 1, 2, ... with the last one under the plain label.
     """
     records: dict[str, Record] = {}
@@ -411,7 +410,7 @@ def _standard_errors(
 
 
 def _edition(where: str, suffix: str | None, table: Mapping[str, Any]) -> int:
-    """Number of an edition: from the key of a superseded record, else from the record."""
+    """Edition number: from the key of a superseded record, else from the record."""
     number = table.get("edition", int(suffix) if suffix else 1)
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise CatalogError(f"{where}: edition = {number!r} is not 1, 2, 3, ...")
@@ -421,7 +420,7 @@ def _edition(where: str, suffix: str | None, table: Mapping[str, Any]) -> int:
 
 
 def _is_date(text: str) -> bool:
-    """Whether text is a month or day that exists: 2026-03 or 2026-03-06."""
+    """Whether text is an existing month or day: 2026-03 or 2026-03-06."""
     if not _DATE.fullmatch(text):
         return False
     try:

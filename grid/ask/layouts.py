@@ -1,8 +1,8 @@
-"""The best layouts of a job: all candidates are tried, and the best evaluated as any spec is.
+"""The best layouts of a job: evaluate all candidates, then the best ones like any spec.
 
-What the spec leaves open is searched over candidates that depend on the model and the cluster; what
-it states stays. Candidates that cannot run are left out by `infeasible_reason`, as everywhere, so
-the answer is exact over the candidates (decision 47).
+Inputs that the spec leaves open are searched over candidates that depend on the model and the
+cluster. Candidates that cannot run are excluded by `infeasible_reason`, so the answer is exact over
+the candidates (decision 47).
 """
 
 import itertools
@@ -34,17 +34,17 @@ from .sensitivity import levers as ranked
 if TYPE_CHECKING:
     import xarray
 
-RANK = "rank"  # the dimension of the answers at a point, the best first
-MOST = 1 << 26  # layouts tried together
-MOST_POINTS = 256  # each with a table of its own
-SAME = 1e-9  # relative difference of outputs that are equal: such layouts differ in nothing here
+RANK = "rank"  # dimension of the answers at a point, the best first
+MOST = 1 << 26  # layouts evaluated at once
+MOST_POINTS = 256  # each has its own table
+SAME = 1e-9  # relative difference below which outputs, and so layouts, count as equal
 ALWAYS = ("job_time", "step_time", "mfu", "goodput", "memory_per_gpu")
-# Where all that they need is known
+# Added where all that they need is known
 WHERE_KNOWN = (
     *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
     *("gpu_hours", "energy", "job_cost", *LOSSES),
 )
-BESIDE = ("job_time", "mfu", "memory_per_gpu", MONEY)  # in a table of layouts
+BESIDE = ("job_time", "mfu", "memory_per_gpu", MONEY)  # columns next to a layout in tables
 REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
@@ -53,18 +53,18 @@ OPEN = (
     *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
     *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),
 )
-_CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equal layouts it is kept
-    "zero_stage": (1, 2, 3),  # 0 holds more, and is faster by 0.4 % at most
+_CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: it wins ties
+    "zero_stage": (1, 2, 3),  # 0 needs more memory, and is faster by 0.4 % at most
     "recompute": (False, "selective", "full"),
     "sequence_parallel": (False, True),
 }
-_BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # bought as they are
+_BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # fixed by the purchase
 _LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
-_SHORTEST = 4096  # tokens of a sequence's part on a context-parallel rank
-# About the most that published steps had: beyond, no law of a step was checked
+_SHORTEST = 4096  # tokens per context-parallel rank
+# About the maxima of published steps: beyond, no formula of a step was checked
 _MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 16
 
 
@@ -77,7 +77,7 @@ def best_layouts(
     top: int,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """The best layouts at every point; see `Sweep.best_layouts`."""
+    """See `Sweep.best_layouts`."""
     of = check_quantity(ALWAYS[0] if of is None else of)
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
@@ -117,7 +117,7 @@ def best_layouts(
 def by_phase(
     sweep: Kind, of: str, sense: str, open_: Sequence[str] | None, also: Sequence[str]
 ) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
-    """The best layout of each phase, None where it leaves nothing open; and the job in them."""
+    """The best layout of each phase, None if nothing is open; and the job in them."""
     spec: Any = sweep.spec
     names = phases.names(spec["scenario"])
     if not names:
@@ -160,7 +160,7 @@ def by_phase(
 def candidates(
     sweep: Evaluation, of: str, open_: Sequence[str] | None, also: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Values to try of each open input: what the spec leaves open, or the inputs named."""
+    """Values to try of each open input: those that the spec leaves unset, or the inputs named."""
     spec: Any = sweep.spec
     stated = _stated(spec)
     known = _Known(sweep.of([of]).plan("numpy"))
@@ -170,7 +170,7 @@ def candidates(
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
         row = _candidates(name, known)
-        if name in _OF_REPLICA:  # others divide no cluster of the spec
+        if name in _OF_REPLICA:  # others do not divide the cluster
             row = [k for k in row if known.divides(_GPUS, k)]
         if name not in _CHOICES and values.is_option(name):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
@@ -180,12 +180,12 @@ def candidates(
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
-    """What a spec's scenario and axes set."""
+    """Names that a spec's scenario and axes set."""
     return {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
 
 
 class _Known:
-    """The largest values of inputs that a plan reads; of what it does not know, nothing."""
+    """The largest known values of a plan's inputs."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -194,17 +194,17 @@ class _Known:
         return [case.leaves[name] for case in self._plan.cases if name in case.leaves]
 
     def most(self, name: str, unknown: float = 1.0) -> float:
-        """The largest value anywhere."""
+        """The largest value at any point."""
         found = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
         return max(found, default=unknown)
 
     def divides(self, name: str, divisor: float) -> bool:
-        """Whether any value is a multiple of a number, or none is known."""
+        """Whether any value is a multiple of `divisor`, or none is known."""
         rows = self._rows(name)
         return not rows or any((row % divisor == 0).any() for row in rows)
 
     def options(self, name: str) -> set[Any]:
-        """What an option is anywhere, beside its default."""
+        """An option's choices at any point, excluding the default."""
         problem = self._plan.problem
         rows = [axis.options[name] for axis in problem.axes if name in axis.options]
         stated = [problem.options[name]] if name in problem.options else []
@@ -212,7 +212,7 @@ class _Known:
 
 
 def _candidates(name: str, known: _Known) -> list[Any]:
-    """Values to try of an input. Raises InputError for one that has no list."""
+    """Values to try of an input. Raises InputError for one without candidates."""
     gpus, layers = known.most("n_gpus"), known.most("layers", _MOST_STAGES)
     if name in _CHOICES:
         return [*_CHOICES[name]]
@@ -260,7 +260,7 @@ _SHORT = {
 
 
 def text(layout: Mapping[str, Any]) -> str:
-    """A layout in the field's short words: TP8 PP16 VPP4 MBS1 ZeRO-1 SP; degrees of 1 are left."""
+    """A layout in short field notation: TP8 PP16 VPP4 MBS1 ZeRO-1 SP; degrees of 1 are omitted."""
     parts = []
     for name, value in layout.items():
         if name in ("zero_stage", "micro_batch_size"):
@@ -283,10 +283,11 @@ def _tried(
     top: int,
     settings: Settings,
 ) -> tuple[Array, Array, dict[str, Any]]:
-    """Places of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
+    """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[of])
     whole = [*axes, *tried]
-    # compiling every combination of choices takes longer than NumPy does for all that are allowed
+    # compiling every combination of choices takes longer than NumPy's evaluation, at any allowed
+    # size
     engine = "numpy" if settings.engine == "auto" else settings.engine
     cube = grid.evaluate(engine, threads=settings.threads)
     if REASON not in cube:
@@ -327,7 +328,7 @@ def _tried(
 
 
 def _distinct(row: Array, top: int) -> Array:
-    """Places of the smallest numbers that differ, of equal ones the first; -1 for none."""
+    """Indices of the smallest distinct numbers, the first of equal ones; -1 for none."""
     found = np.full(top, -1, np.int64)
     left = np.where(np.isnan(row), np.inf, row)
     for k in range(top):
@@ -349,7 +350,7 @@ def _answers(
     reasons: Array,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """Each answer as a sweep of its own gives it, with intervals."""
+    """Each answer evaluated as a separate sweep, with intervals."""
     import xarray
 
     spec: Any = sweep.spec
@@ -406,14 +407,14 @@ def _answers(
 
 
 def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
-    """The reasons why layouts cannot run, with how many have each, most first."""
+    """Reasons why layouts cannot run, with counts, most frequent first."""
     codes, counts = np.unique(reasons[reasons != 0], return_counts=True)
     words = meanings(about, codes)
     return [f"{counts[k]:,} {words[k]}" for k in np.argsort(-counts, kind="stable")]
 
 
 def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
-    """What all axes say at a point."""
+    """Values that all axes set at a point."""
     said: dict[str, Any] = {}
     for axis, k in zip(axes.values(), place, strict=True):
         said |= auto.at(axis, k)
@@ -421,7 +422,7 @@ def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
 
 
 def searched(found: "xarray.Dataset", of: str, sense: str) -> str:
-    """What was searched, and how much of it can run, in a line."""
+    """What was searched, and how many layouts can run, in a line."""
     feasible = found["feasible_layouts"].values
     most, least = int(feasible.max()), int(feasible.min())
     said = f"{least:,}" if least == most else f"{least:,} to {most:,}"
@@ -431,7 +432,7 @@ def searched(found: "xarray.Dataset", of: str, sense: str) -> str:
 
 
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
-    """0 where a layout is found, else the reason that most candidates fail by."""
+    """0 where a layout is found, else the most frequent reason."""
     found = [
         0 if own[0] >= 0 else int(np.bincount(np.maximum(row, 0)).argmax())
         for own, row in zip(best, reasons, strict=True)
@@ -440,7 +441,7 @@ def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
 
 
 def _outputs(sweep: Evaluation, of: str) -> list[str]:
-    """What is said of an answer: the output asked for, and what is known of the others."""
+    """Outputs of an answer: the one optimized, and those of the others that are known."""
     spec: Any = sweep.spec
     more = [n for n in (*WHERE_KNOWN, NEAR) if is_known(spec["scenario"], spec["axes"], [n])]
     return list(dict.fromkeys([of, *ALWAYS, *more]))
@@ -449,7 +450,7 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
 def as_choices(
     sweep: Evaluation, found: "xarray.Dataset", of: str, outputs: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """A spec whose one axis goes through the layouts found, and what a command adds for each."""
+    """A spec with one axis over the layouts found, and the command-line arguments of each."""
     spec: Any = sweep.spec
     axes = make_axes(spec["axes"])
     names = found.attrs["fleetcube_open"].split()
@@ -475,12 +476,12 @@ def as_choices(
 
 
 def in_command(value: Any) -> str:
-    """A value in a command: whole numbers without a point."""
+    """A value in a command: whole numbers without a decimal point."""
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
 
 
 def _value(name: str, told: Any) -> Any:
-    """A value of an open input as a spec states it."""
+    """A value of an open input as a spec writes it."""
     if not values.is_option(name):
         return float(told)
     return next(choice for choice in INPUTS[name].choices if label(choice) == told)
@@ -489,10 +490,10 @@ def _value(name: str, told: Any) -> Any:
 def levers(
     sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
 ) -> tuple[list[str], str]:
-    """What changing the cluster or its operation would better at a layout, the most first.
+    """Gains from changing the cluster or its operation at a layout, largest first.
 
-    Model, work, software and layout are no levers here. With a price, each says what it does to the
-    cost of the job. Also why more GPUs do not help, if they do not.
+    Model, workload, software and layout are excluded. With a price, each states its effect on the
+    job's cost. Also returns why more GPUs do not help, if so.
     """
     found = ranked(sweep, of, None, layout)
     plan = sweep.plan("numpy")
@@ -525,7 +526,7 @@ def levers(
 
 
 def _change(own: "xarray.Dataset", name: str, end: str) -> str:
-    """What a move changes, in words."""
+    """The change that a move causes, in words."""
     change = own[f"{name}_{end}"].item() - own[name].item()
     factor, unit = scale(str(own[name].attrs["units"]), [change], name)
     return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
@@ -534,7 +535,7 @@ def _change(own: "xarray.Dataset", name: str, end: str) -> str:
 def _no_lever(
     sweep: Evaluation, layout: Mapping[str, Any], of: str, sign: float, found: "xarray.Dataset"
 ) -> str:
-    """Why more GPUs would not better an output; empty if they would, or are not counted."""
+    """Why more GPUs would not improve an output; empty if they would, or are not an input."""
     if _GPUS not in found["input"].values:
         return ""
     own = found.sel(input=_GPUS)

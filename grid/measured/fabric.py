@@ -1,9 +1,9 @@
-"""All-reduces of a fabric that nobody measured: the law of measured ones, from its data sheet.
+"""All-reduce times on an unmeasured fabric: the law of measured ones, applied to its data sheet.
 
 t = a + W + c sqrt(a W): a start-up a, and the traffic W at a share of the data sheet's bandwidth.
-With c = 2 it is the least time of a message cut into the best number of pieces,
-(sqrt(a) + sqrt(W))^2, as of a pipelined chain (Sanders, Speck & Traeff 2009, section 2). It is the
-law of `fit` with g sqrt(M) = c sqrt(a W), so a calibration holds it.
+With c = 2 it is the least time of a message cut into the best number of pieces, (sqrt(a) +
+sqrt(W))^2, as of a pipelined chain (Sanders, Speck & Traeff 2009, section 2). It is the law of
+`fit` with g sqrt(M) = c sqrt(a W), so a calibration can hold it.
 """
 
 import math
@@ -18,20 +18,20 @@ from ..spec.axis import Array
 from .fit import law
 from .nccl import factor
 
-# Start-up of one node, and of one hop inside it, of NCCL's trees in short messages:
-# baseLatencies and hwLatencies of NCCL 2.30 src/graph/tuning.cc, protocol LL
+# Start-up of one node, and of one hop inside it, of NCCL's trees in short messages: baseLatencies
+# and hwLatencies of NCCL 2.30 src/graph/tuning.cc, protocol LL
 _BASE, _HOP = 6.8e-6, 0.6e-6
-_ALIKE = 8  # ranks of a domain from which in-switch sums were no faster
+_ALIKE = 8  # ranks of a domain beyond which in-switch sums got no faster
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What measured fabrics have in common. Fitted by docs/make/all_reduces.py.
+    """Parameters common to measured fabrics. Fitted by docs/make/all_reduces.py.
 
-    `alone` and `per_hop` multiply NCCL's start-up inside a node, and the fabric's latency;
-    `cloud` is that latency where a data sheet states none [s]. `ring`, `reducing` and `nic` are
-    shares of the data sheet's bandwidth. `startup_spread` and `wire_spread` are the standard
-    deviations of the logarithms over fabrics, `noise` that of times about the law.
+    `alone` and `per_hop` multiply NCCL's start-up inside a node, and the fabric's latency; `cloud`
+    is that latency [s] if the data sheet states none. `ring`, `reducing` and `nic` are shares of
+    the data sheet's bandwidth. `startup_spread` and `wire_spread` are standard deviations of the
+    logarithms over fabrics, `noise` that of times about the law.
     """
 
     alone: float
@@ -43,10 +43,10 @@ class Shares:
     startup_spread: float
     wire_spread: float
     noise: float
-    widening: float  # of 90 % intervals: what fabrics left out needed
+    widening: float  # of 90 % intervals, as fabrics held out of the fit needed
 
 
-# docs.make.fabrics.shares() of the published curves; a test compares them
+# docs.make.fabrics.shares() of the published curves, compared by a test
 MEASURED = Shares(
     alone=2.78718,
     per_hop=1.46574,
@@ -66,8 +66,8 @@ _INSIDE, _ACROSS = 1.0, 2.0  # c inside one domain, and between domains
 class Sheet:
     """Data sheet of a group: ranks, domains (nodes, or racks of one NVLink), bandwidths [B/s].
 
-    `node` and `nic` are of one GPU in one direction; `reducing` says whether the domain's switches
-    add up; `latency` [s] is the fabric's, None if not published.
+    `node` and `nic` are per GPU and direction; `reducing`: the domain's switches sum; `latency` [s]
+    is the fabric's, None if not published.
     """
 
     ranks: int
@@ -84,7 +84,7 @@ class Sheet:
 
     @property
     def mixed(self) -> float:
-        """c of the law: pieces follow each other between domains, and less so inside one."""
+        """c of the law: pieces are pipelined between domains, and less so inside one."""
         return _INSIDE if self.domains == 1 else _ACROSS
 
     @property
@@ -94,9 +94,9 @@ class Sheet:
 
     @property
     def reducing_seconds(self) -> float:
-        """Seconds per byte of sums in a domain's switches (see collectives.nvls_all_reduce_time).
+        """Seconds per byte of in-switch sums in a domain (see collectives.nvls_all_reduce_time).
 
-        From _ALIKE ranks on no faster than there: so it is in racks of 72.
+        Beyond _ALIKE ranks no faster than at _ALIKE, as observed in racks of 72.
         """
         own = self.per_domain
         share = factor("all_reduce", self.ranks) / factor("all_reduce", _ALIKE)
@@ -133,7 +133,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """The law of an all-reduce on a fabric without measurements, with its interval."""
+    """The all-reduce law of a fabric without measurements, with its interval."""
 
     sheet: Sheet
     shares: Shares = MEASURED
@@ -149,11 +149,10 @@ class Unmeasured:
         }
 
     def times(self, sizes: Any) -> Array:
-        """Times [s] of messages [B]."""
         return law(sizes, factor("all_reduce", self.sheet.ranks), self.values)
 
     def spread(self, sizes: Any) -> Array:
-        """Standard deviation of the logarithm of the times: of start-up, traffic and the law."""
+        """Standard deviation of the log times: from start-up, traffic and the law's noise."""
         message, values = np.asarray(sizes, dtype=float), self.values
         half = values["sqrt_coefficient"] * np.sqrt(message) / 2
         times = self.times(message)
@@ -168,7 +167,7 @@ class Unmeasured:
         return times / width, times * width
 
     def calibration(self) -> dict[str, Any]:
-        """Inputs of a scenario whose groups are like this one, as a calibration sets them."""
+        """Calibration inputs for scenarios with groups like this one."""
         scope = "intra" if self.sheet.domains == 1 else "inter"
         share = 1.0 if scope == "intra" else self.sheet.per_domain
         values = self.values
@@ -177,7 +176,7 @@ class Unmeasured:
             f"{scope}_node_latency": values["latency"],
             f"{scope}_node_bandwidth": values["bandwidth"] / share,
             "sqrt_coefficient": values["sqrt_coefficient"],
-            "network_efficiency": 1.0,  # the bandwidth is what is reached
+            "network_efficiency": 1.0,  # the bandwidth is already the achieved one
         }
 
 

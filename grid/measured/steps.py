@@ -29,19 +29,17 @@ FITTED = tuple(
     if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
 )
 STEP = "step_time"
-_LEAST = 1e-9  # of what must be above 0
-FAR = 2.0  # median ratio to the measured values from which a fit is doubted
-LEAST = 0.01  # efficiency of GPUs below which a fit is doubted
-MOST = 0.5  # of the range of an input: a wider interval leaves it undetermined
+_LEAST = 1e-9  # for inputs that must be above 0
+FAR = 2.0  # median ratio to the measured values from which a fit is questioned
+LEAST = 0.01  # efficiency of GPUs below which a fit is questioned
+MOST = 0.5  # of an input's range: a wider interval leaves it undetermined
 _ROUNDS = 20
-_NOISE = 0.03  # relative, assumed of measured values when they are weighed against priors
+_NOISE = 0.03  # relative; assumed for measured values when weighed against priors
 
 
 @dataclass
 class Table:
-    """Rows that could be read: inputs by name (None if not stated), measured values; why others
-    not.
-    """
+    """Usable rows: inputs by name (None if not stated) and measured values; notes on the others."""
 
     inputs: dict[str, list[Any]]
     measured: list[float] = field(default_factory=list)
@@ -54,8 +52,8 @@ class Table:
 class StepFit(Fit):
     """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
 
-    `idle` inputs matter in no row and keep their prior values. 90 of 100 new steps' times are
-    within `error_factor`; None if the output does not follow from that time alone.
+    `idle` inputs matter in no row and keep their prior values. 90 of 100 new step times are within
+    `error_factor`; None if the output depends on more than the step time.
     """
 
     of: str
@@ -67,8 +65,7 @@ class StepFit(Fit):
 
     @property
     def doubt(self) -> str | None:
-        """Signs of a wrong unit: GPUs below LEAST of their peak, or half of the rows off by a
-        factor of FAR or more."""
+        """Signs of a wrong unit: efficiency below LEAST, or half of the rows off by FAR or more."""
         for name in ("flops_efficiency", "gemm_efficiency"):
             if self.values.get(name, 1.0) < LEAST:
                 return f"{name} = {self.values[name]:.2g}: is the measured unit right?"
@@ -88,7 +85,7 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
     """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
 
     A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
-    are in the base unit. Rows that cannot be read are counted by reason. Raises InputError.
+    are in the base unit. Unreadable rows are counted by reason. Raises InputError.
     """
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
@@ -135,11 +132,11 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
 
 
 def _cell(name: str, unit: str, text: str) -> Any:
-    """The value of a cell. Raises InputError with the name of the column alone."""
+    """The value of a cell. Raises InputError with only the column's name."""
     try:
         return checked(name, written(name, unit, text))
     except (InputError, CatalogError):
-        raise InputError(name) from None  # rows are counted by this text: no cell in it
+        raise InputError(name) from None  # rows are counted by this text
 
 
 def fit_steps(
@@ -152,9 +149,9 @@ def fit_steps(
 ) -> StepFit:
     """Fit inputs so that an output agrees with the measured values.
 
-    Noise multiplies: logarithms are fitted, with Huber's loss, inside the inputs' bounds and
+    Noise is multiplicative: logarithms are fitted, with Huber's loss, within the inputs' bounds and
     `most`. The scenario states what the table does not. `priors` are standard deviations of inputs,
-    relative to the scenario's values, and decide what the rows leave open. Raises InputError if the
+    relative to the scenario's values, and settle what the rows leave open. Raises InputError if the
     rows do not determine the inputs, or are too few.
     """
     _check_fit(fit, table)
@@ -207,10 +204,10 @@ def fit_steps(
 
 
 def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:
-    """The factor that 90 of 100 new steps like these rows stay within:
+    """The factor within which 90 of 100 new steps like these rows fall, by Student's t.
 
-    Student's t. Their variance is that of noise and fit; as few rows can agree by chance, at least
-    that of published steps under their own coefficients.
+    The variance is that of noise and fit; since few rows can agree by chance, it is at least that
+    of published steps under their own coefficients.
     """
     rows, coefficients = jacobian.shape
     fitted = float(np.einsum("re,ef,rf->", jacobian, covariance, jacobian)) / rows
@@ -220,7 +217,7 @@ def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float
 
 
 def with_notes(error: InputError, table: Table) -> InputError:
-    """An error that also says which columns are not used."""
+    """The error, with the unused columns added."""
     message = "; ".join([str(error), *table.notes])
     return InputError(message if len(message) <= 500 else f"{message[:500]} ...")
 
@@ -234,11 +231,11 @@ def check_rows(table: Table) -> None:
 def follows_the_step(
     model: "_Model", table: Table, scenario: Mapping[str, Any], fit: Sequence[str]
 ) -> bool:
-    """Whether an output changes as the step's time does, or as its inverse, in every row."""
+    """Whether, in every row, an output is proportional to the step time or its inverse."""
     start = np.array([_start(name, scenario) for name in fit])
     try:
         step = _Model(table, scenario, fit, STEP)
-    except InputError:  # it needs more than the output does
+    except InputError:  # the step time needs more inputs
         return False
     own, other = np.abs(model.jacobian(start)), np.abs(step.jacobian(start))
     return step.lines == model.lines and np.allclose(own, other, rtol=1e-6)
@@ -313,7 +310,7 @@ _CHOICES = f"choose from {', '.join(FITTED)}"
 
 
 def _start(name: str, scenario: Mapping[str, Any]) -> float:
-    """Where the search begins: at the value of the scenario or the default, inside the bounds."""
+    """The search's start: the scenario's value or the default, within the bounds."""
     row = INPUTS[name]
     value = scenario.get(name, row.default)
     value = values.number(name, value) if value is not None else 1e10
@@ -353,7 +350,7 @@ class _Model:
             self._use(table, good.tolist())
 
     def _use(self, table: Table, rows: list[int]) -> None:
-        """Evaluate these rows: one plan for each set of inputs that rows state."""
+        """Evaluate these rows, with one plan for each set of inputs that rows state."""
         self.measured = np.array([table.measured[k] for k in rows])
         self.lines = tuple(table.lines[k] for k in rows)
         self._slopes = [name_of("d", self.of, name) for name in self.fit]
@@ -367,7 +364,7 @@ class _Model:
             cells = {name: [table.inputs[name][rows[k]] for k in places] for name in stated}
             order = sorted(
                 range(len(places)), key=lambda k: [str(cells[name][k]) for name in named]
-            )  # equal choices together: each run of them is a set of formulas
+            )  # sorted: each run of equal choices is one set of formulas
             axes: dict[str, Any] = {}
             if stated:
                 moving = {name: [column[k] for k in order] for name, column in cells.items()}
@@ -375,13 +372,13 @@ class _Model:
             problem = resolve({"calibration": NONE, **self._scenario}, axes)
             given = {n: value for n, value in problem.constants.items() if n not in self.fit}
             outputs = [self.of, *self._slopes]
-            # `free`: their values are given at each evaluation, and the plan is built once
+            # `free`: values are given at each evaluation, so the plan is built once
             plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
             self._parts.append((plan, np.array([places[k] for k in order])))
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The least and the greatest value of every input fitted."""
+        """Smallest and largest value of every fitted input."""
         rows = [INPUTS[name] for name in self.fit]
         low = [max(row.low, _LEAST if row.positive else 0.0) for row in rows]
         high = [min(row.high, self._most.get(row.name, math.inf)) for row in rows]

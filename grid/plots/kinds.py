@@ -1,4 +1,4 @@
-"""Pictures of a cut cube with a question of their own: losses, flips, roofline, Pareto front."""
+"""Pictures of a cut cube that answer one question: losses, flips, roofline, Pareto front."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _LOST = "Where the wall time goes"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
 REST = "#999999"
-# Labels and colours of what the wall time goes to, from the bottom: the losses, and what they leave
+# Labels and colours of the shares of the wall time, from the bottom: losses, then the remainder
 PARTS = (
     *(
         (picture.words(n.removesuffix("_overhead")), c)
@@ -42,8 +42,8 @@ PARTS = (
 def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
 
-    What the losses leave is the model's operations at peak: MFU x goodput. job_time, if held, is
-    drawn above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey.
+    The remainder is the model's operations at peak: MFU x goodput. job_time, if present, is drawn
+    above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey.
     """
     picture.check_picture(path)
     drawn, shares, bad = _shares(cube, x)
@@ -87,7 +87,7 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
 
 
 def _shares(cube: "xarray.Dataset", x: str) -> tuple["xarray.Dataset", Any, Any]:
-    """What is drawn of losses along an axis, their shares, and which points are infeasible."""
+    """The data of `losses` along an axis, the shares, and which points are infeasible."""
     picture.need(cube, LOSSES)
     cube = picture.cut(cube, [x])
     drawn = cube[[*LOSSES, *(["job_time"] if "job_time" in cube else [])]]
@@ -104,7 +104,7 @@ def _shares(cube: "xarray.Dataset", x: str) -> tuple["xarray.Dataset", Any, Any]
 
 
 def _ends(shares: Any) -> Any:
-    """Where each share begins, and where the last one and what they leave end."""
+    """Lower ends of the stacked shares and of the remainder, and the top at 1."""
     ends = np.concatenate([np.zeros((1, shares.shape[1])), np.cumsum(shares, axis=0)])
     return np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
 
@@ -120,7 +120,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
         if picture.is_number(x):
             for stretch in picture.stretches(np.isfinite(high)):
                 places, rows = at[stretch], np.stack([low, high])[:, stretch]
-                if not gapless:  # from edge to edge, to meet the grey of infeasible points
+                if not gapless:  # up to the cell edges, to meet the grey of infeasible points
                     places = [cells[stretch.start], *places, cells[stretch.stop]]
                     rows = np.pad(rows, ((0, 0), (1, 1)), mode="edge")
                 axes.fill_between(places, *rows, color=colour, linewidth=0)
@@ -168,15 +168,14 @@ def flips(
 ) -> Any:
     """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
 
-    `of` are two or more of the losses and reliability_overhead, of which the first of equals
-    counts; by default all but compute_inefficiency_overhead, the largest nearly everywhere. With
-    reliability_to_communication_ratio, a line shows where both cost as much.
+    `of` are two or more of the losses and reliability_overhead (the first wins ties); by default
+    all but compute_inefficiency_overhead, the largest nearly everywhere. With
+    reliability_to_communication_ratio, a line shows where both cost the same.
     """
     return plot(with_flips(cube, of), FLIPS, x, y, path)
 
 
 def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dataset":
-    """A cube with the flag that `flips` draws."""
     odd = [name for name in of if name not in _SHARES]
     if odd or len(set(of)) < 2:
         problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
@@ -190,7 +189,7 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
     if set(of) != set(WAITS):
         listed = ", ".join(picture.words(name.removesuffix("_overhead")) for name in of)
         meaning = f"Which is the largest of {listed}"
-    # -1, no code, where any of the losses is unknown
+    # -1, which is no code, where any of the losses is unknown
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
     flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
     return cube.assign({FLIPS: flag})
@@ -198,18 +197,17 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
 
 @picture.styled
 def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -> Any:
-    """Draw the roofline of a cut cube's GPUs and what they reach, a dot for each point of an axis.
+    """Draw the roofline of a cut cube's GPUs, with a dot for each point of an axis.
 
-    Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. With
-    network_attainable_flops, triangles mark the ceiling that the gradient exchange sets. Infeasible
-    points are hollow.
+    Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak, hollow if infeasible.
+    With network_attainable_flops, triangles mark the ceiling set by the gradient exchange.
     """
     picture.check_picture(path)
     told, rows, labels, bad = rooflines(cube, by)
     figure, axes = picture.blank(4.8)
     factor, unit = scale("FLOP/s", rows["peak"])
     shades = picture.colours(len(labels))
-    for place, several, (across, heights) in roofs(rows):  # with the colours of their points
+    for place, several, (across, heights) in roofs(rows):  # in the colours of their points
         shade = shades[place] if several else "black"
         axes.plot(across, heights / factor, color=shade, linewidth=1.2, label="_")
     for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
@@ -237,7 +235,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
 
 
 def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
-    """What a roofline draws: its title, numbers and a label of each point, and which cannot run."""
+    """Data of a roofline: title, numbers and a label of each point, and which cannot run."""
     picture.need(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
     cube = picture.cut(cube, [by])
@@ -264,9 +262,9 @@ def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, An
 
 
 def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
-    """Each pair of ceilings once: memory up to the ridge, arithmetic beyond it.
+    """Each distinct roof once: memory up to the ridge, arithmetic beyond it.
 
-    The first point that has it, whether there are several, and its line: intensities and rates.
+    Yields its first point, whether there are several roofs, and its line: intensities and rates.
     """
     ridges = rows["ridge"]
     low = min(rows["across"].min(), ridges.min()) / 16
@@ -289,7 +287,7 @@ def pareto(
     """Draw two outputs of all feasible points against each other, and their Pareto front.
 
     A point is on the front unless another is at least as good in both ("min" or "max") and better
-    in one. Points of the front have the colours of the axis `by`.
+    in one. Front points are coloured by the axis `by`.
     """
     picture.check_picture(path)
     found = front(cube, x, y, best, by)
@@ -320,15 +318,15 @@ def pareto(
 
 @dataclass(frozen=True)
 class Front:
-    """Two outputs of all feasible points, and the best of both, in the units of their heads."""
+    """Two outputs of all feasible points, and their front, in the units of the headings."""
 
     title: str
     heads: tuple[str, str]
     others: Any  # both outputs of every point
-    edge: Any  # both of the best, from one end to the other
-    labels: list[str]  # of the best, by the axis that colours them
+    edge: Any  # both outputs of the front, from one end to the other
+    labels: list[str]  # of the front, by the axis that colours it
     names: list[str]  # all labels of that axis
-    wide: tuple[bool, bool]  # whether each spans more than a linear scale shows
+    wide: tuple[bool, bool]  # whether each spans too much for a linear scale
 
 
 def front(
@@ -338,7 +336,7 @@ def front(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Front:
-    """What `pareto` draws."""
+    """The data of `pareto`."""
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two outputs")
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):

@@ -1,4 +1,4 @@
-"""What every picture needs: file, style, colours, words and ticks."""
+"""Shared parts of all pictures: files, style, colours, words and ticks."""
 
 import contextlib
 import functools
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 WIDTH = 7.2  # inches: two columns of a paper
 DPI = 150
-_SIZES = (2, 40)  # inches
+_SIZES = (2, 40)  # min and max, inches
 _DPIS = (30, 1200)
 _MOST_PIXELS = 100_000_000
 
-# Okabe & Ito's palette with a dark grey; colour-blind readers can tell them apart
+# Okabe & Ito's palette with a dark grey, distinct for colour-blind readers
 PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
 DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
-GREY = "#d9d9d9"  # of what cannot be run
+GREY = "#d9d9d9"  # for infeasible points
 INFEASIBLE: dict[str, Any] = {
     "facecolor": GREY,
     "edgecolor": "white",
@@ -42,7 +42,7 @@ INFEASIBLE: dict[str, Any] = {
     "linewidth": 0,
 }
 
-# Whatever a matplotlibrc says: text stays text, and a picture drawn again has the same bytes
+# Regardless of matplotlibrc: text stays text, and a redrawn picture has the same bytes
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "fleetcube", "pdf.fonttype": 42}
 _UNDATED: dict[str, dict[str, None]] = {
     ".png": {},
@@ -56,15 +56,15 @@ _UPPER = (
 _SPELLED = {name: name.upper() for name in _UPPER}
 _SPELLED |= {"gpus": "GPUs", "nics": "NICs", "psus": "PSUs", "nvme": "NVMe", "flops": "FLOPs"}
 _MOST_TICKS = 12
-_TICKED = 0.07  # of the axis between ticks at points, at least
+_TICKED = 0.07  # least distance of ticks at points, as a share of the axis
 _SUBS = ((10, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1e4, (1.0, 2.0, 5.0)), (np.inf, (1.0,)))
-_GAP = 4  # pixels between labels, at least
+_GAP = 4  # least pixels between labels
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
 @dataclass
 class Look:
-    """A picture's first line, size in inches and pixels per inch; what to say and to advise."""
+    """A picture's first line, size in inches and pixels per inch; its remarks and advice."""
 
     title: str | None = None
     size: tuple[float, float] | None = None
@@ -115,10 +115,10 @@ def look() -> Look:
 
 @dataclass(frozen=True)
 class Boxes:
-    """A picture of boxes in words and numbers: a row for each, and what a specification needs.
+    """A picture made of boxes, as text and numbers: one row per box, and the specification's needs.
 
     `across` and `up` name a column of words, or two of numbers: where boxes begin and end. `heads`
-    are titles of columns, `shades` the colours of what boxes stand for, the column `part`.
+    are column titles, `shades` the colours of the boxes' `part` column.
     """
 
     title: str
@@ -137,7 +137,7 @@ def check_picture(path: Path | None) -> None:
 
 
 def check_file(path: Path, endings: Sequence[str]) -> None:
-    """Refuse a file of another ending, and one that cannot be there."""
+    """Refuse a file with another ending, or one that cannot be created."""
     if path.suffix not in endings:
         raise InputError(f"{str(path)!r} is not one of {', '.join(endings)}; change its ending")
     check_path(path)
@@ -159,7 +159,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
-    """Draw in the style of all pictures, leaving the caller's own settings alone."""
+    """Draw in the common style, without changing the caller's settings."""
 
     @functools.wraps(draw)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Any:
@@ -171,19 +171,18 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
 
 
 def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
-    """A figure without a screen, as wide as a page, and its panels, as `subplots` returns them."""
+    """A figure that needs no screen, as wide as a page, and its panels as from `subplots`."""
     from .figure import Picture
 
     width = how.pop("width", WIDTH)
-    # not by pyplot, which keeps every figure and may need a screen
+    # not pyplot, which keeps every figure and may need a screen
     figure = Picture(figsize=look().size or (width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **how)
 
 
 def saved(figure: Any, path: Path | None) -> Any:
-    """Write the figure to a file, if there is one, and return it; tick labels that would overlap
-    are rotated."""
-    figure.draw_without_rendering()  # the labels have no extents before
+    """Return the figure, written to `path` if given; overlapping tick labels are rotated."""
+    figure.draw_without_rendering()  # labels have no extents before this
     for axes in figure.axes:
         low, high = sorted(axes.get_xlim())
         labels = [text for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
@@ -197,7 +196,7 @@ def saved(figure: Any, path: Path | None) -> Any:
 
 
 def _write(figure: Any, path: Path) -> None:
-    """Write the figure with its title, and in words what it shows, for those who do not see it."""
+    """Write the figure with its title and, for screen readers, a description in words."""
     title = figure.get_suptitle().replace("\n", ", ").replace("\N{NO-BREAK SPACE}", " ")
     metadata: dict[str, str | None] = {"Title": title, **_UNDATED[path.suffix]}
     dpi = look().dpi
@@ -214,7 +213,7 @@ def _write(figure: Any, path: Path) -> None:
 
 
 def described(figure: Any) -> str:
-    """In words what a picture shows: what its axes are and span, and what its legend names."""
+    """Describe a picture in words: its axes, their ranges and the entries of its legend."""
     said = []
     for axes in figure.axes:
         for side, line in (("across", axes.xaxis), ("up", axes.yaxis)):
@@ -244,14 +243,14 @@ def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
 
 
 def cut(cube: "xarray.Dataset", kept: Sequence[str | None]) -> "xarray.Dataset":
-    """A cube cut along the axes of one point, those kept apart."""
+    """A cube without its one-point axes, except those in `kept`."""
     return cube.squeeze([dim for dim, size in cube.sizes.items() if size == 1 and dim not in kept])
 
 
 def check_cut(
     drawn: "xarray.Dataset | xarray.DataArray", kept: Sequence[str], spare: int = 0
 ) -> list[str]:
-    """Axes other than those kept; refuse more of them than are spare."""
+    """Axes not in `kept`; refuse more than `spare` of them."""
     rest = [str(dim) for dim in drawn.dims if dim not in kept]
     if len(rest) > spare:
         name = f"{getattr(drawn, 'name', None) or 'the cube'}"
@@ -260,7 +259,7 @@ def check_cut(
 
 
 def blocked(cube: "xarray.Dataset", dims: Sequence[str]) -> Any:
-    """Which points are infeasible, over axes; none where the reason varies over other axes."""
+    """Which points are infeasible, over `dims`; none if the reason varies over other axes."""
     sizes = [cube.sizes[dim] for dim in dims]
     if REASON not in cube.coords or not set(cube[REASON].dims) <= set(dims):
         return np.zeros(sizes, bool)
@@ -270,7 +269,7 @@ def blocked(cube: "xarray.Dataset", dims: Sequence[str]) -> Any:
 
 
 def count_infeasible(bad: Any, how: str) -> None:
-    """Say how many of the points drawn are infeasible, and how a picture shows that."""
+    """Remark how many of the points drawn are infeasible, and how the picture shows them."""
     if np.any(bad):
         look().remarks.append(
             f"infeasible: {np.count_nonzero(bad):,} of {np.size(bad):,} points, {how}"
@@ -282,7 +281,7 @@ def is_number(axis: "xarray.DataArray") -> bool:
 
 
 def words(name: str) -> str:
-    """A name as it reads in a picture: n_gpus is GPUs, n_gpus__ramp is GPUs in ramp."""
+    """A name as shown in a picture: n_gpus is GPUs, n_gpus__ramp is GPUs in ramp."""
     parts = without_phase(name).removeprefix("n_").split("_")
     told = " ".join(_SPELLED.get(part, part) for part in parts)
     phase = phase_of(name).replace("_", " ")
@@ -290,7 +289,7 @@ def words(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number as ticks and labels show it: 4,096, 0.05, 15 T, 1e-06."""
+    """A number as shown by ticks and labels: 4,096, 0.05, 15 T, 1e-06."""
     for size, prefix in _PREFIXES:
         if abs(value) >= size:
             return f"{value / size:,.6g} {prefix}"
@@ -298,7 +297,7 @@ def number(value: float) -> str:
 
 
 def short(value: Any) -> str:
-    """A label of an axis, broken into lines if it is long."""
+    """An axis label, broken into lines if long."""
     value = value.item() if isinstance(value, np.generic | np.ndarray) else value
     text = number(value) if isinstance(value, float) else str(value)
     return "\n".join(textwrap.wrap(text, 20)) or text
@@ -315,7 +314,6 @@ def point_labels(coordinate: "xarray.DataArray") -> list[str]:
 
 
 def labelled(name: str, unit: str) -> str:
-    """A name and its unit as a label."""
     return f"{words(name)} [{unit}]" if unit else words(name)
 
 
@@ -338,13 +336,13 @@ def _unit(variable: "xarray.DataArray") -> str:
 
 
 def lines(parts: Sequence[str]) -> list[str]:
-    """Parts separated by commas, in lines that fit above a picture."""
+    """Join parts by commas, in lines that fit above a picture."""
     unbroken = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts]
     return textwrap.wrap(", ".join(unbroken), _across(), break_on_hyphens=False)
 
 
 def _across() -> int:
-    """How many characters of a title fit across a picture."""
+    """Characters of a title that fit across a picture."""
     size = look().size
     return round(88 * (size[0] if size else WIDTH) / WIDTH)
 
@@ -352,7 +350,7 @@ def _across() -> int:
 def title(
     cube: "xarray.Dataset", drawn: "xarray.Dataset | xarray.DataArray", meaning: str = ""
 ) -> str:
-    """What is drawn (by default the variable's meaning), and where the other axes were cut."""
+    """The subject (by default the variable's meaning) and the point where other axes were cut."""
     fixed = []
     for key, coordinate in drawn.coords.items():
         name = str(key)
@@ -377,7 +375,7 @@ def _axes_of(cube: "xarray.Dataset") -> list[str]:
 
 
 def colours(count: int) -> list[Any]:
-    """Colours for lines and dots; beyond six, steps from dark to light."""
+    """Colours for lines and dots; beyond six, a dark-to-light scale."""
     if count <= len(DISTINCT):
         return DISTINCT[:count]
     from matplotlib import colormaps
@@ -395,7 +393,7 @@ def measured(coordinate: "xarray.DataArray") -> tuple[Any, bool]:
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
 
-    Ticks are at the points if these are few, round and well apart, otherwise at round numbers.
+    Ticks are at the points if few, round and well separated, otherwise at round numbers.
     """
     values = coordinate.values
     line = getattr(axes, f"{side}axis")
@@ -413,7 +411,7 @@ def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
 
 
 def _few(places: Any, at: Any) -> bool:
-    """Whether points are few, apart and round enough for a tick at each."""
+    """Whether points are few, separated and round enough for a tick at each."""
     if at.size > _MOST_TICKS:
         return False
     steps = np.diff(np.sort(places))
@@ -446,7 +444,7 @@ def edges(points: Any, axis_scale: str) -> Any:
 
 
 def stretches(known: Any) -> list[slice]:
-    """Runs of neighbouring points that are all known."""
+    """Runs of neighbouring known points."""
     turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
     return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
@@ -462,7 +460,7 @@ def headed(figure: Any, text: str) -> None:
     given = look().title
     own = first if given is None else given
     wrapped = [part for line in own.splitlines() for part in textwrap.wrap(line, _across())]
-    # not as formulas: prices have dollar signs
+    # not math text: prices have dollar signs
     figure.suptitle("\n".join([*wrapped, *rest]), fontsize=10, parse_math=False)
 
 

@@ -1,9 +1,9 @@
-"""Boxes of a grid, and what an output is at least in each: the ranges of its formulas there.
+"""Boxes of a grid, and bounds of an output in each, from ranges of its formulas.
 
-The index along an axis is written in *digits*, as a number is, and the digits of all axes stand in
-one order. A box is the points that share the first few. Near the end of the graph quantities are
-tables, whose least and greatest value in every box is known; from there on, formulas run on ranges
-(`kernels/calculus/ranges.py`).
+The index along an axis is written in *digits*, like a number, and the digits of all axes are put in
+one order. A box is the set of points that share the first few digits. Near the end of the graph
+quantities are tables with known minimum and maximum in every box; from there on, formulas run on
+ranges (`kernels/calculus/ranges.py`).
 """
 
 import copy
@@ -28,14 +28,14 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region, extent, seen_from
 from ..spec.axis import Array
 
-RADIX = 32  # values of a digit, about
-KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that while they are made
-COARSE = 1 << 21  # the same of a space that is cut into smaller ones, with tables of their own
+RADIX = 32  # about the values of a digit
+KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that during construction
+COARSE = 1 << 21  # the same for a space split into smaller ones with their own tables
 
 
 @dataclass(frozen=True)
 class Digit:
-    """A digit of the index along an axis: how many values it has, and what each step counts."""
+    """A digit of the index along an axis: its number of values, and the index step of each."""
 
     axis: int
     radix: int
@@ -57,11 +57,11 @@ def digits_of(axis: int, size: int) -> list[Digit]:
 
 
 class Layout:
-    """A region of an output's grid inside one case: which quantities are tables there.
+    """A region of an output's grid inside one case, and which quantities are tables there.
 
-    After `cut` digits boxes have tables of their own, as the whole region's do not fit into memory;
-    None where they do. `held` axes are not reduced. `tables` are the points of all tables, and
-    `work` those of each quantity in them.
+    After `cut` digits boxes have their own tables, because those of the whole region do not fit
+    into memory; None if they do. `held` axes are not reduced. `tables` counts the points of all
+    tables, `work` those of each quantity in them.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Layout:
         self.dims = tuple(region)
         self.starts = np.array([cut.start for cut in region.values()], np.int64)
         self.sizes = [cut.stop - cut.start for cut in region.values()]
-        self._own = {  # positions of the axes of each name
+        self._own = {  # positions of each name's axes
             known: [self.dims.index(dim) for dim in dims]
             for known, dims in plan.dims.items()
             if set(dims) <= set(self.dims)
@@ -91,17 +91,17 @@ class Layout:
         self.formulas = {n: formula for n, formula in case.formulas.items() if n in above}
 
     def points(self, names: Iterable[str], sizes: Sequence[int] | None = None) -> int:
-        """Points of tables, all together."""
+        """Total points of the tables of `names`."""
         sizes = sizes or self.sizes
         return sum(math.prod(sizes[k] for k in self._own[name]) for name in names)
 
     def _frontier(
         self, wanted: Sequence[str], most: int, loose: bool
     ) -> tuple[set[str], list[str]]:
-        """Formulas to run on ranges, and the tables that they read, of `most` points together.
+        """Formulas to run on ranges, and the tables that they read, of `most` points in total.
 
-        A range is tight where the formula reads each operand once; the table of others stays,
-        however large, unless `loose`.
+        A range is tight if the formula reads each operand once; other formulas keep their tables,
+        of whatever size, unless `loose`.
         """
         formulas, above, read = self.case.formulas, set[str](), dict.fromkeys(wanted)
         while self.points(read) > most:
@@ -125,7 +125,7 @@ class Layout:
         return [digit for k in axes for digit in digits_of(k, self.sizes[k])]
 
     def _depth(self) -> int:
-        """Digits to give until the tables fit."""
+        """Number of fixed digits at which the tables fit."""
         sizes = list(self.sizes)
         for k, digit in enumerate(self.digits):
             if k > 0 and self.points(self.read, sizes) <= KEPT:
@@ -141,7 +141,7 @@ class Layout:
         return first
 
     def divided(self, boxes: Array) -> Array:
-        """Boxes cut by the next digit; none begins beyond the end of its axis."""
+        """Boxes split by the next digit, without those past the end of the axis."""
         digit = self.digits[boxes.shape[1]]
         children = np.empty((len(boxes), digit.radix, boxes.shape[1] + 1), np.int64)
         children[:, :, :-1], children[:, :, -1] = boxes[:, None, :], np.arange(digit.radix)
@@ -150,7 +150,7 @@ class Layout:
         return np.asarray(children[begins < self.sizes[digit.axis]])
 
     def part(self, box: Array) -> "Layout":
-        """One box as a region of its own."""
+        """One box as a separate region."""
         sizes = list(self.sizes)
         for digit in self.digits[: len(box)]:
             sizes[digit.axis] = digit.step
@@ -166,7 +166,7 @@ class Layout:
 
 
 class Space:
-    """A layout with its tables: the ranges of an output in boxes, and its values at points."""
+    """A layout with its tables: ranges of an output in boxes, and its values at points."""
 
     def __init__(self, layout: Layout, engine: str, threads: int) -> None:
         self.layout = layout
@@ -179,7 +179,7 @@ class Space:
         self._bound = {name: bind(formula) for name, formula in layout.formulas.items()}
 
     def _arrays(self, engine: str, threads: int) -> dict[str, Array]:
-        """What formulas read, over all axes of the region: of size 1 where it does not vary."""
+        """The formulas' operands over all axes of the region: size 1 along constant axes."""
         layout, plan, case = self.layout, self.layout.plan, self.layout.case
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in layout.dims}
         inside = seen_from(runs, layout.region)
@@ -203,7 +203,7 @@ class Space:
         return arrays
 
     def bounds(self, boxes: Array) -> tuple[Array, Array, Array]:
-        """Least and greatest value in each box, and whether there may be any."""
+        """Minimum and maximum in each box, and whether it may have any value."""
         some: Any = np.ones(len(boxes), bool)
         values: dict[str, Any] = {}
         for name, table in self._tables.items():
@@ -218,7 +218,7 @@ class Space:
         return np.broadcast_to(out.low, some.shape), np.broadcast_to(out.high, some.shape), some
 
     def values(self, points: Array) -> Array:
-        """The output at points, of which all digits are given, with the bits of the engines."""
+        """The output at points with all digits fixed, with the bits of the engines."""
         operands = {name: table.at(points) for name, table in self._tables.items()}
         found = {**operands, **evaluate(self.layout.formulas, operands)}
         values = np.array(np.broadcast_to(found[self.layout.name], len(points)))
@@ -228,9 +228,9 @@ class Space:
 
 
 class _Table:
-    """A quantity's least and greatest value in every box, for any number of leading digits.
+    """A quantity's minimum and maximum in every box, for any number of leading digits.
 
-    Values that belong to no `feasible` point are left out.
+    Values that belong to no `feasible` point are excluded.
     """
 
     def __init__(self, array: Array, digits: Sequence[Digit], feasible: Array | None) -> None:
@@ -250,7 +250,7 @@ class _Table:
             self._nan = _pyramid(_by_digits(np.isnan(low), own, False), np.logical_or)
 
     def _place(self, boxes: Array) -> tuple[int, Any]:
-        """How many of its own digits are given, and the place of each box among their values."""
+        """How many of the table's digits are fixed, and each box's index among their values."""
         columns = [k for k in self._columns if k < boxes.shape[1]]
         place: Any = np.zeros(1, np.int64)
         for column, radix in zip(columns, self._radix, strict=False):
@@ -269,13 +269,12 @@ class _Table:
         return ranges.Range(low, high, nan), some | nan
 
     def at(self, points: Array) -> Array:
-        """The values at points."""
         given, place = self._place(points)
         return np.asarray(self._low[given][place])
 
 
 def _by_digits(array: Array, own: Sequence[Digit], beyond: Any) -> Array:
-    """An array over digits instead of axes; `beyond` the end of an axis."""
+    """An array over digits instead of axes, padded with `beyond` past the end of an axis."""
     for axis, size in enumerate(array.shape):
         full = math.prod(digit.radix for digit in own if digit.axis == axis)
         if size > 1 and full > size:
@@ -287,12 +286,12 @@ def _by_digits(array: Array, own: Sequence[Digit], beyond: Any) -> Array:
 
 
 def _pyramid(array: Array, function: Any) -> list[Array]:
-    """The array reduced over its last axes: over all of them, over all but the first, and so on."""
+    """The array reduced over its last axes: over all of them, all but the first, and so on."""
     found = [np.ascontiguousarray(array)]
     while found[-1].ndim:
         finer = found[-1]
         coarser = np.array(finer[..., 0])
-        for k in range(1, finer.shape[-1]):  # NumPy's own reductions of short rows are slow
+        for k in range(1, finer.shape[-1]):  # NumPy's reductions of short rows are slow
             function(coarser, finer[..., k], out=coarser)
         found.append(coarser)
     return [level.reshape(-1) for level in reversed(found)]
@@ -300,7 +299,7 @@ def _pyramid(array: Array, function: Any) -> list[Array]:
 
 @functools.cache
 def reads_once(formula: Function) -> bool:
-    """Whether no operand of a formula, and no result inside it, is used twice."""
+    """Whether a formula uses each operand and intermediate result at most once."""
     trace, names = Trace(), parameters(formula)
     trace.run(formula, [Value(trace, name) for name in names])
     texts = [operation.text for operation in trace.operations.values()]
@@ -309,7 +308,7 @@ def reads_once(formula: Function) -> bool:
 
 
 def needed(formulas: Mapping[str, Function], wanted: Iterable[str]) -> list[str]:
-    """Names of the formulas that some names need, theirs among them."""
+    """Formulas that `wanted` need, including their own."""
     found: set[str] = set()
     stack = list(wanted)
     while stack:

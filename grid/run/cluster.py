@@ -1,4 +1,4 @@
-"""Work on Dask: runs of tasks for the workers of a cluster, which must match this process."""
+"""Dask: batches ("runs") of tasks for cluster workers, which must match this process."""
 
 import contextlib
 import functools
@@ -25,25 +25,25 @@ from ..errors import InputError, shown
 from ..plan.fingerprint import difference, fingerprint
 from .recipe import MOST_PLANS, Recipe, Work
 
-SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
-BUSY = 0.01  # seconds of work in a run for each worker thread: three times what it costs
-FIRST = 32  # runs under way until the first has told how long its tasks take
-AHEAD = 4  # runs for each worker thread, from the oldest unfinished one
+SECONDS = 0.5  # of work in a run: a hundred times its scheduling cost
+BUSY = 0.01  # seconds of work in a run per worker thread: three times its cost
+FIRST = 32  # concurrent runs until the first shows how long its tasks take
+AHEAD = 4  # runs per worker thread, from the oldest unfinished one
 PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
-RESTART = 20.0  # seconds to wait for another worker where one was lost
-LOSSES = 4  # of workers, after which they are not asked again: the work may kill them
-PAUSED = 10.0  # seconds without a result, after which workers are asked whether they are paused
+RESTART = 20.0  # seconds to wait for a replacement of a lost worker
+LOSSES = 4  # of workers, after which a call is not repeated: the work may kill them
+PAUSED = 10.0  # seconds without a result, after which workers are checked for being paused
 ADDRESS = re.compile(r"([a-z]+://\S+|[\w.-]+:\d+)")
 
 Pairs = list[tuple[Any, Any]]  # tasks with their results
 
 
 class Cluster:
-    """The workers of a Dask cluster, started or reached when they are first needed.
+    """The workers of a Dask cluster, started or reached on first use.
 
-    `dask` is a number of processes to start here, with a thread each; a scheduler's address; or a
+    `dask` is a number of processes to start here, with one thread each; a scheduler's address; or a
     `distributed.Client`, which stays open. Each process builds the plan of `recipe` once. Raises
-    InputError where the cluster cannot be used, and OSError where it is lost.
+    InputError if the cluster cannot be used, and OSError if it is lost.
     """
 
     def __init__(self, dask: Any, recipe: Recipe) -> None:
@@ -58,9 +58,9 @@ class Cluster:
 
     @functools.cached_property
     def client(self) -> Any:
-        """The connection, once the workers are known to match this process."""
-        # processes started in this thread leave Ctrl-C to this one, which ends them; it waits for
-        # the start to end, because what is half open cannot be closed
+        """The connection, once the workers are verified to match this process."""
+        # Processes started in this thread leave Ctrl-C to this one, which ends them; it waits for
+        # the start to end, because a half-open cluster cannot be closed
         with _starter() as starting:
             client = starting.submit(self._connect).result()
         ours = facts(self.recipe)
@@ -119,7 +119,7 @@ class Cluster:
             ) from None
 
     def check_folder(self, mark: Path) -> None:
-        """Refuse workers that do not see a file of this process, or cannot write beside it."""
+        """Refuse workers that do not see a file of this process, or cannot write next to it."""
         client = self.client
         mark.touch()
         try:
@@ -144,10 +144,10 @@ class Cluster:
                 due += 1
 
     def runs(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
-        """Numbered runs of consecutive tasks with their results, as they are finished.
+        """Numbered runs of consecutive tasks with their results, as they finish.
 
-        A worker thread computes a run's tasks one after the other and keeps the results alone. The
-        first runs are of one task, whose seconds give how many make a run.
+        A worker thread computes a run's tasks sequentially and keeps only the results. The first
+        runs have one task each, whose time sets the length of later runs.
         """
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
@@ -178,7 +178,7 @@ class Cluster:
                 futures = _finished(finished, client)
                 failed = [future for future in futures if future.status in ("error", "cancelled")]
                 done = [future for future in futures if future not in failed]
-                answers = client.gather(done)  # together, as asking costs more than any answer
+                answers = client.gather(done)  # together: a query costs more than any answer
                 if time.monotonic() - counted_at > 1.0:  # workers come and go
                     before, threads = threads, _threads(client)
                     counted_at = time.monotonic()
@@ -194,11 +194,11 @@ class Cluster:
                     future.result()
         except (CancelledError, ClosedClientError, CommClosedError, AttributeError) as error:
             if isinstance(error, AttributeError) and client.status == "running":
-                raise  # one that is closed while it asks has no scheduler to ask, in these words
+                raise  # a client closed during a call raises this, having no scheduler to ask
             lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
             event = "was lost" if lost else "cancelled the work"
             raise OSError(f"the Dask cluster {event} ({_line(error)})") from error
-        except ImportError as error:  # of a worker that joined after the others were asked
+        except ImportError as error:  # from a worker that joined after the check
             raise ChildProcessError(
                 f"a Dask worker cannot compute this sweep ({_line(error)}); "
                 "install the same versions there"
@@ -215,19 +215,19 @@ class Cluster:
 
 
 def _starter() -> ThreadPoolExecutor:
-    """A thread whose child processes Ctrl-C does not interrupt, where the system can do that."""
+    """A thread whose child processes Ctrl-C does not interrupt, if the system allows that."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         return ThreadPoolExecutor(1, "start")
-    resource_tracker.ensure_running()  # started by that thread, it would block Ctrl-C
+    resource_tracker.ensure_running()  # if started by that thread, it would block Ctrl-C
     block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
     return ThreadPoolExecutor(1, "start", *block)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call that is made where it is unpickled: in a task, whose errors come back.
+    """A call made on unpickling: within a task, whose errors are returned.
 
-    Else a worker that lacks fleetcube, and cannot unpickle, would not report it.
+    Otherwise a worker without fleetcube, which cannot unpickle, would not report it.
     """
 
     function: Any
@@ -238,7 +238,7 @@ class _Call:
 
 
 def check_dask(dask: Any) -> Any:
-    """A number of processes, the address of a scheduler or a client. Raises InputError."""
+    """A number of processes, a scheduler's address or a client. Raises InputError."""
     try:
         from distributed import Client
     except ImportError:
@@ -260,9 +260,8 @@ def check_dask(dask: Any) -> Any:
 def run_length(seconds: float, left: int, threads: int) -> int:
     """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads.
 
-    A run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler
-    keep up. Near the end runs take a fifth or half of what is left, so that all workers finish
-    together.
+    A run takes SECONDS, or BUSY per thread if that is more, so that client and scheduler keep up.
+    Near the end runs take a fifth or half of that, so that all workers finish together.
     """
     most = max(SECONDS, BUSY * threads) / seconds
     least = max(SECONDS / 5, BUSY / 2 * threads) / seconds
@@ -271,7 +270,7 @@ def run_length(seconds: float, left: int, threads: int) -> int:
 
 @functools.lru_cache(maxsize=MOST_PLANS)
 def facts(recipe: Recipe) -> dict[str, Any]:
-    """All that the results depend on, as this process has it."""
+    """Everything in this process that the results depend on."""
     return fingerprint(recipe.plan, recipe.spec, "float64", {})
 
 
@@ -281,8 +280,8 @@ def _digest(recipe: Recipe) -> str:
 
 
 def _run(recipe: Recipe, digest: str, work: Work, tasks: list[Any]) -> tuple[float, list[Any]]:
-    """Compute tasks in this thread: seconds that it took, and the results."""
-    if _digest(recipe) != digest:  # this worker joined after the others were asked
+    """Compute tasks in this thread; return the seconds taken and the results."""
+    if _digest(recipe) != digest:  # this worker joined after the check
         from distributed import get_worker
 
         raise ChildProcessError(
@@ -296,7 +295,7 @@ def _run(recipe: Recipe, digest: str, work: Work, tasks: list[Any]) -> tuple[flo
 
 
 def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
-    """What each worker answers, or its error; all are asked again if one is lost meanwhile."""
+    """Each worker's answer or error; all are asked again if one is lost meanwhile."""
     address, patience = client.scheduler.address, PATIENCE
     for _ in range(LOSSES):
         try:
@@ -320,7 +319,7 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
 
 
 def _finished(finished: "SimpleQueue[Any]", client: Any) -> list[Any]:
-    """All futures that are finished, at least one. Raises OSError if all workers are paused."""
+    """All finished futures, at least one. Raises OSError if all workers are paused."""
     while True:
         try:
             futures = [finished.get(timeout=PAUSED)]
@@ -345,7 +344,7 @@ def _sees(mark: Path) -> bool:
 
 
 def _threads(client: Any) -> int:
-    """Threads of all workers, or 1 where there is none just now."""
+    """Threads of all workers; 1 if there are none at the moment."""
     return max(1, int(sum(client.nthreads().values())))
 
 

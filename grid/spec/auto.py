@@ -206,12 +206,12 @@ def nearest(own: pooled.Cell) -> list[str]:
 
 
 def weight(differing: Sequence[str]) -> int:
-    """What differences weigh: layers most, then the GPU, the software, the precision."""
+    """Weight of differences: layers most, then GPU, software, precision."""
     return sum(_WEIGHTS[text.partition(" ")[0]] for text in differing)
 
 
 def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
-    """In what a calibration's steps differ from a scenario."""
+    """How a calibration's steps differ from a scenario."""
     pairs = {
         "precision": (fitted.precision, own.precision),
         "GPU": (fitted.gpu, own.gpu),
@@ -226,9 +226,9 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
 def doubt(
     label: str, axes: Sequence[Axis], said: Mapping[str, Any], explicit: Collection[str]
 ) -> str:
-    """A remark on a calibration of other steps than a sweep's; else empty.
+    """A remark on a calibration to steps unlike the sweep's; else empty.
 
-    Each axis is walked with the others at their first points. `explicit` inputs are set by the
+    Each axis is scanned with the others at their first points. `explicit` inputs are set by the
     scenario or an axis.
     """
     sets = record("calibration", label).values.keys()
@@ -299,7 +299,7 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
 
 
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:
-    """An array without the axes along which it does not vary."""
+    """An array without the axes along which it is constant."""
     kept: list[str] = []
     for name in names:
         first = np.take(array, [0], axis=len(kept))
@@ -318,7 +318,7 @@ def _equal(array: Array, first: Array) -> bool:
 
 
 def measured() -> Mapping[str, Sequence[float]]:
-    """The least and the most of sizes that published steps had."""
+    """[min, max] of each size over the published steps."""
     ranges: Mapping[str, Sequence[float]] = _posterior().content["ranges"]
     return ranges
 
@@ -331,7 +331,7 @@ def _posterior() -> pooled.Posterior:
 
 
 def at(axis: Axis, k: int) -> dict[str, Any]:
-    """What an axis says at one of its points; what it leaves open, others say."""
+    """What an axis sets at one of its points; NaN and None are left to other sources."""
     rows: Iterator[tuple[str, Any]] = itertools.chain(
         axis.numbers.items(), axis.options.items(), axis.records.items()
     )
@@ -350,7 +350,7 @@ def _widened(
     factors: Array,
     free: Collection[str],
 ) -> tuple[tuple[tuple[str, ...], Array], list[str]]:
-    """Error factors, wider outside the sizes of published steps, and why."""
+    """Error factors, widened outside the published sizes, and remarks that say why."""
     names = [axis.name for axis in along]
     logs, remarks = elementary.log(factors), []
     decades: Array = np.zeros(factors.shape)
@@ -376,18 +376,18 @@ def _widened(
 
 
 def span(name: str) -> tuple[float, float] | None:
-    """The least and the most of a size that published steps had; None for any other input."""
+    """[min, max] of a size over the published steps; None for any other input."""
     ends = _posterior().content["ranges"].get(name)
     return None if ends is None else (float(ends[0]), float(ends[1]))
 
 
 def beyond(name: str, given: Array) -> Array:
-    """Decades by which sizes are outside of the published ones."""
+    """Decades by which sizes lie outside the published ones."""
     return np.nan_to_num(_posterior().beyond(name, given))
 
 
 def outside(name: str, given: Array) -> list[str]:
-    """A remark on the value of a size that is farthest from the published ones, if one is."""
+    """A remark on the value of a size farthest outside the published range, if any."""
     ends = span(name)
     if ends is None or not (far := beyond(name, given)).any():
         return []
@@ -400,11 +400,11 @@ def outside(name: str, given: Array) -> list[str]:
 
 
 def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Axis | None, Array]:
-    """Values of an input, and the axis along which they are; none where nothing sets it."""
+    """Values of an input, and their axis; empty if nothing sets it."""
     axis = next((axis for axis in axes if name in axis.numbers), None)
     if axis is not None:
         row = axis.numbers[name]
-        if np.isnan(row).any():  # labels set what some points leave open
+        if np.isnan(row).any():  # labels set points left open
             other, given = _on_sheets(name, axes, said)
             if other is not axis and len(given):
                 given = given[[int(np.argmax(beyond(name, given)))]]
@@ -416,7 +416,7 @@ def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Ax
 
 
 def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
-    """An input of the phases, in those that an axis has it of: the value farthest out."""
+    """The phases' values of an input; for a phase's own axis the value farthest outside."""
     own = [in_phase(name, key) for key in phases.keys(job)]
     tried = {key: axis.numbers[key] for axis in axes for key in own if key in axis.numbers}
     farthest = {key: values[int(np.argmax(beyond(name, values)))] for key, values in tried.items()}
@@ -426,7 +426,7 @@ def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
 def _on_sheets(
     name: str, axes: Sequence[Axis], said: Mapping[str, Any]
 ) -> tuple[Axis | None, Array]:
-    """Values of an input that labels set, and the axis along which they are."""
+    """Values of an input that labels set, and the axis of those labels."""
     for what in ("gpu", "node", "model"):
         axis = next((axis for axis in axes if what in axis.records), None)
         labels = axis.records[what] if axis else [said[what]] if what in said else []
@@ -437,7 +437,7 @@ def _on_sheets(
 
 
 def _with_gpu(what: str, label: str) -> Mapping[str, Any]:
-    """What a label sets; a node also what its GPU does."""
+    """What a label sets; for a node also what its GPU sets."""
     own = record(what, label).values
     gpu = own.get("gpu")
     return {**record("gpu", gpu).values, **own} if isinstance(gpu, str) else own
@@ -449,7 +449,7 @@ def _label(cell: pooled.Cell) -> str:
 
 @functools.lru_cache(MOST)
 def _coefficients(cell: pooled.Cell) -> Record:
-    """What the posterior expects of a cell, as a calibration."""
+    """The posterior's expectation for a cell, as a calibration."""
     posterior = _posterior()
     entry = record("calibration", AUTO)
     return Record(

@@ -1,4 +1,4 @@
-"""From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
+"""Resolve a scenario and axes: labels become inputs, inputs become constants or axes in SI."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,9 +19,8 @@ from .axes import make_axes
 from .axis import Array, Axis
 from .distributions import Distribution, distribution
 
-# Which kind's value wins where two labels set the same input: measurements over data sheets,
-# gpu over node.
-_PLAIN = ", as of plain attention"  # which latent attention is not
+# Precedence of kinds whose labels set the same input: measurements over data sheets, gpu over node
+_PLAIN = ", as of plain attention"  # latent attention differs
 _PRECEDENCE = ("calibration", "gpu", "node", "fabric", "model", "storage", "reliability", "site")
 
 
@@ -40,13 +39,13 @@ class Problem:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    found: frozenset[str] = frozenset()  # inputs and options that calibration = "auto" sets
-    recounted: Mapping[str, str] = field(default_factory=dict)  # quantities of a label, left out
-    # What a decade outside of the published sizes adds to the logarithm of its error factor
+    found: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
+    recounted: Mapping[str, str] = field(default_factory=dict)  # void totals of labels
+    # What each decade outside the published sizes adds to the log of the error factor
     per_decade: tuple[tuple[str, ...], Array] | None = None
-    auto_by_default: bool = False  # although the scenario does not name it
+    auto_by_default: bool = False  # the scenario does not name it
     phases: Axis | None = None  # of the job, which are added up
-    phased: frozenset[str] = frozenset()  # numbers of `tables` that phases have their own of
+    phased: frozenset[str] = frozenset()  # numbers in `tables` with values by phase
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
@@ -54,34 +53,34 @@ class Problem:
 
     @property
     def numbers(self) -> set[str]:
-        """Names of the numbers that a scenario, a label or an axis sets."""
+        """Names of the numbers set by a scenario, a label or an axis."""
         given = {*self.constants, *self.tables, *self.phased}
         return given.union(*(axis.numbers for axis in self._along()))
 
     @property
     def defaulted(self) -> dict[str, tuple[str, Array]]:
-        """What an axis, or the phases, set at some points alone: the axis, and where not."""
+        """Inputs set at only some points of an axis or phases: the axis, and the points not set."""
         return {
             name: (axis.name, row) for axis in self._along() for name, row in axis.defaults.items()
         }
 
     @property
     def choices(self) -> set[str]:
-        """Options that a scenario, a label or an axis sets."""
+        """Options set by a scenario, a label or an axis."""
         return {*self.options}.union(*(axis.options for axis in self._along()))
 
     def _along(self) -> tuple[Axis, ...]:
         return (*self.axes, self.phases) if self.phases else self.axes
 
     def may_exceed(self, factor: str) -> bool:
-        """Whether a factor is set above 1 anywhere."""
+        """Whether a factor is above 1 anywhere."""
         rows: list[Any] = [self.constants.get(factor, 1.0)]
         rows += [axis.numbers[factor] for axis in self._along() if factor in axis.numbers]
         rows += [row for name, (_, row) in self.tables.items() if without_phase(name) == factor]
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
 
     def most_together(self, names: AbstractSet[str]) -> float:
-        """The largest sum of some numbers at any point; what nothing sets counts as 0."""
+        """The largest sum of some numbers at any point; unset ones count as 0."""
         rows = [
             np.nansum([axis.numbers[name] for name in held], axis=0).max()
             for axis in self._along()
@@ -97,7 +96,7 @@ def resolve(
     """Read a scenario and its axes.
 
     Raises InputError. Precedence: axis over scenario, explicit over label, calibration over gpu
-    over node. What is written of inputs that are `free`, or asked for, does not count.
+    over node. Values of `free` inputs, which are solved for, are ignored.
     """
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
@@ -183,7 +182,7 @@ def resolve(
 
 
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels, options, and numbers in base units, as a scenario itself says them."""
+    """Labels, options, and numbers in base units, as the scenario itself states them."""
     constants, options, labels, _ = _constants(
         patterns.spelled_out(phases.apart(scenario)[0], {}), {}
     )
@@ -191,12 +190,12 @@ def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def located(spec: Any, folder: Path) -> Any:
-    """A spec, or a part of one, whose calibration files are found from a folder."""
+    """A spec, or a part of one, with calibration files resolved against a folder."""
     return _with_paths(spec, lambda path: str(folder.absolute() / path))
 
 
 def carrying(spec: Any, records: Iterable[Record]) -> Any:
-    """A spec that holds what its calibration files held, and so means the same anywhere."""
+    """A spec that embeds its calibration files, and so means the same anywhere."""
     entries = {entry.label: entry for entry in records if entry.kind == "calibration"}
     return _with_paths(
         spec, lambda path: FileLabel.of(path, entries.get(path) or record("calibration", path))
@@ -204,7 +203,7 @@ def carrying(spec: Any, records: Iterable[Record]) -> Any:
 
 
 def _with_paths(spec: Any, change: Callable[[str], str], key: str = "") -> Any:
-    """A spec, or a part of one, whose paths of calibration files are changed."""
+    """A spec, or a part of one, with `change` applied to paths of calibration files."""
     if isinstance(spec, Mapping):
         inside = key == "calibration"  # calibration = {values = [...]}
         return {n: _with_paths(part, change, key if inside else n) for n, part in spec.items()}
@@ -224,10 +223,10 @@ def _constants(
     distributions: dict[str, Distribution] = {}
     for name, value in scenario.items():
         if name == dates.NAME:
-            continue  # no input of a law
+            continue  # not an input of any formula
         values.check_name(name)
         if isinstance(value, Mapping):
-            law = distribution(name, value)  # read even where an axis overrides it: errors show
+            law = distribution(name, value)  # read even if overridden: errors show
             if name not in swept:
                 distributions[name], constants[name] = law, law.median
         elif name in KINDS:
@@ -261,11 +260,11 @@ def _set_by_labels(
     remarks: list[str],
     found: set[str],
 ) -> tuple[list[Axis], tuple[tuple[str, ...], Array] | None]:
-    """Fill in what labels set, kinds of higher precedence first; and auto's `per_decade`."""
+    """Fill in what labels set, in order of precedence; return the axes and auto's `per_decade`."""
     per_decade = None
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
-    # Inputs that only some points of an axis set, calibrations or phases: the axis
+    # Inputs set at only some points of an axis, by calibrations or phases -> the axis
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     void, partly = _void_totals(axes, explicit, open_on)
     taken = explicit | void
@@ -369,7 +368,7 @@ def _set_by_auto(
     taken: set[str],
     tables: dict[str, tuple[tuple[str, ...], Array]],
 ) -> set[str]:
-    """Set what is not taken; the names set. Numbers that vary along several axes are tables."""
+    """Set inputs not in `taken` and return their names; numbers over several axes are tables."""
     place = {axis.name: k for k, axis in enumerate(axes)}
     for name in sorted(found.rows.keys() - taken):
         names, array = found.rows[name]
@@ -397,7 +396,7 @@ def _set_by_auto(
 
 
 def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:
-    """Refuse an axis of calibrations, auto among them, beside others that auto is found from."""
+    """Refuse auto on an axis of calibrations if inputs that it depends on vary along other axes."""
     for other in axes:
         if other is not axis and (told := auto.telling(other)):
             raise InputError(
@@ -407,7 +406,7 @@ def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:
 
 
 def _with_defaults(axis: Axis) -> Axis:
-    """An axis with defaults where labels set nothing, except of inputs that imply an option."""
+    """An axis with defaults where labels set nothing, except for inputs that imply an option."""
     implying = {name for row in INPUTS.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
     open_ = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
@@ -429,7 +428,7 @@ def _closed(
     axes: Iterable[Axis],
     constants: Mapping[str, float],
 ) -> dict[str, tuple[Any, ...]]:
-    """Options along an axis: what a label leaves open is implied, or the default."""
+    """Options along an axis; where labels leave one open, it is implied or the default."""
     if not choices:
         return {}
     elsewhere = {*constants, *(n for other in axes if other is not axis for n in other.numbers)}
@@ -449,9 +448,9 @@ def _closed(
 def _values_of(
     kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
-    """What a label sets; a node also its gpu's inputs, unless the scenario has one."""
+    """What a label sets; for a node also its GPU's inputs, unless the scenario names a GPU."""
     entry = record(kind, label)
-    if entry.values:  # "none" is of no account: a spec that names nothing means the same
+    if entry.values:  # "none" is not recorded: a spec without a label means the same
         used.setdefault((kind, label), entry)
     spelled = patterns.spelled_out(entry.values, {})
     own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
@@ -467,9 +466,9 @@ def _values_of(
 def _void_totals(
     axes: Sequence[Axis], explicit: Collection[str], open_on: Mapping[str, int]
 ) -> tuple[set[str], dict[str, tuple[int, Array]]]:
-    """Totals of labels that are void, as a part of them is stated; and those void in part.
+    """Totals of labels that are void because a part of them is stated; and those void in part.
 
-    The latter at some points of an axis, such as phases that state a part: which, and where.
+    The latter only at some points of an axis, such as phases that state a part: axis and points.
     """
     void: set[str] = set()
     partly: dict[str, tuple[int, Array]] = {}
@@ -492,7 +491,7 @@ def _void_totals(
 def _recounted(
     labels: Mapping[str, str], axes: Sequence[Axis], stated: Collection[str]
 ) -> dict[str, str]:
-    """Totals of models' labels that are void, for a part of them is stated; what to say of each."""
+    """Totals of models' labels that are void because a part is stated, with a remark on each."""
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     everywhere, partly = _void_totals(axes, stated, open_on)
     void: dict[str, list[str]] = {}
@@ -517,7 +516,7 @@ def _recounted(
 
 
 def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
-    """The choice of every option: as given, else implied by what is given, else the default."""
+    """The choice of every option: as given, else implied by a given input, else the default."""
     names = frozenset(given)
     return {
         name: given_options.get(
