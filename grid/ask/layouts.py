@@ -286,8 +286,7 @@ def _tried(
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[of])
     whole = [*axes, *tried]
-    # compiling every combination of choices takes longer than NumPy's evaluation, at any allowed
-    # size
+    # compiling every combination of choices takes longer than NumPy does at any allowed size
     engine = "numpy" if settings.engine == "auto" else settings.engine
     cube = grid.evaluate(engine, threads=settings.threads)
     if REASON not in cube:

@@ -104,13 +104,13 @@ class Sheet:
 
     @property
     def nic_seconds(self) -> float:
-        """Seconds per byte between domains: each sends M once of two, 2 (n - 1) / n M of more."""
+        """Seconds per byte between domains: each of two sends M, of more 2 (n - 1) / n M."""
         crossed = 1.0 if self.domains == 2 else factor("all_reduce", self.ranks)
         return crossed / (self.nic * self.per_domain)
 
     @property
     def inside(self) -> bool:
-        """Whether the domains, not what is between them, are slowest by the data sheet."""
+        """Whether the data sheet makes links inside domains slower than those between them."""
         own = self.reducing_seconds if self.reducing else self.ring_seconds
         return self.domains == 1 or own >= self.nic_seconds
 

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..spec.axis import Array
 from .nccl import Measured, factor
 
-HUBER = 1.2  # standard deviations beyond which a residual counts by its size, not its square
+HUBER = 1.2  # standard deviations beyond which a residual counts linearly, not squared
 CONFIDENCE = 0.9  # of the intervals
 FEWEST_SIZES = 3  # the law has three coefficients
 COEFFICIENTS = ("latency", "bandwidth", "sqrt_coefficient")
@@ -25,10 +25,10 @@ _SINGULAR = 1e-7  # of the scaled columns: below it two coefficients have the sa
 class Fit:
     """Fitted values in base units, with their uncertainty.
 
-    `standard_errors` are NaN, and `intervals` (CONFIDENCE, low and high) unbounded, where the
-    measurements do not bound a value. `at_bound` names the values at an end of their range: their
-    intervals are one-sided, their standard errors those of an unbounded fit. `errors` are |fitted /
-    measured - 1|.
+    Where the measurements do not bound a value, its `standard_errors` are NaN and its `intervals`
+    (CONFIDENCE, low and high) unbounded. `at_bound` names the values at an end of their range, with
+    one-sided intervals and the standard errors of an unbounded fit. `errors` are |fitted / measured
+    - 1|.
     """
 
     values: Mapping[str, float]
@@ -65,7 +65,7 @@ class CollectiveFit(Fit):
     in_place: Array
 
     def fitted(self, sizes: Any) -> Array:
-        """The law's times [s] for messages of some bytes."""
+        """Times [s] by the law for messages of some bytes."""
         return law(sizes, factor(self.collective, self.ranks), self.values)
 
 
@@ -80,9 +80,9 @@ def fit_collective(measured: Measured) -> CollectiveFit:
     """Fit t = a + c M / B + g sqrt(M) to the rows of a log, with a, 1 / B and g not below 0.
 
     c is the factor between algorithm and bus bandwidth: 2 (n - 1) / n for an all-reduce. Noise is
-    assumed to multiply the times: logarithms are fitted, by least squares up to HUBER standard
-    deviations and linearly beyond (Huber 1964), so that a few outliers matter little. Raises
-    InputError if the sizes are too few to separate the coefficients.
+    assumed multiplicative: logarithms are fitted, by least squares up to HUBER standard deviations
+    and linearly beyond (Huber 1964), so that a few outliers matter little. Raises InputError if the
+    sizes are too few to separate the coefficients.
     """
     sizes = np.array([row.size for row in measured.rows], dtype=float)
     times = np.array([row.seconds for row in measured.rows])
@@ -108,7 +108,7 @@ def fit_collective(measured: Measured) -> CollectiveFit:
     values, errors, intervals = _of_law(coefficients, covariance, len(times))
     notes = list(measured.notes)
     at_bound = tuple(n for n, x in zip(COEFFICIENTS, coefficients, strict=True) if x == 0)
-    # Of a, 1 / B and g: an infinite bandwidth is 1 / B = 0
+    # Bounds of a, 1 / B and g: an infinite bandwidth is 1 / B = 0
     open_ends = (intervals["latency"][0], 1 / intervals["bandwidth"][1])
     lowest = (*open_ends, intervals["sqrt_coefficient"][0])
     for name, low, x in zip(COEFFICIENTS, lowest, coefficients, strict=True):
@@ -145,10 +145,10 @@ def _fit_linear(columns: Array, times: Array) -> Array:
     for k in range(_ROUNDS):
         root = np.sqrt(weights)
         scaled = columns * (root / fitted)[:, None]
-        # Columns of length 1: seconds, bytes and their roots differ by many orders of magnitude
+        # Normalized columns: seconds, bytes and their roots differ by many orders of magnitude
         lengths = np.linalg.norm(scaled, axis=0)
         solution = np.asarray(nnls(scaled / lengths, root * (1 + residuals))[0]) / lengths
-        if k and np.min(columns @ solution / fitted) < 0.3:  # beyond where the logarithm is linear
+        if k and np.min(columns @ solution / fitted) < 0.3:  # where the logarithm is not linear
             solution = (coefficients + solution) / 2
         coefficients = solution
         new = columns @ coefficients
@@ -189,7 +189,7 @@ def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = 
 
 
 def variance_of(residuals: Array, coefficients: int) -> float:
-    """Variance of the noise, robust to a few outliers, as that covariance has it."""
+    """Variance of the noise, robust to a few outliers, consistent with `covariance_of`."""
     rows = len(residuals)
     limit = HUBER * _scale(residuals, coefficients)
     kept = max(float((np.abs(residuals) <= limit).mean()), 1.0 / rows)

@@ -1,7 +1,7 @@
-"""The plan of a sweep: which formulas, over which dimensions, as tables or in kernels.
+"""The plan of a sweep: its formulas, their dimensions, and which are tables or run in kernels.
 
 Every quantity is evaluated on the grid of its own dimensions. `Plan.__init__` lists the steps, each
-a function of the results before it: `cases` (formulas), `dims`, `order` (of memory), `masking`,
+a function of the previous results: `cases` (formulas), `dims`, `order` (of memory), `masking`,
 `engine` (and tables).
 """
 
@@ -31,13 +31,13 @@ from .grid import Case, Grid, by_dims
 from .masking import layout_dependent, out_dims
 from .order import fastest_order
 
-MOST_KNOWN = 64  # cases up to which a structure is kept for other plans
+MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; keeps its tables.
+    """What to evaluate, and how; caches its tables.
 
-    Values of `free` inputs come with each evaluation.
+    Values of `free` inputs are given with each evaluation.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Plan(Grid):
         self.notes: dict[Any, Any] = {}
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
-        """Outputs by their dimensions, which are in the order of memory."""
+        """Outputs by their dimensions, in memory order."""
         return by_dims(self.outputs, self.out_dims)
 
     def user_dims(self, name: str) -> tuple[str, ...]:
@@ -91,11 +91,11 @@ class Plan(Grid):
         return list(first.values())
 
     def unused(self) -> list[str]:
-        """Inputs that the scenario sets, that no formula in use reads and that imply no option."""
+        """Inputs of the scenario that no formula in use reads and that imply no option."""
         stated, used = self.problem.stated, self.structure.used
         implied = (used & INPUTS.keys()) - stated
         read = used.union(*(INPUTS[name].implied_by for name in implied))
-        return sorted(stated - read - {*BEFORE})  # those a phase has from the ones before
+        return sorted(stated - read - {*BEFORE})  # those that a phase takes from earlier phases
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
         """Inputs of `DECIDED` that a default decides, with values; those of some points alone.
@@ -121,7 +121,7 @@ class Plan(Grid):
         return decided, partly
 
     def _same(self, name: str, varied: Collection[str]) -> float | None:
-        """A quantity's value, where all points share it and it is a table."""
+        """A quantity's value, if it is a table and the same at all points."""
         if name in depending(self.structure.formulas, on=varied):
             return None
         if not all(name in case.formulas and self.is_table(name) for case in self.cases):
@@ -130,7 +130,7 @@ class Plan(Grid):
         return values.pop() if len(values) == 1 else None
 
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of what formulas in use read: calibrations, fits, labels and gaps."""
+        """Remarks on what formulas in use read: calibrations, fits, labels and omissions."""
         fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
         read = any(self.structure.used & entry.values.keys() for entry in fitted)
         used = {without_phase(name) for name in self.structure.used}
@@ -149,7 +149,7 @@ class Plan(Grid):
             case, option = self.cases[at], option_of(name)
             quantity = without_phase(name)
             for operand, (low, high) in FITTED[quantity][choice].items():
-                own = operand + name.removeprefix(quantity)  # of the same phase, if it has its own
+                own = operand + name.removeprefix(quantity)  # of the same phase, if it has one
                 read = own if own in case.leaves or own in case.formulas else operand
                 known = read in case.leaves or read in case.formulas
                 if not known or not self.is_table(read):
@@ -171,32 +171,32 @@ class Plan(Grid):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What of a plan depends on names, options and sizes: everything but numbers.
+    """The part of a plan that depends on names, options and sizes: everything but numbers.
 
-    Plans that differ in numbers alone share one. Nothing in it changes but `notes`, where what
-    follows from it is kept.
+    Shared by plans that differ only in numbers. Immutable except for `notes`, a cache of derived
+    results.
     """
 
     outputs: tuple[str, ...]
-    formulas: Sequence[Formulas]  # of each case
-    fixed: Sequence[Point]  # those of each case that have no dimensions
-    axes: tuple[str, ...]  # in the order of memory
+    formulas: Sequence[Formulas]  # by case
+    fixed: Sequence[Point]  # by case, those without dimensions
+    axes: tuple[str, ...]  # in memory order
     layout_dependent: Sequence[str]
     dims: Mapping[str, tuple[str, ...]]
     out_dims: Mapping[str, tuple[str, ...]]
     full: int
-    points: Sequence[int]  # of each quantity
+    points: Sequence[int]  # by quantity
     moving: frozenset[str]
     notes: dict[Any, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def used(self) -> frozenset[str]:
-        """Inputs and quantities that formulas read or that choose among them, and the outputs."""
+        """Inputs and quantities that formulas read or are selected by, and the outputs."""
         return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
 
     @functools.cached_property
     def read(self) -> list[frozenset[str]]:
-        """What the formulas of each case read, or are chosen by."""
+        """By case, what its formulas read or are selected by."""
         known: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
             own = [{*parameters(formula), option_of(n) or n} for n, formula in row.items()]
@@ -215,7 +215,7 @@ class Structure:
         ]
 
 
-_known: Memo[Structure] = Memo(128)  # of 0.1 MB or so
+_known: Memo[Structure] = Memo(128)  # about 0.1 MB each
 
 
 def _structure(
@@ -225,7 +225,7 @@ def _structure(
     mask: bool,
     free: tuple[str, ...],
 ) -> Structure:
-    """The structure of a plan, from an earlier plan where there was one like it."""
+    """The structure of a plan, cached from an earlier plan like it."""
 
     if len(chosen) > MOST_KNOWN:
         return _made(problem, chosen, outputs, mask, free)

@@ -17,17 +17,17 @@ from . import picture
 if TYPE_CHECKING:
     import xarray
 
-FEWEST = 3  # points along both axes of a map that has contours
+FEWEST = 3  # points along both axes of a map with contours
 MOST_NAMED = 12  # curves in a legend
-_APART = 0.03  # of the distance between two labels: bars of curves
-_RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg
-FAR = 20  # times the feasible values: infeasible ones beyond are left out
-_HIDDEN = 0.03  # of the height: curves this near each other are one
-_LABEL = (5.2, 11.0)  # pixels: a character of a contour's label, and its height
-_TRIES = 41  # places for it along a contour
+_APART = 0.03  # spacing of the curves' bars, relative to that of labels
+_RASTERED = 20_000  # cells above which a map is one image in a .pdf or .svg
+FAR = 20  # infeasible values beyond this multiple of the feasible ones are left out
+_HIDDEN = 0.03  # of the height: curves closer than this count as one
+_LABEL = (5.2, 11.0)  # pixels: width of a character of a contour's label, and its height
+_TRIES = 41  # positions tried for it along a contour
 _STEP = 4.0  # pixels between points along a contour
 _INK = "#222222"  # of hatches
-FEASIBLE = 0  # of the codes of more flags than there are colours
+FEASIBLE = 0  # code of more flags than there are colours
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
 
 
@@ -44,9 +44,9 @@ def plot(
 
     Other axes must have been cut to a point, except one more for curves. A map of numbers has
     contours; a map of flags has the line where reliability costs as much as communication, if the
-    cube holds their ratio. Curves have bands of 90 % where the cube has intervals. Infeasible
-    points are hatched in maps and hollow in curves, far ones left out. With `best`, "min" or "max",
-    curves are ratios to the lowest or highest feasible one at each point.
+    cube has their ratio. Curves have 90 % bands where the cube has intervals. Infeasible points are
+    hatched in maps and hollow in curves, distant ones left out. With `best`, "min" or "max", curves
+    are ratios to the lowest or highest feasible one at each point.
     """
     picture.check_picture(path)
     if best is not None and (best not in SENSES or y is not None):
@@ -111,7 +111,7 @@ def _curves(
     shades = picture.colours(len(rows))
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
     few = len(rows) <= len(picture.MARKERS)
-    if flags:  # those that occur, evenly
+    if flags:  # codes that occur, evenly spaced
         present = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
         rows = np.where(np.isfinite(rows), np.searchsorted(present, rows), np.nan)
         axes.set_yticks(range(len(present)), [flags[k] for k in present])
@@ -121,7 +121,7 @@ def _curves(
     ]
     known = rows[np.isfinite(rows) & ~bad]
     near = hollow = bad & np.isfinite(rows)
-    if known.size and known.min() > 0 and not flags:  # the others set the range within limits
+    if known.size and known.min() > 0 and not flags:  # feasible values limit the range
         near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
     known = np.concatenate([known, rows[near]])
     style = "-" if picture.is_number(cube[x]) and not flags else ":"
@@ -159,7 +159,7 @@ def _curves(
 
 
 def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
-    """The lowest or the highest feasible value at each point of curves, NaN where there is none."""
+    """The lowest or highest feasible value at each point of curves, NaN if there is none."""
     able = np.where(bad | ~np.isfinite(rows), np.inf if best == "min" else -np.inf, rows)
     found = able.min(axis=0) if best == "min" else able.max(axis=0)
     found = np.where(np.isfinite(found), found, np.nan)
@@ -169,7 +169,7 @@ def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
 
 
 def _hidden(rows: Any, axes: Any) -> bool:
-    """Whether curves lie on each other at most points, as they are drawn."""
+    """Whether curves coincide at most points, as drawn."""
     both = np.isfinite(rows).sum(axis=0) > 1
     if not both.any():
         return False
@@ -183,9 +183,9 @@ def _hidden(rows: Any, axes: Any) -> bool:
 def _with_ends(
     cube: "xarray.Dataset", name: str, kept: Sequence[str]
 ) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
-    """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
+    """A cube as predicted, and the ends of a variable's 90 % interval; empty if it has none.
 
-    They are variables (`Sweep.interval`), or along an axis of the error from -1 to 1.
+    The ends are variables (`Sweep.interval`), or lie along an error axis from -1 to 1.
     """
     ends = [f"{name}_{side}" for side in ("low", "high")]
     if all(end in cube and END_OF in cube[end].attrs for end in ends) and (
@@ -204,7 +204,7 @@ def _with_ends(
 
 
 def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
-    """Draw intervals behind curves: bands, or bars over labels; whether there are any."""
+    """Draw intervals behind curves as bands, or bars over labels; return whether there are any."""
     known = low < high
     if not known.any():
         return False
@@ -221,7 +221,7 @@ def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smoot
 
 
 def flags_of(variable: "xarray.DataArray") -> list[str]:
-    """What each code of a flag means, empty where none does; nothing for a number."""
+    """Meaning of each code of a flag, empty if none; an empty list for a number."""
     meanings = str(variable.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
     known = dict(zip(codes, meanings, strict=True))
@@ -268,13 +268,13 @@ def _map(
         levels = _levels(values, wide)
         inks = ["black" if mesh.norm(level) > 0.6 else "white" for level in levels]
         drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
-        bar.add_lines(drawn)  # which name those that have no room for a label
-        figure.draw_without_rendering()  # places in pixels are not known before
+        bar.add_lines(drawn)  # names contours without room for a label
+        figure.draw_without_rendering()  # needed for places in pixels
         axes.clabel(drawn, manual=_places(axes, drawn), fmt=picture.number, fontsize=8)
 
 
 def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[int, str]]:
-    """Colours of codes, and the hatches of those that have a colour of others."""
+    """Colours of codes, and hatches of those that share a colour."""
     if len(flags) <= len(picture.PALETTE):
         return dict(enumerate(picture.PALETTE)), {}
     present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
@@ -286,14 +286,13 @@ def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[in
 
 
 def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
-    """Colour the cells around points."""
     across = picture.edges(points[0], axes.get_xscale())
     up = picture.edges(points[1], axes.get_yscale())
     return axes.pcolormesh(across, up, values, rasterized=values.size > _RASTERED, **how)
 
 
 def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[Any]:
-    """Hatch infeasible cells, leave those without a value white; legend entries for both."""
+    """Hatch infeasible cells, leave those without a value white; return legend entries for both."""
     from matplotlib import patches
 
     handles = []
@@ -309,7 +308,7 @@ def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[An
 
 
 def _levels(values: Any, wide: bool) -> Any:
-    """Round numbers for about eight contours, inside the range."""
+    """Round numbers for about eight contours, within the range."""
     from matplotlib import ticker
 
     low, high = float(values.min()), float(values.max())
@@ -324,7 +323,7 @@ def _levels(values: Any, wide: bool) -> Any:
 
 
 def _places(axes: Any, drawn: Any) -> list[Any]:
-    """Where contours have room for their labels: clear of other lines, labels and the edges."""
+    """Positions for contour labels, clear of other lines, labels and the edges."""
     lines = [
         [
             _even_steps(axes.transData.transform(piece))
@@ -371,12 +370,12 @@ def _even_steps(line: Any) -> Any:
 
 
 def _nearest(points: Any, others: Any) -> Any:
-    """The distance of each point to the nearest of others; infinite if there are none."""
+    """The distance of each point to the nearest of `others`; infinite if there are none."""
     return np.array([np.hypot(*(others - point).T).min(initial=np.inf) for point in points], float)
 
 
 def _even(axes: Any, points: tuple[Any, Any], values: Any, named: bool) -> list[Any]:
-    """Draw the line where a ratio is 1, labelled if `named`; its entry for a legend."""
+    """Draw the line where a ratio is 1, labelled if `named`; return its legend entry."""
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import withStroke
 
@@ -402,7 +401,7 @@ def regions(
     lines: Sequence[Any] = (),
     hatches: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
-    """Colour cells by code, infeasible ones hatched; a legend of the codes present and of lines."""
+    """Colour cells by code, hatch infeasible ones; the legend has the codes present and `lines`."""
     from matplotlib import colors, patches
 
     known = (codes >= 0) & ~bad
@@ -423,7 +422,7 @@ def regions(
 
 
 def _hatched(axes: Any, points: tuple[Any, Any], there: Any, hatch: str) -> None:
-    """Hatch cells, those beside each other as one."""
+    """Hatch cells, merging neighbours in a row."""
     from matplotlib import collections, patches
 
     across = picture.edges(points[0], axes.get_xscale())

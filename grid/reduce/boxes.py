@@ -114,7 +114,7 @@ class Layout:
         return above, list(read)
 
     def _order(self) -> list[Digit]:
-        """The digits of all axes: first of axes that stay, then of those that most tables share."""
+        """The digits of all axes: first of kept axes, then of those that most tables share."""
         weight = [0.0] * len(self.dims)
         for name in self.read:
             for k in self._own[name]:

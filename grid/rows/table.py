@@ -23,8 +23,8 @@ from . import columns
 from .frames import Frame, frame_of
 from .groups import Cells, Class, classes
 
-MOST_SAID = 20  # remarks on calibrations, of what may be thousands of rows
-ROW = "row"  # the one dimension of a plan of rows
+MOST_SAID = 20  # limit on calibration remarks, as there may be thousands of rows
+ROW = "row"  # the only dimension of a plan of rows
 
 
 def table(
@@ -36,31 +36,31 @@ def table(
     engine: str = "auto",
     mask_infeasible: bool = False,
 ) -> Any:
-    """Evaluate quantities in every row of a frame, one scenario a row.
+    """Evaluate quantities in every row of a frame, one scenario per row.
 
     Args:
         frame: a pandas or Polars DataFrame, an Arrow table, anything with an Arrow stream (a DuckDB
             relation), or a dict of columns. Columns are inputs: numbers in SI base units, or in the
-            unit that `attrs["units"][column]` of a pandas frame, or `units` in the metadata of an
-            Arrow field, states; texts with units ("400 Gbit/s"); choices of options; labels of the
+            unit stated by `attrs["units"][column]` of a pandas frame or `units` in the metadata of
+            an Arrow field; texts with units ("400 Gbit/s"); choices of options; labels of the
             catalog. A missing cell (NaN, null) is not given in its row.
         outputs: one name, or a list of names; see `fleetcube explain`.
         scenario: what the rows share; a cell overrides it.
-        keep: columns that are no inputs, such as an identifier or a note, and pass through unread.
+        keep: columns that are no inputs, such as an identifier or a note, passed through unread.
         engine: "auto", "numpy", "numba" or "jax".
         mask_infeasible: NaN (missing in flags) in outputs that depend on the layout, where
             `infeasible_reason` is not 0.
 
     Returns a frame of the same kind, with the rows in their order and a column for each output:
-    float64 in base units, which pandas' `attrs["units"]` and the metadata of Arrow fields name, or
-    the words of a flag, as categories in the order of its codes. `infeasible_reason` comes along
+    float64 in base units, which are in pandas' `attrs["units"]` and the metadata of Arrow fields,
+    or the words of a flag, as categories in the order of its codes. `infeasible_reason` is included
     where the layout matters. `attrs["fleetcube_remarks"]` of a pandas frame, or the metadata of an
-    Arrow table, says what calibrations stand on, and which are of other steps. A DuckDB relation
+    Arrow table, states the basis of calibrations, and which are from other steps. A DuckDB relation
     gives an Arrow table; a dict NumPy arrays, flags as int8 codes (-1: missing). Every row has the
     value that `evaluate` gives for it alone.
 
-    Raises InputError, before anything is computed, for the first cell that cannot be used, with its
-    row, and for columns that are neither inputs nor kept.
+    Raises InputError, before anything is computed, for the first unusable cell, with its row, and
+    for columns that are neither inputs nor kept.
 
     Example:
         >>> import fleetcube
@@ -78,7 +78,7 @@ def table(
             "usable; give a table of inputs, and True or False"
         )
     shared = values.without_unit("", scenario or {})
-    check_outputs(wanted, resolve(shared, {}))  # what is wrong there is no row's fault
+    check_outputs(wanted, resolve(shared, {}))  # errors here concern no row
     inputs = _inputs(source, keep)
     named = {name for name in inputs if name in KINDS or values.is_option(name)}
     cells = Cells(
@@ -96,7 +96,7 @@ def table(
                 raise InputError(f"{source.place(own.first)}: {error}") from None
             work.append((own, _read(plan, free), plan))
         if not any(own.found and auto.FACTOR in plan.structure.used for own, _, plan in work):
-            break  # no interval is asked for, and only its width depends on sizes
+            break  # no interval is requested, and only its width depends on sizes
     added = list(dict.fromkeys([*wanted, *(name for *_, plan in work for name in plan.outputs)]))
     for name in added:
         if name in source.names:
@@ -107,13 +107,13 @@ def table(
     outs = {n: memory.allocate((source.rows,), d, threads) for n, d in dtypes.items()}
     for own, reads, plan in work:
         for name in set(added) - set(plan.outputs):
-            outs[name][own.rows] = -1  # a reason, where the layout is not known
+            outs[name][own.rows] = -1  # a reason, where the layout is unknown
         _fill(own, reads, plan, cells, outs, threads)
     return source.beside(outs, "\n".join(_remarks(work)))
 
 
 def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
-    """What is to be said of calibrations, and of totals left out, that formulas in use read."""
+    """Remarks on calibrations, and on omitted totals, that formulas in use read."""
     work = [*work]
     read = [own.remarks for own, _, plan in work if own.fitted & plan.structure.used]
     read += [
@@ -126,7 +126,7 @@ def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
 
 
 def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
-    """The columns to read. What is neither an input nor kept may be an input misspelt."""
+    """The columns to read. One that is neither an input nor kept may be a misspelt input."""
     if isinstance(keep, Mapping) or not hasattr(keep, "__iter__"):
         raise InputError(
             f"keep = {shown(keep)} is not a list of columns; name those to pass through"
@@ -160,7 +160,7 @@ def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
 
 def _plan(own: Class, free: list[str], outputs: Sequence[str], engine: str, mask: bool) -> Plan:
     constants = {name: float(value) for name, value in own.given.items() if name not in free}
-    rows = Axis(ROW, np.broadcast_to(np.int8(0), own.size))  # only its length counts
+    rows = Axis(ROW, np.broadcast_to(np.int8(0), own.size))  # only its length matters
     return Plan(Problem(constants, own.options, (rows,), ()), outputs, engine, mask, free)
 
 

@@ -1,8 +1,8 @@
 """Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read.
 
-A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order that
-misleads no reader: chunks and the record, the seal, the arrays' metadata, and the root last. A
-repair or an overwrite removes the root first, then that metadata.
+A put is atomic, and nothing can be renamed. So a cube is built in place, in an order that misleads
+no reader: chunks and the record, the seal, the arrays' metadata, and the root last. A repair or an
+overwrite removes the root first, then that metadata.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from ...errors import InputError
 from ..names import LOCK, PARTS, PLAN, RECORD, ROOT, check_size, part_of
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
-STALE_SECONDS = 60.0  # after which a lock that was not renewed no longer counts
-BATCH_SECONDS = 5.0  # of finished blocks in one object of the journal: each costs a request
+STALE_SECONDS = 60.0  # age beyond which a lock that was not renewed no longer counts
+BATCH_SECONDS = 5.0  # of finished blocks per journal object: each object costs a request
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -36,7 +36,7 @@ _memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
 class Objects:
-    """A prefix of an object store, where a cube is built in its place.
+    """A prefix of an object store, where a cube is built in place.
 
     Credentials and endpoint come from the store's usual environment variables.
     """
@@ -71,7 +71,7 @@ class Objects:
 
     @cached_property
     def client(self) -> Any:
-        """The store of obstore that has this prefix for its root."""
+        """The obstore store rooted at this prefix."""
         try:
             from obstore.store import MemoryStore, from_url
         except ImportError:
@@ -87,7 +87,7 @@ class Objects:
 
     @contextlib.contextmanager
     def wrapping_errors(self) -> Iterator[None]:
-        """Turn the store's errors into a ConnectionError of one line."""
+        """Turn the store's errors into a one-line ConnectionError."""
         from obstore.exceptions import BaseError
 
         try:
@@ -129,7 +129,7 @@ class Objects:
     def write(self, name: str, data: Any) -> None:
         client = self.client
         if self._lease is not None:
-            self._lease.check()  # another writer may have taken over, and a put cannot be undone
+            self._lease.check()  # a put cannot be undone if another writer took over
         with self.wrapping_errors():
             client.put(name, data, use_multipart=False)
 
@@ -152,7 +152,7 @@ class Objects:
         client = self.client
         surplus = (self.names() or set()) - names
         # metadata before chunks: an array that lacks chunks would read as fill values; the record
-        # last: if this is stopped, it still marks the rest as ours
+        # last: if this is interrupted, it still marks the rest as ours
         metadata = {name for name in surplus if name.rpartition("/")[2] == ROOT} - {ROOT}
         record = {name for name in surplus - metadata if name.startswith(f"{RECORD}/")}
         chunks = surplus - metadata - record - {ROOT}
@@ -177,7 +177,7 @@ class Objects:
         parts = self.prefix.split("/")
         for count in range(len(parts) - 1, 0, -1):
             above = Objects(f"{self.scheme}://{self.bucket}/{'/'.join(parts[:count])}")
-            with contextlib.suppress(FileNotFoundError, ConnectionError):  # or not ours to read
+            with contextlib.suppress(FileNotFoundError, ConnectionError):  # or not readable by us
                 above.read(ROOT)
                 yield above
 
@@ -220,7 +220,7 @@ class Objects:
 
 
 class _Batches:
-    """A journal in parts: nothing can be appended to an object."""
+    """A journal in parts, since objects cannot be appended to."""
 
     def __init__(self, place: Objects) -> None:
         self.seconds = BATCH_SECONDS
@@ -243,9 +243,9 @@ class _Batches:
 
 
 class _Lease:
-    """The lock of a cube: an object created only if there is none, and renewed while it is held.
+    """The lock of a cube: an object created only if absent, and renewed while held.
 
-    Every write is conditional on the version last seen, so that of two writers one fails. A writer
+    Every write is conditional on the version last seen, so that one of two writers fails. A writer
     that could not renew it in time stops writing.
     """
 
@@ -253,8 +253,8 @@ class _Lease:
         self._place, self._name = place, name
         self._count = 0
         self._who = {"process": os.getpid(), "host": socket.gethostname(), "run": uuid.uuid4().hex}
-        self._seen: dict[str, str] | None = None  # the version last written, as the store names it
-        self._bare = False  # whether the store wants its tags without quotes
+        self._seen: dict[str, str] | None = None  # the version last written, in the store's terms
+        self._bare = False  # whether the store wants tags without quotes
         self._lost = ""
         self._prove()
         self._take()
@@ -263,7 +263,7 @@ class _Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Refuse to continue once the lock is lost."""
+        """Raise ConnectionError once the lock is lost."""
         if not self._lost and time.monotonic() - self._renewed > STALE_SECONDS:
             self._lost = f"it could not be renewed for {STALE_SECONDS:.0f} s"
         if self._lost:
@@ -278,8 +278,8 @@ class _Lease:
                 self._place.delete(self._name)
 
     def _put(self, mode: Any) -> bool:
-        """Write the lock if a condition holds; whether it did."""
-        began = time.monotonic()  # before the request: the store counts from some moment after
+        """Write the lock if a condition holds; return whether it did."""
+        began = time.monotonic()  # before the request: the store's clock starts later
         self._count += 1
         body = json.dumps({**self._who, "count": self._count}).encode()
         meta = self._try(self._name, body, mode)
@@ -289,7 +289,7 @@ class _Lease:
         return True
 
     def _try(self, name: str, body: bytes, mode: Any) -> Any:
-        """Write an object if a condition holds; its metadata, or None."""
+        """Write an object if a condition holds; return its metadata, or None."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         client = self._place.client
@@ -299,18 +299,18 @@ class _Lease:
             except (AlreadyExistsError, PreconditionError):
                 with contextlib.suppress(FileNotFoundError):
                     response = client.get(name)
-                    # ours after all: the first answer was lost, and the client asked again
+                    # ours after all: the first answer was lost, and the client retried
                     if bytes(response.bytes()) == body:
                         return response.meta
         return None
 
     def _version(self, meta: Any) -> dict[str, str]:
-        """A version of an object, as a condition names it."""
+        """A version of an object, as used in a condition."""
         version = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
         return {**version, "e_tag": version["e_tag"].strip('"')} if self._bare else version
 
     def _prove(self) -> None:
-        """Refuse a store without conditional writes, or one that accepts and ignores conditions."""
+        """Refuse a store without conditional writes, or one that accepts but ignores conditions."""
         name, lacks = f"{self._name}-{self._who['run']}", ""
         try:
             first = self._try(name, b"1", "create")
@@ -335,7 +335,7 @@ class _Lease:
             )
 
     def _look(self) -> tuple[dict[str, Any], dict[str, Any], float]:
-        """Who holds the lock, its version, and the seconds since it was renewed."""
+        """The lock's holder, its version, and the seconds since it was renewed."""
         with self._place.wrapping_errors():
             response = self._place.client.get(self._name)
             body, meta = bytes(response.bytes()), response.meta
@@ -360,7 +360,7 @@ class _Lease:
 
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
-            # a request that failed is made again; `check` knows for how long
+            # a failed request is retried; `check` limits for how long
             try:
                 if not self._put(self._seen):
                     self._lost = "another writer took it"
