@@ -1,4 +1,4 @@
-"""Say what a name means: formula, unit, default, source, what it needs and what it feeds."""
+"""Explain a name: formula, unit, default, source, what it needs and what it feeds."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ from .show.tables import label, scale
 from .spec import dates, patterns
 from .spec.scenario import choose
 
-MOST_MATCHES = 15  # names that a search by word lists
+MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {
     patterns.NAME: (patterns.ABOUT, patterns.SETS),
     patterns.LAYOUT: (patterns.ABOUT_LAYOUT, patterns.LAYOUT_SETS),
@@ -32,13 +32,13 @@ _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
 
 def explain(name: str | None = None) -> str:
-    """Text about an input, option, quantity or catalog kind; without a name, the list of all.
+    """Explain an input, option, quantity or catalog kind; without a name, list all.
 
-    A quantity: its formulas, the option that chooses between them, sources, and all that it is
+    A quantity: its formulas, the option that selects among them, sources, and everything it is
     computed from under the default options, with defaults. An input: default, bounds, what it
-    feeds. Any other words: the names that contain them, or whose meanings do. Raises InputError
-    where there are none, with the nearest names. Words of the field that are no names here (the
-    catalog's glossary) and labels of the catalog lead to names.
+    feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
+    glossary and catalog labels lead to names. Raises InputError if there are none, with the nearest
+    names.
     """
     if name is None:
         return _list_all()
@@ -74,7 +74,7 @@ def explain(name: str | None = None) -> str:
 
 
 def _explain_word(entry: glossary.Word, written: str) -> list[str]:
-    """A word of the field: what it means, the names it leads to, and others that hold it."""
+    """A glossary term: meaning, the names it leads to, and others that contain it."""
     lines = [*_wrapped(", ".join(entry.words)), "", *_wrapped(entry.means), ""]
     rows = {row[0]: row for row in _rows()}
     for name in entry.names:
@@ -97,7 +97,7 @@ def _told(name: str, meaning: str, unit: str) -> list[str]:
 
 
 def _holding(text: str) -> list[tuple[str, str, str]]:
-    """Names with words that begin as those of a text do, then names explained by such words."""
+    """Names with words that begin like those of a text, then names explained by such words."""
     words = re.findall("[a-z0-9]+", text.lower())
     begins = [re.compile(rf"(?<![a-z0-9]){word}") for word in words]
     rows = _rows()
@@ -111,7 +111,7 @@ def _holding(text: str) -> list[tuple[str, str, str]]:
 
 
 def _search(text: str) -> list[str]:
-    """The names that hold a text, with their meanings."""
+    """The names that contain a text, with their meanings."""
     matches = _holding(text)
     if not matches:
         return []
@@ -123,9 +123,9 @@ def _search(text: str) -> list[str]:
 
 
 def explain_traffic(point: Any) -> str:
-    """Text that says which traffic of a job crosses which tier of its network.
+    """Text that states which traffic of a job crosses which tier of its network.
 
-    `point` has the values of `traffic.names_of`; if it has TIMES, too, a line gives the interval.
+    `point` has the values of `traffic.names_of`; if it also has TIMES, a line gives the interval.
     """
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
@@ -152,7 +152,7 @@ def explain_traffic(point: Any) -> str:
 
 
 def unused(attrs: Mapping[str, Any]) -> str:
-    """A line on what a cube's attributes set though nothing depends on it.
+    """A line on inputs that a cube sets although nothing depends on them.
 
     For a result, the line shows how to reach it: by solving for the nearest continuous input.
     """
@@ -220,7 +220,7 @@ def _explain_formula(quantity: str, formula: Function) -> list[str]:
     place = [_file(formula.__globals__["__name__"]), formula.__code__.co_name]
     if is_row(formula):  # its file has no such function
         place = [_file(formula.__module__), f"a row of {quantity}"]
-    elif is_twin(formula):  # a law, or the formula of another group
+    elif is_twin(formula):  # a shared formula, or that of another group
         place += [f"named in {_file(formula.__module__)}", formula.__name__]
     return [*lines, *_field("code", place)]
 
@@ -230,7 +230,7 @@ def _file(module: str) -> str:
 
 
 def _maths(doc: Doc) -> list[str]:
-    """Lines as written; a paragraph that is too wide is prose, and is wrapped again."""
+    """Lines as written; a paragraph that is too wide is prose, and is rewrapped."""
     lines = []
     for paragraph in doc.maths.split("\n\n"):
         if max(map(len, paragraph.splitlines())) > WIDTH - 4:
@@ -240,7 +240,7 @@ def _maths(doc: Doc) -> list[str]:
 
 
 def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
-    """Quantities below those that need them, each once, at its least depth."""
+    """The tree of quantities below `name`, each once, at its least depth."""
     below: dict[str, list[str]] = {}
     seen, level = {name}, [name]
     for current in level:
@@ -297,7 +297,7 @@ def feeds(name: str) -> tuple[str, ...]:
 
 
 def downstream(name: str) -> set[str]:
-    """Every quantity that a name can reach, directly or through others."""
+    """Every quantity that a name affects, directly or through others."""
     reached: set[str] = set()
     level = [name]
     for current in level:
@@ -338,7 +338,7 @@ def _list_all() -> str:
 
 
 def topics() -> dict[str, list[Quantity]]:
-    """Quantities by topic, in the order of the topics and of the alphabet."""
+    """Quantities by topic, in the order of the topics, then alphabetical."""
     members: dict[str, list[Quantity]] = {topic: [] for topic in physics.TOPICS}
     for _, quantity in sorted(load().items()):
         members[quantity.default.__module__.split(".")[-2]].append(quantity)
@@ -346,7 +346,7 @@ def topics() -> dict[str, list[Quantity]]:
 
 
 def default_of(row: Input) -> str:
-    """A default as people read it: 50,000 h, 100 GB/s; empty where there is none."""
+    """A readable default: 50,000 h, 100 GB/s; empty if there is none."""
     if row.default is None:
         return ""
     if row.kind == "option":

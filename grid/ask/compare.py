@@ -1,4 +1,4 @@
-"""Two scenarios compared: what changes, by how much, and because of which term."""
+"""Compare two scenarios: what changes, by how much, and because of which term."""
 
 import functools
 import itertools
@@ -26,8 +26,8 @@ from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 if TYPE_CHECKING:
     import xarray
 
-MOST_CHANGES = 8  # of which every combination is evaluated
-SMALLEST = 1e-12  # of the whole: terms smaller than this everywhere are left out
+MOST_CHANGES = 8  # up to which every combination is evaluated
+SMALLEST = 1e-12  # relative to the whole: terms smaller than this everywhere are left out
 SIDES = ("a", "b")
 
 
@@ -52,10 +52,10 @@ class Change:
 class Comparison:
     """Two scenarios, at a point or over common axes.
 
-    `values` has each output over `scenario` (a, b) and the axes, and, for each quantity that is
-    broken down, `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the
-    entries that differ; `inputs` are the numbers behind labels and defaults that differ: name,
-    value in A, value in B. `attributes` are those of each side's values, as of an evaluation.
+    `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
+    `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
+    differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
+    in B. `attributes` are those of each side's evaluation.
     """
 
     values: "xarray.Dataset"
@@ -127,14 +127,14 @@ def _axis(sweep: Evaluation, name: str) -> Axis:
 
 
 def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
-    """Everything that an axis sets, in a form that compares by ==."""
+    """Everything that an axis sets, comparable by ==."""
     axis = _axis(sweep, name)
     numbers = {name: row.tolist() for name, row in axis.numbers.items()}
     return axis.labels.tolist(), numbers, axis.options, axis.records
 
 
 def _outputs(pair: Sequence[Evaluation]) -> list[str]:
-    """Numbers that both specs ask for, and those broken down that both can compute."""
+    """Numeric outputs of both specs, and decomposed quantities that both can compute."""
     plans = [sweep.plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
     numbers = [name for name in shared if values.unit_of(name) != "flag"]
@@ -158,7 +158,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
 def _values(
     pair: Sequence[Evaluation], names: Sequence[str]
 ) -> tuple["xarray.Dataset", tuple[str, str], tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Outputs and terms of both, why or how often each one is infeasible, and attributes."""
+    """Outputs and terms of both, why or how often each is infeasible, and attributes."""
     import xarray
 
     apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
@@ -191,7 +191,7 @@ def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
 def _runnable(
     both: "xarray.Dataset", reasons: Sequence[Any]
 ) -> tuple["xarray.Dataset", tuple[str, str]]:
-    """NaN along axes where either is infeasible, and why or how often each one is."""
+    """NaN along axes where either is infeasible, and why or how often each is."""
     causes = (_infeasible(reasons[0]), _infeasible(reasons[1]))
     runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
     if not runs:
@@ -206,7 +206,7 @@ def _runnable(
 
 
 def _infeasible(reason: "xarray.DataArray | None") -> str:
-    """Why a point is infeasible, or how many of a grid are."""
+    """Why a point is infeasible, or how many points of a grid are."""
     if reason is None:
         return ""
     if reason.ndim:
@@ -225,7 +225,7 @@ def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Data
 
 
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
-    """The entries of a scenario at a point, its axes' values included; numbers in base units."""
+    """A scenario's entries at a point, including its axes' values; numbers in base units."""
     spec: Any = sweep.spec
     stated = {name: value for name, value in spec["scenario"].items() if name != dates.NAME}
     entries = {name: _entry(name, value) for name, value in stated.items()}
@@ -281,7 +281,7 @@ def _shapley(by_mask: Mapping[int, Any], bit: int, count: int) -> Any:
     logs = 0.0
     for mask, before in by_mask.items():
         if not mask & bit:
-            # Orders in which exactly the changes of this mask come before
+            # Orders in which exactly the changes of this mask come first
             size = mask.bit_count()
             orders = math.factorial(size) * math.factorial(count - size - 1)
             logs = logs + orders / math.factorial(count) * np.log(by_mask[mask | bit] / before)
@@ -307,7 +307,7 @@ def _with(
     of: str,
     mask: int,
 ) -> Any:
-    """A quantity of A with some entries as in B; NaN if that is no valid scenario."""
+    """A quantity of A with some entries as in B; NaN if that is not a valid scenario."""
     entries = dict(flat[0])
     for name in itertools.compress(names, (mask >> k & 1 for k in range(len(names)))):
         entries.pop(name, None)
@@ -323,7 +323,7 @@ def _with(
 def _inputs(
     pair: Sequence[Evaluation], of: Sequence[str], stated: Sequence[str]
 ) -> tuple[tuple[str, float, float], ...]:
-    """Numbers in use that differ although no scenario states them: labels or defaults set them."""
+    """Numbers in use that differ because labels or defaults, not scenarios, set them."""
     used: dict[str, None] = {}
     plans: list[Plan] = [sweep.of(of).plan("numpy") for sweep in pair]
     for plan in plans:

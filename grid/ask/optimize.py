@@ -1,9 +1,10 @@
-"""The best values of several inputs under conditions, at every point of a grid.
+"""Optimize several inputs under conditions, at every point of a grid.
 
-Sobol points over the box find where the conditions hold and the output is small; from the best of
+Sobol points over the box locate where the conditions hold and the output is good; from the best of
 them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0. Counts are
 continuous until then: the best feasible whole numbers around the optimum are improved by local
-search, and the other inputs optimised again. A few counts alone are all tried.
+search, and the other inputs optimized again. If all inputs are counts with few combinations, all
+are tried.
 """
 
 import itertools
@@ -34,19 +35,19 @@ from .solve.solve import Target, check_free, read_condition, without
 if TYPE_CHECKING:
     import xarray
 
-SAMPLES, STARTS = 256, 3  # Sobol points, and how many of the best SLSQP starts from
+SAMPLES, STARTS = 256, 3  # Sobol points, and number of the best from which SLSQP starts
 CANDIDATES = 4096  # whole numbers tried around an optimum
-ALL = 2**21  # combinations of counts up to which every one is tried
+ALL = 2**21  # combinations of counts up to which all are tried
 ROWS = 65_536  # evaluated at a time
 MOST_POINTS = 10_000  # of the grid: each takes about a second
-SLACK = 1e-9  # relative excess over a condition that rounding may leave
+SLACK = 1e-9  # relative violation of a condition allowed for rounding
 STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
 _START, _CHOICE = "start", "choice"
 
 
 @dataclass(frozen=True)
 class Range:
-    """The values of an input: `place` 0 is the first, 1 the last; logarithmic if above 0."""
+    """The range of an input: `place` 0 is the first value, 1 the last; logarithmic if above 0."""
 
     name: str
     first: float
@@ -84,7 +85,7 @@ def optimize(
     engine: str,
     over: Sequence[str] = (),
 ) -> "xarray.Dataset":
-    """The best values of inputs at every point; see `Sweep.optimize`."""
+    """See `Sweep.optimize`."""
     import xarray
 
     for name in over:
@@ -152,7 +153,7 @@ def _best_choices(
 ) -> "xarray.Dataset":
     """The best answer along some axes, whose labels become variables; the first of equals.
 
-    Without an answer, the status is that of the choices that came closest.
+    Without an answer, the status is that of the closest choices.
     """
     import xarray
 
@@ -177,14 +178,14 @@ def _best_choices(
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no optimum: a STATUS, and the infeasible_reason that is checked last."""
+    """Why there is no optimum: a STATUS, and the infeasible_reason checked last."""
 
     status: int
     reason: int
 
 
 class Search:
-    """Optimises each point of a grid by itself."""
+    """Optimizes each point of a grid separately."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class Search:
         self.whole = [values.is_whole(name) for name in names]
 
     def evaluate(self, point: tuple[int, ...], at: Array, names: Sequence[str]) -> dict[str, Array]:
-        """Outputs at a point of the grid, for rows of values of the inputs."""
+        """Outputs at a point of the grid, for rows of input values."""
         where = dict(zip(self.dims, point, strict=True))
         region = {
             dim: slice(0, len(at)) if dim == _START else slice(where[dim], where[dim] + 1)
@@ -249,13 +250,13 @@ class Search:
         return outs
 
     def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:
-        """The output to minimise, and the margin of each condition (below 0: violated)."""
+        """The output to minimize, and the margin of each condition (below 0: violated)."""
         outs = self.evaluate(point, at, self.rated)
         kept = [_kept(c, outs) for c in self._conditions(point)]
         return self.sign * outs[self.of], np.array(kept).reshape(len(kept), len(at))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
-        """The conditions of the question, and the model's limits with their allowance for error."""
+        """The user's conditions, and the model's limits with their error allowance."""
         if not self.limited:
             return self.conditions
         where = dict(zip(self.dims, point, strict=True))
@@ -287,7 +288,7 @@ class Search:
                 every = _combinations(counts)
                 best = self._choose(point, every)
                 return self._failure(point, every) if best is None else best
-            # Not scrambled: every run starts from the same points
+            # Not scrambled, so that every run starts from the same points
             sobol = qmc.Sobol(len(self.ranges), scramble=False).random(SAMPLES)
             places = np.clip(sobol, 1e-6, 1 - 1e-6)
             rated, kept = self._rate(point, self._values(places))
@@ -313,9 +314,7 @@ class Search:
             return best if chosen is None else chosen
 
     def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
-        """Why none of these rows is an optimum: of reasons, numbered in the order of their checks,
-        the last.
-        """
+        """Why no row is an optimum; of several reasons the one checked last (the highest code)."""
         parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
         sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
         if self.reason:
@@ -331,11 +330,11 @@ class Search:
         return np.stack(columns, axis=1)
 
     def _descend(self, point: tuple[int, ...], place: Array, fixed: Array | None) -> Array:
-        """Where SLSQP ends from a place; whole-numbered inputs do not move if `fixed` is given."""
+        """End point of SLSQP from `place`; whole-numbered inputs are frozen if `fixed` is given."""
         from scipy.optimize import minimize
 
         conditions = self._conditions(point)
-        # SLSQP's tolerance is absolute: let the output start near 1
+        # SLSQP's tolerance is absolute: scale the output to about 1
         scale = max(abs(float(self._rate(point, self._values(place[None, :]))[0][0])), 1e-300)
 
         def at(p: Array) -> tuple[float, Array, Array, Array]:
@@ -359,7 +358,7 @@ class Search:
                 )
             return known[key]
 
-        # SLSQP asks for value, gradient and conditions of one place in four calls
+        # SLSQP requests value, gradient and conditions of one place in four calls
         known: dict[bytes, tuple[float, Array, Array, Array]] = {}
         bounds = [
             (p, p) if fixed is not None and whole else (0.0, 1.0)
@@ -380,7 +379,7 @@ class Search:
         return end if np.isfinite(end).all() else place  # SLSQP may follow a NaN slope
 
     def _whole_near(self, point: tuple[int, ...], values_: Array) -> Array:
-        """Rows in which counts are whole: all in their ranges if few, else the nearest."""
+        """Rows with whole counts: all in their ranges if few, else the nearest."""
         steps = [self._step(point, values_, k) for k in range(len(self.ranges))]
         multiples = [
             (math.ceil(span.first / step), math.floor(span.last / step))
@@ -405,7 +404,7 @@ class Search:
         return _combinations(columns)
 
     def _climb(self, point: tuple[int, ...], best: Array | None) -> Array | None:
-        """Counts that no step along one, and no trade of a factor 2 or 3 between two, improves."""
+        """Counts that no change of one, and no trade of a factor 2 or 3 between two, improves."""
         whole = np.flatnonzero(self.whole)
         while best is not None:
             rows = [best]
@@ -477,14 +476,14 @@ def _kept(condition: Target, outs: Mapping[str, Array]) -> Array:
     """The margin of a condition: relative, in logarithms where both sides are above 0."""
     value, aim = outs[condition.of], _aim(condition, outs)
     sign = 1.0 if condition.relation == "<=" else -1.0
-    both = (value > 0) & (aim > 0)  # 1 elsewhere, where the logarithm is not taken
+    both = (value > 0) & (aim > 0)  # elsewhere 1, where the logarithm is unused
     logs = np.log(np.where(both, aim, 1.0) / np.where(both, value, 1.0))
     plain = (aim - value) / np.maximum(np.maximum(np.abs(aim), np.abs(value)), 1e-300)
     return sign * np.where(both, logs, plain)
 
 
 def _kept_slope(condition: Target, outs: Mapping[str, Array], slopes: Mapping[str, Array]) -> Array:
-    """How the margin changes with the places of the inputs."""
+    """Derivatives of the margin with respect to the inputs' places."""
     value, aim = float(outs[condition.of][0]), float(_aim(condition, outs)[0])
     sign = 1.0 if condition.relation == "<=" else -1.0
     level = condition.level

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound=Evaluation)
 
-STEP = 0.1  # of the value of an input, down and up
-SAME = 1e-9  # relative difference of elasticities that are equal
-THIN = 100_000  # points of which medians are taken
-NONE = "none"  # the flag of a point where no input matters
+STEP = 0.1  # relative change of an input, down and up
+SAME = 1e-9  # relative difference below which elasticities are equal
+THIN = 100_000  # points over which medians are taken
+NONE = "none"  # flag of a point where no input matters
 ROW = "(row)"  # no axis of a spec can have this name
 
 
@@ -84,8 +84,8 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     return felt + [name for name in graph.load() if name in reaching & given - {of}]
 
 
-GIVEN = "given"  # the kind of quantities that a spec or a label states
-ALL = "all"  # of the kinds
+GIVEN = "given"  # the kind of quantities stated by a spec or a label
+ALL = "all"  # all kinds
 AS_IT_IS = "model"  # the kind that a plan does not change
 
 
@@ -95,12 +95,12 @@ def kinds() -> dict[str, set[str]]:
     changed = {
         who: {name for name, row in INPUTS.items() if row.changed_by == who} for who in CHANGERS
     }
-    # "model" is both: here what a plan does not change
+    # "model" is both a changer and a topic: here it means what a plan does not change
     return {**changed, **{topic: names for topic, names in topics.items() if topic not in changed}}
 
 
 def kind_of(name: str) -> str:
-    """Who can change an input, also of one phase; GIVEN for a quantity."""
+    """Who can change an input (also a phase's); GIVEN for a quantity."""
     row = INPUTS.get(without_phase(name))
     return row.changed_by if row else GIVEN
 
@@ -108,10 +108,10 @@ def kind_of(name: str) -> str:
 def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
-    """Inputs of the kinds wanted, less those named or of the kinds in `without`.
+    """Inputs of the kinds in `wanted`, except those named or of a kind in `without`.
 
-    By default those that a plan may change, if any: nothing of the model and of the laws, and no
-    quantity but what the spec states. Raises InputError for an unknown kind, and where no input is
+    By default those that a plan may change, if any: none of the model or the formulas, and no
+    quantity unless the spec states it. Raises InputError for an unknown kind, and if no input is
     left.
     """
     plain = {name: without_phase(name) for name in inputs}
@@ -143,7 +143,7 @@ def among(
 
 
 def _may_change(plan: Plan, name: str) -> bool:
-    """Whether a plan may change an input: what the cluster is, how it is run, what is asked."""
+    """Whether a plan may change an input: the cluster, its operation, or a requirement."""
     kind = kind_of(name)
     if kind == GIVEN:
         said = {own for axis in plan.axes for own in axis.inputs}
@@ -154,7 +154,7 @@ def _may_change(plan: Plan, name: str) -> bool:
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
-    """The inputs, and the name of the quantity's elasticity by each."""
+    """Inputs, with the name of the quantity's elasticity by each."""
     inputs = check_levers(plan, of, wrt)
     if not inputs:
         raise InputError(
@@ -164,11 +164,11 @@ def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[
 
 
 def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
-    """The problem of a one-point plan with every option chosen, and the value of every input."""
+    """The problem of a one-point plan with every option fixed, and the value of every input."""
     (case,), (choice,) = plan.cases, choices(plan.problem, ())
     values = {name: float(leaf.item()) for name, leaf in case.leaves.items()}
     phases = plan.problem.phases
-    if phases:  # one may imply an option that others do not
+    if phases:  # one phase may imply an option that others do not
         rows = [dict(phase.options) for phase in choice.phases]
         differ = [n for n, own in choice.options.items() if any(row[n] != own for row in rows)]
         options = {name: tuple(row[name] for row in rows) for name in differ}
@@ -198,7 +198,7 @@ def outputs_at(
 def levers(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
 ) -> "xarray.Dataset":
-    """Inputs ranked by their effect at one point; see `Sweep.levers`."""
+    """See `Sweep.levers`."""
     import xarray
 
     point, point_text = cut(sweep.of([of]), at or {})
@@ -271,9 +271,7 @@ def _size(elasticity: float) -> float:
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
-    """The values of an input 10 % below and above, within its bounds; whole numbers take valid
-    steps.
-    """
+    """Values 10 % below and above an input's, within its bounds; whole numbers take valid steps."""
     (case,) = plan.cases
     if not is_whole(name):
         row = INPUTS.get(without_phase(name))
@@ -291,7 +289,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
 def dominance(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, settings: Settings
 ) -> "xarray.Dataset":
-    """Which input matters most at every point; see `Sweep.dominance`."""
+    """See `Sweep.dominance`."""
     import xarray
 
     named = _elasticities(sweep.of([of]).plan("numpy"), of, wrt)
@@ -344,7 +342,7 @@ def dominance(
 
 
 class _Ranges:
-    """Ranges of elasticities, and pairs of inputs whose elasticities have the same size."""
+    """Ranges of elasticities, and pairs of inputs with elasticities of equal size."""
 
     def __init__(self, inputs: int) -> None:
         self.low, self.high = np.full(inputs, np.nan), np.full(inputs, np.nan)
@@ -381,7 +379,7 @@ class _Leaders:
         sizes = [np.nan_to_num(np.abs(row)[...], copy=False, posinf=np.inf) for row in rows]
         best, lead = np.zeros(shape), np.zeros(shape, self.code)
         for k, size in enumerate(sizes):
-            # Rounding must not choose among equal inputs, differently from point to point
+            # Rounding must not decide between equal inputs, differently from point to point
             more = size > best * (1 + SAME)
             np.copyto(lead, k + 1, where=more)
             np.copyto(best, size, where=more)
@@ -389,7 +387,7 @@ class _Leaders:
 
 
 def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
-    """Pairs of arrays that are equal."""
+    """Pairs of arrays that are equal within SAME."""
     firsts = [float(size.reshape(-1)[0]) for size in sizes]
     pairs = set()
     for j, second in enumerate(firsts):

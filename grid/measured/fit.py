@@ -96,7 +96,7 @@ def fit_collective(measured: Measured) -> CollectiveFit:
     columns = np.stack([np.ones_like(sizes), share * sizes, np.sqrt(sizes)], axis=1)
     coefficients = _fit_linear(columns, times)
     fitted = columns @ coefficients
-    # What adds nothing at any size is 0, at its bound, not noise of the solver
+    # A coefficient without effect at any size is at its bound 0, not solver noise
     coefficients[np.max(columns * coefficients / fitted[:, None], axis=0) < _LEAST] = 0.0
     relative = columns / fitted[:, None]  # of the logarithm, by coefficient
     if weakest(relative) is not None:
@@ -200,7 +200,7 @@ def variance_of(residuals: Array, coefficients: int) -> float:
 
 
 def weakest(jacobian: Array) -> Array | None:
-    """A direction of the parameters without effect, if there is one, for columns of length 1."""
+    """A direction of the parameters without effect, for columns of length 1; None if none."""
     lengths = np.linalg.norm(jacobian, axis=0)
     if not lengths.all():
         return np.asarray((lengths == 0).astype(float))

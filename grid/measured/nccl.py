@@ -1,9 +1,9 @@
 """Read the output of nccl-tests: sizes and times of a collective, among any other lines.
 
-Each test prints a row for every size, type and operation: size, count, type, then redop and root
-if the test has them, then time, algbw, busbw and an error count, out of place and in place.
-Prefixes of mpirun, Slurm and other launchers, lines of NCCL and shells, colours, timestamps and
-statistics of single iterations are ignored.
+Each test prints a row for every size, type and operation: size, count, type, then redop and root if
+the test has them, then time, algbw, busbw and an error count, out of place and in place. Prefixes
+of mpirun, Slurm and other launchers, lines of NCCL and shells, colours, timestamps and
+per-iteration statistics are ignored.
 """
 
 import json
@@ -55,7 +55,7 @@ def factor(collective: str, ranks: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One time of a log: bytes of the message, seconds, intervals of the printed bandwidths."""
+    """One time of a log: message bytes, seconds, intervals of the printed bandwidths."""
 
     size: int
     seconds: float
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass
 class Test:
-    """One run within a log, as its header describes it."""
+    """One run within a log, as described by its header."""
 
     collective: str | None = None
     groups: dict[int, dict[int, str]] = field(default_factory=dict)  # hosts of ranks
@@ -81,13 +81,12 @@ class Test:
 
     @property
     def ranks(self) -> int | None:
-        """Ranks of one communicator, if listed."""
         return len(self.hosts) or None
 
 
 @dataclass
 class Log:
-    """All rows of a log, its tests, and why rows were dropped: reason -> count."""
+    """All rows of a log, its tests, and counts of dropped rows by reason."""
 
     rows: list[Row] = field(default_factory=list)
     tests: list[Test] = field(default_factory=lambda: [Test()])
@@ -107,22 +106,22 @@ class Measured:
 
 
 def read_log(path: str | Path) -> Log:
-    """Every row of a log: the text of nccl-tests, or its JSON. Raises InputError."""
+    """Every row of an nccl-tests log, text or JSON. Raises InputError."""
     content = read_bytes(path, LARGEST, "a log", "leave only what nccl-tests printed")
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     return parse_log(content.decode(encoding, errors="replace"))
 
 
 def parse_log(text: str) -> Log:
-    """Every row of the text of a log. Raises InputError for more than MOST_ROWS."""
+    """Every row of a log's text. Raises InputError for more than MOST_ROWS."""
     if text.lstrip()[:1] == "{":
         try:
             return _from_json(json.loads(text))
         except (ValueError, RecursionError):
             pass  # not JSON: a log that begins with a brace
     log = Log()
-    unit: float | None = 1e-6  # of times; None where they are of the CPU
-    # Not splitlines, which also cuts at form feeds and other separators inside a line
+    unit: float | None = 1e-6  # of times; None for CPU times
+    # Not splitlines, which also splits at form feeds and other separators within a line
     for line in re.split(r"\r\n|\r|\n", text):
         if len(line) > LONGEST:
             continue
@@ -130,7 +129,7 @@ def parse_log(text: str) -> Log:
         if "#" in line or "_perf" in line:
             _header(log, line)
             header = _HEADER.search(line) if "algbw" in line else None
-            if header:  # the versions before 2.4 print bytes, N and milliseconds
+            if header:  # versions before 2.4 print bytes, N and milliseconds
                 scale = 1e-3 if header.group(1) == "bytes" else 1e-6
                 unit = None if header.group(3) == "cputime" else scale
                 continue
@@ -139,7 +138,7 @@ def parse_log(text: str) -> Log:
 
 
 def _header(log: Log, line: str) -> None:
-    """Note what a line states about its test."""
+    """Record what a line states about its test."""
     if "concluded" in line or "NCCL INFO" in line:
         return
     test = log.tests[-1]
@@ -177,7 +176,7 @@ def _table_line(line: str) -> tuple[int, str, list[str], bool] | None:
     """Size, type, cells of times and bandwidths, and whether the out-of-place cells are blank."""
     tag = _TAG.match(line)
     words = (line[tag.end() :] if tag else line).split()
-    # From the first pair of whole numbers: launchers put prefixes of any form before a row
+    # Start at the first pair of whole numbers: launchers put arbitrary prefixes before a row
     for k in range(len(words) - 5 if len(words) <= MOST_WORDS else 0):
         if _WHOLE.fullmatch(words[k]) and _WHOLE.fullmatch(words[k + 1]):
             kind = words[k + 2]
@@ -203,7 +202,7 @@ def _groups(cells: list[str]) -> Iterator[list[str]]:
 
 
 def _check(log: Log, size: int, kind: str, group: list[str], in_place: bool, unit: float) -> None:
-    """Add a row if its numbers agree with each other."""
+    """Add a row if its numbers are consistent."""
     ranges = [_interval(cell) for cell in group[:3]]
     if any(interval is None for interval in ranges):
         log.dropped["unreadable"] += 1
@@ -229,7 +228,7 @@ def _check(log: Log, size: int, kind: str, group: list[str], in_place: bool, uni
 
 
 def _interval(cell: str) -> tuple[float, float] | None:
-    """The numbers that would be printed as this cell."""
+    """The interval of numbers that print as this cell."""
     match = _NUMBER.fullmatch(cell)
     if match is None:
         return None
@@ -241,7 +240,7 @@ def _interval(cell: str) -> tuple[float, float] | None:
 
 
 def _from_json(report: Any) -> Log:
-    """The rows of a report that -J wrote. Raises ValueError for other JSON."""
+    """The rows of a report written by -J. Raises ValueError for other JSON."""
     if not isinstance(report, dict) or not isinstance(report.get("results"), list):
         raise ValueError
     log = Log()
@@ -284,8 +283,8 @@ def measured(
 ) -> Measured:
     """The rows of one collective on one number of ranks.
 
-    Raises InputError. By default `ranks` and `collective` are what the log says, or its bus
-    bandwidths imply, or an all-reduce; `in_place` None takes rows in and out of place.
+    Raises InputError. By default `ranks` and `collective` are those stated by the log, else implied
+    by its bus bandwidths, else an all-reduce; `in_place` None takes rows in and out of place.
     """
     if not log.rows:
         reasons = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
@@ -347,14 +346,14 @@ def _collective(named: set[str | None], wanted: str | None) -> str:
 
 
 def _agrees(row: Row, share: float) -> bool:
-    """Whether the bus bandwidth is the algorithm bandwidth times a share, within their digits."""
+    """Whether the bus bandwidth is the algorithm bandwidth times a share, within printed digits."""
     return row.algbw[0] * share * 0.999 <= row.busbw[1] and (
         row.busbw[0] <= row.algbw[1] * share * 1.001
     )
 
 
 def _implied_ranks(rows: list[Row], collective: str) -> int:
-    """The only number of ranks that agrees with the printed bus bandwidths."""
+    """The only number of ranks consistent with the printed bus bandwidths."""
     a, b = FACTORS[collective]
     low, high = 1.0, float(MOST_RANKS)
     for row in rows:

@@ -20,17 +20,17 @@ from .grid import Case, Grid, by_dims
 from .plan import Plan
 from .tiles import Region, common, extent, inside, seen_from
 
-Run = Callable[[Job, int], bool | None]  # true where a kernel was used that was compiled behind
+Run = Callable[[Job, int], bool | None]  # true if a kernel compiled in the background was used
 RUN: dict[str, Run] = {
     "auto": auto_engine.run,
     "numpy": numpy_engine.run,
     "numba": numba_engine.run,
     "jax": jax_engine.run,
 }
-# A quantity this many times smaller than the grid is kept, not computed again: reading it back then
-# costs less than its arithmetic, and repays a kernel and an array of its own
+# A quantity this many times smaller than the grid is stored, not recomputed: reading it back then
+# costs less than its arithmetic, and repays a separate kernel and array
 REUSE = 8
-MOST_KEPT = 1 << 27  # bytes of what is evaluated before the outputs that a plan keeps for next time
+MOST_KEPT = 1 << 27  # bytes of intermediate results that a plan caches for the next call
 
 
 def evaluate_block(
@@ -44,8 +44,8 @@ def evaluate_block(
     """Evaluate outputs that share dimensions over a region of the grid.
 
     `dims` are those dimensions in the plan's order, and `region` cuts each; arrays of `outs`, and
-    of `free`, the plan's free inputs, have the region's shape. Values depend on the plan and these
-    alone: not on the region, the threads, or what was evaluated before.
+    of `free`, the plan's free inputs, have the region's shape. Values depend only on the plan and
+    these, not on the region, the threads, or previous evaluations.
     """
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
@@ -64,9 +64,9 @@ def evaluate_block(
 def on_device(
     plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The outputs of a block on JAX's devices, of size 1 where constant; None where they cannot be.
+    """A block's outputs on JAX's devices, of size 1 where constant; None if not possible.
 
-    A block of several cases is put together on the host.
+    A block of several cases is assembled on the host.
     """
     cases = plan.cases_of(dims)
     if plan.engine != "jax" or len(cases) > 1:
@@ -90,7 +90,7 @@ def _on_device_arrays(
     plan: Plan, case: Case, dims: tuple[str, ...], region: Region, names: Sequence[str]
 ) -> dict[str, Any]:
     shape = extent(region, dims, dims)
-    outs = {name: np.broadcast_to(0.0, shape) for name in names}  # their shape, in no memory
+    outs = {name: np.broadcast_to(0.0, shape) for name in names}  # shapes without memory
     return jax_engine.on_device(Piece(plan, case, 1).last(dims, region, list(outs)).job(outs))
 
 
@@ -102,7 +102,7 @@ def _mask(
     threads: int,
     free: Mapping[str, Array] | None,
 ) -> None:
-    """Put NaN (-1 in flags) where a layout-dependent output belongs to an infeasible point."""
+    """Put NaN (-1 in flags) into layout-dependent outputs at infeasible points."""
     masked = [name for name in outs if name in plan.layout_dependent]
     if not masked:
         return
@@ -117,7 +117,7 @@ def _mask(
 
 @dataclass(frozen=True)
 class FusedStep:
-    """The last step to some outputs: what remains where the operands are there already."""
+    """The last step to some outputs: the computation from operands already available."""
 
     engine: Run
     formulas: Mapping[str, Function]
@@ -125,15 +125,15 @@ class FusedStep:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the operands, at most, and about that of holding them."""
+        """Upper bound of the operands' memory, and about 500 bytes of overhead each."""
         return sum(operand.nbytes + 500 for operand in self.operands.values())
 
     def run(self, outs: Mapping[str, Array], threads: int) -> bool:
-        """Fill arrays over the region; returns whether a kernel did, which was compiled behind."""
+        """Fill arrays over the region; return whether a background-compiled kernel did."""
         return bool(self.engine(self.job(outs), threads))
 
     def job(self, outs: Mapping[str, Array]) -> Job:
-        """What an engine is given to do that."""
+        """The engine's job that fills `outs`."""
         outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
         return Job(self.formulas, self.operands, outs)
 
@@ -166,7 +166,7 @@ def evaluate_whole(
 def _steps(
     plan: Plan, dims: tuple[str, ...], names: list[str], threads: int, keep: bool
 ) -> Iterator[tuple[Any, FusedStep]]:
-    """The last step of each case, and which part of the outputs it fills."""
+    """The last step of each case, and the part of the outputs that it fills."""
     small = math.prod(plan.shape(dims)) * REUSE <= plan.full
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
@@ -181,7 +181,7 @@ def _steps(
 
 
 class Piece:
-    """The share of one case in a block: what is evaluated already, and how to evaluate more."""
+    """The share of one case in a block: cached results, and how to evaluate more."""
 
     def __init__(self, plan: Grid, case: Case, threads: int) -> None:
         self.plan, self.case, self.threads = plan, case, threads
@@ -192,16 +192,16 @@ class Piece:
         self.last(dims, region, list(outs)).run(outs, self.threads)
 
     def last(self, dims: tuple[str, ...], region: Region, outs: list[str]) -> "FusedStep":
-        """The last step to quantities over a region of some dimensions; takes those before."""
+        """Run all steps but the last to quantities over a region, and return the last."""
         formulas, needed = self._fused(dims, outs)
         self._keep(dims, region, [name for name in needed if not self._is_given(name)])
         operands = {name: self._operand(name, dims, region) for name in needed}
-        if not dims:  # kernels walk a last axis: give a point one
+        if not dims:  # kernels iterate over a last axis
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
         run = auto_engine.run_again if self.plan.compiles_in_background else RUN[self.plan.engine]
         minor = self.plan.is_minor(dims, len(formulas) or len(outs))
         if minor and self.plan.engine == "numba":
-            run = numpy_engine.run  # to the same bits
+            run = numpy_engine.run  # same bits
         return FusedStep(run, formulas, operands)
 
     def _is_given(self, name: str) -> bool:
@@ -232,20 +232,20 @@ class Piece:
     def _is_kept(self, name: str, dims: tuple[str, ...]) -> bool:
         """Whether a quantity of fewer dimensions is evaluated first and read back.
 
-        Only by numba: NumPy computes every formula over its own dimensions anyway, and XLA would
-        round what it fuses differently.
+        Only with numba: NumPy evaluates every formula over its own dimensions anyway, and XLA would
+        round fused formulas differently.
         """
         own = self.plan.dims[name]
         if self.plan.engine != "numba" or own == dims:
             return False
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
-        # kernels already compute once a row what does not vary along the last axis
+        # kernels already compute once per row what is constant along the last axis
         smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
         return dims[-1] in own and smaller > REUSE
 
     def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
-        """Evaluate quantities of fewer dimensions over the region's shadow."""
+        """Evaluate and cache quantities of fewer dimensions over the region's projection."""
         missing = [name for name in names if name not in self.kept]
         for own, group in by_dims(missing, self.plan.dims).items():
             shadow = {dim: region[dim] for dim in own}

@@ -81,9 +81,7 @@ class Plan(Grid):
         return tuple(axis.name for axis in self.problem.axes if axis.name in self.out_dims[name])
 
     def cases_of(self, dims: tuple[str, ...]) -> list[Case]:
-        """One case for each combination of runs along some dimensions; those of the others are
-        alike.
-        """
+        """One case for each combination of runs along `dims`; the others are equivalent there."""
         first: dict[tuple[int, ...], Case] = {}
         for case in self.cases:
             key = tuple(case.runs[dim].start for dim in dims if dim in case.runs)
@@ -98,10 +96,9 @@ class Plan(Grid):
         return sorted(stated - read - {*BEFORE})  # those that a phase takes from earlier phases
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
-        """Inputs of `DECIDED` that a default decides, with values; those of some points alone.
+        """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
 
-        Formulas in use read them, and nothing sets them there; those of `varied` are set point by
-        point.
+        Formulas in use read them, and nothing sets them; those in `varied` are set point by point.
         """
         some = self.problem.numbers | self.problem.choices
         open_ = self.problem.defaulted
@@ -263,7 +260,7 @@ def _made(
     free: tuple[str, ...],
 ) -> Structure:
     formulas, dims = _formulas_and_dims(problem, chosen, outputs, free)
-    # Before a reason is added: the order must not depend on whether a layout can be judged
+    # Before a reason is added: the order must not depend on whether the layout can be checked
     axes = fastest_order(problem.axes, chosen[0].runs, dims, formulas, outputs)
     dependent = layout_dependent(formulas, outputs)
     if dependent and REASON not in outputs:

@@ -1,8 +1,8 @@
-"""Cut grids: the one place where it is done, with all sizes.
+"""Cut grids: the only module that does so, with all sizes.
 
-A *region* is any box of a grid. A *block* is a region that is evaluated at once, a *bundle* a few
-blocks that one task reduces, a *chunk* what becomes one file of a cube. Engines cut a block once
-more, into tiles that fit the processor's caches (`kernels/engines/tiles.py`).
+A *region* is any box of a grid. A *block* is a region evaluated at once, a *bundle* a few blocks
+reduced by one task, a *chunk* one file of a cube. Engines cut a block further, into tiles that fit
+the processor's caches (`kernels/engines/tiles.py`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,20 +17,20 @@ Region = Mapping[str, slice]
 # Sizes. No value of a sweep depends on them; sums, and so means, depend in their last bit on BLOCK,
 # BUNDLES, LEAN and LONGEST, and the bytes of cubes on CHUNK: changing these changes results.
 
-# Points that `Sweep.evaluate` hands to an engine at once, in memory already allocated: numba and
-# NumPy cut them for their threads, so more only means fewer starts; XLA holds its results beside
-# the arrays that they are copied to, 32 MB for each output
+# Points that `Sweep.evaluate` passes to an engine at once, in memory already allocated: numba and
+# NumPy cut them for their threads, so larger ones only save starts; XLA needs its results in
+# addition to the arrays that they are copied to, 32 MB for each output
 AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}
-BLOCK = 1 << 20  # points where values are dropped again: 8 MB for each output, times the threads
-ON_DEVICE = 1 << 28  # points at once where an accelerator reduces what it computed: 2 GB an output
-BUNDLES = 256  # of a grid, or more: so that the last ones keep all workers of a cluster busy
+BLOCK = 1 << 20  # points whose values are then dropped: 8 MB for each output, times the threads
+ON_DEVICE = 1 << 28  # points at once where an accelerator reduces its own results: 2 GB an output
+BUNDLES = 256  # of a grid, at least: so that the last ones keep all workers of a cluster busy
 LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much,
 # as what it sends back is then not small beside what it computes
-LONGEST = 64  # blocks of one bundle, however large the grid: what a lost worker did is done again
+LONGEST = 64  # blocks of one bundle, for any grid: a lost worker's bundle is recomputed
 CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
 SOLVED = 1 << 17  # points that `solve` narrows down together: forty arrays of 1 MB
 GATHERED = 1 << 16  # winners at which other outputs are evaluated together: points taken one by one
-SORTED = 1 << 20  # points sorted at once for quantiles: 8 MB, as of a block
+SORTED = 1 << 20  # points sorted at once for quantiles: 8 MB, like a block
 NARROWED = 16  # cells whose quantiles are narrowed down together: 2 histograms of 0.5 MB in each
 
 
@@ -40,13 +40,12 @@ def blocks(region: Region, most: int) -> Iterator[Region]:
 
 
 def cells(region: Region, sides: Iterable[int]) -> Iterator[Region]:
-    """Cut a region into boxes with the given sides, the last along each axis cut short."""
+    """Cut a region into boxes with the given sides; the last along each axis may be shorter."""
     for combination in product(*cuts_of(region, sides)):
         yield dict(zip(region, combination, strict=True))
 
 
 def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
-    """The cuts of each axis of a region."""
     along = zip(region.values(), sides, strict=True)
     return [cuts(cut.start, cut.stop, side) for cut, side in along]
 
@@ -54,8 +53,8 @@ def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
 def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
     """Cut a region into boxes of whole blocks of at most `most` points, as `blocks` cuts them.
 
-    There are about BUNDLES or more, if there are as many blocks. Of the kept dimensions, a bundle
-    covers no more points than a block has (or what one block covers).
+    There are about BUNDLES or more, if there are as many blocks. Along the kept dimensions, a
+    bundle covers at most the points of a block (or what one block covers).
     """
     most = BLOCK if most is None else most
     whole = sizes(region)
@@ -80,8 +79,8 @@ def chunk_sizes(
 ) -> dict[str, int]:
     """Sides of chunks: as asked, else near-isotropic, so that slices along any axis are fast.
 
-    The longest side is halved until a chunk has at most `most` points, by default CHUNK; sides
-    asked for are halved with the others, unless all are asked for or `keep_asked`.
+    The longest side is halved until a chunk has at most `most` points, by default CHUNK; requested
+    sides are halved as well, unless all are given or `keep_asked`.
     """
     most = CHUNK if most is None else most
     sides = {dim: min(asked.get(dim, size), size) for dim, size in whole.items()}
@@ -98,13 +97,13 @@ def sizes(region: Region) -> dict[str, int]:
 
 
 def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
-    """Shape over `dims` of what varies along `own` within a region: 1 along the others."""
+    """Shape over `dims` of an array that varies along `own` within a region: 1 along the others."""
     varying = set(own)
     return tuple(region[dim].stop - region[dim].start if dim in varying else 1 for dim in dims)
 
 
 def common(one: Region, other: Region) -> Region | None:
-    """What two regions of the same dimensions share; None where that is nothing."""
+    """The intersection of two regions of the same dimensions; None if empty."""
     shared = {
         dim: slice(max(cut.start, other[dim].start), min(cut.stop, other[dim].stop))
         for dim, cut in one.items()
@@ -113,7 +112,7 @@ def common(one: Region, other: Region) -> Region | None:
 
 
 def seen_from(region: Region, part: Region) -> Region:
-    """A part of a region, counted from where the region begins."""
+    """A part of a region, with indices relative to the region's start."""
     return {
         dim: slice(cut.start - region[dim].start, cut.stop - region[dim].start)
         for dim, cut in part.items()
@@ -121,12 +120,12 @@ def seen_from(region: Region, part: Region) -> Region:
 
 
 def inside(region: Region, part: Region, dims: Iterable[str]) -> Any:
-    """Where a part of a region lies in an array of the region over `dims`."""
+    """Index of a part of a region in the region's array over `dims`."""
     return (*seen_from(region, {dim: part[dim] for dim in dims}).values(), ...)
 
 
 def strides(whole: Mapping[str, int]) -> dict[str, int]:
-    """Steps of a number that counts the points of a grid, the last axis fastest."""
+    """Strides of a grid's flat index, the last axis fastest."""
     steps_along: dict[str, int] = {}
     step = 1
     for dim in reversed(list(whole)):

@@ -165,7 +165,7 @@ def _plan(own: Class, free: list[str], outputs: Sequence[str], engine: str, mask
 
 
 def _read(plan: Plan, free: list[str]) -> list[str]:
-    """Those of the free inputs that the plan reads."""
+    """The free inputs that the plan reads."""
     used = {*plan.outputs}
     for case in plan.cases:
         used |= {name for formula in case.formulas.values() for name in parameters(formula)}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def is_known(scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]) -> bool:
-    """Whether all that some outputs need is given."""
+    """Whether all inputs that some outputs need are given."""
     try:
         Evaluation(scenario, axes, outputs)
     except InputError:
@@ -38,7 +38,7 @@ def is_known(scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequ
 
 
 class Evaluation:
-    """A scenario, axes and outputs; see `Sweep`, which adds the questions to ask of them."""
+    """A scenario, axes and outputs; `Sweep` adds the queries."""
 
     def __init__(
         self,
@@ -54,20 +54,20 @@ class Evaluation:
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
-        self._evaluated: set[Plan] = set()  # in memory, and as a whole
-        self.plan()  # so that bad input is refused here, before anything is computed
+        self._evaluated: set[Plan] = set()  # plans evaluated in memory, over the whole grid
+        self.plan()  # refuse bad input here, before anything is computed
         self._outputs = self._spec["outputs"] = list(outputs)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Outputs, scenario and axes as they were written: a copy, as a sweep does not change."""
+        """Outputs, scenario and axes as written: a copy, since a sweep is immutable."""
         return {key: _copied(part) for key, part in self._spec.items()}
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Self:
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`.
 
-        Calibration files are found from the folder of the spec.
+        Paths of calibration files are relative to the spec's folder.
         """
         spec = read_spec(path)
         if not spec["outputs"]:
@@ -81,11 +81,11 @@ class Evaluation:
 
     @property
     def points(self) -> int:
-        """Points of the full grid."""
+        """Number of points of the full grid."""
         return math.prod(self.sizes.values())
 
     def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
-        """The plan for an engine; plans and their tables are kept."""
+        """The plan for an engine; plans and their tables are cached."""
         if not isinstance(engine, str) or not isinstance(mask_infeasible, bool):
             raise InputError(
                 f"engine = {engine!r} or mask_infeasible = {mask_infeasible!r} is not usable; "
@@ -128,7 +128,7 @@ class Evaluation:
         """
         plan = self.plan(engine, mask_infeasible)
         threads = check_threads(threads)
-        # by this sweep, or by one like it: what is compiled for that serves this one, too
+        # by this sweep or one like it, with which compiled kernels are shared
         seen = plan.structure.notes.setdefault("evaluated", False)
         plan.structure.notes["evaluated"] = True
         if seen and engine == "auto":
@@ -151,7 +151,7 @@ class Evaluation:
         return dataset(plan, arrays, self._spec, used)
 
     def _compiling(self, plan: Plan) -> Plan:
-        """A plan of kernels, if an evaluation that comes back makes compiling worthwhile.
+        """A plan of kernels, if repeated evaluation makes compiling worthwhile.
 
         They are compiled in the background; NumPy evaluates meanwhile, to the same bits.
         """
@@ -200,12 +200,12 @@ class Evaluation:
         )
 
     def of(self, outputs: Sequence[str]) -> Self:
-        """The same scenario and axes, for other outputs."""
+        """A copy with other outputs."""
         return self.replace(outputs=outputs)
 
     @functools.cached_property
     def with_memory_margin(self) -> Self:
-        """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
+        """A copy with `near_memory_limit`, if `infeasible_reason` depends on a memory limit."""
         plan = self.plan()
         limited = REASON in plan.outputs and any(
             np.isfinite(leaf).any()
@@ -222,7 +222,7 @@ class Evaluation:
 
 
 def _copied(part: Any) -> Any:
-    """A part of a spec with tables and lists of its own."""
+    """A part of a spec with tables and lists copied."""
     if isinstance(part, dict):
         return {key: _copied(inner) for key, inner in part.items()}
     return list(part) if isinstance(part, list) else part
@@ -249,7 +249,7 @@ def _reused(
     array: Array = data.transpose([variable.dims.index(dim) for dim in dims])
     if array.shape != shape or not array.flags.writeable:
         raise InputError(f"out[{name!r}] cannot be reused: shape {array.shape}, not {shape}")
-    if not array.flags.aligned:  # kernels stream whole cache lines, which would end the process
+    if not array.flags.aligned:  # kernels stream whole cache lines, which would crash the process
         raise InputError(
             f"out[{name!r}] does not begin at a multiple of {dtype.itemsize} bytes; copy it into "
             "an array of its own"

@@ -35,8 +35,8 @@ _KORTHIKANTI = {  # Korthikanti et al. 2022, table 3; 8 tensor ranks
     "1T": (128, 25600, 160, 64, 512, 1, 1),
 }
 _BLOOM_VOCABULARIES = (51200, 250880)  # before and after its own tokenizer
-# Lines of the chronicle whose heading gives a batch of 512: the column repeats 2048, but only with
-# 512 do time and FLOP/s agree
+# Lines of the chronicle whose heading gives a batch of 512: the column repeats 2048, but time and
+# FLOP/s are consistent only with 512
 _BLOOM_512 = ("line 658", "line 659", "line 660")
 # Intel-HabanaLabs's GPT-3, README and run_gpt.sh of each MLPerf round: micro-batch, number format,
 # sequence parallelism with fused attention; 8 tensor ranks and 8 stages in all
@@ -47,7 +47,7 @@ _GAUDI = {
 }
 # Google's scripts of v4.0 (MaxText, quantization=int8); those of v4.1 were not found
 _TPU_INT8 = "TPU: some products are INT8, whose rate no precision states"
-# The run of v4.0 on 1452 nodes that v4.1 lists again, without its layout
+# The v4.0 run on 1452 nodes, relisted in v4.1 without its layout
 _EOS = "eos-dfw_n1452_ngc24.04_nemo"
 _EOS_PARALLEL: Inputs = {
     **{"tp": 4, "pp": 6, "cp": 1, "vp": 8, "mbs": 1, "precision": "FP8"},
@@ -174,7 +174,7 @@ def _bloom(facts: Facts) -> list[Reading]:
 
 
 def _bloom_shape(facts: Facts, inputs: Inputs) -> tuple[int, int]:
-    """Layers (whole ones on each stage) and vocabulary that give a GPT its stated size."""
+    """Layers (a whole number per stage) and vocabulary that give a GPT its stated size."""
     layers, stages = inputs["layers"], inputs["pipeline_parallel"]
     match = re.fullmatch(r"(\d{1,5}(?:\.\d{1,3})?)B", facts.text("model.size", ""))
     if match is None or not float(match[1]):
@@ -185,7 +185,7 @@ def _bloom_shape(facts: Facts, inputs: Inputs) -> tuple[int, int]:
         for words in _BLOOM_VOCABULARIES:
             size = gpt_parameters(inputs | {"layers": count, "vocab_size": words})
             best = min(best, (abs(size / stated - 1), count, words))
-        if best[0] < _CLOSE / 2 + 0.5e9 / stated:  # what is printed is rounded
+        if best[0] < _CLOSE / 2 + 0.5e9 / stated:  # printed sizes are rounded
             return best[1:]
     if best[0] > _APART:
         raise UnreadableError(f"model.size = {stated:.4g} is not that of its layers and width")
@@ -234,14 +234,14 @@ def _bridge(facts: Facts) -> list[Reading]:
     inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
     layer = inputs["tensor_parallel"] * inputs["pipeline_parallel"]
     if inputs["expert_parallel"] * layer > inputs["n_gpus"]:
-        # more expert ranks than replicas: they are folded over tensor ranks, as the recipes say
+        # more expert ranks than replicas: they are folded over tensor ranks, as the recipes state
         inputs |= {"expert_tensor_parallel": 1}
     seconds, notes = _seconds(facts, inputs)
     return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
 
 
 def _gaudi(facts: Facts, nodes: int) -> list[Reading]:
-    """GPT-3 on Gaudi 2, as its submitter's commands launch it; nothing is fitted to such runs."""
+    """GPT-3 on Gaudi 2, as launched by its submitter's commands; nothing is fitted to such runs."""
     known = next((run for name, run in _GAUDI.items() if name in facts.text("source", "")), None)
     if known is None:
         raise UnreadableError(f"source = {shown(facts.raw('source'))} has no published layout")
@@ -387,7 +387,7 @@ def _maxtext(facts: Facts) -> list[Reading]:
 
 
 def _maxtext_flops(inputs: Mapping[str, Any]) -> float:
-    """6 (N + l h_a s) tokens: FLOP of a step as MaxText's calculate_tflops counted them."""
+    """6 (N + l h_a s) tokens: FLOP of a step as counted by MaxText's calculate_tflops."""
     width, hidden = inputs["attention_heads"] * inputs["head_size"], inputs["hidden_size"]
     matrices = 3 if inputs["gated_ffn"] else 2
     layer = 4 * hidden * width + matrices * hidden * inputs["ffn_hidden_size"]
@@ -397,7 +397,7 @@ def _maxtext_flops(inputs: Mapping[str, Any]) -> float:
 
 
 def _slice(generation: str, sizes: list[int]) -> Inputs:
-    """A slice of TPUs: the longest dimension first, where tensor ranks lie."""
+    """A slice of TPUs: the longest dimension, which has the tensor ranks, first."""
     x, y, *_ = sorted(sizes, reverse=True)
     slice_inputs: Inputs = {"gpu": f"tpu-{generation}", "fabric": f"tpu-dcn-{generation}"}
     return slice_inputs | {"gpus_per_node": math.prod(sizes), "torus_x": x, "torus_y": y}
@@ -475,7 +475,7 @@ def _deepseek(facts: Facts) -> list[Reading]:
     inputs |= _DEEPSEEK_RUN | _run(precision="fp8") | {"precision": "fp8_blockwise"}
     seconds = facts.number("measured.iteration_time_s", None)
     if seconds is None:
-        hours = facts.number("measured.gpu_hours_per_T_tokens_k") * 1e3 / 1e12  # of a token
+        hours = facts.number("measured.gpu_hours_per_T_tokens_k") * 1e3 / 1e12  # per token
         seconds = hours * 3600 * inputs["global_batch_size"] * tokens / gpus
     return [Reading(inputs, seconds, notes=_DEEPSEEK_NOTES)]
 
@@ -512,7 +512,7 @@ def _nemo(facts: Facts) -> list[Reading]:
 
 
 def _model_flops(inputs: Mapping[str, Any]) -> float:
-    """FLOP of a step of a catalog model, matrix by matrix, ignoring the counts it states."""
+    """FLOP of a step of a catalog model, matrix by matrix, ignoring its stated counts."""
     from ...run.evaluation import Evaluation
 
     shape = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
@@ -558,13 +558,13 @@ def _run(precision: str, attention: str = "flash") -> Inputs:
 
 
 def a100(attention: str) -> Inputs:
-    """A node of 8 A100 with as many cards of 200 Gbit/s."""
+    """A node of 8 A100 with 8 network cards of 200 Gbit/s."""
     system = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr"}
     return system | _run("fp16", attention)
 
 
 def _network(facts: Facts) -> Inputs:
-    """Bandwidth between nodes as the record states it."""
+    """Bandwidth between nodes as stated by the record."""
     texts = [facts.text("system.fabric", None), facts.text("system.accel", None)]
     rates = filter(None, (hardware.bandwidth_of(text) for text in texts if text))
     bandwidth = next(rates, None)
@@ -572,7 +572,7 @@ def _network(facts: Facts) -> Inputs:
 
 
 def _layout(facts: Facts, batch: int | None = None, gpus: int | None = None) -> Inputs:
-    """GPUs, ranks and batch of a run; ranks that are not stated are 1."""
+    """GPUs, ranks and batch of a run; unstated ranks are 1."""
     inputs = {
         "n_gpus": facts.whole("system.gpus") if gpus is None else gpus,
         "tensor_parallel": facts.whole("parallel.tp", 1),

@@ -1,4 +1,4 @@
-"""Where a cube lies: the few operations that writing, reading and checking one need."""
+"""Storage of a cube: the few operations needed to write, read and check one."""
 
 import contextlib
 import errno
@@ -32,11 +32,11 @@ from .durable import (
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-LARGEST = 1 << 28  # bytes of any file of a cube but its journal
+LARGEST = 1 << 28  # bytes of any file of a cube except its journal
 
 
 class Log(Protocol):
-    """A journal to which lines are added; what is synced survives."""
+    """An append-only journal; synced lines are durable."""
 
     seconds: float  # between syncs
 
@@ -51,75 +51,75 @@ class Log(Protocol):
 
 
 class Place(Protocol):
-    """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled.
+    """The files of a cube by their names in it, such as "job_time/c/0/1"; picklable.
 
     Failures raise OSError, or ConnectionError if they do not concern the files.
     """
 
     in_sight: bool  # whether readers see it while it is written
-    writers: int  # blocks under way for each thread: all but one wait for the disk or the network
+    writers: int  # concurrent blocks per thread: all but one wait for the disk or the network
 
     def read(self, name: str, size: int | None = None) -> bytes:
-        """A file, of a given size or OtherSizeError. Raises FileNotFoundError if there is none."""
+        """Read a file; OtherSizeError unless of the given size, FileNotFoundError if absent."""
 
     def write(self, name: str, data: Any) -> None:
-        """Write a file whole or not at all; it survives from then on."""
+        """Write a file atomically; it is durable on return."""
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
 
     def names(self, under: str = "") -> set[str] | None:
-        """All files under a prefix that ends at a "/"; None where they cannot be listed."""
+        """All files under a prefix that ends with "/"; None if they cannot be listed."""
 
     def keep(self, names: set[str]) -> None:
-        """Remove all other files, the root first: what is left never reads as a cube."""
+        """Remove all other files, the root first, so that the rest never reads as a cube."""
 
     def log(self) -> Log:
-        """Open the journal, which exists, to add to it."""
+        """Open the existing journal for appending."""
 
     def exists(self) -> bool:
-        """Whether this holds anything but an unfinished cube."""
+        """Whether this has anything but an unfinished cube."""
 
     def above(self) -> "Iterable[Place]":
         """The places that contain this one."""
 
     def unfinished(self) -> "Place":
-        """Where the cube of this place is built; the same place where nothing can be renamed."""
+        """Where the cube of this place is built; the same place if nothing can be renamed."""
 
     def check(self) -> None:
         """Refuse a place that cannot be written."""
 
     def room(self) -> float:
-        """Bytes that can be written here; infinite where no limit is known."""
+        """Bytes that can be written here; infinite if no limit is known."""
 
     def one_writer(self) -> AbstractContextManager[None]:
         """Hold the lock of an unfinished cube; a second writer is refused."""
 
     def take(self, other: "Place", names: Iterable[str]) -> None:
-        """Link or copy files of another place into the cube that is built here."""
+        """Link or copy files of another place into the cube being built here."""
 
     def recover(self) -> None:
-        """Clear up after a run that was killed amid `finish`."""
+        """Clean up after a run that was killed during `finish`."""
 
     def finish(self, whole: "Place") -> None:
-        """Give a complete cube its name, and remove what had it; the lock is held."""
+        """Give a complete cube its name, replacing any previous one; the lock is held."""
 
     def discard(self) -> None:
         """Remove the rest of an unfinished cube; the lock is held."""
 
     def wrapping_errors(self) -> AbstractContextManager[None]:
-        """Turn the errors of a store, if it has its own, into a ConnectionError of one line."""
+        """Turn a store's own errors into a one-line ConnectionError."""
 
     def source(self) -> "Store":
-        """What Zarr reads the files from, unchecked."""
+        """The store from which Zarr reads the files, unchecked."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder; a cube is built in NAME.partial, which gets the name at the end."""
+    """A folder; a cube is built in NAME.partial, which is renamed at the end."""
 
     path: Path
-    in_sight = True  # plain readers open arrays in NAME.partial, too
+    in_sight = True  # plain readers also open arrays in NAME.partial
     writers = 2
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class Folder:
 
     def read(self, name: str, size: int | None = None) -> bytes:
         path = self.path / name
-        status = path.stat()  # before it is opened: a pipe would block, a device never end
+        status = path.stat()  # before opening: a pipe would block, a device never end
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         check_size(status.st_size, size)
@@ -237,8 +237,8 @@ class Folder:
         whole.delete(LOCK)  # after the rename: without it a second writer could enter
 
     def discard(self) -> None:
-        # the root first: a cube that is removed in part must not read as one; and files that mark
-        # the rest as ours last
+        # the root first, so that a partly removed cube does not read as one; last the files that
+        # mark the rest as ours
         self.keep({SEAL, LOCK})
         shutil.rmtree(self.path)
 
@@ -252,8 +252,6 @@ class Folder:
 
 
 class _File:
-    """A file on the disk to which lines are added."""
-
     seconds = 1.0
 
     def __init__(self, path: Path) -> None:
