@@ -1,4 +1,4 @@
-"""Units at the door: a string such as "400 Gbit/s" becomes a number in SI base units."""
+"""Units of inputs: a string such as "400 Gbit/s" becomes a number in SI base units."""
 
 import datetime
 import functools
@@ -19,7 +19,7 @@ _NUMBER = re.compile(
 _SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 15T tokens, 2M USD
 _POWERS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _UNIT = re.compile(r"(?:1\s*/\s*)?[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
-# How to write a value of a unit, for messages; of any other unit: 5 of it
+# How to write a value of a unit, for messages; for any other unit: "5 UNIT"
 _HINTS = {
     "s": "30 s, 5 us, 50_000 h or 30 d",
     "B": "2 B, 80 GB or 64 GiB",
@@ -43,7 +43,7 @@ _HINTS = {
 
 
 _SHARES = {"%": 0.01, "percent": 0.01}
-# What an attribute `units` may hold: before pint, which would evaluate any expression
+# Allowed in an attribute `units`: checked before pint, which would evaluate any expression
 _STATED = re.compile(r"(?:[A-Za-zµμ1/* ()]|\^0\.5)+")
 
 
@@ -52,12 +52,12 @@ class UnitError(ValueError):
 
 
 def spelling(base: str) -> str:
-    """How values of a base unit are written, for people."""
+    """Example of how to write values of a base unit."""
     return _HINTS.get(base, f"5 {base}")
 
 
 def carried(value: Any) -> tuple[Any, str] | None:
-    """Number and unit of a quantity of pint, astropy or unyt; None of anything else."""
+    """Number and unit of a pint, astropy or unyt quantity; None for anything else."""
     number = getattr(value, "magnitude", getattr(value, "value", None))
     unit = getattr(value, "units", getattr(value, "unit", None))
     dated = isinstance(value, datetime.timedelta | datetime.date)  # pandas gives its own a unit
@@ -81,10 +81,10 @@ def factor(unit: str, base: str) -> float:
 
 
 def ratio(unit: str, base: str) -> Fraction:
-    """One of a unit in another, where both are texts of others.
+    """The ratio of one unit to another, both given as external text.
 
-    Raises UnitError, the rule. If one is a whole number of the other, the ratio is that number or
-    one over it, without the digits that floating-point factors add.
+    Raises UnitError with the rule alone. If one is a whole multiple of the other, the ratio is that
+    number or its inverse, without the digits that floating-point factors add.
     """
     shares = {"1": 1.0, **_SHARES}
     if unit in shares and base in shares:
@@ -102,7 +102,7 @@ def ratio(unit: str, base: str) -> Fraction:
 
 @functools.cache
 def unit_registry() -> Any:
-    """A `pint.UnitRegistry` of the units that attributes state, which it writes as they do.
+    """A `pint.UnitRegistry` of the units in attributes, which it writes in the same spelling.
 
     For pint-xarray: `dataset.pint.quantify(unit_registry=...)`, and `.pint.dequantify()` back.
     """
@@ -113,7 +113,7 @@ def unit_registry() -> Any:
         return "1" if plain else format(registry.Unit(unit), "~C").replace("**", "^")
 
     pint.register_unit_format("fleetcube")(written)
-    registry = _made(force_ndarray_like=True)  # so that points stay arrays, as xarray needs them
+    registry = _made(force_ndarray_like=True)  # points stay arrays, as xarray requires
     registry.formatter.default_format = "fleetcube"
     return registry
 
@@ -124,7 +124,7 @@ def _registry() -> Any:
 
 
 def _made(**how: Any) -> Any:
-    import pint  # heavy: only when a string with a unit is met
+    import pint  # slow to import: only for strings with a unit
 
     path = str(Path(__file__).with_name("units.txt"))
     return pint.UnitRegistry(path, autoconvert_to_preferred=False, **how)
@@ -140,7 +140,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
 
     `name`, and an `example` better than the unit's, are for the message. Commas may separate
     thousands. Plain numbers may end in %, k, M, B or T; so may money, before its unit, and a dollar
-    sign may replace USD. Raises UnitError in one line with the value, the rule and a right
+    sign may replace USD. Raises UnitError in one line with the value, the rule and a correct
     spelling.
     """
     priced = base.startswith("USD")
@@ -192,13 +192,13 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
 
 @functools.cache
 def _exact(scale: float, power: int = 1) -> Fraction:
-    """A factor as it is written in decimals, and a power of ten."""
+    """A factor exactly as written in decimals, times a power of ten."""
     return Fraction(repr(scale)) * power
 
 
 def _times(digits: str, number: float, factor: Fraction) -> float:
     """The product, rounded once: "5 us" is 5e-06, not 4.9999999999999996e-06."""
-    # beyond, fractions grow long, and overflow with an error where a float is inf
+    # outside, fractions grow long, and overflow with an error where a float is inf
     if 1e-30 < abs(number) < 1e30:
         return float(Fraction(digits) * factor)
     return number * float(factor)

@@ -355,7 +355,7 @@ def default_of(row: Input) -> str:
 
 
 def readable(value: float, unit: str, name: str) -> str:
-    """A number of a base unit in a unit that people use: 50,000 h, 400 g/kWh, infinite."""
+    """A number in a base unit, in a customary unit: 50,000 h, 400 g/kWh, infinite."""
     if value == float("inf"):
         return "infinite"
     factor, shown_unit = _PER_KWH.get(unit) or scale(unit, value, name)
@@ -379,12 +379,12 @@ def _unit(unit: str) -> str:
 
 
 def _field(title: str, words: Iterable[str]) -> list[str]:
-    """A title and words after it, none broken at the end of a line."""
+    """A title followed by words that are not broken across lines."""
     return _wrapped(f"{title + ':':<9}{', '.join(map(_whole, words))}", " " * 9)
 
 
 def _whole(text: str) -> str:
-    """Text that is not broken at the end of a line."""
+    """Text without line breaks inside."""
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 

@@ -353,7 +353,7 @@ class _Ranges:
         self.pairs &= summary[2]
 
     def same(self, inputs: Sequence[str]) -> list[str]:
-        """For each input the first of the same size: itself if none is, or if it does nothing."""
+        """For each input the first of equal size: itself if none is, or if it has no effect."""
         still = {k for k in range(len(inputs)) if self.low[k] == self.high[k] == 0}
         self.pairs = {pair for pair in self.pairs if still.isdisjoint(pair)}
         first = {j: min(i for i, k in self.pairs if k == j) for _, j in self.pairs}

@@ -1,4 +1,4 @@
-"""Uncertainty: from distributions of inputs to quantiles of outputs, drawn or to first order."""
+"""Uncertainty: from distributions of inputs to quantiles of outputs, sampled or to first order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 METHODS = ("sampled", "first_order")
 DRAW = "(draw)"  # no axis of a spec can have this name
-SAMPLES = 4096  # drawn by default
+SAMPLES = 4096  # default number of draws
 MOST_SAMPLES = 1 << 20
-_STILL = 1e-12  # deviations over the mean: rounding
+_STILL = 1e-12  # deviation over mean that is only rounding
 BITS = 30  # of a Sobol point
 
 Statistics = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and deviation by output
@@ -46,7 +46,7 @@ def uncertainty(
     seed: int,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """Quantiles, mean and standard deviation of outputs; see `Sweep.uncertainty`."""
+    """See `Sweep.uncertainty`."""
     import xarray
 
     plan = sweep.plan("numpy", settings.mask_infeasible)
@@ -98,10 +98,10 @@ def uncertainty(
 
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
-    """Laws of the errors of predictions that an output feels, where an interval is known.
+    """Distributions of the prediction errors that affect an output, where an interval is known.
 
-    None for an output that depends on parts of a prediction beside the whole: how the parts share
-    the error is not known.
+    Empty for an output that depends on parts of a prediction as well as on the whole: how the error
+    splits among the parts is not known.
     """
     problem = plan.problem
     laws: dict[str, Distribution] = {}
@@ -118,7 +118,7 @@ def errors(plan: Plan, name: str) -> dict[str, Distribution]:
 def _by_laws(
     plan: Plan, names: Sequence[str], asked: bool
 ) -> list[tuple[dict[str, Distribution], list[str]]]:
-    """Outputs with the laws of what they may feel: distributions, and errors of predictions."""
+    """Outputs, grouped by the distributions and prediction errors that affect them."""
     groups: dict[tuple[str, ...], tuple[dict[str, Distribution], list[str]]] = {}
     for name in names:
         laws = {**plan.problem.distributions, **errors(plan, name)}
@@ -151,10 +151,10 @@ def _check_shares(q: Any) -> Array:
 
 def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
     """Scrambled Sobol points between 0 and 1, one per row; never 0 or 1."""
-    from scipy.stats import qmc  # heavy: only where points are drawn
+    from scipy.stats import qmc  # slow to import: only for draws
 
     sampler = qmc.Sobol(dimensions, bits=BITS, rng=np.random.default_rng(seed))
-    # Half a cell up: a point may be 0, where a normal quantile is infinite
+    # Shifted by half a cell: a point may be 0, where a normal quantile is infinite
     return np.asarray(sampler.random(samples)) + 0.5 ** (BITS + 1)
 
 
@@ -172,7 +172,7 @@ def _drawn(
 ) -> Evaluation:
     """The sweep with one more axis: the draws of the uncertain inputs."""
     whole = isinstance(samples, int) and not isinstance(samples, bool)
-    # Sobol points are evenly spread at powers of two only
+    # Sobol points are evenly spread only at powers of two
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
         raise InputError(
             f"samples = {samples!r} is not a power of 2 from 2 to {MOST_SAMPLES:,}; give one, "
@@ -188,7 +188,7 @@ def _drawn(
 def _differentiated(
     sweep: Evaluation, known: Mapping[str, Distribution], names: Sequence[str]
 ) -> tuple[Evaluation, dict[str, dict[str, str]]]:
-    """A sweep of the outputs and of their derivatives by the uncertain inputs."""
+    """A sweep of the outputs and their derivatives by the uncertain inputs."""
     slopes: dict[str, dict[str, str]] = {}
     predicted = {error: 0.0 for error, _ in ERRORS.values() if error in known}
     sweep = sweep.replace(scenario={**predicted, **sweep.spec["scenario"]}, outputs=names)
@@ -263,7 +263,7 @@ class _Slopes:
             variance = variance + (outs[slope] * self.known[wrt].scale) ** 2
         deviation, z = np.sqrt(variance), ndtri(self.shares)
         values = out[..., None] + deviation[..., None] * z
-        mean = out.copy()  # the room's array is filled again by the next tile
+        mean = out.copy()  # the room's array is refilled by the next tile
         if row and all(self.known[wrt].multiplies for wrt in row):
             above = out > 0
             # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows

@@ -194,7 +194,7 @@ def _table_line(line: str) -> tuple[int, str, list[str], bool] | None:
 
 
 def _groups(cells: list[str]) -> Iterator[list[str]]:
-    """Time, algbw, busbw and errors, out of place and in place, without iterations' statistics."""
+    """Time, algbw, busbw and errors, out of place and in place; no per-iteration statistics."""
     width = 8 if len(cells) == 16 else 4
     if len(cells) in (4, 8, 16):
         for start in range(0, len(cells), width):

@@ -1,9 +1,9 @@
-"""Fit the coefficients of a user's steps, from what published steps lead to expect of them.
+"""Fit the coefficients of a user's steps, with the published steps as the prior.
 
 The prior is the catalog's posterior at the software, layers, GPU and precision of the steps, with
-the spreads of groups that nobody measured, such as the user's own cluster: normal before the links.
-Noise multiplies; it is Student's t with `FREEDOM` degrees, and its scale is known from published
-steps as if from `WEIGHT` rows.
+the spreads of unmeasured groups, such as the user's cluster: normal before the links. Noise is
+multiplicative, Student's t with `FREEDOM` degrees; its scale is known from published steps as if
+from `WEIGHT` rows.
 """
 
 import math
@@ -24,9 +24,9 @@ FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regr
 WEIGHT = 8.0
 MOVED = 0.9  # of a deviation: a coefficient that stays above it is what published steps say
 _ROUNDS = 100
-_FAR = 1.5  # deviations, in one round
+_FAR = 1.5  # largest move in one round, in deviations
 _ENDED = 1e-4  # of a deviation, or of the noise
-# What computes otherwise than the posterior does
+# Inputs that bypass the posterior's way of computing
 _OTHER = ("flops_efficiency", "compute_time", "step_time")
 
 Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coefficient]
@@ -34,10 +34,10 @@ Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coeffic
 
 @dataclass(frozen=True)
 class Update(StepFit):
-    """Coefficients of the posterior, moved by measured steps.
+    """Coefficients of the posterior, updated by measured steps.
 
-    `published` are those that the rows hardly moved, `choices` the options that all of them hold
-    under, and `carried` what the scenario's calibration of the network sets.
+    `published` are those that the rows hardly moved, `choices` the options for which all of them
+    hold, and `carried` the inputs set by the scenario's network calibration.
     """
 
     cell: pooled.Cell
@@ -49,10 +49,10 @@ class Update(StepFit):
 
 
 def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> Update:
-    """The posterior of all published steps and these.
+    """Update the posterior of all published steps with these.
 
     The scenario states what the table does not; a coefficient that either states keeps its value.
-    Raises InputError, also where rows differ in software, GPU, precision or kind of layers.
+    Raises InputError, also if rows differ in software, GPU, precision or kind of layers.
     """
     try:
         check_rows(table)
@@ -158,13 +158,13 @@ class _Steps:
 def most_likely(
     evaluate: Callable[[Array], Evaluated], means: Array, root: Array, expected: float
 ) -> tuple[Array, Array, float]:
-    """The most likely coefficients, a root of Laplace's covariance of them, and the noise.
+    """The most likely coefficients, a root of their Laplace covariance, and the noise.
 
-    `root` is one of the prior's covariance. Student's noise is a normal one of weighted rows
-    (Lange et al. 1989, eq. 5); its scale maximises the expected likelihood.
+    `root` is one of the prior's covariance. Student's noise is a normal one of weighted rows (Lange
+    et al. 1989, eq. 5); its scale maximizes the expected likelihood.
     """
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
-    prior = left * sizes  # of coefficients means + prior u, u standard normal
+    prior = left * sizes  # coefficients are means + prior u, u standard normal
     u, noise = np.zeros(len(sizes)), expected
     errors, slopes = evaluate(means)
 
@@ -201,7 +201,7 @@ def most_likely(
 
 
 def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
-    """The software, layers, GPU and precision of all rows. Raises InputError."""
+    """The software, layers, GPU and precision common to all rows. Raises InputError."""
     if "calibration" in table.inputs:
         raise InputError("calibration is a column; state it in the spec, for all rows")
     other = [name for name in _OTHER if name in scenario or name in table.inputs]
@@ -239,7 +239,7 @@ def _network(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unexpected(errors: Array, width: float) -> list[str]:
-    """A note of rows that are, as a whole, outside of what published ones lead to expect."""
+    """A note if the rows as a whole lie outside the range expected from published ones."""
     middle = float(np.median(errors))
     if abs(middle) <= width:
         return []
@@ -251,7 +251,7 @@ def _unexpected(errors: Array, width: float) -> list[str]:
 
 
 def _odd(residuals: Array, lines: Sequence[int], width: float) -> list[str]:
-    """A note of the row that is farthest off, if noise does not explain it."""
+    """A note on the row that is farthest off, if noise does not explain it."""
     worst = int(np.argmax(np.abs(residuals)))
     if abs(residuals[worst]) <= 2 * width:
         return []

@@ -1,6 +1,6 @@
-"""Curves, maps and boxes as specifications of Vega-Lite, with their data, to be drawn elsewhere.
+"""Curves, maps and boxes as Vega-Lite specifications with their data, for drawing elsewhere.
 
-They need no matplotlib, and name the version of the language that they are written in.
+They need no matplotlib, and name their Vega-Lite version.
 """
 
 import json
@@ -25,7 +25,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 MOST = 20_000  # points in one file
 _WIDTH, _HEIGHT, _INCH = 560, 360, 100  # pixels
 _STATE = "can_run"
-_COLUMNS = (_STATE, "low", "high", "from", "to")  # endings of names of columns
+_COLUMNS = (_STATE, "low", "high", "from", "to")  # suffixes of column names
 
 
 def check_drawn(path: Path) -> None:
@@ -37,21 +37,21 @@ def check_drawn(path: Path) -> None:
 
 
 def write_spec(spec: dict[str, Any], path: Path) -> None:
-    """Write what `vega_lite` or `box_spec` returns."""
+    """Write the result of `vega_lite` or `box_spec`."""
     text = json.dumps(finite(spec), indent=1, allow_nan=False)
     try:
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        path.unlink(missing_ok=True)  # nothing half-written
+        path.unlink(missing_ok=True)  # leave no partial file
         raise InputError(f"cannot write {str(path)!r} ({error.strerror})") from None
 
 
 def vega_lite(
     cube: "xarray.Dataset", name: str, x: str, y: str | None = None, best: str | None = None
 ) -> dict[str, Any]:
-    """What `plot` draws, curves or a map, as a specification of Vega-Lite.
+    """The curves or map that `plot` draws, as a Vega-Lite specification.
 
-    Its data are in the units of its headings; what is infeasible is grey or hollow and says so.
+    Data are in the units of the headings; infeasible points are grey or hollow and labelled so.
     """
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
@@ -123,7 +123,7 @@ def _whole(
 
 
 def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, Any]:
-    """What `roofline` draws, as a specification of Vega-Lite."""
+    """The picture of `roofline` as a Vega-Lite specification."""
     told, rows, labels, bad = rooflines(cube, by)
     factor, unit = scale("FLOP/s", rows["peak"])
     labels = [label.replace("\n", " ") for label in labels]
@@ -168,7 +168,7 @@ def pareto_spec(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> dict[str, Any]:
-    """What `pareto` draws, as a specification of Vega-Lite."""
+    """The picture of `pareto` as a Vega-Lite specification."""
     found = front(cube, x, y, best, by)
     others = found.others[:, :: 1 + found.others.shape[1] // MOST]
     labels = [label.replace("\n", " ") for label in found.labels]
@@ -203,7 +203,7 @@ def pareto_spec(
 
 
 def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[str, Any]:
-    """The channel of the points of an axis, by their labels."""
+    """The colour channel of an axis' points, by their labels."""
     if by is None:
         return {"value": picture.DISTINCT[0]}
     few = len(labels) <= len(picture.DISTINCT)
@@ -214,7 +214,7 @@ def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[s
 
 
 def _filtered(layers: list[tuple[Any, str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Layers of the rows for which an expression holds."""
+    """Layers restricted to the rows that satisfy an expression."""
     return [
         {"mark": mark, "transform": [{"filter": which}], "encoding": encoding}
         for mark, which, encoding in layers
@@ -228,7 +228,7 @@ def _split(told: str) -> tuple[str, list[str]]:
 
 
 def box_spec(boxes: picture.Boxes) -> dict[str, Any]:
-    """A picture of boxes as a specification of Vega-Lite: bars, or cells of numbers alone."""
+    """A picture of boxes as a Vega-Lite specification: bars, or cells if both sides are numbers."""
     if len(boxes.rows) > MOST:
         raise InputError(
             f"the picture has {len(boxes.rows):,} boxes, more than the {MOST:,} of a spec; draw "
@@ -263,7 +263,7 @@ def box_spec(boxes: picture.Boxes) -> dict[str, Any]:
 
 
 def _side(boxes: picture.Boxes, side: str, columns: tuple[str, ...]) -> dict[str, Any]:
-    """The channels of one side of boxes: words in their order, or both ends."""
+    """The channels of one side of boxes: words in order, or both ends."""
     head = {"field": columns[0], "title": boxes.heads.get(columns[0], columns[0])}
     if len(columns) == 1:
         order = list(dict.fromkeys(row[columns[0]] for row in boxes.rows))
@@ -273,7 +273,7 @@ def _side(boxes: picture.Boxes, side: str, columns: tuple[str, ...]) -> dict[str
 
 
 def _flag(columns: dict[str, Any], name: str, meanings: list[str]) -> dict[str, Any] | None:
-    """The channel of a flag, whose codes become their meanings; none for a number."""
+    """The channel of a flag, whose codes become their meanings; None for a number."""
     if not meanings:
         return None
     codes = np.nan_to_num(columns[name], nan=-1).astype(int)
@@ -287,7 +287,7 @@ def _flag(columns: dict[str, Any], name: str, meanings: list[str]) -> dict[str, 
 
 
 def _axis(columns: dict[str, Any], cube: "xarray.Dataset", dim: str, at: int) -> dict[str, Any]:
-    """The channel of an axis, with its column; `at` is its place among the dimensions."""
+    """The channel of an axis, with its column; `at` is its position among the dimensions."""
     shape = [-1 if k == at else 1 for k in range(columns[_STATE].ndim)]
     head = {"field": dim, "title": picture.heading(cube[dim])}
     if not picture.is_number(cube[dim]):
@@ -308,7 +308,7 @@ def _lines(
     up: dict[str, Any],
     limits: tuple[float, float] | None,
 ) -> list[dict[str, Any]]:
-    """Bands, lines of what can be run, and hollow points of what cannot."""
+    """Bands, lines of feasible points, and hollow infeasible points."""
     name = up["field"]
     shared: dict[str, Any] = {"x": _axis(columns, cube, x, 1 if family else 0)}
     if family:
@@ -323,14 +323,14 @@ def _lines(
     shared["tooltip"] = [{"field": each} for each in (x, family, name) if each]
     if up["type"] == "quantitative":
         line: dict[str, Any] = {"type": "line", "point": True}
-    else:  # meanings have no scale of colours here
+    else:  # meanings have no colour scale here
         line, up = {"type": "point", "filled": True}, {k: v for k, v in up.items() if k != "scale"}
     able = {"calculate": f"datum.{_STATE} ? datum.{name} : null", "as": f"{name}_{_STATE}"}
     within = f" && datum.{name} >= {limits[0]!r} && datum.{name} <= {limits[1]!r}" if limits else ""
     layers: list[dict[str, Any]] = [
         {
             "mark": line,
-            "transform": [able],  # lines break where nothing can be run
+            "transform": [able],  # lines break where nothing can run
             "encoding": {**shared, "y": {**up, "field": f"{name}_{_STATE}"}},
         },
         {
@@ -351,11 +351,11 @@ def _lines(
 def _cells(
     columns: dict[str, Any], cube: "xarray.Dataset", x: str, y: str | None, value: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Coloured cells, grey ones where nothing can be run."""
+    """Coloured cells, grey where nothing can run."""
     shared: dict[str, Any] = {}
     for side, dim, at in (("x", x, 1), ("y", str(y), 0)):
         shared[side] = _axis(columns, cube, dim, at)
-        if picture.is_number(cube[dim]):  # cells reach half way to their neighbours
+        if picture.is_number(cube[dim]):  # cells reach halfway to their neighbours
             numbers, log = picture.measured(cube[dim])
             ends = picture.edges(numbers, "log" if log else "linear")
             shape = columns[dim].shape
@@ -377,7 +377,7 @@ def _cells(
 
 
 def _rows(columns: dict[str, Any], dims: list[str], shape: tuple[int, ...]) -> list[dict[str, Any]]:
-    """One record for each point; numbers that are not finite are null."""
+    """One record for each point; non-finite numbers are null."""
     flat = {
         name: np.broadcast_to(column, shape).reshape(-1).tolist()
         for name, column in columns.items()

@@ -1,4 +1,4 @@
-"""Where an output is best: its extreme, the labels of that point, the other outputs there."""
+"""Find where an output is best: its extreme, the labels of that point, the other outputs there."""
 
 import functools
 import math
@@ -20,8 +20,8 @@ from ..run import stream
 from ..spec.axis import Array
 from .search import NOWHERE, search
 
-DEAR = 32  # points of a grid that cost as much as one winner alone
-MOST = 1 << 24  # points of a grid that is kept for its winners: 128 MiB
+DEAR = 32  # points of a grid that cost as much as one separate winner
+MOST = 1 << 24  # points of a grid that is stored for its winners: 128 MiB
 
 Variables = dict[str, Any]
 Task = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
@@ -36,9 +36,9 @@ def winners(
     map_: stream.Map,
     threads: int,
 ) -> tuple[Variables, Variables]:
-    """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax".
+    """Variables and coordinates of `Sweep.reduce("argmin")` and "argmax".
 
-    Where one output is asked for (`alone`), the others are read at its winners.
+    If one output is requested (`alone`), the others are read at its winners.
     """
     variables: Variables = {}
     labels: Variables = {}
@@ -84,7 +84,7 @@ def _searched(
     reduced: Mapping[str, int],
     threads: int,
 ) -> "dict[str, _Best]":
-    """The best of outputs that need no scan."""
+    """The best of outputs that are found without a full scan."""
     found = {name: search(plan, name, how, kept, reduced, threads) for name in names}
     return {name: _Best(*best, {}) for name, best in found.items() if best is not None}
 
@@ -94,7 +94,7 @@ def _variable(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tupl
 
 
 def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:
-    """Labels along an axis; NaN or an empty text where there is no winner."""
+    """Labels along an axis; NaN or an empty text without a winner."""
     labels = stream.labels_of(plan, axis)
     if labels.dtype.kind == "U":
         return np.where(nowhere, "", labels[index])
@@ -103,7 +103,7 @@ def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:
 
 @dataclass
 class _Best:
-    """The extreme of each cell, the rank of the point that has it, and other outputs there."""
+    """The extreme of each cell, the rank of its point, and other outputs there."""
 
     values: Array
     ranks: Array
@@ -111,7 +111,7 @@ class _Best:
 
     @property
     def nowhere(self) -> Array:
-        """Cells that no point has won."""
+        """Cells without a winner."""
         return np.asarray(self.ranks == NOWHERE)
 
 
@@ -120,7 +120,7 @@ class _Winners:
     """Where outputs that share dimensions are best, bundle by bundle.
 
     A rank numbers the points over the reduced axes as written; of equal points the lowest rank
-    wins, in whatever order blocks are folded in.
+    wins, independent of the order in which blocks are folded.
     """
 
     dims: tuple[str, ...]
@@ -176,7 +176,7 @@ class _Winners:
                 np.copyto(old.others[other][target], there, where=better)
 
     def best(self, plan: Plan, block: Region) -> dict[str, _Best]:
-        """The best of each cell of a block: found where JAX computed it, if it did."""
+        """The best of each cell of a block, found on JAX's device if computed there."""
         outs = on_device(plan, self.dims, block, self.room.names)
         if outs is None:
             outs = self.room.evaluate(plan, self.dims, block)
@@ -209,7 +209,7 @@ class _Winners:
         extreme = (np.fmin if self.how == "min" else np.fmax).reduce(out, axis=axes, keepdims=True)
         shape = tuple(out.shape[self.dims.index(dim)] for dim in self.kept)
         hits = np.flatnonzero(out == extreme)
-        # NumPy has no places in an array without axes
+        # NumPy's unravel_index takes no array without axes
         places_of = np.unravel_index(hits, out.shape) if out.ndim else ()
         points = dict(zip(self.dims, places_of, strict=True))
         rank = np.zeros(hits.size, np.int64)
@@ -229,7 +229,7 @@ class _Winners:
         return _Best(extreme.reshape(shape), ranks.reshape(shape), others)
 
     def index(self, best: _Best, axis: str) -> Array:
-        """Index of the winners along an axis; 0 where the output does not depend on it."""
+        """Index of the winners along an axis; 0 if the output does not depend on it."""
         ranks = np.where(best.nowhere, 0, best.ranks)
         if axis not in self.reduced:
             return np.zeros_like(ranks)
@@ -251,7 +251,7 @@ def _gather(
     over: tuple[str, ...],
     map_: stream.Map,
 ) -> tuple[list[str], Array]:
-    """An output of other dimensions at the winners: evaluated there alone, or read off its grid."""
+    """An output of other dimensions at the winners: evaluated there only, or read from its grid."""
     moving = [dim for dim in dims if dim in scan.reduced]
     dims_kept = {dim for dim in dims if dim not in over} | (set(scan.kept) if moving else set())
     kept = [dim for dim in plan.sizes if dim in dims_kept]
@@ -287,11 +287,11 @@ def _gather(
 
 
 def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
-    return room.evaluate(plan, dims, block)[name].copy()  # the room's memory is used again
+    return room.evaluate(plan, dims, block)[name].copy()  # the room's memory is reused
 
 
 def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Task) -> Array:
-    """An output at the places of a tile, no other point being evaluated."""
+    """An output at a tile's points only."""
     from ..run.points import values_at
 
     shape = extent(task[0], kept, kept)
@@ -306,9 +306,9 @@ def _places(dims: tuple[str, ...], kept: Sequence[str], task: Task) -> dict[str,
     for dim in dims:
         if dim in at:
             places[dim] = at[dim]
-        elif dim in tile:  # an axis of its own
+        elif dim in tile:  # a kept axis
             own = [-1 if other == dim else 1 for other in kept]
             places[dim] = np.arange(tile[dim].start, tile[dim].stop).reshape(own)
-        else:  # reduced, and the winners do not depend on it: its first point is as good as any
+        else:  # reduced, and the winners do not depend on it: any point will do
             places[dim] = np.zeros((1,) * len(kept), np.int64)
     return places

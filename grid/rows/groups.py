@@ -1,6 +1,6 @@
-"""Gather rows by what is chosen and given in them, in whatever order they come.
+"""Group rows, in any order, by their choices and by which inputs they give.
 
-Rows with the same labels, options and inputs given are a *combination*, which is resolved once.
+Rows with the same labels, options and given inputs are a *combination*, which is resolved once.
 Combinations that leave the same formulas are a *class* and share one plan.
 """
 
@@ -19,14 +19,14 @@ from ..spec.axis import Array
 from ..spec.scenario import choose, resolve
 from .frames import Frame
 
-# Whether these are given decides over more than their value: options are implied, totals are void,
-# calibrations are found
+# Whether these are given affects more than their value: options are implied, totals are void,
+# calibrations are inferred
 _TELLING = auto.OWN.union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What the columns hold: numbers in SI, and choices, as numbers of the distinct ones."""
+    """Column contents: numbers in SI, and choices as codes with their distinct values."""
 
     numbers: Mapping[str, Array]  # NaN: not given
     choices: Mapping[str, tuple[Array, list[Any]]]  # -1: not given
@@ -34,29 +34,28 @@ class Cells:
 
 @dataclass(frozen=True)
 class Class:
-    """Rows that share their formulas, and what holds in each where no column says otherwise."""
+    """Rows with the same formulas, and their values where no column sets them."""
 
     options: Mapping[str, Any]
     given: Mapping[str, float | Array]  # an array: one value for each combination
-    combination: Array | None  # of each of the rows; None if there is one
+    combination: Array | None  # by row; None if there is only one
     rows: Array | slice  # in ascending order
     size: int
-    found: bool  # whether calibrations are found
-    fitted: frozenset[str]  # what calibrations set
+    found: bool  # whether calibrations are inferred
+    fitted: frozenset[str]  # inputs set by calibrations
     remarks: tuple[str, ...]  # on calibrations
-    recounted: Mapping[str, str]  # totals of labels that are left out, and what to say of each
+    recounted: Mapping[str, str]  # omitted totals of labels, with a remark on each
 
     @property
     def first(self) -> int:
-        """Its first row."""
         return 0 if isinstance(self.rows, slice) else int(self.rows[0])
 
     def part(self, part: slice) -> Any:
-        """Where some of its rows are in the frame."""
+        """Positions of some of the class's rows in the frame."""
         return part if isinstance(self.rows, slice) else self.rows[part]
 
     def values(self, name: str, cells: Cells, part: slice) -> Array:
-        """An input in some of the rows."""
+        """An input's values in some of the rows."""
         otherwise: Any = self.given[name]
         if isinstance(otherwise, np.ndarray):
             assert self.combination is not None
@@ -77,8 +76,8 @@ def classes(
 ) -> list[Class]:
     """The classes of a frame's rows, which may override a scenario.
 
-    Raises InputError. `telling` columns, as codes and distinct values, tell which calibration is
-    found; with `sizes` also how wide its interval is.
+    Raises InputError. `telling` columns, as codes and distinct values, determine the inferred
+    calibration; with `sizes` also the width of its interval.
     """
     by_value = telling or {}
     fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
@@ -101,7 +100,7 @@ def classes(
             if codes[row] >= 0:
                 own[name] = found[codes[row]]
         for name, column in deciding.items():
-            if not np.isnan(column[row]):  # any value would do here
+            if not np.isnan(column[row]):  # any value would do
                 own[name] = float(column[row])
         for name, (codes, told) in by_value.items():
             if codes[row] >= 0:
@@ -134,12 +133,12 @@ def classes(
 
 @dataclass(frozen=True)
 class _Kind:
-    """A class while combinations are added to it."""
+    """A class to which combinations are still being added."""
 
     options: Mapping[str, Any]
     names: list[str]
     members: list[int]  # its combinations
-    values: list[Array]  # of the names, in each of them
+    values: list[Array]  # by name, one for each member
     found: bool
     fitted: set[str]
     remarks: dict[str, None]
@@ -149,7 +148,6 @@ class _Kind:
 def _members(
     kinds: Collection[_Kind], combination: Array | None, count: int, rows: int
 ) -> Iterator[Class]:
-    """The rows of every class."""
     within, of = np.zeros(count, np.int64), np.zeros(count, np.int16)
     for number, kind in enumerate(kinds):
         within[kind.members] = np.arange(len(kind.members))
@@ -173,7 +171,7 @@ def _members(
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:
-    """Number rows by what their codes, from -1 on, are together; and a row of each."""
+    """Number rows by their combination of codes (from -1 on); also a row of each combination."""
     import pandas
 
     whole: Any = None
@@ -188,7 +186,7 @@ def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | No
         size *= count + 1
     if whole is None:
         return None, [0] if rows else []
-    numbers, found = pandas.factorize(whole)  # in the order in which they appear
+    numbers, found = pandas.factorize(whole)  # in order of appearance
     some = np.empty(len(found), np.int64)
     some[numbers] = np.arange(rows)
     return (None if len(found) == 1 else numbers), some.tolist()

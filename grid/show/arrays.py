@@ -1,4 +1,4 @@
-"""Cubes in other units and types, and parts of them by values with units."""
+"""Convert cubes to other units and types, and select parts by values with units."""
 
 import datetime
 import functools
@@ -17,7 +17,7 @@ from .tables import SCALES, scale
 if TYPE_CHECKING:
     import xarray
 
-_SLACK = 1e-9  # units are converted with rounding, so that a point may be a few bits away
+_SLACK = 1e-9  # unit conversion rounds, so a point may be a few bits away
 _PER_SECOND = 1_000_000_000  # of a timedelta64[ns]
 
 
@@ -35,7 +35,7 @@ def in_units(cube: "xarray.Dataset", units: Mapping[str, str]) -> "xarray.Datase
 
 
 def everything_in(cube: "xarray.Dataset", unit: str) -> "xarray.Dataset":
-    """A cube with all its variables of some kind, not its coordinates, in a unit of that kind."""
+    """A cube with all variables (not coordinates) of a unit's kind in that unit."""
     if unit in ("1", "%"):
         raise InputError(
             f"{unit!r} fits every plain number; name the variables: {{name: {unit!r}}}"
@@ -70,14 +70,14 @@ def _mapped(
 
 
 def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "xarray.Dataset":
-    """A cube with other variables and coordinates."""
+    """A cube with changed variables and coordinates."""
     coords = {name: variable for name, variable in changed.items() if name in cube.coords}
     rest = {name: variable for name, variable in changed.items() if name not in cube.coords}
     return cube.assign_coords(coords).assign(rest)
 
 
 def unit_of(name: str, variable: "xarray.Variable") -> str:
-    """The unit that a variable states. Raises InputError where there is none."""
+    """The unit that a variable states. Raises InputError if there is none."""
     unit = variable.attrs.get("units")
     if "flag_meanings" in variable.attrs or not isinstance(unit, str):
         flag = "flag_meanings" in variable.attrs
@@ -118,7 +118,7 @@ def _over(share: Fraction, numbers: Any) -> Any:
 
 
 def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray.Dataset":
-    """A cube with variables and coordinates, by default variables in units of time, as durations.
+    """A cube with variables and coordinates, by default time variables, as durations.
 
     NaT where they are infinite, NaN or longer than 292 years. Raises InputError.
     """
@@ -132,7 +132,7 @@ def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray
         share = _ratio(name, "s", unit_of(name, variable))
         duration = _mapped(functools.partial(_durations, share), variable, "timedelta64[ns]")
         duration.attrs = {key: text for key, text in duration.attrs.items() if key != "units"}
-        duration.encoding = {}  # of floating-point numbers
+        duration.encoding = {}  # the encoding is that of floating-point numbers
         if name in cube.dims and np.isnat(duration.values).any():
             raise InputError(
                 f"{name} holds points that are infinite or longer than 292 years; "
@@ -151,7 +151,7 @@ def _durations(share: Fraction, numbers: Any) -> Any:
 
 
 def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
-    """A cube without the points that cannot be run; see `Accessor.feasible`."""
+    """A cube without infeasible points; see `Accessor.feasible`."""
     reason = reasons(cube).variable
     axes = list(map(str, dict.fromkeys([*(n for n in cube.coords if n in cube.dims), *cube.dims])))
     changed = {}
@@ -174,7 +174,7 @@ def feasible(cube: "xarray.Dataset", drop: bool) -> "xarray.Dataset":
 
 
 def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
-    """Why points cannot be run. Raises InputError where a cube does not say."""
+    """Infeasibility reasons. Raises InputError if a cube has none."""
     if REASON not in cube.variables:
         raise InputError(
             f"there is no {REASON}; add it to the outputs of the sweep, or keep it when you select"
@@ -183,7 +183,7 @@ def reasons(cube: "xarray.Dataset") -> "xarray.DataArray":
 
 
 def counted(cube: "xarray.Dataset") -> dict[str, int]:
-    """How many points there are of each reason, in the order of the codes."""
+    """Number of points by reason, in the order of the codes."""
     import xarray
 
     reason = reasons(cube)
@@ -198,7 +198,7 @@ def counted(cube: "xarray.Dataset") -> dict[str, int]:
 
 
 def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
-    """The array, by blocks where it is not in memory and may be larger than that."""
+    """The array, in blocks if it is not in memory and may exceed it."""
     from ..read.elementwise import is_read_when_sliced
 
     whole = array.chunks is None and is_read_when_sliced(array.variable)
@@ -206,7 +206,7 @@ def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
 
 
 def _blank(variable: "xarray.Variable") -> tuple[Any, Any]:
-    """What stands for no value, and the type that has it; None where values stay."""
+    """The missing value of a variable and the type that can hold it; None where values stay."""
     kind = variable.dtype.kind
     if "flag_meanings" in variable.attrs:
         return np.int8(-1), variable.dtype
@@ -222,10 +222,10 @@ def _judged(blank: Any, numbers: Any, reason: Any) -> Any:
 
 
 def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
-    """What is looked for along an axis, in the axis's own unit; a point a few bits away is taken.
+    """The position to look up along an axis, in its unit; snaps to a point a few bits away.
 
     Texts and quantities (pint, astropy, unyt) have units, alone, in lists, or as ends of slices;
-    anything else is returned as it is.
+    anything else is returned unchanged.
     """
     if name not in cube.dims:
         axes = list(map(str, cube.dims))
@@ -247,14 +247,14 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
 
 
 def _as_choice(value: Any) -> Any:
-    """A value of an option as its axis spells it: True and False as words."""
+    """An option's value as spelled on its axis: True and False as words."""
     if isinstance(value, list | tuple):
         return [_as_choice(part) for part in value]
     return written(bool(value)) if isinstance(value, bool | np.bool_) else value
 
 
 def distance(cube: "xarray.Dataset", asked: Iterable[str], tolerance: Any) -> Any:
-    """A tolerance along an axis, in the axis's own unit; None, and plain numbers, as they are."""
+    """A tolerance along an axis, in its unit; None and plain numbers unchanged."""
     if not isinstance(tolerance, str):
         return tolerance
     names = list(asked)
@@ -280,7 +280,7 @@ def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], found: Mapping[str
 
 
 def _read(name: str, axis: "xarray.Variable", value: Any) -> Any:
-    """A value in the axis's unit, and the axis's own where it is a few bits away."""
+    """A value in the axis' unit, snapped to an axis point a few bits away."""
     number = _number(name, axis, value)
     if number is value or np.ndim(number):
         return number
@@ -295,14 +295,14 @@ def _number(name: str, axis: "xarray.Variable", value: Any) -> Any:
     duration = axis.dtype.kind == "m"
     if isinstance(value, np.timedelta64 | datetime.timedelta) and not duration:
         seconds = np.timedelta64(value) / np.timedelta64(1, "s")
-        try:  # as a bare count xarray would take it for a number of whatever the axis has
+        try:  # a bare count would be taken by xarray as a number in the axis' unit
             return converted(float(seconds), "s", unit_of(name, axis))
         except UnitError as error:
             raise InputError(f"{name} = {shown(value)} {error}; give another value") from None
     if isinstance(value, str):
         own = "s" if duration else unit_of(name, axis)
         try:
-            ratio(own, own)  # before it is parsed: it may come from a file
+            ratio(own, own)  # checked before parsing: it may come from a file
             number = parse(value, own, name)
         except UnitError as error:
             raise InputError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Axes as a spec states them: what varies along one dimension of a sweep."""
+"""Axes of a spec: what varies along one dimension of a sweep."""
 
 import math
 import operator
@@ -21,22 +21,22 @@ from .memo import Memo
 
 MOST_AXES = 63  # one dimension each; NumPy has 64, and a block of points takes one more
 MOST_GIVEN = 1 << 24  # values of an axis given as an array
-LONGEST_KNOWN = 4096  # points of an axis that is kept for other sweeps with an equal one
+LONGEST_KNOWN = 4096  # points of an axis up to which it is cached for other sweeps
 PHASE = "phase"  # an axis of the job's phases, which the scenario states
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
-_known: Memo[Axis] = Memo(128)  # of 32 kB or so for each input along them
+_known: Memo[Axis] = Memo(128)  # about 32 kB for each input along them
 
 
 def make_axis(name: str, spec: Any) -> Axis:
     """Read one entry of `axes`.
 
-    `spec` is a list or array of values, a table that generates them ({linspace = [a, b], num = n},
-    {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true), or
-    a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
-    whose points take the names in `labels`, where given, or a table that draws points of several
-    inputs ({design = "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`).
-    An `Axis` is taken as it is.
+    `spec` is a list or array of values; a table that generates them ({linspace = [a, b], num = n},
+    {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true); a
+    table of inputs that vary together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
+    whose points may be named by `labels`; or a table that draws points of several inputs ({design =
+    "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`). An `Axis` is returned
+    unchanged.
     """
     if isinstance(spec, Axis):
         return spec
@@ -53,7 +53,7 @@ def make_axis(name: str, spec: Any) -> Axis:
 
 
 def _content(name: str, spec: Any) -> bytes | None:
-    """All that an axis is made from, where it is short and consists of plain numbers and texts."""
+    """Cache key of an axis that is short and consists of plain numbers and texts; else None."""
     parts = list(spec.values()) if type(spec) is dict else [spec]
     for part in parts:
         if type(part) is np.ndarray and part.dtype.kind in "iuf" and part.ndim:
@@ -64,7 +64,7 @@ def _content(name: str, spec: Any) -> bytes | None:
                 return None
         if len(entries) > LONGEST_KNOWN:
             return None
-    return pickle.dumps((name, spec))  # tells 1, 1.0 and True apart, and 0.0 from -0.0
+    return pickle.dumps((name, spec))  # distinguishes 1, 1.0 and True, and 0.0 from -0.0
 
 
 def _read(name: str, spec: Any) -> Axis:
@@ -82,7 +82,7 @@ def _read(name: str, spec: Any) -> Axis:
 
 
 def _check_swept(name: str) -> str:
-    """The name, if a spec may sweep it: what is of one phase takes numbers."""
+    """The name, if a spec may sweep it: for one phase only numbers can be swept."""
     plain = without_phase(values.check_name(name))
     if plain != name and (plain in KINDS or values.is_option(plain)):
         raise InputError(f"axis {name!r}: {plain} of one phase takes one name; put it in the phase")
@@ -90,12 +90,12 @@ def _check_swept(name: str) -> str:
 
 
 def is_coupled(spec: Any) -> bool:
-    """Whether an entry of `axes` is a table of inputs that move together."""
+    """Whether an entry of `axes` is a table of inputs that vary together."""
     return isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round", "design"}
 
 
 def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
-    """Read the entries of `axes`; refuse them once they hold too many values together."""
+    """Read the entries of `axes`; refuse them if they have too many values in total."""
     axes: dict[str, Axis] = {}
     total = 0
     if len(specs) > MOST_AXES:
@@ -116,7 +116,7 @@ def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
 
 
 def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
-    """An axis of several inputs with a coordinate of its own."""
+    """An axis of several inputs with its own coordinate."""
     rows = _rows(name, inputs)
     size = len(next(iter(rows.values())))
     check_length(name, size, MOST_GIVEN)
@@ -131,7 +131,7 @@ def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
 
 
 def _points(name: str, spec: Any) -> list[Any] | Array:
-    """The values of an axis, generated where the spec says so."""
+    """The values of an axis, generated if the spec says so."""
     if isinstance(spec, Mapping):
         return _generate(name, spec)
     if isinstance(spec, np.ndarray):
@@ -203,7 +203,7 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
 
 
 def _geomspace(first: float, last: float, number: int) -> Array:
-    """Points at equal ratios, each rounded once: by decimal numbers, the same on every machine."""
+    """Geometric points, each rounded once: by decimal numbers, the same on every machine."""
     with localcontext(Context(prec=40)):
         ratio = (Decimal(last) / Decimal(first)) ** (1 / Decimal(max(number - 1, 1)))
         points = accumulate(repeat(ratio, number - 1), operator.mul, initial=Decimal(first))
@@ -260,7 +260,7 @@ def _check_distinct(name: str, points: Any) -> None:
 
 
 def _repeated(points: Any) -> Sequence[Any] | Array:
-    """Some of the points that occur more than once."""
+    """Some points that occur more than once."""
     if isinstance(points, np.ndarray):
         ordered = np.sort(points)
         repeated: Array = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -269,7 +269,7 @@ def _repeated(points: Any) -> Sequence[Any] | Array:
 
 
 def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
-    """An axis of several inputs, its points named by their values or by `labels`."""
+    """An axis of several inputs, with points named by their values or by `labels`."""
     labels = spec.get("labels")
     rows = _rows(name, {key: entry for key, entry in spec.items() if key != "labels"})
     size = len(next(iter(rows.values())))
@@ -284,7 +284,7 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
 
 
 def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
-    """The points of inputs that move together, equally many of each."""
+    """The points of inputs that vary together, the same number of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
     if values.is_known(name):
@@ -312,7 +312,7 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
 
 
 def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -> Axis:
-    """An axis along which inputs move together."""
+    """An axis along which inputs vary together."""
     numbers: dict[str, Array] = {}
     options: dict[str, tuple[Any, ...]] = {}
     records: dict[str, tuple[str, ...]] = {}

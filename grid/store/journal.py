@@ -1,4 +1,4 @@
-"""The record beside the arrays: the plan, the journal of finished blocks, and the seal."""
+"""The record next to the arrays: the plan, the journal of finished blocks, and the seal."""
 
 import contextlib
 import json
@@ -17,12 +17,12 @@ from .chunks import LARGEST, is_sound
 from .names import JOURNAL, MOST_SEALED, PARTS, PLAN, ROOT, SEAL, OtherSizeError, digest, part_of
 from .places.place import Place
 
-READERS = 8  # files read at once
+READERS = 8  # files read in parallel
 
 
 @dataclass(frozen=True)
 class Block:
-    """One finished block: what it covers, and for each chunk its file, size and crc32c."""
+    """One finished block: its extent, and for each chunk its file, size and crc32c."""
 
     dims: tuple[str, ...]
     start: tuple[int, ...]
@@ -39,7 +39,7 @@ class Block:
         return {dim: slice(start, stop) for dim, start, stop in cuts}
 
     def fits(self, due: "Block") -> bool:
-        """Whether it covers what is due, in the same files."""
+        """Whether it has the extent and files of the expected block."""
         files = [name for name, _, _ in self.files]
         return self.stop == due.stop and files == [name for name, _, _ in due.files]
 
@@ -54,7 +54,7 @@ def _line(block: Block) -> bytes:
 
 
 def _block(line: bytes) -> Block | None:
-    """A journal line's block; None where the line is torn or damaged."""
+    """A journal line's block; None if the line is torn or damaged."""
     crc, _, body = line.partition(b" ")
     if crc != b"%08x" % google_crc32c.value(body):
         return None
@@ -78,7 +78,7 @@ def _is_inside(name: Any) -> bool:
 
 
 def read_journal(place: Place) -> dict[Any, Block]:
-    """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
+    """The finished blocks of a complete or unfinished cube; damaged lines are skipped."""
     blocks: dict[Any, Block] = {}
     with contextlib.suppress(FileNotFoundError):
         blocks = blocks_of(place.read(JOURNAL))
@@ -91,8 +91,8 @@ def read_journal(place: Place) -> dict[Any, Block]:
 
 
 def blocks_of(journal: bytes) -> dict[Any, Block]:
-    """The finished blocks that a journal holds; torn and damaged lines are left out."""
-    # without its newline the last line is torn
+    """The finished blocks in a journal; torn and damaged lines are skipped."""
+    # without a newline the last line is torn
     lines = journal.split(b"\n")[:-1]
     return {block.key: block for line in lines if (block := _block(line)) is not None}
 
@@ -101,13 +101,13 @@ def write_journal(place: Place, blocks: Iterable[Block]) -> None:
     """Write a whole journal, in the order of the blocks' keys."""
     ordered = sorted(blocks, key=lambda block: block.key)
     place.write(JOURNAL, b"".join(map(_line, ordered)))
-    # after the whole: killed in between, a block is listed twice instead of lost
+    # after the whole: if killed in between, a block is listed twice instead of lost
     for name in place.names(PARTS) or ():
         place.delete(name)
 
 
 class Journal:
-    """The journal of an unfinished cube, to which finished blocks are added from any thread."""
+    """The journal of an unfinished cube, to which any thread adds finished blocks."""
 
     def __init__(self, place: Place, blocks: Iterable[Block]) -> None:
         self.blocks = {block.key: block for block in blocks}
@@ -117,12 +117,12 @@ class Journal:
         self._synced = time.monotonic()
 
     def add(self, block: Block) -> None:
-        """Count a block as finished; its files must be on the disk."""
+        """Record a block as finished; its files must be on disk."""
         line = _line(block)
         with self._lock:
             self._log.append(line)
             self.blocks[block.key] = block
-            # not after each line: one that is lost costs a block computed again, no more
+            # not after each line: a lost line only means recomputing a block
             if time.monotonic() - self._synced > self._log.seconds:
                 self._log.sync()
                 self._synced = time.monotonic()
@@ -141,7 +141,7 @@ def write_record(place: Place, name: str, value: Mapping[str, Any]) -> None:
 
 
 def read_record(place: Place, name: str) -> dict[str, Any] | None:
-    """JSON that `write_record` wrote; None where it is missing or damaged."""
+    """JSON written by `write_record`; None if it is missing or damaged."""
     try:
         data = place.read(name)
     except (FileNotFoundError, NotADirectoryError):
@@ -157,7 +157,7 @@ def read_record(place: Place, name: str) -> dict[str, Any] | None:
 
 
 def read_seal(place: Place) -> dict[str, tuple[int, str]] | None:
-    """Size and sha256 of the files beside the chunks; None where there is no sound seal."""
+    """Size and sha256 of the files other than chunks; None without a sound seal."""
     try:
         files = (read_record(place, SEAL) or {})["files"]
         sealed = {name: (int(size), str(sha256)) for name, (size, sha256) in files.items()}
@@ -171,8 +171,8 @@ def read_seal(place: Place) -> dict[str, tuple[int, str]] | None:
 def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
 
-    Until the root exists no reader takes the place for a cube. Where readers see it being written,
-    arrays get their metadata only now: before, they would read as fill values.
+    Readers do not see a cube until its root exists. If readers see it being written, arrays get
+    their metadata only now: earlier, they would read as fill values.
     """
     write_journal(place, blocks)
     sealed = {**files, **{name: place.read(name) for name in (JOURNAL, PLAN)}}
@@ -198,7 +198,7 @@ def read_file(place: Place, name: str, size: int | None = None) -> bytes | str:
 
 
 def read_files(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes | str]:
-    """Files by name, as `read_file` returns each; several are read at once."""
+    """Files by name, as returned by `read_file`, read in parallel."""
     sizes = [size for size, _ in sealed.values()]
     with ThreadPoolExecutor(READERS) as readers:
         return dict(zip(sealed, readers.map(partial(read_file, place), sealed, sizes), strict=True))
@@ -207,7 +207,7 @@ def read_files(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str,
 def damaged_files(
     files: Mapping[str, bytes | str], sealed: Mapping[str, tuple[int, str]]
 ) -> dict[str, str]:
-    """Files that differ from what was sealed, and what is wrong with each."""
+    """Files that differ from their seal, and what is wrong with each."""
     damage = {}
     for name, (_, sha256) in sealed.items():
         data = files[name]
@@ -229,7 +229,7 @@ def damaged_chunks(
     def check(block: Block) -> dict[str, str]:
         damage = {}
         for name, size, crc in block.files:
-            # the bound, since a forged journal may call any file a chunk
+            # limited, since a forged journal may list any file as a chunk
             data = read_file(place, name, size) if size <= LARGEST else "is too large for a chunk"
             if isinstance(data, str):
                 damage[name] = data

@@ -1,4 +1,4 @@
-"""Write the blocks of a plan into an unfinished cube, and journal each once it is safe."""
+"""Write the blocks of a plan into an unfinished cube, journaling each once it is safe."""
 
 import json
 import math
@@ -41,22 +41,20 @@ from .places.place import Place
 
 
 class Target(Protocol):
-    """Where chunks are written."""
-
     def write(self, name: str, data: Any) -> None:
-        """Write a file whole or not at all."""
+        """Write a file atomically."""
 
 
 class _Nowhere:
-    """Where chunks go when only their size matters."""
+    """Discards chunks of which only the size matters."""
 
     def write(self, name: str, data: Any) -> None:
         pass
 
 
-Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and what they cover
+Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and the extent
 Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # writes in other processes
-SAMPLED = 4  # chunks of each group, from which the size of the others is estimated
+SAMPLED = 4  # chunks of each group from which the size of the others is estimated
 
 
 class Writer:
@@ -70,10 +68,10 @@ class Writer:
         chunks: Mapping[str, int],
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        """`chunks` are sizes by axis; `shapes` are by output, of a cube that is continued."""
+        """`chunks` are sizes by axis; `shapes` are by output, from a cube being continued."""
         self.plan, self.spec, self.dtype, self.axis_chunks = plan, spec, dtype, chunks
         self.shapes = shapes or {}
-        self.done: Callable[[int], None]  # called with the values that are written
+        self.done: Callable[[int], None]  # called with the number of values written
         # held while computing, not while writing: others compute while a block waits for the disk
         self.cores: AbstractContextManager[Any] = nullcontext()
         self._values, self._chunk = Workspace(), Workspace()
@@ -114,13 +112,13 @@ class Writer:
         return fingerprint(self.plan, self.spec, self.dtype, chunks)
 
     def regions(self) -> Iterator[Task]:
-        """All blocks: dimensions of the outputs they hold, and what they cover."""
+        """All blocks: dimensions of their outputs, and extent."""
         for dims in self.plan.groups():
             for region in tiles.cells(self.plan.whole(dims), self.chunks(dims)):
                 yield dims, region
 
     def due(self) -> Iterator[Block]:
-        """All blocks, whose files have no size yet."""
+        """All blocks, with file sizes not yet set."""
         for dims, region in self.regions():
             names = self.plan.groups()[dims]
             yield _block(dims, region, [(self._file(name, region), 0, 0) for name in names])
@@ -134,7 +132,7 @@ class Writer:
         }
 
     def files(self) -> dict[str, bytes]:
-        """The empty cube by file: coordinates, attributes, arrays; the same bytes every time."""
+        """The empty cube by file: coordinates, attributes, arrays; always the same bytes."""
         import xarray
         import zarr
         from zarr.storage import MemoryStore
@@ -149,7 +147,7 @@ class Writer:
             zarr_format=3,
             consolidated=False,
             mode="w-",
-            write_empty_chunks=True,  # or labels of 0 leave no file, and count as a lost chunk
+            write_empty_chunks=True,  # otherwise labels of 0 have no file and count as a lost chunk
             encoding={name: {"compressors": small_codecs()} for name in frame.variables},
         )
         group = zarr.open_group(store, mode="r+")
@@ -181,7 +179,7 @@ class Writer:
         return files | {ROOT: with_arrays(files)}
 
     def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
-        """Finish an unfinished cube from the blocks that it has; its lock is held."""
+        """Finish an unfinished cube, keeping its sound blocks; its lock is held."""
         files = self.files()
         blocks = self._finished(place, files)
         # Icechunk keeps no chunk without its array; elsewhere an array would read as fill values
@@ -190,7 +188,7 @@ class Writer:
                 if name != ROOT and read_file(place, name) != files[name]:
                     place.write(name, files[name])
         journal = Journal(place, blocks.values())
-        # after the journal: an old one that a lagging listing hid must not count for this plan
+        # after the journal: an old one hidden by a lagging listing must not count for this plan
         if read_record(place, PLAN) is None:
             write_record(place, PLAN, self.fingerprint)
         try:
@@ -210,8 +208,8 @@ class Writer:
                     self.finish(journal, block)
                 self._sweep(place, files, journal.blocks.values())  # files of workers that died
             else:
-                # JAX brings its own threads; the other engines take one block for each of ours,
-                # while others wait for the disk or the network
+                # JAX has its own threads; other engines process one block per thread, while others
+                # wait for the disk or the network
                 writing = 1 if self.plan.engine == "jax" else threads
                 self.cores = threading.Semaphore(writing)
                 pool(place.writers * writing).each(
@@ -267,12 +265,12 @@ class Writer:
         return math.prod(extent(region, dims, dims)) * len(self.plan.groups()[dims])
 
     def _file(self, name: str, region: Region) -> str:
-        """The chunk's file of an output over a block."""
+        """The chunk file of an output over a block."""
         cuts = zip(self.plan.user_dims(name), self.stored_chunks(name), strict=True)
         return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
 
     def _finished(self, place: Place, files: Mapping[str, bytes]) -> dict[Any, Block]:
-        """The intact blocks of an unfinished cube; all else is removed."""
+        """The intact blocks of an unfinished cube; everything else is removed."""
         intact = {}
         if read_record(place, PLAN) is not None:
             due = {block.key: block for block in self.due()}
@@ -307,6 +305,6 @@ def _text(labels: Array) -> Array:
 
 
 def _spelled(labels: Array) -> dict[str, str]:
-    """A few labels as an attribute, too: some readers make arrays of numbers only."""
+    """A few labels also as an attribute: some readers support only numeric arrays."""
     few = labels.dtype.kind == "U" and labels.size <= FEW
     return {"labels": json.dumps(labels.tolist())} if few else {}

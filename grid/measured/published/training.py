@@ -592,7 +592,7 @@ def _layout(facts: Facts, batch: int | None = None, gpus: int | None = None) -> 
 
 
 def chunked(chunks: int) -> Inputs:
-    """Chunks of a pipeline stage; Megatron-LM then scatters and gathers what stages send."""
+    """Chunks of a pipeline stage; with several, Megatron-LM scatters and gathers its sends."""
     several = {"scatter_gather": True} if chunks > 1 and "scatter_gather" in INPUTS else {}
     return {"virtual_stages": chunks, **several}
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from ...errors import InputError
 
-UNFINISHED = ".partial"  # ends the name of the folder in which a cube is built
-TEMPORARY = ".fleetcube-tmp"  # ends the names of files that are being written
+UNFINISHED = ".partial"  # suffix of the folder in which a cube is built
+TEMPORARY = ".fleetcube-tmp"  # suffix of files being written
 REPLACED = ".fleetcube/replaced"  # in a cube: the one whose name it takes
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def check_system() -> None:
-    """Refuse to write where folders have no handles: neither links nor other runs are kept out."""
+    """Refuse to write where folders have no handles: links and other runs could interfere."""
     if os.open not in os.supports_dir_fd or importlib.util.find_spec("fcntl") is None:
         raise InputError(
             "this system cannot lock a folder that is written (Windows); write the cube to an "
@@ -30,7 +30,7 @@ def check_system() -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
+    """Make the names in a folder survive a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -39,7 +39,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_folders(folder: Path) -> None:
-    """Make all names in a folder and in those under it survive a loss of power."""
+    """Make all names in a folder and its subfolders survive a power loss."""
     for base, _, _ in os.walk(folder):
         sync_folder(Path(base))
 
@@ -48,9 +48,9 @@ def sync_folders(folder: Path) -> None:
 def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
     """A handle on the folder of a file, by its name in a cube, and the last part of the name.
 
-    No link is followed, nor at an unfinished cube itself: nothing outside is touched.
+    No link is followed, not even at an unfinished cube itself, so nothing outside is touched.
     """
-    # from handle to handle: in a path, a folder could become a link after it was checked
+    # by handles: in a path, a folder could become a link after it was checked
     *folders, last = name.split("/")
     if make and not base.is_dir():
         base.mkdir(parents=True, exist_ok=True)
@@ -71,12 +71,12 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
 
 
 def write_file(base: Path, name: str, data: Any) -> None:
-    """Write a file whole or not at all, synced to the disk.
+    """Write a file atomically, synced to the disk.
 
-    Its name is synced when the cube is finished: a lost one is a block to compute again.
+    Its name is synced when the cube is finished: a lost one is a block to recompute.
     """
     with inside(base, name, make=True) as (folder, last):
-        # of this thread alone, as others write beside it
+        # one per thread, since others write next to it
         temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
         try:
             with contextlib.suppress(FileNotFoundError):
@@ -86,7 +86,7 @@ def write_file(base: Path, name: str, data: Any) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            # after the sync: a loss of power must not leave the name without the bytes
+            # after the sync: a power loss must not leave the name without the bytes
             os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def write_file(base: Path, name: str, data: Any) -> None:
 
 @contextlib.contextmanager
 def one_writer(partial: Path, lock: str) -> Iterator[None]:
-    """Hold a lock in an unfinished cube; a second writer is refused. Makes the folder."""
+    """Hold a lock in an unfinished cube, creating its folder; a second writer is refused."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     while True:
         try:
@@ -122,7 +122,7 @@ def one_writer(partial: Path, lock: str) -> Iterator[None]:
         except BaseException:
             os.close(handle)
             raise
-        # the file that is locked may have been renamed or removed since it was opened
+        # the locked file may have been renamed or removed since it was opened
         try:
             if os.path.samestat(os.fstat(handle), os.stat(partial / lock)):
                 break
@@ -138,8 +138,8 @@ def one_writer(partial: Path, lock: str) -> Iterator[None]:
 
 
 def _lock(handle: int, other: int, partial: Path) -> None:
-    """Lock a file that is open twice; refused where a lock does not keep the second out."""
-    import fcntl  # missing on some systems, where readers do without
+    """Lock a file that is open twice; refused if the lock does not exclude the second handle."""
+    import fcntl  # missing on some systems, where readers do without it
 
     # flock, not lockf: a POSIX lock would admit the second handle, and end when that closes
     try:
@@ -167,7 +167,7 @@ def _check_ours(partial: Path, folder: int) -> None:
     probe = f"{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
     handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
-        us = os.fstat(handle).st_uid  # as the file system maps us
+        us = os.fstat(handle).st_uid  # as the file system maps our id
     finally:
         os.close(handle)
         os.unlink(probe, dir_fd=folder)
@@ -178,7 +178,7 @@ def _check_ours(partial: Path, folder: int) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Give two folders each other's name at once; False where the system cannot (NFS, macOS)."""
+    """Exchange two folders' names atomically; False if the system cannot (NFS, macOS)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         return False
@@ -192,9 +192,9 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def replace(new: Path, old: Path) -> None:
-    """Give a new cube the name of an older one, which goes into it; for a moment the name is free.
+    """Give a new cube the name of an older one, which moves into it; the name is briefly free.
 
-    A name beside the two might be the user's, and would outlive a kill unseen.
+    A name next to the two might be the user's, and would survive a kill unnoticed.
     """
     try:
         with inside(new, REPLACED, make=True) as (folder, last):
@@ -206,10 +206,10 @@ def replace(new: Path, old: Path) -> None:
 
 
 def restore(new: Path, old: Path) -> None:
-    """Give an older cube its name back, where `replace` ended in between; the lock is held."""
+    """Give an older cube its name back if `replace` was interrupted; the lock is held."""
     if not os.path.lexists(new / REPLACED):
         return
-    if os.path.lexists(old):  # it has been written anew since
+    if os.path.lexists(old):  # it has been rewritten since
         clear(new)
         return
     with inside(new, REPLACED) as (folder, last):
@@ -218,14 +218,14 @@ def restore(new: Path, old: Path) -> None:
 
 
 def clear(cube: Path) -> None:
-    """Remove what a cube has replaced, which needs no lock: the name is the cube's already."""
+    """Remove what a cube has replaced; needs no lock, since the cube already has the name."""
     with contextlib.suppress(FileNotFoundError), inside(cube, REPLACED) as (folder, last):
-        # what readers of an NFS still have open stays until a later run
+        # files that NFS readers still have open stay until a later run
         shutil.rmtree(last, ignore_errors=True, dir_fd=folder)
 
 
 def link(source: Path, base: Path, name: str) -> None:
-    """Link a file into a cube, or copy it where the file system has no hard links."""
+    """Link a file into a cube, or copy it if the file system has no hard links."""
     with inside(base, name, make=True) as (folder, last):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(last, dir_fd=folder)

@@ -10,7 +10,7 @@ from fleetcube.commands.changed import by_phase, step, traffic, with_ends
 from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.say import say, say_each
 
-# The options that each kind of picture needs, and others that it allows
+# The options that each kind of picture requires, and those that it allows
 _NEEDED = {
     "curves": ("-v", "-x"),
     "map": ("-v", "-x", "-y"),
@@ -34,7 +34,7 @@ _ALLOWED = {
 
 
 class _Asked(NamedTuple):
-    """What the options say of a picture."""
+    """The options of a requested picture."""
 
     kind: str
     named: tuple[str, ...]
@@ -45,7 +45,7 @@ class _Asked(NamedTuple):
 
     @property
     def senses(self) -> list[str]:
-        """Which end is best of each output, for pareto."""
+        """Best end ("min" or "max") of each output, for pareto."""
         return (self.best or "min,min").split(",")
 
 
@@ -154,7 +154,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
 
     kind, x, y = asked.kind, asked.x or "", asked.y or ""
     specified = path.suffix == SPEC
-    of_specs: dict[str, Any] = {  # what is read of a spec, its picture and its boxes
+    of_specs: dict[str, Any] = {  # inputs read from a spec, their picture and their boxes
         "topology": (lambda: traffic(cube, selectors), topology, topology_boxes),
         "step": (lambda: step(cube, selectors), step_picture, step_boxes),
         "timeline": (lambda: by_phase(cube, selectors, TIMELINE), timeline, timeline_boxes),
@@ -196,7 +196,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
 
 
 def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
-    """What a kind draws of a cube, as a specification of Vega-Lite."""
+    """A kind of picture of a cube, as a Vega-Lite specification."""
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.schedule import schedule_boxes
     from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
@@ -217,7 +217,7 @@ def _specification(asked: _Asked, cut: Any, drawn: list[str]) -> dict[str, Any]:
 
 
 def _check(asked: _Asked) -> None:
-    """Refuse a kind whose options are missing, and options that it does not take."""
+    """Refuse a kind with missing options, and options that it does not take."""
     from fleetcube.grid.errors import InputError
 
     kind, named, *others = asked
