@@ -65,7 +65,7 @@ def carried(value: Any) -> tuple[Any, str] | None:
 
 
 def converted(number: float, unit: str, base: str) -> float:
-    """A number of some unit in the base unit, rounded once. Raises UnitError, the rule."""
+    """A number of some unit in the base unit, rounded once. Raises UnitError with the rule."""
     return _times(repr(number), number, _exact(factor(unit, base)))
 
 

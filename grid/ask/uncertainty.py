@@ -253,9 +253,7 @@ class _Slopes:
     def _statistics(
         self, outs: Mapping[str, Array], name: str, row: Mapping[str, str]
     ) -> tuple[Array, Array, Array]:
-        """Quantiles, mean and deviation of an output, lognormal if it is above 0 and all inputs
-        multiply.
-        """
+        """Quantiles, mean and deviation; lognormal if above 0 and all inputs multiply."""
         from scipy.special import ndtri
 
         out, variance = outs[name], np.zeros_like(outs[name])

@@ -22,7 +22,7 @@ from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, w
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 WEIGHT = 8.0
-MOVED = 0.9  # of a deviation: a coefficient that stays above it is what published steps say
+MOVED = 0.9  # of a deviation: above it, a coefficient is that of published steps
 _ROUNDS = 100
 _FAR = 1.5  # largest move in one round, in deviations
 _ENDED = 1e-4  # of a deviation, or of the noise

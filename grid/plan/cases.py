@@ -1,7 +1,7 @@
-"""Axes that vary options, or what is given, cut a sweep into cases (decision 4).
+"""Cases (decision 4): a sweep split where axes vary options, or which inputs are given.
 
-A *run* is a stretch of such an axis with the same options and the same inputs given. Each
-combination of runs is a case with formulas of its own, so that no formula ever asks for an option.
+A *run* is a stretch of such an axis with the same options and given inputs. Each combination of
+runs is a case with its own formulas, so that no formula ever tests an option.
 """
 
 import functools
@@ -23,7 +23,7 @@ from ..spec.axis import Array, Axis
 from ..spec.phases import keys
 from ..spec.scenario import Problem, choose
 
-MOST_CASES = 4096  # each may have tables and kernels of its own
+MOST_CASES = 4096  # each may have its own tables and kernels
 
 Formulas = Mapping[str, Function]
 
@@ -34,7 +34,7 @@ class Choice:
 
     runs: Mapping[str, slice]
     options: Mapping[str, Any]
-    rows: Mapping[str, tuple[str, Array]]  # what axes give: the axis, and the values along its run
+    rows: Mapping[str, tuple[str, Array]]  # given by axes: the axis, and the values along its run
     given: tuple[str, ...]  # names that have a value, the defaults first
     phases: tuple["Phase", ...] = ()
 
@@ -43,14 +43,14 @@ class Choice:
 class Phase:
     """What one phase of the job chooses, and what it sets itself."""
 
-    key: str  # what its names end in
+    key: str  # suffix of its names
     options: tuple[tuple[str, Any], ...]
     given: tuple[str, ...]  # as for a case, by their plain names
     own: tuple[str, ...]
 
 
 def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
-    """One for each combination of runs; inputs of `free` count as given."""
+    """One for each combination of runs; `free` inputs count as given."""
     runs = {axis.name: runs_of(axis) for axis in problem.axes}
     cutting = {name: row for name, row in runs.items() if len(row) > 1}
     count = math.prod(map(len, cutting.values()))
@@ -99,7 +99,7 @@ def _options_of(problem: Problem, k: int) -> dict[str, Any]:
 
 
 def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
-    """Numbers of all phases, by the names that they have side by side; or defaults."""
+    """Numbers of all phases, or their defaults, by phase-specific name."""
     known = problem.phases.numbers.keys() & defaults().keys() if problem.phases else ()
     left = {name: defaults()[name] for name in known}
     return {
@@ -111,7 +111,7 @@ def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
 
 
 def runs_of(axis: Axis) -> list[slice]:
-    """Stretches of an axis over which formulas and given inputs stay the same."""
+    """Stretches of an axis with constant formulas and given inputs."""
     unset = [np.isnan(row) for row in axis.numbers.values() if np.isnan(row).any()]
     if not axis.options and not unset:
         return [slice(0, axis.size)]
@@ -126,7 +126,7 @@ def runs_of(axis: Axis) -> list[slice]:
 def formulas_of(
     problem: Problem, choices: Sequence[Choice], outputs: Iterable[str]
 ) -> list[Formulas]:
-    """Formulas of every case; cases that choose alike share theirs, and so their kernels."""
+    """Formulas of every case; cases with equal choices share theirs, and so their kernels."""
     wanted = ((name, derivative(name)) for name in outputs)
     needed = tuple(dict.fromkeys(slope.of if slope else name for name, slope in wanted))
     known: dict[Any, Formulas] = {}
@@ -143,7 +143,7 @@ def formulas_of(
 
 
 def _selected(needed: Sequence[str], choice: Choice) -> Formulas:
-    """The formulas of a case, of its phases side by side."""
+    """The formulas of a case, with those of its phases side by side."""
     if not choice.phases:
         return graph.select(needed, choice.options, choice.given)
     rows = [graph.select(parts(needed), dict(p.options), p.given) for p in choice.phases]
@@ -154,7 +154,7 @@ def _selected(needed: Sequence[str], choice: Choice) -> Formulas:
 def leaves(
     problem: Problem, choices: Sequence[Choice], axes: Sequence[Axis], free: Sequence[str]
 ) -> list[dict[str, Array]]:
-    """Values of what is given in every case: rows along their axis, axes in the order of memory."""
+    """Values of the given inputs in every case: rows along their axis, axes in memory order."""
     ones = (1,) * len(axes)
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
     known = {**_constants(problem, free), **_in_phases(problem, free)}
@@ -171,7 +171,7 @@ def leaves(
 def _table(
     names: Sequence[str], array: Array, axes: Sequence[Axis], runs: Mapping[str, slice]
 ) -> Array:
-    """A case's part of numbers along several axes, in the order of memory."""
+    """A case's part of numbers along several axes, in memory order."""
     cut = array[tuple(runs.get(name, slice(None)) for name in names)]
     order = [axis.name for axis in axes if axis.name in names]
     sizes = iter(cut.transpose([names.index(name) for name in order]).shape)
@@ -180,13 +180,13 @@ def _table(
 
 
 def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:
-    """What has a single value in all phases; the free inputs have none yet."""
+    """Numbers with a single value in all phases; NaN for the free inputs."""
     return {**defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
 
 
 @functools.cache
 def defaults() -> dict[str, float]:
-    """Values of inputs that need not be given."""
+    """Default values of numeric inputs."""
     return {
         name: float(row.default)
         for name, row in INPUTS.items()
@@ -195,7 +195,7 @@ def defaults() -> dict[str, float]:
 
 
 def _rows(axis: Axis, run: slice, free: Sequence[str]) -> dict[str, tuple[str, Array]]:
-    """What an axis gives along a run; what its labels leave unset counts as not given."""
+    """Inputs that an axis gives along a run; those that its labels leave unset are omitted."""
     return {
         name: (axis.name, row[run])
         for name, row in axis.numbers.items()

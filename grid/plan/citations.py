@@ -1,4 +1,4 @@
-"""The works that a result rests on: from the Source lines of its formulas to BibTeX."""
+"""Citations of a result: from the Source lines of its formulas to BibTeX."""
 
 import functools
 import json
@@ -15,8 +15,8 @@ from ...kernels.graph.formulas import Function
 from ..errors import InputError
 
 ATTRIBUTE = "fleetcube_citations"
-SELF_EVIDENT = ("by definition", "stated by the scenario")  # how lines that cite nothing begin
-# Documents that are cited by name, without author and year.
+SELF_EVIDENT = ("by definition", "stated by the scenario")  # prefixes of lines without citations
+# Documents cited by name, without author and year
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
     "Megatron-LM": "megatronlm",
@@ -34,7 +34,7 @@ _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _ENTRY = re.compile(r"^@\w+\{([\w-]+),\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^  (\w+) = \{(.*)\},$", re.MULTILINE)
 _URL = re.compile(r"https?://[^\s,;){}\\]+")
-# Braces written out: escaped ones count in BibTeX, and an entry would end at one
+# Braces written out: escaped ones count in BibTeX and could end an entry
 _TEX = str.maketrans(
     {
         **{odd: f"\\{odd}" for odd in "&%$#_"},
@@ -50,7 +50,7 @@ _ODD = r"[^A-Za-z0-9_-]"  # in a key
 
 @functools.cache
 def references() -> dict[str, dict[str, str]]:
-    """Every entry of references.bib by key: its fields, and its whole text as "bibtex"."""
+    """Entries of references.bib by key: the fields, and the whole text as "bibtex"."""
     text = resources.files(kernels).joinpath("references.bib").read_text(encoding="utf-8")
     return {
         match.group(1): {**dict(_FIELD.findall(match.group(2))), "bibtex": match.group(0)}
@@ -60,12 +60,12 @@ def references() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Keys of the works that a Source line names, and the names without an entry.
+    """Keys of the works named in a Source line, and the names without an entry.
 
     A work is named by first author and year, by arXiv number, or as one of the documents above.
     Works with the same author and year need their arXiv number, series or short title.
     """
-    named: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and what it may mean
+    named: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and its candidate keys
     for part in source.split(";"):
         for author, year in _WORK.findall(part):
             works = _works().get(f"{_plain(author)}{year}", ())
@@ -85,7 +85,7 @@ def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @functools.cache
 def _works() -> dict[str, tuple[str, ...]]:
-    """Keys by author and year: a key without the word after its year."""
+    """Keys by author and year: the key without the word after its year."""
     by_stem: dict[str, tuple[str, ...]] = {}
     for key in references():
         stem = re.sub(r"(?<=\d{4})[a-z]\w*$", "", key)
@@ -99,35 +99,34 @@ def _marks(key: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """A family name as written in keys: lower-case ASCII letters and digits."""
+    """A family name as spelled in keys: lower-case ASCII letters and digits."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]", "", ascii_only.lower())
 
 
 @functools.cache
 def _rests_on(formula: Function) -> tuple[str, ...]:
-    """Keys of what a formula and the laws that it calls, or is, cite."""
+    """Keys cited by a formula and by the shared formulas that it calls or is."""
     called = dependencies(formula)
-    # a registered law has the docstring of its quantity: the law's own cites more
+    # a registered one has the docstring of its quantity, and cites less than the original
     laws = [*called, *(f.__law__ for f in called if hasattr(f, "__law__"))]
     sources = [read(law).source for law in laws if not law.__name__.startswith("_")]
     return tuple(key for source in sources for key in cited(source)[0])
 
 
 def keys(formulas: Iterable[Function]) -> str:
-    """Keys of all that some formulas cite, as the attribute holds them: words in order."""
+    """Keys cited by some formulas, in the attribute's format: words in order."""
     cited_keys = {key for formula in set(formulas) for key in _rests_on(formula)}
     return " ".join(["fleetcube", *sorted(cited_keys)])
 
 
 def citations(dataset: Any) -> str:
-    """BibTeX of everything that a Dataset was computed from.
+    """Return BibTeX of everything that a Dataset was computed from.
 
-    The works behind every formula on the way from the inputs to its variables, the catalog
-    records used, and fleetcube itself. `dataset` is a result of `evaluate` (of a list of names),
-    of `Sweep`, an opened cube, a cut of one, or any of them read back from a file.
-
-    Raises InputError for anything else.
+    The works behind every formula from the inputs to its variables, the catalog records used, and
+    fleetcube itself. `dataset` is a result of `evaluate` (of a list of names), of `Sweep`, an
+    opened cube, a cut of one, or any of them read back from a file. Raises InputError for anything
+    else.
     """
     attrs = getattr(dataset, "attrs", None)
     if not isinstance(attrs, Mapping) or ATTRIBUTE not in attrs:
@@ -144,7 +143,7 @@ def citations(dataset: Any) -> str:
 
 
 def records(attrs: Mapping[Any, Any]) -> list[dict[str, Any]]:
-    """The catalog records that a result names in its attributes. Raises InputError."""
+    """The catalog records named in a result's attributes. Raises InputError."""
     try:
         entries = json.loads(attrs.get("fleetcube_catalog", "[]"))
         for entry in entries:
@@ -190,7 +189,7 @@ def _entry(key: str, **fields: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in one line, the characters that TeX reserves escaped, addresses in \\url."""
+    """Text in one line, with TeX's reserved characters escaped and addresses in \\url."""
     text = " ".join(text.split())
     parts = []
     end = 0

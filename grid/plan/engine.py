@@ -1,6 +1,6 @@
-"""Which engine evaluates a sweep, and what it keeps in tables.
+"""Which engine evaluates a sweep, and which quantities are tables.
 
-Both are fixed for the whole sweep: a choice by block would let the shape of a block change a value.
+Both are fixed for the whole sweep: with a choice by block, a block's shape could change a value.
 """
 
 import importlib.util
@@ -11,16 +11,16 @@ from ..errors import InputError
 from .cases import Formulas
 
 ENGINES = ("auto", "numpy", "numba", "jax")
-MOST_TABLE = 1 << 20  # points of the largest table kept for the whole sweep: 8 MB
-MOST_TABLES = 1 << 24  # points of all tables of NumPy's: 128 MB
-TABLE_SHARE = 256  # a table has at most one point for so many of the largest output
+MOST_TABLE = 1 << 20  # points of the largest table of a sweep: 8 MB
+MOST_TABLES = 1 << 24  # points of all NumPy tables: 128 MB
+TABLE_SHARE = 256  # the largest output has at least this many points for each point of a table
 SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
 COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles, or, if it is more,
-COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
+COMPILE_EACH = 10e-3  # seconds of NumPy for each formula to compile
 
 
 def check_engine(engine: str) -> None:
-    """Refuse an unknown engine, numba where nothing may be compiled, and JAX where it is not."""
+    """Refuse an unknown engine, numba with compilation disabled, and JAX if unavailable."""
     if engine not in ENGINES:
         raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
     if engine == "numba" and not compiles():
@@ -32,7 +32,7 @@ def check_engine(engine: str) -> None:
 
         try:
             jax.devices()
-        except Exception:  # JAX raises an AssertionError without words, too
+        except Exception:  # JAX may also raise an AssertionError without a message
             raise InputError(
                 f"JAX_PLATFORMS = {platforms!r} names no device that JAX finds here; unset it, or "
                 "set it to cpu"
@@ -40,10 +40,10 @@ def check_engine(engine: str) -> None:
 
 
 def pick_engine(engine: str, points: Collection[int], full: int) -> str:
-    """The engine asked for; for "auto" numba where compiling costs less than it saves.
+    """The requested engine; for "auto" numba if compiling costs less than it saves.
 
-    `points` are those of each quantity, `full` those of the largest output. This changes speed
-    alone (decision 8).
+    `points` are those of each quantity, `full` those of the largest output. Affects only speed
+    (decision 8).
     """
     if engine != "auto":
         return engine
@@ -59,8 +59,8 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
     """Points up to which a quantity is evaluated once for the whole sweep, with NumPy.
 
-    JAX has none: its bits are its own, and a quantity must not be NumPy's in one sweep and JAX's in
-    a larger one. With NumPy all of a sweep's tables together are bounded, however many there are.
+    JAX has none: its bits differ, and a quantity must not be NumPy's in one sweep and JAX's in a
+    larger one. With NumPy the total size of a sweep's tables is bounded, for any number of them.
     """
     if engine == "jax":
         return 0

@@ -1,4 +1,4 @@
-"""Name the numbers: from arrays to an xarray Dataset with coordinates, units and sources."""
+"""From arrays to an xarray Dataset with coordinates, units and sources."""
 
 import functools
 import json
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     import xarray
 
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
-DEFAULTS = "fleetcube_defaults"  # attribute: what a default decided
-PARTLY = "fleetcube_defaults_partly"  # attribute: those of them at some points alone
-END_OF = "interval_of"  # attribute of an end of an interval: the variable that is in it
+DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
+PARTLY = "fleetcube_defaults_partly"  # attribute: those left to defaults at some points only
+END_OF = "interval_of"  # attribute of an interval's end: the variable of the interval
 
 
 def dtype_of(name: str, dtype: Any) -> Any:
-    """Type of an output: flags are int8, numbers as asked."""
+    """Type of an output: flags are int8, numbers as requested."""
     return np.dtype(np.int8) if quantity(name).unit == "flag" else np.dtype(dtype)
 
 
 def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
-    """What the values of a flag mean, CF style."""
+    """Codes and meanings of a flag, CF style."""
     codes = np.array(list(meanings), np.int8)
-    codes.flags.writeable = False  # results share it
+    codes.flags.writeable = False  # shared by results
     return {"flag_values": codes, "flag_meanings": " ".join(meanings.values())}
 
 
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
-    """Units, meaning, sources, flags and conventions of a name, CF style, of formulas in use."""
+    """CF-style units, meaning, sources, flags and conventions of a name, for formulas in use."""
     if not is_quantity(name):
         plain = without_phase(name)
         if plain not in INPUTS:
@@ -74,7 +74,7 @@ def _attributes(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _conventions(plan: Plan, name: str) -> str:
-    """The conventions by which a result is counted: choices of such options on its way."""
+    """Counting conventions of a result: choices of such options among its formulas."""
     conventions: dict[str, None] = {}
     for case in plan.cases:
         seen, todo = set(), [name]
@@ -136,11 +136,11 @@ def root_attributes(
     kept: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What is needed to know where a result came from and to compute it again.
+    """Attributes that record a result's origin and allow recomputing it.
 
-    `kept` is as in `written`; `varied` are inputs that were set beside the plan.
+    `kept` is as in `written`; `varied` are inputs set outside the plan.
     """
-    load_accessor()  # the result has `.fleetcube`
+    load_accessor()  # so that the result has `.fleetcube`
     unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
     taken = plan.problem.distributions.keys() - {*varied}
     medians = {n: value for n, value in plan.problem.constants.items() if n in taken}
@@ -172,7 +172,7 @@ def own_version() -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of a spec as JSON can hold it."""
+    """A value of a spec in a form that JSON can represent."""
     if isinstance(value, np.ndarray):
         return value.astype(float).tolist() if value.dtype.kind == "f" else value.tolist()
     if isinstance(value, np.generic):
@@ -188,7 +188,7 @@ def dataset(
     plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any], engine: str | None = None
 ) -> "xarray.Dataset":
     """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in user order."""
-    # without axes there are no coordinates, and plans of one structure differ in attributes alone
+    # without axes there are no coordinates: plans of one structure differ only in attributes
     notes = plan.notes if plan.axes else plan.structure.notes
     if "template" not in notes:
         notes["template"] = _template(plan)
@@ -196,7 +196,7 @@ def dataset(
     if plan.notes.get("spec") is not spec:
         plan.notes["attributes"] = root_attributes(plan, spec)
         plan.notes["spec"] = spec
-    result: xarray.Dataset = template.copy()  # a fifth of the time of making one
+    result: xarray.Dataset = template.copy()  # a fifth of the time of creating one
     variables = result.variables
     for name in rows:
         variables[name].data = template.variables[name].values.copy()

@@ -1,8 +1,8 @@
-"""Pareto fronts of two or three outputs, in the stream.
+"""Pareto fronts of two or three outputs, computed block by block.
 
 A point is on the front unless another is at least as good in every output and better in one, or
-equal and before it. A point of the front dominates every other, so blocks may be thinned in any
-order.
+equal and earlier. Every point off the front is dominated by one on it, so blocks may be thinned in
+any order.
 """
 
 import bisect
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
 
 SENSES = ("min", "max")
-EMPHASIS = 8.0  # weight of one output against the others, in a search for points that thin a block
+EMPHASIS = 8.0  # weight of one output against the others when choosing points that thin a block
 
 
 def pareto(
@@ -41,7 +41,7 @@ def pareto(
     where: Sequence[Condition] | None = None,
     k: int | None = None,
 ) -> "xarray.Dataset":
-    """The points that no other beats, with their labels; see `Sweep.pareto`."""
+    """See `Sweep.pareto`."""
     import xarray
 
     if isinstance(of, str) or not 2 <= len(of) <= 3 or len(set(of)) < len(of):
@@ -60,7 +60,7 @@ def pareto(
 
 
 def check_k(k: Any) -> int:
-    """How many points are asked for."""
+    """The requested number of points."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(f"k = {k!r} is not a number of points; give 1 or more")
     return k
@@ -91,16 +91,16 @@ def found(
 
 @dataclass(frozen=True)
 class Fronts:
-    """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
+    """Fronts of bundles, one for each cell of the axes not reduced, best values lowest.
 
-    A cell and a rank in it number the points of the kept and of the reduced axes.
+    A cell numbers the points of the kept axes, a rank those of the reduced axes.
     """
 
     dims: tuple[str, ...]
     names: Sequence[str]
     signs: Sequence[float]
-    cells: dict[str, int]  # steps of the cell's number along the kept axes
-    steps: dict[str, int]  # steps of the rank along the reduced axes
+    cells: dict[str, int]  # strides of the cell's number along the kept axes
+    steps: dict[str, int]  # strides of the rank along the reduced axes
     rooms: stream.Rooms | Kept
 
     def part(self, plan: Plan, bundle: Region) -> Points:
@@ -148,7 +148,7 @@ def fronts(
     over: Sequence[str],
     where: Sequence[Condition] | None = None,
 ) -> Fronts:
-    """How to find the fronts of some outputs."""
+    """The work that finds the fronts of some outputs."""
     rooms = stream.Rooms(plan, names) if where is None else Kept(plan, names, where)
     dims = tuple(dim for dim in plan.sizes if dim in rooms.dims)
     cells = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
@@ -182,7 +182,7 @@ def _thin(rows: list[Array]) -> Array:
 
 
 def unbeaten(cell: Array, rank: Array, points: Array) -> Points:
-    """The points that none of the same cell beats, by cell and by value."""
+    """The points that none of the same cell dominates, by cell and by value."""
     order = np.lexsort((rank, *points[::-1], cell))
     cell, rank, points = cell[order], rank[order], points[:, order]
     keep = _stairs2(cell, points[1]) if len(points) == 2 else _stairs3(cell, points)
@@ -190,19 +190,19 @@ def unbeaten(cell: Array, rank: Array, points: Array) -> Points:
 
 
 def _stairs2(cell: Array, second: Array) -> Array:
-    """Points, sorted by cell and first value, whose second value is below all those before."""
+    """Points, sorted by cell and first value, whose second value is below all previous ones."""
     level = np.unique(second, return_inverse=True)[1]
     group = np.cumsum(np.diff(cell, prepend=cell[:1]) > 0)
-    fall = level - group * (second.size + 1)  # each cell lies below those before it
+    fall = level - group * (second.size + 1)  # each cell lies below the previous ones
     keep = np.ones(second.size, bool)
     keep[1:] = fall[1:] < np.minimum.accumulate(fall)[:-1]
     return keep
 
 
 def _stairs3(cell: Array, points: Array) -> Array:
-    """The same for three values: against the steps of the second and third of those before."""
+    """The same for three values: against the staircase of previous second and third values."""
     keep = np.zeros(cell.size, bool)
-    # the cell at hand, and its steps: second values rise while third ones fall
+    # the current cell and its staircase: second values rise while third ones fall
     now, across, down = -1, [], []  # type: ignore[var-annotated]
     for k, (own, b, c) in enumerate(
         zip(cell.tolist(), points[1].tolist(), points[2].tolist(), strict=True)

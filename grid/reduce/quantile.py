@@ -1,9 +1,9 @@
-"""Exact quantiles in the stream.
+"""Exact quantiles, computed block by block.
 
-Cells (points of the axes that stay) of few points are sorted, some cells at a time. A larger cell
-is evaluated once for each pass: histograms of the bits of the numbers, 16 in a pass, narrow the
-bounds of the order statistics. Floating-point numbers sort as the integers of the same bits, so
-four passes after the first find the number exactly.
+Cells (points of the axes not reduced) with few points are sorted, some cells at a time. A larger
+cell is evaluated once per pass: histograms of the numbers' bits, 16 per pass, narrow the bounds of
+the order statistics. Floating-point numbers sort like the integers of the same bits, so four passes
+after the first find the number exactly.
 """
 
 import functools
@@ -71,7 +71,7 @@ class _Rows:
 
     dims: tuple[str, ...]
     kept: list[str]
-    rest: Region  # the axes that are reduced
+    rest: Region  # the reduced axes
     q: float
     room: stream.Room | Kept
 
@@ -82,7 +82,7 @@ class _Rows:
         return {name: out.transpose(order).reshape(cells, -1) for name, out in outs.items()}
 
     def sorted(self, plan: Plan, tile: Region) -> dict[str, Array]:
-        """The quantiles of the cells of a tile, whose points are sorted."""
+        """The quantiles of a tile's cells, by sorting their points."""
         results = {}
         for name, row in self.rows(plan, {**tile, **self.rest}).items():
             ordered = np.sort(row, axis=1)  # NaN last
@@ -95,7 +95,7 @@ class _Rows:
     def taken(
         self, tile: Region, most: int, bounds: Mapping[str, "_Bounds"], plan: Plan, bundle: Region
     ) -> dict[str, Any]:
-        """What a bundle of the reduced axes adds to a pass over a tile."""
+        """The contribution of a bundle of the reduced axes to a pass over a tile."""
         parts: dict[str, Any] = {}
         for block in tiles.blocks(bundle, most):
             for name, (part, add) in self.added(plan, {**tile, **block}, bounds).items():
@@ -119,20 +119,20 @@ class _Rows:
 
 
 def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
-    """Ranks below and above the quantile, and how far it lies between them."""
+    """Ranks below and above the quantile, and its fraction between them."""
     rank = q * np.maximum(count - 1, 0)
     low = np.floor(rank).astype(np.int64)
     return low, np.ceil(rank).astype(np.int64), rank - low
 
 
 def between(first: Array, second: Array, share: Any) -> Array:
-    """A share of the way from numbers to others, which may be infinite."""
-    # inf - inf and 0 times inf are NaN: a number that is met is the result
+    """Linear interpolation between numbers, which may be infinite."""
+    # inf - inf and 0 times inf are NaN: at an end the number itself is the result
     return np.where((first == second) | (share == 0), first, first + (second - first) * share)
 
 
 def _keys(values: Array) -> Array:
-    """Unsigned integers in the order of the numbers."""
+    """Unsigned integers that sort like the numbers."""
     bits = np.ascontiguousarray(values).view(np.uint64)
     # bits of negative numbers sort backwards, and above those of positive ones
     return np.where(bits & _TOP, ~bits, bits | _TOP)
@@ -148,7 +148,7 @@ def _wider(first: Any, second: Any) -> Any:
 
 
 class _Bounds:
-    """The two order statistics around the quantile of each cell, between bounds that narrow."""
+    """The two order statistics around the quantile of each cell, with narrowing bounds."""
 
     def __init__(self, cells: int, q: float) -> None:
         self.cells, self.q = cells, q
@@ -166,7 +166,7 @@ class _Bounds:
         return {**self.__dict__, "hist": hist}
 
     def part(self, rows: Array) -> Any:
-        """What some points of every cell add: ends in the first pass, then a histogram."""
+        """Contribution of some points of every cell: ends in the first pass, then a histogram."""
         valid, keys = ~np.isnan(rows), _keys(rows)
         if self.hist is None:
             least = np.where(valid, keys, np.iinfo(np.uint64).max).min(axis=1)
@@ -181,17 +181,17 @@ class _Bounds:
         return hist
 
     def there(self, array: Any, how: Mapping[str, Any]) -> Any:
-        """The same of an array on JAX's device."""
+        """The same for an array on JAX's device."""
         if self.hist is None:
             return device.ends(array, **how)
         return device.histogram(array, self.low, self.high, self.shift, **how)
 
     def add(self, one: Any, other: Any) -> Any:
-        """What two parts add together."""
+        """The sum of two contributions."""
         return _wider(one, other) if self.hist is None else one + other
 
     def packed(self, part: Any) -> Any:
-        """A part as it is sent: the bins of a histogram that are not empty, and their counts."""
+        """A part as sent between processes: non-empty bins of a histogram, and their counts."""
         if self.hist is None:
             return part
         bins = np.flatnonzero(part)
@@ -212,7 +212,7 @@ class _Bounds:
         if self.hist is None:
             low, high, self.share = _ranks(self.count, self.q)
             self.rank = np.stack([low, high])
-            self.high = np.maximum(self.low, self.high)  # cells without a number are closed
+            self.high = np.maximum(self.low, self.high)  # cells without a number are finished
             self.low[:, self.count == 0] = self.high[:, self.count == 0]
         else:
             for k, cell in np.ndindex(2, self.cells):

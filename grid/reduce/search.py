@@ -1,7 +1,7 @@
-"""Exact extremes by branch and bound: boxes that cannot hold the best point are never evaluated.
+"""Exact extremes by branch and bound: boxes that cannot contain the best point are not evaluated.
 
-It finds what a scan finds, to the bit (decision 25), or nothing where that would take more than a
-small share of the scan's time.
+The result equals that of a scan, to the bit (decision 25); the search gives up if it would take
+more than a small share of the scan's time.
 """
 
 import math
@@ -18,23 +18,23 @@ from ..spec.axis import Array
 from .boxes import Layout, Space
 
 WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning
-MOST_SHARE = 0.04  # of the scan's time, after which a search gives up
-# Costs, in points scanned, measured: about 3 ns each
-BOX = 40  # for each table and formula
-CALL = 30_000  # of bounding some boxes, for each formula
+MOST_SHARE = 0.04  # of the scan's time, after which the search gives up
+# Measured costs in points scanned: about 3 ns each
+BOX = 40  # per table and formula
+CALL = 30_000  # per formula, to bound some boxes
 SPACE = 1 << 23
-TABLE = 10  # for each point
-FORMULA = 3  # for each point of each quantity that NumPy computes for a table
-LEAST, MOST = 16, 1 << 13  # boxes cut at once: few at first, to know a good point early
-NOWHERE = np.iinfo(np.int64).max  # the rank of no point
+TABLE = 10  # per point
+FORMULA = 3  # per point of each quantity that NumPy computes for a table
+LEAST, MOST = 16, 1 << 13  # boxes split at once: few at first, to find a good point early
+NOWHERE = np.iinfo(np.int64).max  # rank of no point
 
 
 def search(
     plan: Plan, name: str, how: str, kept: Collection[str], reduced: Mapping[str, int], threads: int
 ) -> tuple[Array, Array] | None:
-    """The extreme of each cell and the rank of the first point that has it; None to scan instead.
+    """The extreme of each cell and the rank of its first point; None if a scan is cheaper.
 
-    Cells are of `kept`, in the order of memory; ranks number the points over `reduced`.
+    Cells are of `kept`, in memory order; ranks number the points over `reduced`.
     """
     dims = plan.out_dims[name]
     points = math.prod(plan.shape(dims))
@@ -72,11 +72,11 @@ def search(
 
 
 class _TooDearError(Exception):
-    """The search costs too much beside a scan."""
+    """The search costs too much compared with a scan."""
 
 
 class _Search:
-    """The least value known in each cell, and the rank of the first point that has it."""
+    """The best value known in each cell, and the rank of the first point that has it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _Search:
     ) -> None:
         dims = plan.out_dims[name]
         cells = {dim: plan.sizes[dim] for dim in dims if dim in kept}
-        self.sign = 1.0 if how == "min" else -1.0  # values are negated to find the greatest
+        self.sign = 1.0 if how == "min" else -1.0  # negated to find maxima
         self.values = np.full(math.prod(cells.values()), np.inf)
         self.ranks = np.full(self.values.size, NOWHERE)
         self.left = math.inf
@@ -111,7 +111,7 @@ class _Search:
         self._cut(space, np.zeros((1, 0), np.int64))
 
     def _cut(self, space: Space, boxes: Array) -> None:
-        """Search boxes of which equally many digits are given."""
+        """Search boxes with the same number of fixed digits."""
         layout = space.layout
         children = layout.divided(boxes)
         first = layout.first(children) + layout.starts
@@ -125,7 +125,7 @@ class _Search:
             low, high, some = space.bounds(children)
         least = low if self.sign > 0 else -high
         if children.shape[1] < layout.held_digits:
-            # A box of several cells: what is worse than the best of one may be the best of another
+            # A box of several cells: a value worse than one cell's best may be another's best
             least = np.full(len(children), np.nan)
         kept = np.flatnonzero(some & ~self._lost(least, rank, cell))
         order = kept[np.lexsort((rank[kept], least[kept]))]
@@ -143,12 +143,12 @@ class _Search:
                     self.enter(layout.part(children[k]))
 
     def _lost(self, least: Array, rank: Array, cell: Array) -> Any:
-        """Boxes that hold nothing better than what is known, and of equal points none before it."""
+        """Boxes with nothing better than the best known, nor an equal point of lower rank."""
         best = self.values[cell]
         return (least > best) | ((least == best) & (rank >= self.ranks[cell]))
 
     def _offer(self, values: Array, rank: Array, cell: Array) -> None:
-        """Take better points, and of equal ones the first."""
+        """Take better points, the first of equals."""
         better = np.flatnonzero(~np.isnan(values) & ~self._lost(values, rank, cell))
         values, rank, cell = values[better], rank[better], cell[better]
         order = np.lexsort((rank, values, cell))

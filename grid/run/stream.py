@@ -1,8 +1,8 @@
-"""What the reductions share: who computes blocks and bundles, and into what memory; checked names.
+"""Shared by the reductions: execution of blocks and bundles, reused memory, and name checks.
 
 A reduction is a pure function from a bundle to its part of the result, for any thread or process,
-and a fold of the parts in the order of the bundles. A grid is cut alike whoever computes it, so no
-bit of the result depends on that.
+and a fold of the parts in the order of the bundles. The cut of a grid does not depend on what
+computes it, and so neither does any bit of the result.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with r
 
 @contextlib.contextmanager
 def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]:
-    """A sweep's plan, and who computes: threads of this process, or a Dask cluster's workers."""
+    """A sweep's plan, and its executor: threads of this process, or a Dask cluster's workers."""
     plan = sweep.plan(settings.engine, settings.mask_infeasible)
     with cluster_of(plan, sweep.spec, settings.dask) as cluster:
         map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, settings.cores)
@@ -46,7 +46,7 @@ def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]
 
 @contextlib.contextmanager
 def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Cluster | None"]:
-    """The Dask cluster asked for, if any."""
+    """The requested Dask cluster, if any."""
     if dask is None:
         yield None
         return
@@ -57,7 +57,7 @@ def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Clus
 
 
 def _counted(map_: Map, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Tasks with results; their points are reported to who watches."""
+    """Tasks with results; points are reported as progress."""
     tasks = list(tasks)
     done = expected(sum(map(_covered, tasks)), "points")
     for task, result in map_(work, tasks):
@@ -66,14 +66,14 @@ def _counted(map_: Map, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any,
 
 
 def _covered(task: Any) -> int:
-    """Points of the grid that a task covers, where it is a region."""
+    """Grid points covered by a task that is a region; else 0."""
     return math.prod(tiles.sizes(task).values()) if isinstance(task, dict) else 0
 
 
 def _on_threads(
     plan: Plan, threads: int, work: Work, tasks: Iterable[Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """The tasks' results, on all threads where the engine has none of its own."""
+    """The tasks' results, on all threads unless the engine has its own."""
 
     def quiet(task: Any) -> tuple[Any, Any]:
         with np.errstate(all="ignore"):  # of this thread alone: set around it, it would not hold
@@ -83,11 +83,11 @@ def _on_threads(
 
 
 class Room:
-    """Arrays of a block, in memory that each thread reuses."""
+    """Arrays of a block, in memory reused by each thread."""
 
     def __init__(self, names: Sequence[str], most: int | None = None) -> None:
         self.names, self._memory = list(names), Workspace()
-        # points of a block: workers cut as the sending process does
+        # points of a block: workers cut like the sending process
         self.most = tiles.BLOCK if most is None else most
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
@@ -96,7 +96,7 @@ class Room:
         return dict(zip(self.names, self._memory.arrays(shape, dtypes), strict=True))
 
     def evaluate(self, plan: Plan, dims: tuple[str, ...], region: Region) -> dict[str, Array]:
-        """The outputs over a region, valid until this thread evaluates the next."""
+        """The outputs over a region, valid until this thread's next evaluation."""
         outs = self.arrays(extent(region, dims, dims))
         evaluate_block(plan, dims, region, outs, 1)
         return outs
@@ -104,12 +104,12 @@ class Room:
     def there(
         self, plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
     ) -> dict[str, Any] | None:
-        """Outputs over a region as arrays that stay on a device; None where they cannot."""
+        """Outputs over a region as arrays that stay on a device; None if not possible."""
         return on_device(plan, dims, region, names)
 
 
 class Rooms:
-    """Arrays of outputs that differ in their dimensions, as `Room` holds them."""
+    """`Room`s of outputs with different dimensions."""
 
     def __init__(self, plan: Plan, names: Collection[str]) -> None:
         groups = {
@@ -120,11 +120,10 @@ class Rooms:
 
     @property
     def dims(self) -> set[str]:
-        """The dimensions of any of the outputs."""
         return {dim for dims in self._rooms for dim in dims}
 
     def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
-        """The outputs over a region, of length 1 along dimensions that they do not have."""
+        """The outputs over a region, of length 1 along dimensions that they lack."""
         outs = {}
         for own, room in self._rooms.items():
             part = room.evaluate(plan, own, {dim: region[dim] for dim in own})
@@ -160,7 +159,7 @@ def numeric(plan: Plan) -> list[str]:
 
 
 def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
-    """Why layouts cannot be run, as a coordinate over some dimensions, where it is known."""
+    """The infeasibility reason as a coordinate over some dimensions, where known."""
     if REASON not in plan.outputs or not set(plan.out_dims[REASON]) <= set(dims):
         return {}
     own = plan.out_dims[REASON]

@@ -1,4 +1,4 @@
-"""What is written as axis=value: parts of a cube, and changes to a spec."""
+"""Selectors axis=value: parts of a cube, and changes to a spec."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -33,9 +33,10 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
 
 
 def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
-    """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may carry units.
+    """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may have units.
 
-    Returns the cut at the nearest points of numeric axes, and a note for each value that is none.
+    Returns the cut at the nearest points of numeric axes, and a note for each value not on its
+    axis.
     """
     notes: list[str] = []
     for name, text in pairs(selectors).items():
@@ -94,7 +95,7 @@ def _between(name: str, points: Any, text: str) -> Any:
 
 def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
     wanted = _wanted(name, text)
-    # units are converted with rounding, so that a point may be a few bits away
+    # unit conversion rounds, so a point may be a few bits away
     slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
     if not np.isfinite(wanted):
         if wanted in points:
@@ -115,7 +116,7 @@ def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
 
 
 def _wanted(name: str, text: str) -> float:
-    """A point of an axis, of an input in its base unit."""
+    """The number to look up on an axis, in the base unit if the axis is an input."""
     if _is_known(name):
         return values.number(name, _typed(text))
     try:
@@ -158,15 +159,15 @@ def point_of(axes: Mapping[str, Axis]) -> str:
 
 # Changes to a spec
 
-_MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units for which people often use others
+_MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units often replaced by others
 
 
 def narrow(
     spec: Mapping[str, Any], selectors: Sequence[str], without: Collection[str] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """A spec with other values:
+    """A spec with other values, and remarks.
 
-    "name=value", "name=value,value", "axis=first:last"; and remarks. An axis of one input takes the
+    Selectors: "name=value", "name=value,value", "axis=first:last". An axis of one input takes the
     values as given, an axis of several those of its labels; another input becomes a value of the
     scenario, or an axis. `without` leaves axes out.
     """
@@ -214,7 +215,7 @@ def narrow(
 def _in_phases(
     spec: Mapping[str, Any], wanted: dict[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The scenario of the phase that is wanted, or the axis of several; `phase=all` is of all."""
+    """The scenario of the selected phase, or the axis of several; `phase=all` selects all."""
     scenario = dict(spec["scenario"])
     known = phases.names(scenario)
     if not known or phases.NAME not in wanted or phases.NAME in spec["axes"]:
@@ -243,7 +244,7 @@ def _values(name: str, text: str, notes: list[str]) -> list[Any]:
 
 
 def _value(name: str, text: str) -> Any:
-    """What an input, written as text, is in a spec."""
+    """The spec value of an input written as text."""
     plain = without_phase(name)
     if plain in KINDS:
         return text
@@ -256,7 +257,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def remarks(spec: Mapping[str, Any]) -> list[str]:
-    """What a user may not have meant: numbers without a unit, values that an axis overrides."""
+    """Likely mistakes: numbers without a unit, values overridden by an axis."""
     scenario, axes = spec["scenario"], spec["axes"]
     bare = {**scenario, **axes}
     bare.pop(phases.NAME, None)
@@ -281,7 +282,7 @@ def _bare(name: str, number: float) -> str:
 
 
 def _numbers(entry: Any) -> list[float]:
-    """The bare numbers of an entry of a spec."""
+    """The bare numbers in a spec entry."""
     if isinstance(entry, Mapping):
         ends = next((entry[key] for key in ("linspace", "geomspace", "arange") if key in entry), ())
         return _numbers(entry.get("values", ends))

@@ -1,4 +1,4 @@
-"""Patterns of layers, one letter for each, as counts: of their kinds, and on pipeline stages."""
+"""Layer patterns, one letter per layer, as counts: by kind, and on pipeline stages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -42,10 +42,10 @@ _MOST_LETTERS = 100_000
 
 
 def counts(pattern: Any) -> dict[str, Any]:
-    """The inputs that a pattern of Megatron-LM or Nemotron-H sets.
+    """The inputs set by a pattern of Megatron-LM or Nemotron-H.
 
-    Raises InputError. Each letter is a layer of one block; | marks the ends of stages and counts
-    for nothing.
+    Raises InputError. Each letter is a layer of one block; | marks the ends of stages and has no
+    effect.
     """
     if not isinstance(pattern, str):
         raise InputError(f"{NAME} = {shown(pattern)} is not a pattern; {_RULE}")
@@ -76,12 +76,13 @@ def counts(pattern: Any) -> dict[str, Any]:
 
 
 def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True) -> dict[str, Any]:
-    """The inputs that a pipeline's layout sets, written as Megatron-LM does. Raises InputError.
+    """The inputs set by a pipeline layout in Megatron-LM's notation. Raises InputError.
 
-    `chunks` are the pieces of the model on each stage; `folded` ones come back, the last to the
-    first stage; in an `even` order as many micro-batches as stages go through each in turn. Of the
-    stages between the ends the fullest is told: a bound from above for memory and waits. Modules of
-    multi-token prediction count on the last stage, and as a layer where one stands before it.
+    `chunks` are the pieces of the model on each stage; `folded` ones return up the stages, the last
+    on the first stage; in an `even` order, groups of as many micro-batches as stages run through
+    one piece after the other. Of the stages between the ends the fullest is used: an upper bound
+    for memory and waits. Modules of multi-token prediction count on the last stage, and as a layer
+    if placed earlier.
     """
     if not isinstance(layout, str):
         raise InputError(f"{LAYOUT} = {shown(layout)} is not one text; {_LAYOUT_RULE}")
@@ -132,12 +133,12 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
 
 
 def _kept_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
-    """Activations that a stage keeps at most over those of pieces alike, pieces interleaved.
+    """A stage's peak activations relative to equal pieces, pieces interleaved.
 
-    Forward passes run p micro-batches of a piece after the other, backward passes too, from the
-    last piece, and begin behind (v - 1) p + 2 (p - stage - 1) forward passes (Megatron-LM,
-    forward_backward_pipelining_with_interleaving). In other orders than this `even` one the largest
-    piece counts for all: a bound from above.
+    Forward passes run p micro-batches of one piece after the other, backward passes too, from the
+    last piece, starting (v - 1) p + 2 (p - stage - 1) forward passes later (Megatron-LM,
+    forward_backward_pipelining_with_interleaving). In orders other than this `even` one the largest
+    piece counts for all: an upper bound.
     """
     v, whole = len(layers), sum(layers)
     if not whole:
@@ -148,13 +149,13 @@ def _kept_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
     there, back = [0, *accumulate(layers)], [0, *accumulate(layers[::-1])]
 
     def run(sums: list[int], passes: int) -> int:
-        """Layers of so many passes in order."""
+        """Layers of the first `passes` passes."""
         rounds, left = divmod(max(passes, 0), p * v)
         piece, begun = divmod(left, p)
         more = begun * (sums[piece + 1] - sums[piece])
         return p * (rounds * sums[v] + sums[piece]) + more
 
-    # Between changes of pieces, what is kept grows or falls evenly
+    # Between changes of pieces, stored activations grow or shrink linearly
     changes = {p * k for k in range(4 * v)} | {ahead + 1 + p * k for k in range(2 * v)}
     most = max(run(there, passes) - run(back, passes - 1 - ahead) for passes in changes)
     return most * v / (whole * (ahead + 1))
@@ -183,7 +184,7 @@ def spelled_out(
 def _of_layout(
     scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any]
 ) -> dict[str, Any]:
-    """What the layout of a scenario sets; its layers are those of the models."""
+    """Inputs set by a scenario's layout, whose number of layers is that of the models."""
     schedule, chunks = scenario.get(SPLIT["schedule"]), scenario.get(SPLIT["chunks"], 1)
     for name in (SPLIT["schedule"], SPLIT["chunks"]):
         if name in swept:

@@ -1,4 +1,4 @@
-"""Phases of a job: what changes from one to the next, as an axis whose points are added up."""
+"""Phases of a job: what changes between them, as an axis whose points are added up."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,13 +17,13 @@ from .axis import Axis
 
 NAME = PHASE
 EARLIER = BEFORE[0]
-EVERY = "all"  # what stands for every phase where one is chosen
-MOST = 64  # phases of a job, whose formulas stand side by side
+EVERY = "all"  # selects every phase
+MOST = 64  # phases of a job, all of whose formulas are evaluated together
 ABOUT = "parts of the job, one after the other; each states what it does not share with others"
 
 
 def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """A scenario without its phases, and these, with what it says of one (`n_gpus__main`)."""
+    """A scenario without phases, and the phases, including its entries for one (`n_gpus__main`)."""
     shared = dict(scenario)
     tables = shared.pop(NAME, None)
     said = {name: shared.pop(name) for name in scenario if _is_of_phase(name)}
@@ -39,7 +39,7 @@ def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def keys(axis: Axis | None) -> list[str]:
-    """What names of each phase end in; none where there is no axis of phases."""
+    """Name suffixes of the phases; empty without an axis of phases."""
     return [] if axis is None else [key_of(name, k) for k, name in enumerate(axis.labels.tolist())]
 
 
@@ -56,7 +56,7 @@ def _known_key(name: str, known: Collection[str]) -> str:
 
 
 def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
-    """A scenario with phases that stand beside it. Raises InputError where it has some itself."""
+    """A scenario with separately given phases added. Raises InputError if it already has phases."""
     if NAME in scenario:
         raise InputError("phases are given, and the scenario has some; give them once")
     return {**scenario, NAME: tables}
@@ -65,9 +65,9 @@ def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
 def with_phases(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """A scenario without phases, axes with one of them, and whether they are to be added up.
+    """A scenario without phases, axes including one of phases, and whether phases are added up.
 
-    They are one dimension instead where an axis `phase` names some. Raises InputError.
+    If an axis `phase` names some, they are a dimension instead. Raises InputError.
     """
     shared, tables = apart(scenario)
     swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
@@ -88,7 +88,7 @@ def with_phases(
         return shared, dict(axes), False
     own = _checked(shared, tables)
     by_key = dict(zip([key_of(name, k) for k, name in enumerate(own)], own, strict=True))
-    for name in sought:  # a value that stands in for those of the axis, or those tried
+    for name in sought:  # a value that replaces those of the axis, or values tried
         if (plain := without_phase(name)) == PHASED and PHASED in shared:
             raise InputError(f"{name} varies, and [scenario] says {PHASED}; leave that out")
         own[by_key[_known_key(name, by_key)]].setdefault(plain, 1.0)
@@ -103,7 +103,7 @@ def with_phases(
 
 
 def are_tables(value: Any) -> bool:
-    """Whether a value is a list of phases, and not of their names."""
+    """Whether a value is a list of phases rather than of their names."""
     return isinstance(value, Sequence) and any(isinstance(table, Mapping) for table in value)
 
 
@@ -115,26 +115,26 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
     before = values.number(EARLIER, shared.get(EARLIER, 0))
     before += sum(values.number(PHASED, own) for own in earlier)
-    if k:  # it starts where those before it end
+    if k:  # it starts where earlier phases end
         shared = {key: value for key, value in shared.items() if key != dates.NAME}
     return {**shared, **phases[name], **({EARLIER: before} if k else {})}
 
 
 def following(axis: Axis, shared: Mapping[str, Any]) -> Axis:
-    """An axis of phases that knows the tokens before each."""
+    """An axis of phases with the tokens trained before each."""
     own = axis.numbers[PHASED]
     before = values.number(EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
     return replace(axis, numbers={**axis.numbers, EARLIER: before})
 
 
 def names(scenario: Mapping[str, Any]) -> list[str]:
-    """The names of a scenario's phases, in their order; none where it has none."""
+    """The names of a scenario's phases, in order; empty if it has none."""
     shared, tables = apart(scenario)
     return [] if tables is None else list(_checked(shared, tables))
 
 
 def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
-    """What phases of a scenario set."""
+    """Names set by a scenario's phases."""
     shared, tables = apart(scenario)
     if tables is None:
         return frozenset()
@@ -142,7 +142,7 @@ def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
 
 
 def named(name: Any, known: Sequence[str]) -> str:
-    """A phase that is known. Raises InputError."""
+    """The phase name, checked. Raises InputError."""
     if name not in known:
         hint = nearest(str(name), known, f"its phases are {', '.join(known)}")
         raise InputError(f"phase {shown(name)} is none of this job; {hint}")
@@ -150,7 +150,7 @@ def named(name: Any, known: Sequence[str]) -> str:
 
 
 def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]]:
-    """What each phase states, by its name."""
+    """The entries of each phase, by its name."""
     if not isinstance(tables, Sequence) or isinstance(tables, str) or not tables:
         raise InputError(f"phase = {shown(tables)} is not a list of tables; write [[phase]]")
     if len(tables) > MOST:
@@ -174,7 +174,7 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
             )
         for key, value in own.items():
             values.check_name(key)
-            if value is None:  # it would hide what [scenario] says, and is no value
+            if value is None:  # it would hide the value in [scenario]
                 off = f"; {OFF}" if values.is_option(key) else ""
                 raise InputError(f"phase {name!r}: {key} = None is no value; leave it out{off}")
             if isinstance(value, Mapping):
@@ -204,7 +204,7 @@ def _inputs(name: str, spec: Any) -> tuple[str, ...]:
 
 
 def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
-    """Hold a total that the scenario states against what its phases add up to."""
+    """Compare a total stated by the scenario with the sum over its phases."""
     if PHASED in shared:
         total = sum(values.number(PHASED, own[PHASED]) for own in phases.values())
         said = values.number(PHASED, shared[PHASED])
@@ -216,7 +216,7 @@ def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, An
 
 
 def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Axis:
-    """An axis of all that any phase states; what one leaves out, it shares."""
+    """An axis of everything that any phase sets; other phases use the shared values."""
     spelled = {name: _spelled(shared, own) for name, own in phases.items()}
     keys = dict.fromkeys(key for own in spelled.values() for key in own)
     common = patterns.spelled_out(shared, {**dict.fromkeys(keys, NAME)})
@@ -240,7 +240,7 @@ def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Ax
 
 
 def _spelled(shared: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What a phase states, its patterns as counts."""
+    """The entries of a phase, with patterns as counts."""
     texts = own.keys() & {patterns.NAME, patterns.LAYOUT}
     if not texts:
         return own
@@ -250,18 +250,18 @@ def _spelled(shared: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def implied_rows(axis: Axis) -> dict[str, tuple[Any, ...]]:
-    """Options that some phase leaves to what it implies."""
+    """Options that some phase leaves to be implied."""
     return {name: row for name, row in axis.options.items() if None in row}
 
 
 def left_open(axis: Axis) -> list[str]:
-    """What some points of an axis do not state, for labels to fill in."""
+    """Inputs that some points of an axis leave to labels."""
     numbers = [name for name, row in axis.numbers.items() if np.isnan(row).any()]
     return [*numbers, *implied_rows(axis)]
 
 
 def filled(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
-    """An axis on which an input has these values wherever it has none yet."""
+    """An axis with `values` filled in wherever an input has none."""
     if name in axis.options:
         pairs = zip(axis.options[name], values, strict=True)
         row = tuple(own if value is None else value for value, own in pairs)
@@ -276,7 +276,7 @@ def filled(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
 def parted(
     tables: Mapping[str, tuple[tuple[str, ...], Any]], phases: Axis | None
 ) -> tuple[dict[str, tuple[tuple[str, ...], Any]], frozenset[str]]:
-    """Tables without the dimension of phases, one for each; and the plain names of those."""
+    """Tables split along the dimension of phases, and the plain names of the split ones."""
     made: dict[str, tuple[tuple[str, ...], Any]] = {}
     phased = set()
     for name, (along, row) in tables.items():

@@ -1,4 +1,4 @@
-"""The bytes of a chunk, as Zarr itself would write them, in a fraction of its time."""
+"""The bytes of a chunk as Zarr itself would write them, in a fraction of the time."""
 
 import math
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ import numpy as np
 from ..spec.axis import Array
 
 COMPRESSOR: Literal["lz4"] = "lz4"
-LEVEL = 9  # over 5: 2 to 3 % fewer bytes at the same speed; zstd is slower for as many
+LEVEL = 9  # versus 5: 2 to 3 % fewer bytes at the same speed; zstd is slower for the same size
 MOST = 1 << 27  # bytes of values in a chunk or in the labels of an axis
-LARGEST = MOST + 1024  # bytes of a chunk's file: what does not compress is stored as it is
-MOST_TEXT = 1 << 24  # bytes of the labels of an axis that are text
+LARGEST = MOST + 1024  # bytes of a chunk's file: incompressible data is stored as is
+MOST_TEXT = 1 << 24  # bytes of an axis' text labels
 
 
 def fill_value(dtype: Any) -> float:
-    """The value in a chunk beyond the array's end, and of a chunk that is missing."""
+    """The value of a missing chunk, and in a chunk beyond the array's end."""
     return -1 if np.dtype(dtype) == np.int8 else np.nan
 
 
 def codecs(dtype: Any) -> list[Any]:
-    """How chunks are compressed, for Zarr: crc32c comes last, so that it covers every byte."""
+    """Zarr codecs of chunks: crc32c comes last, so that it covers every byte."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     typesize = np.dtype(dtype).itemsize
@@ -31,14 +31,14 @@ def codecs(dtype: Any) -> list[Any]:
 
 
 def small_codecs() -> list[Any]:
-    """How coordinates are compressed, for Zarr; their bytes are checked like those of chunks."""
+    """Zarr codecs of coordinates, whose bytes are checked like those of chunks."""
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
     return [ZstdCodec(level=0), Crc32cCodec()]
 
 
 def fill(chunk: Array, values: Array) -> Array:
-    """Put values into memory of a whole chunk's shape, and the fill value beyond them."""
+    """Copy values into memory of a whole chunk's shape, padded with the fill value."""
     if values.shape != chunk.shape:
         chunk[...] = fill_value(chunk.dtype)
     chunk[tuple(map(slice, values.shape))] = values
@@ -48,7 +48,7 @@ def fill(chunk: Array, values: Array) -> Array:
 def encode(chunk: Array) -> tuple[bytes, int]:
     """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c.
 
-    The last four bytes hold the crc32c of those before them.
+    The last four bytes are the crc32c of the preceding ones.
     """
     from numcodecs import Blosc
 
@@ -58,8 +58,8 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 
 
 def is_sound(data: bytes, size: int, crc: int) -> bool:
-    """Whether a chunk's bytes are those that `encode` gave."""
-    # With its own crc32c at the end every chunk has the same: it is taken of what comes before
+    """Whether a chunk's bytes are those returned by `encode`."""
+    # Including its crc32c, every chunk has the same checksum: compute it without the last bytes
     actual = int(google_crc32c.value(data[:-4]))
     return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
@@ -69,10 +69,10 @@ _KEYS = {"name": "default", "configuration": {"separator": "/"}}  # names of chu
 
 @dataclass(frozen=True)
 class Stored:
-    """What an array's metadata state about its chunks."""
+    """An array's metadata about its chunks."""
 
-    counts: tuple[int, ...]  # of chunks along each dimension
-    size: int  # bytes of one, expanded; of texts the most
+    counts: tuple[int, ...]  # number of chunks along each dimension
+    size: int  # bytes of one, expanded; for texts the maximum
     items: int  # values in one
     texts: bool
     compressor: str
@@ -86,7 +86,7 @@ class Stored:
         names = [codec["name"] for codec in meta["codecs"]]
         texts = names[0] == "vlen-utf8"
         known = (("bytes", "vlen-utf8"), ("blosc", "zstd"), ("crc32c",))
-        few = len(names) in (2, 3)  # coordinates had no crc32c at first
+        few = len(names) in (2, 3)  # coordinates originally had no crc32c
         if not few or not all(map(tuple.__contains__, known, names)):
             raise ValueError(f"the codecs {', '.join(names)} are not those that fleetcube writes")
         if meta["chunk_key_encoding"] != _KEYS or meta.get("storage_transformers"):
@@ -96,9 +96,7 @@ class Stored:
         return cls(counts, size, items, texts, names[1], len(names) > 2)
 
     def wrong(self, data: Any) -> str:
-        """Why a chunk must not be expanded; empty where it may be: few bytes can claim to be
-        gigabytes.
-        """
+        """Why a chunk must not be expanded, else empty: few bytes can claim to be gigabytes."""
         if self.size > MOST:
             return f"expands to {self.size:,} bytes; at most {MOST:,} are read"
         head = bytes(data[:18])
@@ -114,7 +112,7 @@ class Stored:
 
 
 def _zstd(head: bytes) -> int:
-    """Bytes that a Zstandard frame states it expands to (RFC 8878, 3.1.1.1); -1 if none."""
+    """Expanded size stated by a Zstandard frame (RFC 8878, 3.1.1.1); -1 if none."""
     flags = head[4] if len(head) > 4 else 0
     single, width = flags >> 5 & 1, (0, 2, 4, 8)[flags >> 6] or flags >> 5 & 1
     start = 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]

@@ -1,4 +1,4 @@
-"""Durable writing: files are synced before they count, one writer, names exchanged at once."""
+"""Durable writing: files are synced before they count, one writer, atomic exchange of names."""
 
 import contextlib
 import ctypes

@@ -1,7 +1,7 @@
-"""Cubes in Icechunk repositories, of which every complete version stays readable.
+"""Cubes in Icechunk repositories, where every complete version stays readable.
 
-A cube is written on the branch `unfinished`, finished blocks and their journal in one commit. The
-branch `main` and a tag are set to it when it is complete, so readers never see less.
+A cube is written on the branch `unfinished`, finished blocks and their journal in one commit. When
+it is complete, the branch `main` and a tag are set to it, so readers never see partial cubes.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from .objects import Objects
 from .place import Folder, Place
 from .wait import wait
 
-COMMIT_SECONDS = 20.0  # between commits, for which all writing stops
+COMMIT_SECONDS = 20.0  # between commits, during which all writing stops
 MAIN, UNFINISHED = "main", "unfinished"
 _LOCK = "fleetcube.lock"
 _OBJECT = re.compile(r"\b(chunks|manifests|snapshots|transactions)/[0-9A-Z]{20}\b")
-# Icechunk keeps nothing but arrays: a file of the record is one, of its bytes in one chunk
+# Icechunk stores only arrays: a file of the record is an array of its bytes in one chunk
 _BYTES = (
     b'{"zarr_format":3,"node_type":"array","shape":[%d],"data_type":"uint8","fill_value":0,'
     b'"chunk_grid":{"name":"regular","configuration":{"chunk_shape":[%d]}},'
@@ -71,7 +71,7 @@ class Icechunk:
 
     @contextlib.contextmanager
     def wrapping_errors(self) -> Iterator[None]:
-        """Turn Icechunk's errors into a ConnectionError of one line."""
+        """Turn Icechunk's errors into a one-line ConnectionError."""
         icechunk = self._icechunk()
         try:
             yield
@@ -83,7 +83,7 @@ class Icechunk:
                 raise FileNotFoundError(first) from None
             if first.startswith("object ") and "not found" in first:
                 lost = _OBJECT.search(str(error))
-                if lost and lost[1] == "chunks":  # the block is computed again
+                if lost and lost[1] == "chunks":  # the block is recomputed
                     raise FileNotFoundError(lost[0]) from None
                 what = lost[0] if lost else "an object"
                 raise ConnectionError(
@@ -102,7 +102,7 @@ class Icechunk:
         return icechunk
 
     def _open(self, create: bool = False) -> Any:
-        """The repository; None where there is none."""
+        """The repository; None if there is none."""
         if self._repository is None:
             icechunk = self._icechunk()
             if isinstance(self.base, Objects):
@@ -134,7 +134,7 @@ class Icechunk:
         return self._repository
 
     def _reading(self) -> Any:
-        """The branch's session; None where there is no such branch."""
+        """The branch's session; None without such a branch."""
         repository = self._open()
         if self._session is None and repository is not None:
             with self.wrapping_errors():
@@ -146,7 +146,7 @@ class Icechunk:
         array = _array(name)
         data = self._get(f"{array}/c/0" if array else name)
         if data is None and array and self._get(f"{array}/{ROOT}") == _BYTES % (0, 1):
-            data = b""  # of which there is no chunk
+            data = b""  # an empty file has no chunk
         if data is None:
             raise FileNotFoundError(name)
         check_size(len(data), size)
@@ -170,7 +170,7 @@ class Icechunk:
             files = {f"{array}/{ROOT}": _BYTES % (size, size or 1), f"{array}/c/0": bytes(data)}
         with self._gate.open(), self.wrapping_errors():
             if array:
-                self.delete(name)  # or the chunk of a longer one may stay
+                self.delete(name)  # otherwise the chunk of a longer one may remain
             for key, part in files.items():
                 if part:
                     buffer = default_buffer_prototype().buffer.from_bytes(part)
@@ -202,7 +202,7 @@ class Icechunk:
             self.delete(name)
 
     def _start_over(self) -> None:
-        """Reset the branch `unfinished` to the repository's first snapshot, which is empty."""
+        """Reset the branch `unfinished` to the repository's first, empty snapshot."""
         with self.wrapping_errors():
             *_, first = self._repository.ancestry(branch=MAIN)
             if UNFINISHED in self._repository.list_branches():
@@ -215,8 +215,8 @@ class Icechunk:
         return _Commits(self)
 
     def commit(self, message: str) -> str:
-        """Make all that was written survive; the name of the snapshot."""
-        # closed, since what is written to the session that is replaced would be lost
+        """Make everything written durable; return the name of the snapshot."""
+        # closed, since writes to the session being replaced would be lost
         with self._gate.closed(), self.wrapping_errors():
             snapshot = str(self._session.commit(message))
             self._session = self._repository.writable_session(UNFINISHED)
@@ -243,8 +243,8 @@ class Icechunk:
 
     @contextlib.contextmanager
     def one_writer(self) -> Iterator[None]:
-        self._open(create=True)  # before the lock: Icechunk creates in an empty place only
-        # on a local disk, commits of several processes at once would be lost
+        self._open(create=True)  # before the lock: Icechunk creates only in an empty place
+        # on a local disk, concurrent commits of several processes would be lost
         with self.base.one_writer(_LOCK):
             self._session = None
             with self.wrapping_errors():
@@ -285,13 +285,13 @@ class Icechunk:
 
 
 def _array(name: str) -> str | None:
-    """The array that is a file of the record; None for files that Zarr knows."""
+    """The array that stores a file of the record; None for files that Zarr knows."""
     file = name.removeprefix(f"{RECORD}/")
     return None if file in (name, ROOT) else f"{GROUP}/{file.replace('/', '-')}"
 
 
 def _file(key: str) -> str | None:
-    """The file that Icechunk keeps under a key; None for the chunks of the record's arrays."""
+    """The file that Icechunk stores under a key; None for chunks of the record's arrays."""
     array, _, rest = key.removeprefix(f"{GROUP}/").partition("/")
     if not key.startswith(f"{GROUP}/") or not rest or key == f"{RECORD}/{ROOT}":
         return key
@@ -299,7 +299,7 @@ def _file(key: str) -> str | None:
 
 
 class _Commits:
-    """A journal that is committed with the blocks that it names."""
+    """A journal that is committed together with its blocks."""
 
     def __init__(self, place: Icechunk) -> None:
         self.seconds = COMMIT_SECONDS
@@ -321,7 +321,7 @@ class _Commits:
 
 
 class _Gate:
-    """Open to many writers at once, closed while one commits."""
+    """Admits many concurrent writers, and none during a commit."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LEVERS = 5
 _TIMES = ("job_time", "job_time_low", "job_time_high")
-_FELT = 5e-4  # relative difference that is worth a line
+_FELT = 5e-4  # relative difference worth a line
 
 
 @click.command()
@@ -110,7 +110,7 @@ def _plan_phases(
     output: str | None,
     spec: str,
 ) -> None:
-    """Plan a job in phases: each by itself, then the whole."""
+    """Plan a job in phases: each separately, then the whole."""
     from fleetcube.grid.live.page import page, write
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.spec.dates import start_of
@@ -132,7 +132,7 @@ def _plan_phases(
 def _print_phases(
     found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
 ) -> None:
-    """The best layout of each phase, what it gives, and the whole job."""
+    """Print the best layout of each phase, its results, and the whole job."""
     from fleetcube.grid.show.tables import table
 
     rows = []
@@ -161,12 +161,11 @@ def _print_phases(
 
 
 def _open(found: "xarray.Dataset") -> list[str]:
-    """The inputs that were searched."""
     return str(found.attrs["fleetcube_open"]).split()
 
 
 def _layouts(found: "xarray.Dataset", of: str) -> Any:
-    """The layouts in short words, over the axes and ranks."""
+    """The layouts in short notation, over the axes and ranks."""
     import numpy as np
 
     from fleetcube.grid.ask.layouts import text
@@ -184,7 +183,7 @@ def _layouts(found: "xarray.Dataset", of: str) -> Any:
 def _print_one(
     sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
 ) -> None:
-    """The best layout of one point with its intervals, the next ones, losses and levers."""
+    """Print the best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.grid.show.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
@@ -218,7 +217,7 @@ def _print_one(
 
 
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
-    """What a job comes to, with intervals, and when it ends; losses are told elsewhere."""
+    """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.grid.show.tables import counted, numbers, scale, span
     from fleetcube.grid.spec.dates import end
@@ -245,7 +244,7 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
 
 
 def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> None:
-    """What would better the output most, and why more GPUs would not."""
+    """Print what would improve the output most, and why more GPUs would not."""
     from fleetcube.grid.ask.layouts import levers
 
     better, no_lever = levers(sweep, layout, of, sense)
@@ -257,7 +256,7 @@ def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> No
 
 
 def _print_limits(best: "xarray.Dataset") -> None:
-    """The three largest losses of the wall time."""
+    """Print the three largest losses of the wall time."""
     from fleetcube.kernels.roles import LOSSES
 
     known = [(best[name].item(), name) for name in LOSSES if name in best]
@@ -271,7 +270,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
 
 
 def _print_several(found: "xarray.Dataset", of: str) -> None:
-    """The best at each point: what to expect of it; its layout and memory, or why there is none."""
+    """Print the best at each point: its results, layout and memory, or why there is none."""
     from fleetcube.grid.show.tables import table
 
     best = found.isel(rank=0, drop=True)
@@ -280,7 +279,7 @@ def _print_several(found: "xarray.Dataset", of: str) -> None:
     ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
     shown = best[list(dict.fromkeys([*names, *(name for name in ends if name in best)]))]
     for variable in shown.data_vars.values():
-        variable.attrs.pop("convention", None)  # said by explain; columns are narrow here
+        variable.attrs.pop("convention", None)  # given by explain; columns are narrow here
     print_table(*table(shown))
     if f"{of}_low" in shown:
         say("rows share a part of the model's error: their ratios are surer than 90 % of each")
@@ -293,7 +292,7 @@ def _print_several(found: "xarray.Dataset", of: str) -> None:
 
 
 def _print_foot(found: "xarray.Dataset", said: str) -> None:
-    """What was searched, and remarks."""
+    """Print what was searched, and remarks."""
     say(said)
     if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
         say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)

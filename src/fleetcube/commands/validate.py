@@ -110,7 +110,7 @@ def validate(
 
 
 def as_dict(validation: "Validation") -> dict[str, Any]:
-    """A validation as JSON, with null for what is unknown."""
+    """A validation for JSON, with null for unknown values."""
     from fleetcube.grid.show.tables import finite
 
     names = ("id", "group", "of", "measured", "predicted", "low", "high")
@@ -150,7 +150,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
         ends = [f"{end / row.measured:.2f}" for end in _ends(row, own)]
         width = "-" if "nan" in ends else " to ".join(ends)
         cells.append([row.id, row.of, *values, f"{1 + row.error:.2f}", width])
-        if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is no job
+        if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is not a job
             failed.setdefault(meanings[int(reason[0])], {})[row.id] = None
         source = "; ".join(filter(None, (own.source, *own.notes))) or "no source"
         sources.setdefault(source, {})[row.id] = None
@@ -162,7 +162,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
 
 
 def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
-    """The ends of a prediction's interval, NaN where none is known."""
+    """The ends of a prediction's interval, NaN if unknown."""
     from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.graph.formulas import load
 
