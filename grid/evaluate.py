@@ -40,7 +40,7 @@ def evaluate(
             grid. DataArrays that share a dimension move along it together; `table` takes rows.
 
     Returns a Dataset, or a DataArray for one name. Unset inputs take their documented defaults.
-    Raises InputError (a ValueError) in one line for anything that cannot be used.
+    Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
     Example:
         >>> import fleetcube

@@ -1,4 +1,4 @@
-"""A cut of a cube, evaluated again: the sweep of its points, and the ends of its intervals."""
+"""Reevaluate a cut of a cube: the sweep of its points, and the ends of its intervals."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import xarray
 
 MOST = 100_000  # points whose intervals are evaluated
-# Values that agree so well are of the same formulas: engines differ by less, corrections by more
+# Values this close are of the same formulas: engines differ by less, corrections by more
 _SAME = {"float64": 1e-9, "float32": 1e-4}  # relative
 
 
 def sweep_of(cut: "xarray.Dataset") -> Evaluation:
-    """The sweep of the points of a cut. Raises InputError where the cut does not tell it."""
+    """The sweep of a cut's points. Raises InputError if the cut does not determine it."""
     try:
         spec = spec_of(cut.attrs)
     except (ValueError, RecursionError) as error:
@@ -38,10 +38,10 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
 
 
 def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
-    """The points of an axis that a cut has; all of an axis that none of its variables has."""
+    """The points of an axis in a cut; the whole axis if none of the cut's variables has it."""
     parts = entry if is_coupled(entry) else {name: entry}
     held = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())
-    if held:  # the values of long lists are in coordinates, which were cut as the axis was
+    if held:  # long lists are in coordinates, which were cut like the axis
         points = {key: _points(cut, name if key == "labels" else key) for key in parts}
         return make_axis(name, points if is_coupled(entry) else points[name])
     whole = make_axis(name, entry)
@@ -64,7 +64,7 @@ def _points(cut: "xarray.Dataset", name: str) -> Any:
 
 
 def predicted(cube: "xarray.Dataset") -> list[str]:
-    """The variables of a cube that have intervals; none where its spec is refused today."""
+    """The variables of a cube that have intervals; empty if its spec is refused today."""
     try:
         sweep = sweep_of(cube)
         plan = sweep.of([n for n in sweep.spec["outputs"] if n in cube.data_vars]).plan("numpy")
@@ -74,12 +74,11 @@ def predicted(cube: "xarray.Dataset") -> list[str]:
 
 
 def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xarray.Dataset":
-    """A cut of any cube with the ends of its variables' 90 % intervals, as `Sweep.interval` gives
-    them.
+    """A cut of any cube with the ends of its 90 % intervals, as `Sweep.interval` gives them.
 
-    A cube holds values, so the ends are evaluated here, at the points of the cut alone. Variables
-    are by default all numbers; a cut without any interval is returned as it is. Raises InputError
-    for more than MOST points, and where today's formulas and records give other values.
+    They are evaluated now, at the points of the cut alone, by default for all numeric variables; a
+    cut without any interval is returned unchanged. Raises InputError for more than MOST points, and
+    if today's formulas and records give other values.
     """
     sweep = sweep_of(cut)
     wanted = cut.data_vars if of is None else of
@@ -105,7 +104,7 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
     ends = {}
     for name in names:
         for end in (f"{name}_low", f"{name}_high"):
-            if end in found:  # no value, no interval: cubes may be of feasible points alone
+            if end in found:  # no value, no interval: cubes may have only feasible points
                 own: Any = found[end].variable
                 ends[end] = own.where(cut[name].variable.notnull())
     along = [dim for end in ends.values() for dim in end.dims if dim not in cut.dims]
@@ -114,7 +113,7 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
 
 
 def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[str]) -> None:
-    """Refuse a cube whose records or values are no longer those of its spec."""
+    """Refuse a cube whose records or values no longer match its spec."""
     written = cut.attrs.get("fleetcube_version", "the version")
     now = f"fleetcube {own_version()} than in {written}, which wrote the cube; evaluate it again"
     known = {(r["kind"], r["label"]): _same_record(r) for r in records(cut.attrs)}

@@ -1,7 +1,8 @@
-"""Where adding GPUs stops helping, and why: sizes of a cluster, each twice the one before. n GPUs
-that take a time T spend n T of GPU time, and share it among losses. If none of these grew, doubling
-would halve the time; their growth adds up to what a doubling lacks. If the batch grows, losses are
-compared per token, and the batch answers for the tokens.
+"""Find where adding GPUs stops helping, and why, over cluster sizes that double each time.
+
+n GPUs that take a time T spend n T of GPU time, attributed to losses. Doubling the GPUs halves the
+time only if total GPU time stays constant; its growth is attributed to each loss. If the batch
+grows, losses are compared per token, and the extra tokens are attributed to the batch.
 """
 
 import math
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     import xarray
 
 MOST = 2.0**20  # GPUs, unless a range is given
-HELPS = 1.9  # a doubling that brings less is held back
+HELPS = 1.9  # a doubling with a smaller speed-up counts as limited
 TRIED = 4096  # sizes tried around the best one
-TIMED = {  # what takes GPU time beside the GPUs' own work: its shares of the wall time
+TIMED = {  # losses of GPU time besides the GPUs' own work: their shares of the wall time
     "network": ("communication_overhead",),
     "bubble": ("bubble_overhead",),
     "stragglers": ("straggler_overhead",),
@@ -38,7 +39,7 @@ _TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel
 _SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
 _READY = "transition_share"
 _NEEDED = (TIME, "gpu_hours", "availability", _READY, *_SHARES)
-_REASONS = {  # that say which limit it is; any other is one of the layout
+_REASONS = {  # by the limit that they belong to; any other belongs to the layout
     "batch_smaller_than_data_parallel": "batch",
     "batch_not_divisible": "batch",
     "fewer_microbatches_than_stages": "batch",
@@ -56,7 +57,7 @@ def wall(
     day_price: Any = None,
     engine: str = "auto",
 ) -> "xarray.Dataset":
-    """Sizes of a cluster with what each doubling brought, and its limits; see `Sweep.wall`."""
+    """See `Sweep.wall`."""
     scenario, axes = _one_point(spec)
     phased = bool(phases.names(scenario))
     batch = _batch(scenario, phased) if batch_grows else None
@@ -82,9 +83,9 @@ def wall(
         )
     times = np.where(runs, found[TIME].values, np.nan)
     best = int(np.nanargmin(times))
-    if between is None:  # one size more shows that the job gets slower, or why there is none
+    if between is None:  # one more size shows that the job gets slower, or why it cannot run
         found, times = found.isel({SIZE: slice(0, best + 2)}), times[: best + 2]
-        # What the sizes tried beyond these stand on is no matter of the table
+        # Drop remarks about sizes that are not shown
         found.attrs = _scan(scenario, axes, found[SIZE].values, outputs, engine, batch).attrs
     found = _doubled(found, times)
     limits = _ended(found, power, price) | _lost(found)  # what slows a job binds before it ends it
@@ -102,7 +103,7 @@ def wall(
 
 
 def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A scenario and axes of one value each. Raises InputError."""
+    """A scenario and its axes, each of one value. Raises InputError."""
     scenario = dict(spec["scenario"])
     axes = {name: axis for name, axis in spec["axes"].items() if name != SIZE}
     for name, axis in make_axes(axes).items():
@@ -135,7 +136,7 @@ def _positive(name: str, given: Any) -> float:
 def _sizes(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], between: Sequence[Any] | None
 ) -> tuple[Array, int]:
-    """Sizes of whole replicas, each twice the one before, and the GPUs of a replica."""
+    """Sizes of whole replicas, each twice the previous one, and the GPUs of a replica."""
     known = phases.names(scenario)
     apart = {phases.NAME: known} if known else {}
     replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate("numpy")
@@ -163,7 +164,7 @@ def _scan(
     engine: str,
     batch: float | None = None,
 ) -> "xarray.Dataset":
-    """Outputs along the sizes; the batch is stated, or grows from that of the first size."""
+    """Outputs along the sizes; the batch is constant, or grows from that of the first size."""
     axis: Any = sizes
     name = SIZE if batch is None else "cluster"
     if batch is not None:
@@ -179,7 +180,7 @@ def _scan(
 
 
 def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
-    """With the speed-up of each size, what doubling brought, and what each loss kept of it."""
+    """Add each size's speed-up, the gain of doubling, and the GPU time that each loss added."""
     sizes = found[SIZE].values
     if not np.isfinite(times).any():
         raise InputError(
@@ -194,7 +195,7 @@ def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
         for limit, names in TIMED.items()
     }
     on["transitions"] = spent * np.broadcast_to(found[_READY].values, spent.shape)
-    waits = spent * (1 - there) - on["transitions"]  # for a cluster that is whole
+    waits = spent * (1 - there) - on["transitions"]  # for a complete cluster
     on["failures"] = on["failures"] + waits
     on["compute"] = spent - sum(on.values())
     lost = np.full((sizes.size, len(LOST)), np.nan)
@@ -239,7 +240,7 @@ def _lost(found: "xarray.Dataset") -> dict[str, tuple[float, str]]:
 def _ended(
     found: "xarray.Dataset", power: float | None, price: float | None
 ) -> dict[str, tuple[float, str]]:
-    """From where, and why, a limit binds that ends the growth."""
+    """Limits that end the growth: from which size they bind, and why."""
     limits: dict[str, tuple[float, str]] = {}
     runs = found[REASON].values == 0
     last = int(np.flatnonzero(runs)[-1])
@@ -276,7 +277,7 @@ def _fastest(
     step: int,
     engine: str,
 ) -> "xarray.Dataset":
-    """With the size of least time among whole replicas around the best one of those scanned."""
+    """Add the fastest size among whole replicas around the best scanned one."""
     low, high = max(best / 2, sizes[0]), min(2 * best, sizes[-1])
     stride = step * math.ceil((high - low) / step / TRIED) if high > low else step
     below, above = math.floor((best - low) / stride), math.floor((high - best) / stride)

@@ -1,4 +1,4 @@
-"""What the page holds: a program for each set of formulas, what may be moved, what is shown."""
+"""Contents of the live page: a program for each set of formulas, its sliders and outputs."""
 
 import base64
 import hashlib
@@ -36,7 +36,7 @@ from ..store.places.durable import write_file
 from .still import parts
 
 MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
-MOST_BYTES = 1_000_000  # of a page: more is not opened from a mail
+MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 _DRAWN = "inputs with distributions stand at their medians, and intervals are not shown"
 
@@ -50,8 +50,8 @@ def page(
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.page`.
 
-    `file` is the spec's name in commands, `commands` choose the points of axes that are no sliders,
-    `notes` are lines of the foot.
+    `file` is the spec's name in commands, `commands` select the points of axes that are not
+    sliders, `notes` are lines of the foot.
     """
     scenario = dict(spec["scenario"])
     axes = list(make_axes(spec["axes"]).values())
@@ -119,7 +119,7 @@ def check_target(path: str | PathLike[str]) -> None:
 
 
 def write(text: str, path: str | PathLike[str]) -> None:
-    """Write a page, whole or not at all. Raises InputError."""
+    """Write a page atomically. Raises InputError."""
     check_target(path)
     try:
         write_file(Path(path).absolute().parent, Path(path).name, text.encode())
@@ -128,7 +128,7 @@ def write(text: str, path: str | PathLike[str]) -> None:
 
 
 class _Choice:
-    """One combination of labels and options: a scenario of one point, and its formulas."""
+    """One combination of labels and options: a one-point scenario and its formulas."""
 
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
         ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
@@ -149,12 +149,12 @@ class _Choice:
         self.fixed = _fixed(self)
 
     def may_move(self, name: str) -> bool:
-        """Whether a number may change, and all else stays what `run` would make of it."""
+        """Whether a number may change without changing anything else that `run` would derive."""
         return name in self.read and name in self.values and name not in self.fixed
 
 
 def _fixed(choice: _Choice) -> set[str]:
-    """Numbers that set more than themselves: an option, what a label says, what auto finds."""
+    """Numbers that affect more than their value: an option, what a label sets, what auto infers."""
     problem = choice.plan.problem
     fixed = {*choice.slips}
     fixed |= {row.name for row in INPUTS.values() if row.kind == "option"}
@@ -178,12 +178,12 @@ def _is_slider(axis: Axis) -> bool:
 
 
 def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
-    """The points of an axis: the name of each, and what it sets."""
+    """The points of an axis: name and settings of each."""
     return [(f"{label}", auto.at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
 
 
 def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """A program for each set of formulas; what differs between choices is an input of all."""
+    """A program for each set of formulas; numbers that differ between choices are inputs of all."""
     slips = dict.fromkeys(e for row in rows for e in row.slips)
     apart = [
         name
@@ -320,5 +320,5 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """As a content policy names what it allows."""
+    """Hash in the syntax of a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

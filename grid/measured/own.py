@@ -1,7 +1,7 @@
-"""Measured rows in the one documented format: inputs by their public names, and what was measured.
+"""Measured rows in the documented format: inputs by their public names, and what was measured.
 
-A CSV has a column for each input and for each output that was measured, or `of` and `measured`; the
-same as JSON is a list of objects, with `inputs` and `measured` as objects where that is clearer.
+A CSV has a column for each input and each measured output, or `of` and `measured`; JSON is the same
+as a list of objects, optionally with `inputs` and `measured` as nested objects.
 """
 
 import csv
@@ -23,21 +23,21 @@ from .row import Row
 ENDINGS = (".csv", ".json")
 MESSAGES = ("message_bytes", "ranks", "nodes")
 _TEXTS = ("id", "group", "source", "note", "notes", "where", "status")
-# Names of all-reduces, which are no inputs of a job: what they are bounded like
+# Names of all-reduces, which are not inputs of a job -> the input with the same bounds
 _LIKE = {"message_bytes": "bucket_message", "ranks": "n_gpus", "nodes": "n_gpus"}
 _ALL_REDUCE, _PER_GPU = "all_reduce_time", "tokens_per_second_per_gpu"
 _LIKE |= {_ALL_REDUCE: "step_time", _PER_GPU: "tokens_per_second"}
 
 
 def is_table(text: str) -> bool:
-    """Whether a CSV has a column for something measured."""
+    """Whether a CSV has a column of measured values."""
     return any(
         name == "of" or _is_output(name) for name, _ in map(cells.named, cells.headings_of(text))
     )
 
 
 def is_own(entry: Any) -> bool:
-    """Whether a record states what was measured by the name of an output."""
+    """Whether a record states measured values by the name of an output."""
     if not isinstance(entry, Mapping):
         return False
     measured = entry.get("measured")
@@ -70,14 +70,14 @@ def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, 
         if cell:
             entry[name] = cell if name in _TEXTS else cells.written(name, unit, cell)
         elif name == "of" or _is_output(name):
-            entry[name] = None  # a row of this format all the same
+            entry[name] = None  # still a row of this format
     return entry
 
 
 def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
-    """What a record measured, and what cannot be read.
+    """Readings of a record, and problems with the rest.
 
-    Raises InputError or CatalogError if nothing can.
+    Raises InputError or CatalogError if nothing can be read.
     """
     stated, measured = _parts(entry)
     if len(stated) + len(measured) > cells.MOST_COLUMNS:
@@ -106,7 +106,7 @@ def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
     return found, reasons
 
 
-@lru_cache(maxsize=cells.MOST_COLUMNS)  # a column that is no input is one in each of many rows
+@lru_cache(maxsize=cells.MOST_COLUMNS)  # such a column recurs in each of many rows
 def _refusal(name: str) -> str:
     try:
         values.check_name(name)
@@ -116,7 +116,7 @@ def _refusal(name: str) -> str:
 
 
 def _parts(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs and measured values of a record, as it has them."""
+    """Inputs and measured values of a record, as written."""
     inputs, measured, of = (entry.get(key) for key in ("inputs", "measured", "of"))
     flat = {k: v for k, v in entry.items() if k not in (*_TEXTS, "of", "inputs", "measured")}
     if "of" in entry:
@@ -160,7 +160,7 @@ def _value(name: str, value: Any) -> Any:
 
 
 def text_of(rows: Sequence[Row], ending: str) -> str:
-    """Rows in the documented format, all digits kept: a CSV or JSON."""
+    """Rows in the documented format, with all digits: a CSV or JSON."""
     return _as_csv(rows) if ending == ".csv" else _as_json(rows)
 
 

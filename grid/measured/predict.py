@@ -1,4 +1,4 @@
-"""Predictions of measured rows, from the sweeps that a user would write."""
+"""Predict measured rows by the sweeps that a user would write."""
 
 import math
 from collections import defaultdict
@@ -28,7 +28,7 @@ Question = tuple[tuple[str, ...], Mapping[str, Any]]  # outputs, and the inputs 
 class Compared:
     """One measured value and its prediction, in the base unit; NaN where unknown.
 
-    `low` and `high` are the ends of the interval. Of a step, `ideal_time` is its time [s] with
+    `low` and `high` are the ends of the interval. For a step, `ideal_time` is its time [s] with
     every GPU at its peak and 6 N D FLOP, `tokens_per_gpu` its tokens over the number of GPUs.
     """
 
@@ -86,7 +86,7 @@ def _compared(row: Row, answer: tuple[float, ...], ideal: tuple[float, ...] | st
 
 
 def _question(row: Row) -> Question:
-    """The output that a row is compared with, and the ends of its interval if the model has one."""
+    """The output to compare with a row, and the ends of its interval if the model has one."""
     if row.of == ALL_REDUCE:
         return ("data_parallel_all_reduce_time",), _alone(row.inputs)
     ends = (f"{row.of}_low", f"{row.of}_high")
@@ -96,7 +96,7 @@ def _question(row: Row) -> Question:
 def _alone(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group.
 
-    A calibration between nodes includes the links inside, which then limit nothing more.
+    A calibration between nodes includes the links inside, which then add no further limit.
     """
     own = ("message_bytes", "ranks", "nodes")
     missing = [name for name in own if name not in inputs]
@@ -143,7 +143,7 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
     for (outputs, names), members in alike.items():
         choices = sorted(n for n in names if n in KINDS or values.is_option(n))
         chosen = {k: [str(questions[k][1][n]) for n in choices] for k in members}
-        # Equal choices together: each run of them is a set of formulas
+        # Sorted: each run of equal choices is one set of formulas
         members.sort(key=chosen.__getitem__)
         table = [questions[k][1] for k in members]
         answers.update(zip(members, _sweep(outputs, table), strict=True))
@@ -152,7 +152,7 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
 
 
 def _sweep(outputs: tuple[str, ...], table: list[Mapping[str, Any]]) -> list[Any]:
-    """All rows at once; if one cannot be used, each half by itself, down to that row."""
+    """All rows in one sweep; if one is unusable, each half separately, down to that row."""
     alone = len(table) == 1
     moving = {name: [row[name] for row in table] for name in table[0]}
     axes = {} if alone else {"row": {**moving, "labels": [f"{k}" for k in range(len(table))]}}

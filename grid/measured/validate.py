@@ -1,4 +1,4 @@
-"""How well predictions agree with measurements, and how well a constant would."""
+"""How well predictions agree with measurements, compared with a constant."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from .predict import STEP, Compared, predict
 from .row import LeftOut, Row
 
 Array = np.ndarray[Any, Any]
-_FEWEST = 3  # values that can be ranked
+_FEWEST = 3  # values needed for a ranking
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Accuracy:
     """The errors of one output over a group of measurements; NaN or None where unknown.
 
     Errors are predicted over measured, minus one: mean, median and maximum of their absolute
-    values, and their mean, the bias. `rank_correlation` is Spearman's, of tokens per second and GPU
-    for steps. `coverage` is the share of values inside the predicted intervals. The dummy predicts
-    that GPUs reach the same share of their peak at every step: the group's median.
+    values, and their mean, the bias. `rank_correlation` is Spearman's; for steps, of tokens per
+    second and GPU. `coverage` is the share of values inside the predicted intervals. The dummy
+    predicts that GPUs reach the same share of their peak at every step: the group's median.
     """
 
     group: str
@@ -47,9 +47,7 @@ class Validation:
 
 
 def validate(rows: Sequence[Row], left_out: Iterable[LeftOut] = ()) -> Validation:
-    """Predict measured values and compare; every row is compared, or added to `left_out` with a
-    reason.
-    """
+    """Predict measured values and compare; rows not compared join `left_out` with a reason."""
     compared, without = predict(rows)
     groups = dict.fromkeys((row.group, row.of) for row in compared)
     accuracies = [

@@ -86,7 +86,7 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
 
 
 def _of_phase(problem: Problem, k: int, free: Sequence[str]) -> dict[str, float]:
-    """Numbers that a phase sets; those along other axes, too, are tables of the problem."""
+    """Numbers that a phase sets; those also along other axes are tables of the problem."""
     assert problem.phases is not None
     rows = problem.phases.numbers.items()
     own = {n: float(row[k]) for n, row in rows if n not in free and not np.isnan(row[k])}

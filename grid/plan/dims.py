@@ -1,4 +1,4 @@
-"""The dimensions of every name: a quantity is evaluated over these axes and no others."""
+"""The dimensions of every name: the only axes over which a quantity is evaluated."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -25,8 +25,8 @@ def find_dims(
 ) -> dict[str, set[str]]:
     """Axes along which each name varies, in any case.
 
-    What is computed in one case may be given in another, and both must have the same shape. A
-    formula inherits the axes of what it needs, from case to case.
+    A name computed in one case may be given in another, and must have the same shape in both. A
+    formula inherits the axes of its operands, across cases.
     """
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
@@ -36,7 +36,7 @@ def find_dims(
     for axis in cutting:
         for name in _made_differently(axis.name, choices, formulas):
             dims[name].add(axis.name)
-    for axis in axes:  # a swept input keeps its dimension, also when it has one value
+    for axis in axes:  # a swept input keeps its dimension, even with one value
         for name in axis.numbers:
             dims.setdefault(name, set()).add(axis.name)
     for name, names in tables.items():
@@ -44,7 +44,7 @@ def find_dims(
     for name in free:
         dims[name] = {axis.name for axis in axes}
     known = -1
-    while known != (known := sum(map(len, dims.values()))):  # cases feed each other
+    while known != (known := sum(map(len, dims.values()))):  # cases affect each other
         for row in distinct:
             for name, formula in row.items():
                 dims[name].update(*(dims[parameter] for parameter in parameters(formula)))
@@ -52,7 +52,7 @@ def find_dims(
 
 
 def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
-    """Dimensions in the order of some axes."""
+    """Dimensions in the order of `axes`."""
     names = [axis.name for axis in axes]
     return {name: tuple(axis for axis in names if axis in own) for name, own in dims.items()}
 
@@ -65,10 +65,10 @@ def differentiated(
 ) -> list[Formulas]:
     """Formulas of every case with those of derivatives, which depend on dimensions.
 
-    A chain ends where a quantity has fewer dimensions: the rest of it is a table.
+    A chain ends at a quantity with fewer dimensions: the rest of it is a table.
     """
     wanted = list(wanted)
-    extended: dict[int, Formulas] = {}  # by identity: cases that shared formulas still do
+    extended: dict[int, Formulas] = {}  # by identity, so that cases keep sharing formulas
     for row in formulas:
         if id(row) not in extended:
             for slope in wanted:
@@ -95,7 +95,7 @@ def differentiated(
 def depending(
     formulas: Iterable[Formulas], on: Iterable[str] = (), computed: Collection[str] = ()
 ) -> frozenset[str]:
-    """Names that depend on those of `on`, or on those of `computed` that a formula computes."""
+    """Names that depend on `on`, or on names in `computed` that a formula computes."""
     names = set(on)
     for row in formulas:
         for name, formula in row.items():
@@ -105,13 +105,13 @@ def depending(
 
 
 def option_of(name: str) -> str | None:
-    """The option that chooses between the formulas of a quantity, in whichever phase."""
+    """The option that selects among a quantity's formulas, in any phase."""
     known = graph.load().get(without_phase(name))
     return known.option if known else None
 
 
 def _switches(axis: Axis, name: str) -> bool:
-    """Whether an axis chooses a quantity's formula, or between computing it and giving it."""
+    """Whether an axis selects a quantity's formula, or between computing it and giving it."""
     option = option_of(name)
     implying = INPUTS[option].implied_by if option else ()
     rows = [axis.numbers[each] for each in (name, *implying) if each in axis.numbers]
@@ -121,9 +121,7 @@ def _switches(axis: Axis, name: str) -> bool:
 def _made_differently(
     axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
 ) -> set[str]:
-    """Derivatives whose formulas an axis changes, the others that cut the sweep fixed: no option
-    shows it.
-    """
+    """Derivatives whose formulas differ along an axis although no option of theirs does."""
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):

@@ -15,8 +15,8 @@ MOST_TABLE = 1 << 20  # points of the largest table of a sweep: 8 MB
 MOST_TABLES = 1 << 24  # points of all NumPy tables: 128 MB
 TABLE_SHARE = 256  # the largest output has at least this many points for each point of a table
 SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
-COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles, or, if it is more,
-COMPILE_EACH = 10e-3  # seconds of NumPy for each formula to compile
+COMPILE_WORTH = 0.3  # a sweep compiles if NumPy would take more seconds than this,
+COMPILE_EACH = 10e-3  # and more than this for each formula to compile
 
 
 def check_engine(engine: str) -> None:

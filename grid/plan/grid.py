@@ -1,4 +1,4 @@
-"""Quantities on the grids of their own dimensions: what blocks are evaluated on."""
+"""Quantities on the grids of their own dimensions, over which blocks are evaluated."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ from ...kernels.graph.formulas import Function, parameters
 from ..spec.axis import Array
 from .tiles import Region
 
-# Points of the largest output for each point of a formula that is not worth compiling: NumPy takes
-# little time beside the outputs then, and gives the same bits (decision 8)
+# The largest output has at least this many points for each point of a formula not worth compiling:
+# NumPy then takes little time compared with the outputs, and gives the same bits (decision 8)
 MINOR = 100
 
 
@@ -31,9 +31,9 @@ class Grid:
     """Dimensions, the quantities over each, and their tables, of a sweep or of some points."""
 
     engine: str
-    # Kernels are compiled in the background; NumPy stands in meanwhile, to the same bits
+    # Kernels are compiled in the background; NumPy evaluates meanwhile, to the same bits
     compiles_in_background = False
-    axes: Sequence[Any]  # in the order of memory, each with a name
+    axes: Sequence[Any]  # in memory order, each with a name
     sizes: Mapping[str, int]
     dims: Mapping[str, tuple[str, ...]]  # of every quantity and input
     full: int  # points of the sweep's largest output
@@ -63,8 +63,8 @@ class Grid:
     def table(self, case: Case, name: str) -> Array:
         """A given value or a table over its own grid within a case, size-1 axes elsewhere.
 
-        Cases that differ along other dimensions share it. It is whole, never a block's, so that
-        cutting the grid cannot change it.
+        Cases that differ along other dimensions share it. It always covers the whole grid, never a
+        block, so that cutting the grid cannot change it.
         """
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
@@ -80,7 +80,7 @@ class Grid:
         return self._tables[key]
 
     def _fixed(self, case: Case, fixed: Point) -> Mapping[str, float]:
-        """Values of a case's quantities without dimensions."""
+        """Values of a case's dimensionless quantities."""
         if id(fixed) not in self._points:
             corner = (0,) * len(self.axes)
             operands = [case.leaves[name][corner] for name in fixed.operands]
@@ -91,7 +91,6 @@ class Grid:
 def by_dims(
     names: Iterable[str], dims: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[str]]:
-    """Names grouped by their dimensions."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         groups.setdefault(dims[name], []).append(name)

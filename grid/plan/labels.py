@@ -218,7 +218,7 @@ def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
 
 
 def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) -> "xarray.Dataset":
-    """A Dataset of a plan's outputs: its coordinates and attributes, the reason a coordinate."""
+    """A Dataset of a plan's outputs with coordinates (also the reason) and attributes."""
     return _wrapped(plan, variables).assign_attrs(root_attributes(plan, spec))
 
 

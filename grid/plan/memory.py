@@ -15,13 +15,13 @@ from ..spec.axis import Array
 
 LINE = 64  # bytes of a cache line
 PAGE = 4096
-WORTH = 1 << 24  # bytes from which pages are mapped before they are written
-SMALL = 1 << 23  # bytes of a result for which the system is not asked how much is free
+WORTH = 1 << 24  # bytes from which pages are mapped before writing
+SMALL = 1 << 23  # bytes of a result up to which free memory is not queried
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
 def available() -> float:
-    """Bytes of memory that can be used without swapping; infinite where the system does not say."""
+    """Bytes of memory usable without swapping; infinite if the system does not report it."""
     return min(_of_machine(), cgroup.memory())
 
 
@@ -29,7 +29,7 @@ def _of_machine() -> float:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
-                if line.startswith("MemAvailable:"):  # not MemFree: it lacks the page cache
+                if line.startswith("MemAvailable:"):  # not MemFree, which lacks the page cache
                     return int(line.split()[1]) * 1024
     except OSError:
         pass
@@ -57,16 +57,16 @@ def human(size: float) -> str:
 
 
 def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
-    """An array that starts on a cache line, its pages mapped by several threads at once.
+    """An array that starts on a cache line, its pages mapped by several threads in parallel.
 
-    Pages mapped one by one under a kernel's output streams cost more than mapped in bulk:
-    measured 10.2 against 8.9 GB/s into fresh float64 arrays on two cores.
+    Pages mapped one by one under a kernel's output streams cost more than in bulk: measured 10.2
+    against 8.9 GB/s into fresh float64 arrays on two cores.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + LINE, np.uint8)
     skip = -raw.ctypes.data % LINE
     if size >= WORTH and (populate := _populate()):
-        # one large piece a thread: with smaller ones they wait for each other (decision 2)
+        # one large piece per thread: with smaller ones they wait for each other (decision 2)
         cuts = [size * k // threads for k in range(threads + 1)]
         base = raw.ctypes.data
         pool(threads).each(lambda k: populate(base + cuts[k], base + cuts[k + 1]), range(threads))
@@ -76,7 +76,7 @@ def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
 
 @functools.cache
 def _populate() -> Any:
-    """A function that maps the pages between two addresses; None where the system has none."""
+    """A function that maps the pages between two addresses; None if the system has none."""
     try:
         madvise = ctypes.CDLL(None, use_errno=True).madvise
     except (OSError, AttributeError, TypeError):  # TypeError: Windows
@@ -86,6 +86,6 @@ def _populate() -> Any:
     def populate(start: int, stop: int) -> None:
         start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
         if stop > start:
-            madvise(start, stop - start, _POPULATE_WRITE)  # best effort: a write maps them, too
+            madvise(start, stop - start, _POPULATE_WRITE)  # best effort: a write also maps them
 
     return populate if os.uname().sysname == "Linux" else None

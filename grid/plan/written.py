@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray
 
 FEW = 100  # values that are written out
-COORDINATE = "coordinate"  # in place of values that a coordinate holds
+COORDINATE = "coordinate"  # in place of values held by a coordinate
 _LABELS = "labels"
 _CALIBRATION = "calibration"
 
@@ -27,9 +27,9 @@ def written(
 ) -> dict[str, Any]:
     """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists.
 
-    The coordinate is that of the axis; inputs that move together have one each, and their labels
-    are the axis'. With `kept`, the coordinates at hand, lists that are in none of them stay. A
-    calibration that is found by default is named.
+    The coordinate is that of the axis; inputs that vary together have one each, and their labels
+    are the axis'. With `kept`, the available coordinates, lists that are in none of them stay. A
+    calibration inferred by default is named.
     """
     known = {axis.name: axis for axis in plan.problem.axes}
     axes = spec["axes"].items()
@@ -39,7 +39,6 @@ def written(
 
 
 def _entry(name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None) -> Any:
-    """The entry of an axis."""
     if isinstance(entry, Mapping) and "design" in entry:
         return entry
     coupled = is_coupled(entry)
@@ -49,12 +48,12 @@ def _entry(name: str, entry: Any, axis: Axis | None, kept: Collection[str] | Non
         return entry
     if not (isinstance(entry, np.ndarray) and entry.dtype.kind in "iuf"):
         size = len(next(iter(long.values())))
-        if axis is None or axis.size != size:  # the plan is of some points of the sweep
+        if axis is None or axis.size != size:  # the plan covers only some points of the sweep
             axis = make_axis(name, entry)
         rows = {**axis.numbers, **axis.options, **axis.records, name: axis.labels}
         long = {key: rows[key] for key in long if key != _LABELS}
         if coupled:
-            # always: names made of values as they were written cannot be made of the values again
+            # always: labels made of the values as written cannot be rebuilt from the values
             long[_LABELS] = axis.labels
             if not all(map(str.isprintable, axis.labels.tolist())):
                 return entry
@@ -95,7 +94,7 @@ def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
     """The axes of a spec with the values of the coordinates to which they refer.
 
-    Raises ValueError where a coordinate does not hold what the spec was written with.
+    Raises ValueError if a coordinate differs from what the spec was written with.
     """
     return {
         name: {key: _values(cube, name, key, part) for key, part in entry.items()}

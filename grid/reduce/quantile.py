@@ -103,7 +103,7 @@ class _Rows:
         return {name: bounds[name].packed(part) for name, part in parts.items()}
 
     def added(self, plan: Plan, region: Region, bounds: Mapping[str, "_Bounds"]) -> dict[str, Any]:
-        """What a region adds to each output's pass, and how; where JAX computed it, if it did."""
+        """A region's contribution to each output's pass and how to add it, on a device if any."""
         open_ = [name for name in self.room.names if bounds[name].open]
         outs = self.room.there(plan, self.dims, region, open_)
         if outs is None:

@@ -1,8 +1,8 @@
-"""Frames of several libraries: read column by column, and given back with more columns.
+"""Frames of several libraries: read by column, and returned with more columns.
 
-Columns are read as pandas Series, which xarray needs anyway. Other frames come through the Arrow
-stream that all offer, where categories and texts are codes; Narwhals, which has no codes, would
-make an object of each text.
+Columns are read as pandas Series, which xarray needs anyway. Other frames are read through their
+Arrow streams, where categories and texts are codes; Narwhals, which has no codes, would create an
+object for each text.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ REMARKS = "fleetcube_remarks"
 
 
 class Frame:
-    """A dict of columns; the other kinds of frame differ in how columns are read and added."""
+    """A dict of columns; other kinds of frame differ in how columns are read and added."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
@@ -50,15 +50,15 @@ class Frame:
         return values if isinstance(values, pandas.Series) else pandas.Series(values)
 
     def unit(self, name: str) -> Any:
-        """The unit that the frame, or a column itself, states for numbers."""
+        """The unit of numbers stated by the frame or the column itself."""
         return _unit(name, self.frame[name])
 
     def place(self, row: int) -> str:
-        """How messages name a row."""
+        """A row's name in messages."""
         return f"row {row}, counted from 0"
 
     def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
-        """The frame with columns added, and remarks where it can hold them."""
+        """The frame with columns added, and remarks if it can hold them."""
         return {**self.frame, **outputs}
 
 
@@ -100,7 +100,7 @@ class _Pandas(Frame):
 
 
 class _Arrow(Frame):
-    """Anything with an Arrow stream; a pyarrow Table comes back."""
+    """Anything with an Arrow stream; returned as a pyarrow Table."""
 
     def __init__(self, frame: Any) -> None:
         import pyarrow
@@ -109,7 +109,7 @@ class _Arrow(Frame):
         self.names, self.rows = self.table.column_names, self.table.num_rows
 
     def chunks(self, name: str) -> Any:
-        """A column as Arrow holds it."""
+        """A column as an Arrow array."""
         return self.table.column(name)
 
     def column(self, name: str) -> Any:
@@ -123,7 +123,7 @@ class _Arrow(Frame):
             return column.to_pandas()
         try:
             if types.is_dictionary(kind):
-                with contextlib.suppress(ValueError):  # words that are null, or stand there twice
+                with contextlib.suppress(ValueError):  # words that are null, or duplicated
                     return column.to_pandas()
                 kind = kind.value_type
             readable = pyarrow.large_string() if types.is_string_view(kind) else kind
@@ -154,7 +154,7 @@ class _Arrow(Frame):
 
 
 class _Polars(_Arrow):
-    """What Polars holds stays there, but for the columns that are read."""
+    """A Polars frame, of which only the columns read are converted."""
 
     def __init__(self, frame: Any) -> None:
         import pyarrow  # noqa: F401
@@ -178,7 +178,7 @@ class _Polars(_Arrow):
 
 
 def frame_of(frame: Any) -> Frame:
-    """How to read a frame and add to it. Raises InputError for what is none."""
+    """The reader of a frame. Raises InputError for other objects."""
     import pandas
 
     if isinstance(frame, pandas.DataFrame):
@@ -203,7 +203,7 @@ def frame_of(frame: Any) -> Frame:
 
 
 def _meanings(name: str) -> list[str]:
-    """What the codes of a flag mean, from 0 on; of a number, nothing."""
+    """Meanings of a flag's codes, from 0 on; empty for a number."""
     return list(quantity(name).doc.flags.values())
 
 
@@ -218,6 +218,6 @@ def _arrow(name: str, array: Array) -> Any:
 
 
 def _unit(name: str, holder: Any) -> Any:
-    """The unit in attributes: of a DataArray its own, of pandas by the name of the column."""
+    """The unit in attributes: a DataArray's own, in pandas by column name."""
     units = getattr(holder, "attrs", {}).get("units")
     return units.get(name) if isinstance(units, Mapping) else units

@@ -1,4 +1,4 @@
-"""Evaluate a plan at chosen points of its grid, and nowhere else."""
+"""Evaluate a plan only at chosen points of its grid."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ Outs = Mapping[str, Array]  # by name: arrays of that shape
 class _Part(Grid):
     """A case at chosen places: the plan's formulas over the result's dimensions.
 
-    Tables are those of the whole sweep, as JAX's values depend on them.
+    Tables are those of the whole sweep, since JAX's values depend on them.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ def values_at(
 ) -> dict[str, Array]:
     """Outputs that share dimensions, at the places given for each of these dimensions.
 
-    Index arrays broadcast to `shape`: arrays along different axes make a grid, arrays along one
-    axis are walked together. Only these points are evaluated. `engine` is the plan's, or "auto" for
-    a plan of NumPy: numba as soon as it has compiled.
+    Index arrays broadcast to `shape`: arrays along different axes form a grid, arrays along one
+    axis vary together. Only these points are evaluated. `engine` is the plan's, or "auto" for a
+    NumPy plan: numba as soon as it has compiled.
     """
     whole = shape or (1,)
     places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
@@ -117,7 +117,7 @@ def values_at(
 
 
 def _fill(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> None:
-    """Evaluate a case where the places fall into it."""
+    """Evaluate a case at the places that fall into it."""
     shape = next(iter(outs.values())).shape
     inside = np.ones((1,) * len(shape), bool)
     for dim, run in case.runs.items():

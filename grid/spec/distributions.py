@@ -1,4 +1,4 @@
-"""Distributions of inputs: what a scenario does not know exactly."""
+"""Distributions of inputs that a scenario does not know exactly."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ KINDS = {
     "uniform": "[low, high]",
     "empirical": "[value, value, ...]",
 }
-MOST_OUTSIDE = 0.01  # probability that may lie beyond the bounds of an input
+MOST_OUTSIDE = 0.01  # probability allowed outside the bounds of an input
 
 INSIDE_90 = 1.6448536269514722  # standard deviations: 90 % of a normal distribution are within
 
@@ -30,15 +30,15 @@ class Distribution:
     """A distribution, its values in the input's base unit.
 
     `values` are mean and standard deviation (normal), median and factor of one standard deviation
-    (lognormal), the ends (uniform) or sorted values (empirical). A normal or lognormal one is cut
-    at `low` and `high`, and scaled to the probability 1.
+    (lognormal), the ends (uniform) or sorted values (empirical). A normal or lognormal one is
+    truncated at `low` and `high`, and rescaled to a probability of 1.
     """
 
     kind: str
     values: tuple[float, ...]
     low: float = -math.inf
     high: float = math.inf
-    of_logarithm: bool = False  # whose exponential multiplies what it reaches
+    of_logarithm: bool = False  # its exponential multiplies the outputs
 
     @property
     def median(self) -> float:
@@ -58,16 +58,16 @@ class Distribution:
 
     @property
     def multiplies(self) -> bool:
-        """Whether what is in proportion to it, or to its exponential, is lognormal."""
+        """Whether quantities proportional to it, or to its exponential, are lognormal."""
         return self.kind == "lognormal" or self.of_logarithm
 
     @property
     def scale(self) -> float:
-        """What turns a slope into a standard deviation; x d/dx is d/dln x."""
+        """Factor from a slope to a standard deviation; x d/dx is d/dln x."""
         return self.deviation * (self.median if self.kind == "lognormal" else 1.0)
 
     def at(self, share: Array) -> Array:
-        """The values below which shares of the probability lie: the inverse CDF."""
+        """The inverse CDF."""
         first, last = self.values[0], self.values[-1]
         if self.kind == "uniform":
             return np.asarray(first + share * (last - first))
@@ -97,21 +97,21 @@ class Distribution:
 
     @property
     def outside(self) -> float:
-        """Probability that is cut off."""
+        """Probability that is truncated."""
         return 0.0 if self.kind in ("uniform", "empirical") else 1.0 - self._inside()[1]
 
 
-# Of an error of a prediction: 90 % within -1 and 1
+# Of a prediction error: 90 % within -1 and 1
 ERROR = Distribution("normal", (0.0, 1 / INSIDE_90), of_logarithm=True)
 
 
 def is_distribution(value: Any) -> bool:
-    """Whether a value of a scenario is meant as a distribution."""
+    """Whether a scenario value is meant as a distribution."""
     return isinstance(value, Mapping) and not KINDS.keys().isdisjoint(value)
 
 
 def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
-    """Read a distribution of an input: a table of its kind and its numbers. Raises InputError."""
+    """Read a distribution of an input: a table of its kind and numbers. Raises InputError."""
     if name in LABELS or values.is_option(name):
         raise InputError(f"{name} takes names, not a distribution; sweep it as an axis")
     kind = next(iter(spec), None)

@@ -110,7 +110,7 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
             f"{SPLIT['chunks']} = {chunks}; change one of them"
         )
     p = len(pieces) // chunks
-    ways = [range(p), range(p)[::-1] if folded else range(p)]  # of every other row of pieces
+    ways = [range(p), range(p)[::-1] if folded else range(p)]  # of alternate rows of pieces
     rows: list[list[int]] = [[] for _ in range(p)]
     for place, piece in enumerate(pieces):
         stage = ways[place // p % 2][place % p]

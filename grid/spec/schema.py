@@ -1,7 +1,7 @@
-"""A JSON Schema of specs, made of the table of inputs, the quantities and the catalog.
+"""A JSON Schema of specs, generated from the inputs, the quantities and the catalog.
 
-Editors complete and check with it. It says less than the program: units and labels are judged by
-their shape, and nothing that depends on two values.
+Editors complete and check with it. It checks less than the program: units and labels only by their
+form, and nothing that depends on two values.
 """
 
 import functools
@@ -26,7 +26,7 @@ from .patterns import ABOUT, NAME
 from .values import is_option, is_whole, known_names, row_of, unit_of
 
 Schema = dict[str, Any]
-# Draft 7: what editors of TOML know
+# Draft 7: supported by TOML editors
 DRAFT = "http://json-schema.org/draft-07/schema#"
 _NUMBER = r"[+-]?(inf(inite)?|([0-9][0-9_,]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][+-]?[0-9]+)?)"
 _DERIVED = rf"^({'|'.join(derivatives.KINDS)})_\w+_({'|'.join(derivatives.KINDS)})_\w+$"
@@ -84,7 +84,7 @@ def schema() -> Schema:
 
 
 def _given() -> list[str]:
-    """What a scenario may set: all but results that are codes."""
+    """Names that a scenario may set: all but results that are codes."""
     return [name for name in known_names() if name not in load() or load()[name].unit != "flag"]
 
 
@@ -126,7 +126,7 @@ _SHARED: Schema = {
         ]
     },
     "sample": _table({"empirical": _LIST}, "empirical"),
-    # which keys of a table that generates values go together
+    # valid combinations of keys in a table that generates values
     "generator": {
         "oneOf": [
             {"required": ["values"]},
@@ -142,7 +142,7 @@ _SHARED: Schema = {
 
 
 def _row(name: str) -> Input:
-    """An input, or a quantity that is given."""
+    """An input, or a given quantity."""
     return INPUTS.get(name) or replace(row_of(name), unit=unit_of(name))
 
 
@@ -165,7 +165,7 @@ def _value(name: str) -> Schema:
     """One value."""
     if name in KINDS:
         labels: list[Schema] = [{"enum": list(kind(name))}]
-        labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # of an earlier edition
+        labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # an earlier edition
         if name == "calibration":
             labels += [{"enum": [AUTO, NONE]}, {"type": "string", "pattern": r"\.toml$"}]
         return {"anyOf": labels}
@@ -183,7 +183,7 @@ def _bounds(row: Input) -> Schema:
 
 
 def _text(unit: str) -> str:
-    """Text that may be a number of a unit."""
+    """Pattern of a number with a unit."""
     if unit == "1":
         return rf"^\s*{_NUMBER}\s*(%|[kKMBT])?\s*$"
     if unit.startswith("USD"):
@@ -210,7 +210,7 @@ def _axis(name: str, value: str) -> Schema:
 
 
 def _range(name: str, value: str) -> Schema:
-    """What values are drawn from."""
+    """The values to draw from."""
     values = _ref(f"list.{value}")
     if _is_named(name):
         return values
@@ -219,7 +219,7 @@ def _range(name: str, value: str) -> Schema:
 
 
 def _together(of: Mapping[str, str]) -> Schema:
-    """Inputs that move together along an axis with a name of its own, or are drawn together."""
+    """Inputs that vary together along a named axis, or are drawn together."""
     texts = {**_LIST, "items": {"type": "string", "minLength": 1}}
     moved = {"labels": texts, **{name: _ref(f"axis.{value}") for name, value in of.items()}}
     drawn: Schema = {"design": {"enum": list(DESIGNS)}, "num": _COUNT}

@@ -20,7 +20,7 @@ from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, nearest, shown
 
 DTYPES = ("float64", "float32")
-_MOST_EXACT = 2**53  # whole numbers below have no neighbours of the same float
+_MOST_EXACT = 2**53  # whole numbers below are exact as floats
 
 
 def known_names() -> list[str]:
@@ -29,13 +29,12 @@ def known_names() -> list[str]:
 
 
 def is_known(name: Any) -> bool:
-    """Whether a scenario may set a name."""
     plain = without_phase(name) if isinstance(name, str) else name
     return plain in INPUTS or plain in load() or plain in KINDS
 
 
 def check_name(name: Any) -> str:
-    """The name, if a scenario may set it."""
+    """The name, if a scenario may set it. Raises InputError."""
     if not isinstance(name, str):
         raise InputError(f"{shown(name)} is not a name; write it as text")
     if name in TEXTS:
@@ -55,19 +54,18 @@ def is_option(name: str) -> bool:
 
 
 def is_whole(name: str) -> bool:
-    """Whether an input is a whole number."""
     return row_of(name).kind == "count"
 
 
 def option(name: str, value: Any) -> Any:
-    """The choice, as the table of inputs spells it."""
+    """The choice as spelled in the table of inputs."""
     name = without_phase(name)
     value = value.item() if isinstance(value, np.generic) else value
     for choice in INPUTS[name].choices:
         if type(choice) is type(value) and choice == value:
             return choice
         if _is_text(value) and not _is_text(choice) and value.lower() == written(choice):
-            return choice  # as results, commands, and (False) arrays and tables of text spell it
+            return choice  # as spelled in results, commands, and (False) arrays and tables of text
     if INPUTS[name].means_off(value):
         raise InputError(f"{name} = {shown(value)}: {OFF}")
     choices = ", ".join(map(written, INPUTS[name].choices))
@@ -80,7 +78,7 @@ def option(name: str, value: Any) -> Any:
 
 
 def choice_labels(name: str, choices: Sequence[Any]) -> "np.ndarray[Any, Any]":
-    """Choices of an option, or labels, as a coordinate: text where one of all choices is a word."""
+    """Choices of an option, or labels, as a coordinate: text if any possible choice is a word."""
     plain = without_phase(name)
     worded = plain in KINDS or any(map(_is_text, INPUTS[plain].choices))
     return np.array([written(choice) for choice in choices] if worded else choices)
@@ -91,7 +89,7 @@ def _is_text(value: Any) -> bool:
 
 
 def row_of(name: str) -> Input:
-    """The bounds of an input, or of a quantity that is given."""
+    """The bounds of an input, or of a given quantity."""
     plain = without_phase(name)
     if plain in COUNTS:
         return Input(name, "1", None, "", "count", COUNTS[plain], positive=COUNTS[plain] > 0)
@@ -102,20 +100,17 @@ def row_of(name: str) -> Input:
 
 
 def unit_of(name: str) -> str:
-    """Base unit of an input or quantity."""
     return derivatives.unit_of(name)
 
 
 def is_traced(value: Any) -> bool:
-    """Whether JAX traces a value, which then has none yet."""
+    """Whether JAX traces a value, which is then not yet known."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 def without_unit(name: Any, entry: Any) -> Any:
-    """An entry of a spec in base units, where numbers carry a unit (pint, astropy, unyt), also in
-    lists.
-    """
+    """A spec entry in base units; numbers, also in lists, may have units (pint, astropy, unyt)."""
     if entry is None or isinstance(entry, int | float | str):
         return entry
     if isinstance(entry, Mapping):
@@ -148,14 +143,14 @@ def without_unit(name: Any, entry: Any) -> Any:
 
 
 def owned(entry: Any) -> Any:
-    """An entry of a spec with arrays of its own, whatever the caller does to theirs later."""
+    """A spec entry with copied arrays, independent of later changes by the caller."""
     if isinstance(entry, Mapping):
         return {key: owned(part) for key, part in entry.items()}
     return entry.copy() if isinstance(entry, np.ndarray) else entry
 
 
 def number(name: str, value: Any) -> float:
-    """The value in the base unit, checked against the bounds of the input."""
+    """The value in the base unit, checked against the input's bounds."""
     value = without_unit(name, value)
     if isinstance(value, str):
         try:
@@ -180,7 +175,7 @@ def number(name: str, value: Any) -> float:
 
 
 def _example(name: str) -> str:
-    """A value that fits a plain number, its default; the unit says enough of any other."""
+    """An example value for a plain number, its default; other units are self-explanatory."""
     row = INPUTS.get(name)
     if row is None or row.unit != "1":
         return ""
@@ -217,7 +212,7 @@ def check_dtype(dtype: Any) -> str:
 
 
 def check_threads(threads: int | None) -> int:
-    """A whole number of threads, all cores by default."""
+    """A number of threads, by default all cores."""
     if threads is None:
         return default_threads()
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:

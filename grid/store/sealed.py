@@ -18,10 +18,10 @@ from .names import GROUP, JOURNAL, ROOT
 
 
 class SealedStore(WrapperStore[Store]):
-    """A complete cube as it was when it was opened; all but the chunks is in memory.
+    """A complete cube as it was when opened; everything but the chunks is in memory.
 
-    A chunk counts only with the size and the crc32c that the journal had then: a lost one, or one
-    of a cube written meanwhile, is an error in one line.
+    A chunk must have the size and crc32c of the journal at that time: a lost one, or one of a cube
+    written meanwhile, is a one-line error.
     """
 
     def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
@@ -29,7 +29,7 @@ class SealedStore(WrapperStore[Store]):
         self.inner, self.place, self.files = store, place, files
 
     def with_read_only(self, read_only: bool = False) -> "SealedStore":
-        """The same cube; it is never written through this."""
+        """The same cube, which is never written through this store."""
         return SealedStore(self.inner.with_read_only(read_only), self.place, self.files)
 
     def __reduce__(self) -> Any:
@@ -37,7 +37,6 @@ class SealedStore(WrapperStore[Store]):
 
     @cached_property
     def sums(self) -> dict[str, tuple[int, int]]:
-        """Size and crc32c of every chunk."""
         blocks = blocks_of(self.files[JOURNAL]).values()
         return {name: (size, crc) for block in blocks for name, size, crc in block.files}
 
@@ -76,14 +75,14 @@ class SealedStore(WrapperStore[Store]):
                 value = await self.inner.get(key, prototype)
         if value is None:
             raise self._foreign(key, "is missing")
-        # Zarr compares the checksum, too, but cannot say of which file it is
+        # Zarr also compares the checksum, but cannot name the file
         if not is_sound(value.to_bytes(), size, crc):
             raise self._foreign(key, "has changed since the cube was opened")
         self._check(key, value.as_numpy_array())
         return value
 
     def _check(self, key: str, data: Any) -> None:
-        """Refuse a chunk that would expand to more or fewer values than it should."""
+        """Refuse a chunk that would expand to the wrong number of values."""
         array, _, rest = key.partition("/")
         if rest.partition("/")[0] == "c" and (wrong := self.arrays[array].wrong(data)):
             raise InputError(f"{f'{self.place}/{key}'!r} is damaged: it {wrong}; do not use it")
@@ -104,13 +103,12 @@ class SealedStore(WrapperStore[Store]):
         )
 
     async def exists(self, key: str) -> bool:
-        """Whether a file exists."""
         return key in self.files or await self.inner.exists(key)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The arrays of the cube, or the contents of a group, without our record.
 
-        Zarr 3.1 cannot list groups in groups under `python -O`, and no reader needs ours.
+        Zarr 3.1 cannot list nested groups under `python -O`, and no reader needs our record.
         """
         under = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
         for name in {n[len(under) :].split("/")[0] for n in self.files if n.startswith(under)}:

@@ -1,4 +1,4 @@
-"""The state of many points that are solved at once, as arrays."""
+"""State of many points that are solved together, as arrays."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from ...spec.axis import Array
 
 @dataclass(frozen=True)
 class Near:
-    """How far an output is from its target, and how that changes along the range.
+    """Distance of an output from its target, and its slope along the range.
 
     A place is the input's logarithm if its range is above 0, else the input itself; a gap is the
     logarithm of output over target where both are above 0, else the excess.
@@ -21,24 +21,24 @@ class Near:
     excess: Array
     size: Array  # of the target
     gap: Array
-    slope: Array  # of the gap over the place, NaN if not asked for
+    slope: Array  # of the gap over the place, NaN if not requested
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a search at every point; values of the input are NaN where there is none."""
+    """The result of a search at every point; input values are NaN where there is none."""
 
     root: Array
-    value: Array  # of the output there
+    value: Array  # the output at the root
     reason: Array  # why there is no root
-    crossings: Array  # times that the scan saw the output cross the target
+    crossings: Array  # crossings of the target seen by the scan
     next_above: Array  # a value between the root and the next solution, if the scan saw one
-    nearest: Array  # without a root: the scanned value that comes nearest to the target
+    nearest: Array  # without a root: the scanned value nearest to the target
 
 
 @dataclass
 class Bracket:
-    """Two values with the target between them, and the gaps of the scan's."""
+    """Two values with the target between them, and the gaps from the scan."""
 
     low: Array
     high: Array
@@ -46,7 +46,7 @@ class Bracket:
     right: Array
 
     def cut(self, part: tuple[Any, ...]) -> "Bracket":
-        """A bracket of some of its points: views, to be changed in place."""
+        """Views of a bracket at some points, for in-place changes."""
         return Bracket(self.low[part], self.high[part], self.left[part], self.right[part])
 
     def replace(self, low: Array, high: Array, left: Array, right: Array, where: Array) -> None:
@@ -66,7 +66,7 @@ def box(where: Array) -> tuple[Any, ...]:
 
 
 def within(tile: Region, part: tuple[Any, ...]) -> Region:
-    """The region of a block of a tile."""
+    """The region of a tile's block."""
     return {
         dim: slice(cut.start + own.start, cut.start + own.stop)
         for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)
@@ -74,5 +74,5 @@ def within(tile: Region, part: tuple[Any, ...]) -> Region:
 
 
 def put(array: Array, value: Array, where: Array) -> Array:
-    """A copy of an array with other values where a condition holds."""
+    """A copy of an array with values replaced where a condition holds."""
     return np.where(where, value, array)

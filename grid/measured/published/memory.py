@@ -1,7 +1,7 @@
-"""Published memory figures as rows: what to evaluate, which output, how many bytes were published.
+"""Published memory figures as rows: inputs to evaluate, the output, and the published bytes.
 
-Figures are read if they state what they count. Those of memory that an allocator had reserved
-(BLOOM's chronicles, torchtitan) are left out: they include its cache.
+Figures are read if they state what they count. Those of memory reserved by an allocator (BLOOM's
+chronicles, torchtitan) are left out: they include its cache.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ _TECHNIQUES: Mapping[str, Mapping[str, Any]] = {
     "pct_seqsel": {"recompute": "selective", "sequence_parallel": True},
     "pct_full": {"recompute": "full", "sequence_parallel": False},
 }
-# SimuMax's models of the B200 table, with their differences from the published ones
-# (configs/models, and the note of docs/b200/b200_release_v1.2_summary.md on DeepSeek-V3)
+# SimuMax's models of the B200 table, and their differences from the published ones (configs/models,
+# and the note of docs/b200/b200_release_v1.2_summary.md on DeepSeek-V3)
 _SIMUMAX: Mapping[str, Mapping[str, Any]] = {
     "llama3_70b": {"model": "llama-3-70b"},
     "llama3_405b": {"model": "llama-3-405b", "kv_heads": 16},
@@ -42,10 +42,10 @@ _MEGATRON = {
 
 
 def memory_rows(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
-    """Rows to compare for a published record, whose inputs are extended by what it says of memory.
+    """Rows to compare for a published record, with inputs extended by its memory settings.
 
     Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, in bytes;
-    none where the model predicts nothing of the record.
+    empty if the model predicts none of the record's figures.
     """
     group = record.get("group")
     reader = _READERS.get(group) if isinstance(group, str) else None
@@ -133,7 +133,7 @@ def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _positive(record: Mapping[str, Any], part: str, key: str) -> float:
-    """A positive number of a record; 0 if it is missing, or larger than any machine has."""
+    """A positive number of a record; 0 if missing, or larger than any machine's."""
     value = _part(record, part).get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0

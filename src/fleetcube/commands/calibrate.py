@@ -76,7 +76,7 @@ def calibrate(
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
 
-    if output is not None:  # refused before the fit, not after it
+    if output is not None:  # refuse before the fit
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
         check_picture(Path(plot))
@@ -137,7 +137,7 @@ def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> 
 def _network(
     fit: Any, gpus_per_node: int | None, scope: str | None, notes: list[str]
 ) -> tuple[int, str]:
-    """Ranks on a node, and whether the test was between nodes or inside one."""
+    """Ranks on a node, and whether the test ran between nodes or inside one."""
     from fleetcube.grid.errors import InputError
 
     share = gpus_per_node or fit.gpus_per_node
@@ -191,7 +191,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
-    """The fit in base units, with null for what is unknown or infinite."""
+    """The fit in base units, with null for unknown or infinite values."""
     from fleetcube.grid.measured.fit import CollectiveFit
     from fleetcube.grid.measured.steps import StepFit
 

@@ -81,7 +81,7 @@ def compare(
 def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
-    """One spec under each of two values: the sweeps, what to call them, and the other selectors."""
+    """One spec with each of two values: the sweeps, their names, and the other selectors."""
     from fleetcube.grid.ask.layouts import in_command
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.show.selectors import pairs
@@ -106,7 +106,6 @@ def _two_values(
 
 
 def _as_json(comparison: Any) -> dict[str, Any]:
-    """A comparison as JSON."""
     shares = ("alone", "last", "factor")
     changes = []
     for change in comparison.changes:
@@ -199,7 +198,7 @@ def _inputs(comparison: Any) -> None:
 
 
 def _feet(comparison: Any) -> None:
-    """What the numbers of each side stand on, once where it is the same."""
+    """Print the remarks of each side, common ones once."""
     from fleetcube.grid.show.table_notes import remarks
 
     a, b = map(remarks, comparison.attributes)
@@ -237,7 +236,7 @@ def _middle(row: Any) -> float:
 
 
 def _over(comparison: Any) -> str:
-    """The axes that are kept."""
+    """Names of the kept axes."""
     own = [str(dim) for dim in comparison.values.dims]
     return ", ".join(dim for dim in own if dim != "scenario" and not dim.endswith("_term"))
 

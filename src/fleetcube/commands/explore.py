@@ -55,8 +55,8 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
             loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
 
             def stop(*_: object) -> None:
-                # thread-safe, since only that wakes the waiting loop from a signal handler
-                with contextlib.suppress(RuntimeError):  # sent again when it has ended
+                # thread-safe, as required to wake the waiting loop from a signal handler
+                with contextlib.suppress(RuntimeError):  # sent again after it has ended
                     loop.call_soon_threadsafe(serving.cancel)
 
             for code in (signal.SIGTERM, *((signal.SIGINT,) if is_heard() else ())):
@@ -70,7 +70,7 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
 
 
 def _write(source: str, output: str) -> None:
-    """The page of a spec as a file."""
+    """Write the page of a spec to a file."""
     from fleetcube.grid.live.page import check_target
     from fleetcube.grid.sweep import Sweep
 
@@ -80,6 +80,6 @@ def _write(source: str, output: str) -> None:
 
 
 def _has_screen() -> bool:
-    """Whether a browser can open a window: one in the terminal would take the terminal over."""
+    """Whether a browser can open a window: a terminal browser would take over the terminal."""
     other = sys.platform in ("darwin", "win32")
     return other or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -152,7 +152,7 @@ def _quantiles(
 
 
 def _narrow(found: Any, how: str, of: str) -> Any:
-    """The axes, labels and outputs alone; labels under the names of their axes."""
+    """Only the axes, labels and outputs; labels under the names of their axes."""
     if how == _PARETO or "rank" in found.dims:
         return found.reset_coords().drop_vars("front", errors="ignore")
     end = f"_at_{how[3:]}_{of}"
@@ -164,7 +164,7 @@ def _narrow(found: Any, how: str, of: str) -> Any:
 
 
 def _left_out(sweep: Any, engine: str) -> str:
-    """How many points cannot be run, and why, the commonest first; or that all count."""
+    """How many points cannot run and why, most frequent reason first; or that all count."""
     import numpy as np
 
     from fleetcube.grid.run.evaluation import is_known

@@ -119,7 +119,7 @@ def sensitivity(
     sweep = changed(spec, (), [of])
     kinds = None if kind is None else kind.split(",")
     if method is not None and kind is None:
-        kinds = [ALL]  # what is uncertain is asked, whoever may change it
+        kinds = [ALL]  # all uncertain inputs, whoever can change them
     point = sweep if cube else cut(sweep, at)[0]
     chosen, left = _chosen(point, of, wrt, kinds, without)
     with progress("evaluating"):
@@ -186,7 +186,7 @@ def _check_alone(
 def _chosen(
     sweep: Any, of: str, wrt: tuple[str, ...], kinds: list[str] | None, without: tuple[str, ...]
 ) -> tuple[list[str], int]:
-    """The inputs to rank, and how many are left out because nobody named a kind."""
+    """The inputs to rank, and how many are omitted because no kind was named."""
     from fleetcube.grid.ask.sensitivity import ALL, among, check_levers
     from fleetcube.grid.errors import InputError
 
@@ -260,7 +260,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
 
 
 def _print_money(ranking: Any, of: str, top: int) -> None:
-    """What the same moves change, in units and in money."""
+    """Print the effect of the same moves, in units and in money."""
     from fleetcube.kernels.roles import MONEY
 
     rows = []
@@ -334,7 +334,7 @@ def _print_cube(ranking: Any, of: str, top: int) -> None:
 
 
 def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
-    """The first rows, by column."""
+    """The first `top` inputs as rows, by column."""
     own = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(input=slice(top))
     names = [n for n, variable in own.variables.items() if variable.dims == ("input",)]
     return [{str(n): own[n].values[k].item() for n in names} for k in range(own.sizes["input"])]

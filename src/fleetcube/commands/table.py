@@ -1,4 +1,4 @@
-"""Print tables and numbers, write tables."""
+"""Print tables and numbers, and write tables."""
 
 import itertools
 import os
@@ -43,9 +43,9 @@ every_column = click.option(
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """Print a table in aligned columns, in which no number is ever broken or cut.
 
-    A table wider than the terminal gets headings broken at underscores; else it is transposed; else
-    words of its cells are broken too. If nothing fits, the lines overflow, as in a pipe, which has
-    no width but that of COLUMNS. A cell is one line whatever is in it.
+    A table wider than the terminal gets headings broken at underscores, then is transposed, then
+    words of its cells are broken as well. If nothing fits, the lines overflow, as in a pipe, whose
+    only width is that of COLUMNS. A cell is always one line.
     """
     layouts = _layouts(headings, [[" ".join(cell.splitlines()) for cell in row] for row in rows])
     lines = plain = next(layouts)
@@ -56,7 +56,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
 
 
 def columns() -> int | None:
-    """Those of the terminal, or those that COLUMNS says; none in a pipe otherwise."""
+    """Columns of the terminal, or those of COLUMNS; None in a pipe without it."""
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
     return shutil.get_terminal_size().columns if known else None
 
@@ -80,14 +80,14 @@ def _longest_number(cells: Iterable[str]) -> int:
 
 
 def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> Iterator[list[str]]:
-    """A table in ever narrower columns, none narrower than its `least`."""
+    """A table in ever narrower columns, each at least as wide as its `least`."""
     for most in range(max(1, *map(_longest, table)), 0, -1):
         limits = [max(most, own) for own in least]
         yield aligned([line for row in table for line in _broken(row, limits)], right)
 
 
 def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
-    """A row as lines whose cells keep to the limits, but for a part that is longer by itself."""
+    """A row as lines whose cells respect the limits, except for unbreakable parts."""
     cells = []
     for text, most in zip(row, limits, strict=True):
         lines = [""]
@@ -109,7 +109,7 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
 
 
 def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
-    """Print what the numbers of a table stand on, and what a default decided."""
+    """Print the basis of a table's numbers, and choices made by defaults."""
     from fleetcube.grid.show.table_notes import foot
 
     say_each(foot(found, without), err)

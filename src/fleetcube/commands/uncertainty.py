@@ -73,13 +73,13 @@ def uncertainty(
         write_table(spread, output)
         return
     for name in names:
-        if name in spread:  # else nothing uncertain reaches it
+        if name in spread:  # else nothing uncertain affects it
             _print(spread, name)
     print_foot(spread)
 
 
 def _shares(text: str) -> list[float]:
-    """Quantiles as shares between 0 and 1; 5, 5% and P5 are per cent."""
+    """Read quantiles as shares between 0 and 1; 5, 5% and P5 are per cent."""
     from fleetcube.grid.errors import InputError, shown
 
     words = [word.strip().upper() for word in text.split(",")]
@@ -103,7 +103,7 @@ def _shares(text: str) -> list[float]:
 
 
 def _print(spread: Any, name: str) -> None:
-    """One output in a convenient unit: a row for each point, quantiles side by side."""
+    """Print an output in a convenient unit: a row for each point, quantiles side by side."""
     import xarray
 
     from fleetcube.grid.show.tables import scale, table

@@ -132,7 +132,7 @@ def _print_groups(validation: "Validation") -> None:
 
 
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
-    """Measured beside predicted, why some could not run by this model, and the sources."""
+    """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.grid.measured.predict import evaluate
     from fleetcube.kernels.graph.formulas import load
     from fleetcube.kernels.roles import REASON
