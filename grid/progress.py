@@ -1,4 +1,4 @@
-"""How far along a long evaluation is."""
+"""Progress of long evaluations."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ _watcher: ContextVar["_Meter | None"] = ContextVar("watcher", default=None)
 
 
 class _Meter:
-    """Work done and total, added up over consecutive evaluations."""
+    """Work done and total, summed over consecutive evaluations."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell, self._lock = tell, threading.Lock()
@@ -30,8 +30,8 @@ class _Meter:
 def watching(tell: Tell) -> Iterator[None]:
     """Call a function with the work done, the total and the unit, at every step.
 
-    It hears of what this thread asks for inside the `with`, and may be called from another thread.
-    What it raises ends the evaluation.
+    It covers evaluations started by this thread inside the `with`, and may be called from another
+    thread. An exception that it raises ends the evaluation.
     """
     token = _watcher.set(_Meter(tell))
     try:
@@ -41,12 +41,11 @@ def watching(tell: Tell) -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether anyone watches."""
     return _watcher.get() is not None
 
 
 def expected(total: int, unit: str) -> Callable[[int], None]:
-    """Announce work; call the function returned with what is done, from any thread."""
+    """Announce work; returns a function, callable from any thread, to report what is done."""
     meter = _watcher.get()
     if meter is None:
         return lambda done: None

@@ -1,4 +1,4 @@
-"""The interval of auto at sizes that are searched for: as wide as an evaluation there has it."""
+"""Intervals of auto calibration at sizes being searched, as wide as an evaluation would give."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +25,8 @@ Row = tuple[tuple[str, ...], Array]  # numbers, and the axes along which they va
 class ExtrapolationError:
     """The error factor where some sizes are free.
 
-    `logs` and `per_decade` are its logarithm without them, and what a decade outside of the
-    published steps adds. `through` are slopes, {name: (input, the output's slope by the factor)}.
+    `logs` is its logarithm without them, `per_decade` the increase per decade outside the published
+    steps. `through` are slopes, {name: (input, the output's slope by the factor)}.
     """
 
     sizes: tuple[str, ...]
@@ -35,14 +35,14 @@ class ExtrapolationError:
     through: Mapping[str, tuple[str, str]]
 
     def free(self, region: Region, given: Mapping[str, Array]) -> dict[str, Array]:
-        """Free inputs over a region, the factor among them."""
+        """Free inputs over a region, including the factor."""
         logs, rate = (_over(region, row) for row in (self.logs, self.per_decade))
         decades = sum(auto.beyond(name, given[name]) for name in self.sizes)
         shape = next(iter(given.values())).shape
         return {**given, FACTOR: np.broadcast_to(elementary.exp(logs + rate * decades), shape)}
 
     def along(self, axes: Sequence[Axis]) -> dict[str, Row]:
-        """The factor as a table over axes, those of the sizes among them."""
+        """The factor as a table over axes, including those of the sizes."""
         rows = (self.logs, self.per_decade)
         region = {
             axis.name: slice(0, axis.size)
@@ -59,11 +59,11 @@ class ExtrapolationError:
         return {FACTOR: (tuple(region), self.free(region, given)[FACTOR])}
 
     def also(self, names: Iterable[str]) -> list[str]:
-        """The slopes that others need."""
+        """The slopes that `names` need."""
         return [self.through[name][1] for name in names if name in self.through]
 
     def complete(self, outs: dict[str, Array], region: Region, free: Mapping[str, Array]) -> None:
-        """Add to slopes what goes through the factor."""
+        """Add the effect through the factor to slopes."""
         rate = _over(region, self.per_decade)
         for name in outs.keys() & self.through.keys():
             input_, by_factor = self.through[name]
@@ -77,7 +77,7 @@ class ExtrapolationError:
 def extrapolation_error(
     problem: Problem, plan: Plan, free: Sequence[str], outputs: Iterable[str]
 ) -> tuple[Problem, ExtrapolationError | None]:
-    """How free sizes widen the interval (None: they do not); the problem without its factor."""
+    """How free sizes widen the interval (None: not at all); the problem without its factor."""
     sizes = tuple(name for name in free if auto.span(name))
     reading = [of for of in outputs if FACTOR in reached(plan, [of])]
     if not (sizes and reading and problem.per_decade) or FACTOR not in problem.found.difference(
@@ -105,7 +105,7 @@ def extrapolation_error(
 
 
 def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
-    """Where answers are outside of the published steps, a line each."""
+    """Where answers are outside the published steps, a line each."""
     if problem.per_decade is None or FACTOR not in problem.found:
         return []
     found = [line for name, at in answers.items() for line in auto.outside(name, at.reshape(-1))]
@@ -118,7 +118,7 @@ def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
 
 
 def with_remarks(attrs: dict[str, Any], lines: Sequence[str]) -> dict[str, Any]:
-    """Attributes of a result with further remarks."""
+    """A result's attributes with further remarks."""
     known = attrs.get("fleetcube_remarks", "").splitlines()
     return {**attrs, "fleetcube_remarks": "\n".join([*known, *lines])} if lines else attrs
 
@@ -129,7 +129,7 @@ def _by_phase(problem: Problem) -> bool:
 
 
 def _over(region: Region, row: Row) -> Array:
-    """Numbers over a region, with a size of 1 where they do not vary."""
+    """Numbers over a region, with a size of 1 where they are constant."""
     names, array = row
     order = [dim for dim in region if dim in names]
     cut = array.transpose([names.index(dim) for dim in order])[tuple(region[dim] for dim in order)]

@@ -31,7 +31,7 @@ FEWEST = 16  # base points of a Sobol estimate, trajectories of a Morris estimat
 PIECE = 1 << 18  # points evaluated at once
 RESAMPLED = 10_000_000  # numbers resampled for confidence intervals: inputs x base points x times
 LEVELS = 4
-TAIL = 0.01  # probability cut off at each end of a distribution for Morris effects
+TAIL = 0.01  # probability truncated at each end of a distribution for Morris effects
 
 Ranges = Mapping[str, Distribution]
 Model = Callable[[Array], Array]  # a quantity at rows of points between 0 and 1
@@ -48,7 +48,7 @@ def global_sensitivity(
     seed: int,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """Sobol indices or Morris effects of inputs; see `Sweep.global_sensitivity`."""
+    """See `Sweep.global_sensitivity`."""
     import xarray
 
     if method not in METHODS:
@@ -130,7 +130,7 @@ def _salib() -> Any:
 def _ranges(
     inputs: Sequence[str], values: Mapping[str, float], known: Ranges, spread: float, by_user: bool
 ) -> dict[str, Distribution]:
-    """What inputs are drawn from; those that cannot vary are left out, or refused if named."""
+    """Sampling distributions of inputs; those that cannot vary are omitted, or refused if named."""
     ranges: dict[str, Distribution] = {}
     for name in inputs:
         value = values[name]
@@ -176,7 +176,7 @@ def _sobol(
             f"samples = {samples} are too few for {inputs} inputs; give at least {fewest:,}"
         )
     salib = _salib()
-    # Sobol points are evenly spread at powers of two only
+    # Sobol points are evenly spread only at powers of two
     base = 1 << int(math.log2(samples / (inputs + 2)))
     memory.check(8 * (2 * base * inputs + base * (inputs + 2)), "take fewer samples")
     points = sobol_points(base, 2 * inputs, seed)
@@ -198,7 +198,7 @@ def _sobol(
         _checked(of, out.reshape(-1)),
         calc_second_order=False,
         num_resamples=resamples,
-        seed=seed + 1,  # SALib takes 0 for none given, and would draw others at every call
+        seed=seed + 1,  # SALib treats 0 as no seed, and would draw differently at every call
     )
     named = {"first_order": "S1", "first_order_error": "S1_conf"}
     named |= {"total": "ST", "total_error": "ST_conf"}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[Derivative]]:
-    """The derivatives of outputs (rows) by inputs (columns), by default by all continuous ones."""
+    """The derivatives of outputs (rows) by inputs (columns), by default all continuous ones."""
     outputs = [check_quantity(name) for name in ([of] if isinstance(of, str) else of)]
     if not outputs:
         raise InputError("of = [] is empty; name a quantity")
@@ -51,7 +51,7 @@ def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
 
 
 def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
-    """Inputs that phases set, each in its phase, among names that are felt."""
+    """Phase-specific inputs among the names in `felt`."""
     names = dict.fromkeys(name for case in plan.cases for name in case.leaves if phase_of(name))
     return [name for name in names if name in felt and without_phase(name) in INPUTS]
 
@@ -62,7 +62,7 @@ def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
 
 
 def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
-    """An attribute that says what of an input's effect no formula in use counts, or none."""
+    """An attribute with the effects of inputs that no formula in use counts; empty if none."""
     formulas = {formula for case in plan.cases for formula in case.formulas.values()}
     used = {own.__name__ for formula in formulas for own in definitions(formula)}
     lines = [
@@ -78,12 +78,12 @@ _HELD = "what calibration auto found is held; a run with another value finds it 
 
 
 def is_held(plan: Plan, name: str) -> bool:
-    """Whether auto's coefficients, which are held, would be found anew for another value."""
+    """Whether auto's coefficients, held constant, would change with the input."""
     return bool(plan.problem.found) and without_phase(name) in TOLD_BY
 
 
 def check_quantity(name: Any) -> str:
-    """The name of a quantity that has a derivative."""
+    """The name of a quantity, checked to have a derivative."""
     if not isinstance(name, str) or name not in graph.load():
         raise InputError(
             f"of = {shown(name)} is not a quantity; {nearest(str(name), graph.load())}"
@@ -94,7 +94,7 @@ def check_quantity(name: Any) -> str:
 
 
 def check_inputs(plan: Plan, wrt: Any) -> list[str]:
-    """Names of numeric inputs, or of given quantities."""
+    """Names of numeric inputs or given quantities, checked."""
     return [_check_input(plan, name) for name in ([wrt] if isinstance(wrt, str) else wrt)]
 
 
@@ -113,7 +113,7 @@ def _check_input(plan: Plan, name: Any) -> str:
 
 
 def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
-    """The derivative by an input; the difference between neighbours if it is a whole number."""
+    """The derivative by an input; for a whole-numbered one the difference between neighbours."""
     kind = ("delta" if is_whole(wrt) else "d") + ("ln" if elasticity else "")
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
@@ -130,14 +130,14 @@ def jacobian(
     plan = sweep.plan(settings.engine)
     wanted = {dim for name in flat for dim in plan.out_dims[name]}
     dims = [axis.name for axis in plan.problem.axes if axis.name in wanted]
-    order = [axis.name for axis in plan.axes if axis.name in wanted]  # of memory
+    order = [axis.name for axis in plan.axes if axis.name in wanted]  # in memory order
     shape = (len(rows), len(rows[0]), *plan.shape(order))
     memory.check(8 * int(np.prod(shape)), "differentiate by fewer inputs, or store it in blocks")
     array = np.empty(shape)
     targets = {
         slope.name: array[i, j, ...] for i, row in enumerate(rows) for j, slope in enumerate(row)
     }
-    # Evaluated in place if it has every dimension, else into an array of its own and broadcast
+    # Evaluated in place if it has every dimension, else into a separate array and broadcast
     views: dict[str, Any] = {}
     for name, own in plan.out_dims.items():
         direct = name in targets and set(own) == wanted
@@ -160,7 +160,7 @@ def jacobian(
     coords["units"] = (("output", "input"), [[slope.unit for slope in row] for row in rows])
     if REASON in result.coords and set(result.coords[REASON].dims) <= wanted:
         coords[REASON] = result.coords[REASON].variable
-    # Filled in the order of memory, returned in the order of the axes
+    # Filled in memory order, returned in the order of the axes
     turned = array.transpose([0, 1, *(2 + order.index(dim) for dim in dims)])
     name = "elasticity" if elasticity else "gradient"
     return xarray.DataArray(turned, coords, ("output", "input", *dims), name, result.attrs)

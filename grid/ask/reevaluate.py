@@ -138,6 +138,6 @@ def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[
 
 
 def _same_record(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a record decides values and intervals: auto's names its posterior as the source."""
+    """The part of a record that decides values and intervals: auto's source is its posterior."""
     own = record["kind"] == "calibration"
     return record.get("digest"), record.get("source") if own else None

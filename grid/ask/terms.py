@@ -19,7 +19,7 @@ _SUMS = ("step_time", "exposed_communication_time", "exposed_layer_communication
 _SHIFT = "step_time_ratio"
 _TIMES = {"slow_node_stops": "slow_node_stop_time"}  # of parameters that are shares of the sum
 _LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
-# What must be computed, not given, for a quantity to be broken down
+# Quantities that must be computed, not given, for the decomposition
 _WAY = {
     "step_time": ("step_time",),
     "job_time": ("job_time", "attempted_steps"),
@@ -28,7 +28,7 @@ _WAY = {
 
 
 def term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
-    """The terms of a quantity; none if it is given."""
+    """The terms of a quantity; empty if it is given."""
     if not all(_computed(pair, of, name) for name in _WAY[of]):
         return []
     step = _expanded(pair, "step_time")
@@ -43,13 +43,13 @@ def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     plans = [sweep.of(["step_time"]).plan("numpy") for sweep in pair]
     used = [case.formulas[name] for plan in plans for case in plan.cases]
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
-    if _SHIFT in parts:  # a sum times a ratio, of which no part is known alone
+    if _SHIFT in parts:  # a sum times a ratio: its parts are not known separately
         return [name]
     return [term for part in parts for term in _expanded(pair, _TIMES.get(part, part))]
 
 
 def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
-    """What to evaluate for the terms of some quantities."""
+    """Quantities to evaluate for the terms."""
     listed = [term for row in apart.values() for term in row]
     whole = ["goodput", "availability"] if OTHER in listed else []
     return [name for name in [*listed, *whole] if name not in (*INPUTS, OTHER, UNAVAILABLE)]
@@ -81,7 +81,7 @@ def terms(
 
 
 def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
-    """The shares of the wall time not spent in steps; with the steps' they add up to one."""
+    """Shares of the wall time not spent in steps; with those of steps they add up to one."""
     up = cube["availability"]
     shares = {name: up * cube[name] for name in losses}
     lost = up * (1 - cube["goodput"])
@@ -99,6 +99,6 @@ def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataA
 
 
 def _computed(pair: Sequence[Evaluation], of: str, name: str) -> bool:
-    """Whether both compute a quantity that `of` needs, at every point: it may be given instead."""
+    """Whether both compute a quantity needed by `of` at every point, rather than being given it."""
     plans = [sweep.of([of]).plan("numpy") for sweep in pair]
     return all(name in case.formulas for plan in plans for case in plan.cases)

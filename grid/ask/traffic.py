@@ -25,7 +25,7 @@ SITES = ("site_link_bandwidth", "site_parallel_time")
 
 @dataclass(frozen=True)
 class Tier:
-    """One level of the network: how many GPUs it joins, and what each has out of the one below."""
+    """One level of the network: how many GPUs it joins, and each GPU's bandwidth into it."""
 
     name: str
     gpus: float
@@ -37,12 +37,12 @@ class Crossing:
     """One kind of traffic: the highest tier that it crosses, and its time in a step."""
 
     kind: str
-    tier: int  # its place in the list of tiers; -1 where there is none
+    tier: int  # index in the list of tiers; -1 if none
     seconds: float
 
 
 def names_of(spec: Mapping[str, Any]) -> list[str]:
-    """The quantities that `crossings` asks of a spec."""
+    """The quantities that `crossings` needs from a spec."""
     given = {**spec.get("scenario", {}), **spec.get("axes", {})}
     return [*NAMES, *(SITES if "site_bandwidth" in given else ())]
 
@@ -50,7 +50,7 @@ def names_of(spec: Mapping[str, Any]) -> list[str]:
 def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], list[Crossing]]:
     """The tiers of a job's network, from the node up, and the traffic that crosses them.
 
-    `point` has NAMES at one point, and SITES where there are several sites.
+    `point` has NAMES at one point, and SITES if there are several sites.
     """
     for name in NAMES:
         if np.ndim(point[name]):
@@ -61,13 +61,13 @@ def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], 
     levels = [Tier("node", node, rates[0]), Tier("leaf switch", leaf, rates[1])]
     levels += [Tier("pod" if pod < site else "fabric", pod, rates[2])]
     levels += [Tier("between pods", site, rates[3])]
-    # leaf switches that hold the whole job leave nothing to those above
+    # tiers above leaf switches that contain the whole job carry nothing
     there = [True, node < min(leaf, site), node < pod and leaf < site, pod < site]
     kept = [place for place, exists in enumerate(there) if exists]
     traffic = []
     for kind in KINDS:
         tier = int(point[f"{kind}_parallel_tier"]) - 1
-        # a tier that is not there as such is the next one that is
+        # a missing tier is replaced by the next higher one
         place = next((n for n, k in enumerate(kept) if k >= tier), len(kept) - 1)
         seconds = float(point[f"{kind}_parallel_time"])
         traffic.append(Crossing(kind, place if tier >= 0 else -1, seconds))
@@ -81,5 +81,5 @@ def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], 
 
 
 def duration(seconds: float, digits: int) -> str:
-    """A time of a step for people, in seconds or milliseconds."""
+    """A time of a step in seconds or milliseconds."""
     return f"{seconds:.{digits}g} s" if seconds >= 0.1 else f"{seconds * 1e3:.{digits}g} ms"

@@ -225,7 +225,7 @@ def _largest(lost: Array) -> list[str]:
 
 
 def _lost(found: "xarray.Dataset") -> dict[str, tuple[float, str]]:
-    """From where, and why, a loss binds: it took the most of a doubling that brought too little."""
+    """Losses that bind, from where and why: each took most of a doubling that gained too little."""
     limits: dict[str, tuple[float, str]] = {}
     for k in np.flatnonzero(found["doubling_gain"].values < HELPS).tolist():
         name = str(found["most_lost_to"].values[k])

@@ -78,7 +78,7 @@ def page(
         )
         for point, own in zip(points, stated, strict=True)
     ]
-    chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them beside it
+    chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them then
     moved = [n for n in INPUTS if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
     first = rows[0]
@@ -135,7 +135,7 @@ class _Choice:
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
         outputs = [*dict.fromkeys([*outputs, *ends, *losses])]
         plain: Plan = Evaluation(scenario, {}, outputs).plan("numpy")
-        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
+        self.drawn = bool(plain.problem.distributions)  # intervals would omit them
         self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
         slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
@@ -297,7 +297,7 @@ def _outputs(
 def _filled(
     title: str, data: Mapping[str, Any], programs: Sequence[str], still: Mapping[str, str]
 ) -> str:
-    """One file: its style and its script, allowed by their hashes, and nothing from elsewhere."""
+    """One file with style and script, allowed by their hashes, and nothing from elsewhere."""
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     made = f"const PROGRAMS = [{', '.join(programs)}];"

@@ -1,4 +1,4 @@
-"""What a page shows before its script runs, and without it: tables and pictures of the spec."""
+"""Static content of a page, shown before or without its script: tables and pictures of the spec."""
 
 import html
 import json
@@ -22,7 +22,7 @@ from ..spec import dates
 from ..spec.axes import make_axis
 
 _TOP = 12  # levers
-_SPREAD = np.geomspace(1 / 8, 8, 25)  # of a number without an axis
+_SPREAD = np.geomspace(1 / 8, 8, 25)  # around a number without an axis
 _BAR = (
     '<svg id="bar" role="img" viewBox="0 0 640 26" preserveAspectRatio="none" aria-label="{}">{}'
     '</svg><p id="shares">{}</p>'
@@ -37,10 +37,10 @@ def parts(
     data: Mapping[str, Any],
     drawn: bool,
 ) -> dict[str, str]:
-    """The first content of each section, as HTML.
+    """The initial content of each section, as HTML.
 
-    `scenario` is what the spec states, `rows` what each choice does, `data` what the script reads;
-    no interval is shown if inputs are `drawn` from distributions.
+    `scenario` is the spec's, `rows` the scenario of each choice, `data` the script's input; no
+    interval is shown if inputs are `drawn` from distributions.
     """
     outputs = data["outputs"]
     names = [of["name"] for of in outputs]
@@ -126,7 +126,7 @@ def _answers(
 
 
 def _day(of: Mapping[str, Any], *seconds: float) -> str:
-    """When the job ends, if it starts on a day."""
+    """The job's end date, if it has a start date."""
     if "start" not in of:
         return ""
     start = dates.day(of["start"])
@@ -208,7 +208,7 @@ def _told(value: Any) -> str:
 
 
 def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
-    """What of a plan, beside its layout, matters most to the first answer."""
+    """The plan's inputs, apart from layout, that matter most to the first answer."""
     name = of["name"]
     sweep = Evaluation(row, {}, [name])
     plan = sweep.plan("numpy")

@@ -21,7 +21,7 @@ MOST_COLUMNS = 1_000
 _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
 _NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
 _PLAIN = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_SHARES = ("share of", "useful time over wall time")  # these begin the docstring of a share
+_SHARES = ("share of", "useful time over wall time")  # prefixes of the docstring of a share
 
 
 def rows_of(path: str, text: str) -> list[list[str]]:
@@ -49,7 +49,7 @@ def rows_of(path: str, text: str) -> list[list[str]]:
 
 
 def headings_of(text: str) -> list[str]:
-    """Headings of a CSV; none if they cannot be read."""
+    """Headings of a CSV; empty if unreadable."""
     line = _first_line(text)
     try:
         return next(csv.reader([line], delimiter=_mark(line), skipinitialspace=True), [])
@@ -66,7 +66,7 @@ def _mark(line: str) -> str:
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
-    """Rows with decimal points for decimal commas; a number that has both becomes unreadable."""
+    """Rows with decimal commas as points; a number with both becomes unreadable."""
     numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
     if not any("," in match[1] for match in numbers):
         return rows
@@ -90,7 +90,7 @@ def check_once(names: Sequence[str]) -> None:
 
 
 def written(name: str, unit: str, text: str) -> Any:
-    """What a cell says: a number in the base unit, or text."""
+    """A cell's content: a number in the base unit, or text."""
     text = text.strip()
     if name in KINDS or values.is_option(name) or not _PLAIN.fullmatch(text):
         return text
@@ -110,7 +110,7 @@ def checked(name: str, value: Any) -> Any:
 
 
 def check_measured(of: str, value: float) -> None:
-    """Refuse what nobody measures: times that are not finite and above 0, shares above 1."""
+    """Refuse impossible measurements: times that are not finite and above 0, shares above 1."""
     if not 0 < value < math.inf:
         raise InputError(f"{of} = {value:g} is not finite and above 0; give what was measured")
     if value > 1 and of in load() and load()[of].doc.returns.startswith(_SHARES):

@@ -22,7 +22,7 @@ from .update import Update
 def all_reduce_values(
     fit: CollectiveFit, scope: str, gpus_per_node: int
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """The inputs that a fitted all-reduce sets, and their standard errors.
+    """The inputs set by a fitted all-reduce, and their standard errors.
 
     Between nodes, the bandwidth of the law is that of a whole node, as the rings of a node's GPUs
     share its links; the input is that of one GPU. Raises InputError for other collectives.
@@ -51,7 +51,7 @@ def all_reduce_values(
 
 
 def step_values(fit: StepFit) -> dict[str, Any]:
-    """What a fit of steps sets: the inputs fitted, what they hold under, and the interval."""
+    """Values set by a fit of steps: the inputs fitted, their conditions, and the interval."""
     values: dict[str, Any] = dict(fit.values)
     if isinstance(fit, Update):
         values |= {**fit.carried, **fit.choices}
@@ -84,7 +84,7 @@ def text(
     fit: Mapping[str, Any],
     label: str = "",
 ) -> str:
-    """A calibration as TOML: a file of its own, or the record of a label."""
+    """A calibration as TOML: a file, or the record of a label."""
     prefix = f"{label}." if label else ""
     lines = [f"[{label}]"] if label else []
     lines += [f"{name} = {_quoted(value)}" for name, value in about.items()]
@@ -99,7 +99,7 @@ def text(
 
 
 def units(name: str) -> str:
-    """Base unit of a fitted value, by the name of a coefficient of the law or of an input."""
+    """Base unit of a fitted coefficient of the law or of an input."""
     return UNITS[name] if name in UNITS else str(unit(name))
 
 
@@ -123,14 +123,14 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def _quoted(text: str) -> str:
-    """A string that is the same in TOML and JSON."""
-    # "replace" for lone surrogates; TOML, unlike JSON, wants DEL escaped
+    """A string literal valid in both TOML and JSON."""
+    # "replace" for lone surrogates; TOML, unlike JSON, requires DEL escaped
     encodable = text.encode("utf-8", "replace").decode()
     return json.dumps(encodable, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def check_target(path: Path, overwrite: bool, endings: Sequence[str] = (".toml",)) -> None:
-    """Refuse a path to which no calibration file can be written, or none with these endings."""
+    """Refuse a path to which no calibration file, or none with these endings, can be written."""
     if path.suffix not in endings:
         raise InputError(f"{str(path)!r} does not end in {' or '.join(endings)}; change its ending")
     check_path(path)
@@ -146,11 +146,11 @@ def check_target(path: Path, overwrite: bool, endings: Sequence[str] = (".toml",
 def write(path: Path, content: str) -> None:
     """Write a file atomically. Raises OSError."""
     write_file(path.absolute().parent, path.name, content.encode())
-    sync_folder(path.absolute().parent)  # the file is synced, its name in the folder is not yet
+    sync_folder(path.absolute().parent)  # the file is synced, its name in the folder not yet
 
 
 def own_words(fit: Fit, log: str, what: str) -> dict[str, str]:
-    """Title, source, date and note of a file that the command writes."""
+    """Title, source, date and note of a file written by the command."""
     today = datetime.date.today().isoformat()
     return {
         "title": f"{what}, from {Path(log).name}",

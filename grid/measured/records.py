@@ -38,7 +38,7 @@ def read_records(
 
     A file is a JSON list of records, a CSV, or vTrain's table of one node; a record states inputs
     and measured values by their public names, or in the keys of a published table. Every record
-    gives rows or is left out with a reason. Raises InputError for other files.
+    yields rows or is left out with a reason. Raises InputError for other files.
     """
     paths = [path] if isinstance(path, str | Path) else path
     files = own_tables() if paths is None else paths
@@ -89,7 +89,7 @@ def _source(entry: Mapping[str, Any]) -> str:
 
 
 def _named(entry: Any) -> tuple[str, str]:
-    """Id and group of a record, "" without one."""
+    """Id and group of a record, "" if missing."""
     fields = entry if isinstance(entry, Mapping) else {}
     names = [fields.get("id"), fields.get("group")]
     name, group = (x if isinstance(x, str) and 0 < len(x) <= LONGEST else None for x in names)
@@ -117,7 +117,7 @@ def _rows(
         except (UnreadableError, InputError, CatalogError) as error:
             reasons.append(f"{reading.of}: {error}")
     if readings and group in _NOT_PREDICTED:
-        reasons = reasons[1:]  # its memory is all that it measures
+        reasons = reasons[1:]  # only its memory was measured
     several = {r.of for r in readings if sum(other.of == r.of for other in readings) > 1}
     rows = [
         Row(
@@ -137,7 +137,7 @@ def _rows(
 def _readings(
     entry: Mapping[str, Any], group: str, calibrated: Callable[[str], bool]
 ) -> list[Reading]:
-    """What a record measured, with inputs that resolve."""
+    """A record's measured values, with inputs that resolve."""
     if group in _STEPS:
         readings = _STEPS[group](Facts(entry))
         labels = [calibration_for(entry, reading.inputs, calibrated) for reading in readings]
@@ -160,14 +160,14 @@ def _readings(
 
 
 def _check(reading: Reading) -> None:
-    """Raise if a name is no input, a value is out of bounds, or nothing was measured."""
+    """Raise if a name is not an input, a value is out of bounds, or nothing was measured."""
     if not 0 < reading.measured < math.inf:
         raise UnreadableError(f"{reading.of} = {reading.measured:g} is not finite and above 0")
     for name, value in reading.inputs.items():
         if name in own.MESSAGES and reading.of == "all_reduce_time":
             continue
         values.check_name(name)
-        if name == "calibration":  # known to exist, though perhaps not in the catalog
+        if name == "calibration":  # known to exist, though possibly not in the catalog
             continue
         if name in KINDS:
             record(name, value)

@@ -53,7 +53,7 @@ class Grid:
         return {dim: slice(0, self.sizes[dim]) for dim in dims}
 
     def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:
-        """Whether NumPy evaluates some formulas in no time, next to the outputs of the sweep."""
+        """Whether NumPy evaluates some formulas in a negligible part of the sweep's time."""
         return math.prod(self.shape(dims)) * formulas * MINOR <= self.full
 
     def is_table(self, name: str) -> bool:

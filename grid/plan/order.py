@@ -1,6 +1,6 @@
-"""The order of memory: chosen here, whatever order the axes were written in (decision 1).
+"""The memory order of axes, independent of the order in which they were written (decision 1).
 
-So the order written changes neither speed nor value. Datasets and cubes show every output in that
+So the written order changes neither speed nor value. Datasets and cubes show outputs in the written
 order, as transposed views.
 """
 
@@ -26,16 +26,16 @@ def fastest_order(
     formulas: Sequence[Formulas],
     outputs: Sequence[str],
 ) -> tuple[Axis, ...]:
-    """Axes in the order that evaluates fastest, whatever the order written.
+    """Axes in the fastest order, independent of the order written.
 
-    Those that cut the sweep into cases come first, so that what a case covers is dense in memory.
-    The last axes make the rows that kernels walk. What varies along a row is read at every
-    point, and repeated in memory along the row's other axes; what does not is read once a row.
-    Rows that read the same tables follow each other, so that the tables stay in the cache.
+    Axes that split the sweep into cases come first, so that a case is contiguous in memory. The
+    last axes form the rows that kernels iterate over. Operands that vary along a row are read at
+    every point, and repeated in memory along the row's other axes; others are read once a row. Rows
+    that read the same tables are adjacent, so that the tables stay in the cache.
     """
     sizes = {axis.name: axis.size for axis in axes}
     cuts = [axis for axis in axes if axis.name in cutting]
-    # by name where sizes are equal: the order written must not show
+    # by name where sizes are equal, so that the written order has no effect
     numeric = sorted(
         (axis for axis in axes if axis.name not in cutting), key=lambda a: (a.size, a.name)
     )
@@ -71,7 +71,7 @@ def fastest_order(
 
 
 def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
-    """Sets of the longest axes that make a row of ROW points, none of them dispensable."""
+    """Minimal sets of the longest axes that form a row of ROW points."""
     longest = axes[-LONGEST_AXES:]
     for count in range(1, len(longest) + 1):
         for row in itertools.combinations(longest, count):

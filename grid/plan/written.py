@@ -1,4 +1,4 @@
-"""A spec as results carry it: long axes refer to coordinates, whose values they do not repeat."""
+"""A spec as stored in results: long axes refer to coordinates instead of repeating values."""
 
 import hashlib
 import json
@@ -83,7 +83,7 @@ def _digest(row: Any) -> str:
 
 
 def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario of a result's spec; one of before calibrations were found names none."""
+    """The scenario of a result's spec; one older than inferred calibrations gets "none"."""
     scenario, axes = spec["scenario"], spec["axes"]
     named = {*scenario, *axes, *stated(scenario)}.union(
         *(entry for entry in axes.values() if is_coupled(entry))

@@ -14,13 +14,13 @@ from .plot import regions
 if TYPE_CHECKING:
     import xarray
 
-LOWER, HIGHER = "#0072B2", "#E69F00"  # of the input; Okabe & Ito's blue and orange
-MOST_COLOURS = 7  # inputs with a colour of their own in a map; the others share one
+LOWER, HIGHER = "#0072B2", "#E69F00"  # for the input; Okabe & Ito's blue and orange
+MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
 
 @picture.styled
 def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any:
-    """Draw what `Sweep.levers` gives as each input is smaller and larger, largest swing first."""
+    """Draw the tornado of `Sweep.levers`: each input smaller and larger, largest swing first."""
     picture.check_picture(path)
     from matplotlib.patches import Patch
 
@@ -45,7 +45,7 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
 
 
 def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.Boxes:
-    """What a quantity becomes as each input is smaller and larger, the wider bar of each first."""
+    """A quantity's values with each input smaller and larger, the wider bar of each first."""
     base = float(levers[of])
     factor, unit = scale(str(levers[of].attrs["units"]), np.array([base]), of)
     ends = np.stack([levers[f"{of}_below"].values, levers[f"{of}_above"].values]) / factor
@@ -124,7 +124,7 @@ _PALETTE = [*picture.PALETTE[1:7], picture.PALETTE[0]]  # grey last
 
 
 def _label(dominance: "xarray.Dataset", name: str) -> str:
-    """An input in the legend, with those indistinguishable from it."""
+    """An input in the legend, with inputs indistinguishable from it."""
     if name not in dominance["input"].values:
         return picture.words(name)
     like = dominance["input"].values[dominance["same_as"].values == name]
@@ -134,11 +134,11 @@ def _label(dominance: "xarray.Dataset", name: str) -> str:
 
 
 def _point_lines(point: str) -> list[str]:
-    """Lines of a title from a point, "gpu_mttf = 50000 h, fabric = roce-100g"."""
+    """Title lines from a point, "gpu_mttf = 50000 h, fabric = roce-100g"."""
     entries = []
     for name, _, value in (part.partition(" = ") for part in point.split(", ") if part):
         first, space, unit = value.partition(" ")
-        with contextlib.suppress(ValueError):  # of labels
+        with contextlib.suppress(ValueError):  # values that are labels
             first = picture.number(float(first))
         entries.append(f"{picture.words(name)} {first}{space}{unit}")
     return picture.lines(entries)

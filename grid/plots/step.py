@@ -1,4 +1,4 @@
-"""Picture of one step of a job: what it is made of, parts below what they are parts of."""
+"""Picture of one step of a job: parts are drawn below the whole that they compose."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,16 +31,16 @@ _WORDS = {
     "ideal_compute_time": "model operations at peak",
     REST: "below peak and recomputed",
 }
-_DARKEST, _PALEST = (8, 74, 145), (171, 207, 229)  # blues, in red, green and blue
-_CLEAR = 4  # pixels on both sides of a name in its bar
+_DARKEST, _PALEST = (8, 74, 145), (171, 207, 229)  # range of blues, as RGB
+_CLEAR = 4  # free pixels on both sides of a name in its bar
 _COLUMNS = 3  # of the legend
 
 
 @picture.styled
 def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw one step as bars below bars: each is cut into what it is made of.
+    """Draw one step as rows of bars, each divided into its parts in the row below.
 
-    `point` holds `ask.step_parts.NAMES`. The legend has the parts made of nothing else.
+    `point` has `ask.step_parts.NAMES`. The legend has the parts without further parts.
     """
     from matplotlib import colors, patches
 
@@ -77,7 +77,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     ]
     picture.headed(figure, _title(point, whole))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=_COLUMNS)
-    figure.draw_without_rendering()  # widths in pixels are not known before
+    figure.draw_without_rendering()  # needed for widths in pixels
     across = axes.get_window_extent().width
     for text, part in names:
         if text.get_window_extent().width + _CLEAR > across * part.seconds / whole.seconds:
@@ -86,7 +86,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
 
 
 def step_boxes(point: "xarray.Dataset") -> picture.Boxes:
-    """One step as bars below bars, as `step_picture` draws it."""
+    """One step as rows of bars, as `step_picture` draws it."""
     whole = step_parts(point)
     bars = list(_bars(whole, 0.0, 0))
     factor, unit = scale("s", whole.seconds, STEP)
@@ -115,7 +115,7 @@ def _title(point: "xarray.Dataset", whole: Part) -> str:
 
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
-    """Colours of parts: those without one of their own get blues, darkest first."""
+    """Colours of parts: those without a fixed one get blues, darkest first."""
     own = [name for name in names if name not in _COLOURS]
     blues = np.linspace(_DARKEST, _PALEST, max(1, len(own))).round().astype(np.uint8)
     return {**_COLOURS, **{n: f"#{b.tobytes().hex()}" for n, b in zip(own, blues, strict=False)}}
@@ -131,7 +131,7 @@ def _named(part: Part) -> str:
 
 
 def _bars(part: Part, start: float, row: int) -> Iterator[tuple[Part, float, int]]:
-    """Each part, where it begins, and how deep it lies."""
+    """Each part, where it begins, and its depth."""
     yield part, start, row
     for inner in part.parts:
         yield from _bars(inner, start, row + 1)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import xarray
 
 NAMES = ("job_time", "transition_share", *LOSSES)
-_NARROW = 0.08  # of the job: a phase whose name is upright
-_LINE = 0.025  # of the width of the picture that an upright name takes
+_NARROW = 0.08  # of the job: narrower phases have upright names
+_LINE = 0.025  # of the picture's width, for an upright name
 
 
 @picture.styled
 def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw the phases of a job as boxes along its time, each cut into where its time goes.
+    """Draw a job's phases as boxes along its time, each divided by where its time goes.
 
-    `cube` holds NAMES along `phase` alone. An infeasible phase is hatched.
+    `cube` has NAMES along `phase` alone. An infeasible phase is hatched.
     """
     from matplotlib import patches, ticker
 
@@ -60,7 +60,7 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
 
 
 def timeline_boxes(cube: "xarray.Dataset") -> picture.Boxes:
-    """The phases of a job, each cut into where its time goes, as `timeline` draws them."""
+    """A job's phases, each divided by where its time goes, as `timeline` draws them."""
     _, _, unit, widths, bad = _lengths(cube)
     since, until = _days(cube)
     names = [str(name) for name in cube[PHASE].values]
@@ -85,7 +85,7 @@ def timeline_boxes(cube: "xarray.Dataset") -> picture.Boxes:
 
 
 def _lengths(cube: "xarray.Dataset") -> tuple[str, float, str, Any, Any]:
-    """The base unit of times, a factor and unit to show, each phase's length, and which is bad."""
+    """The base unit of times, a factor and unit to show, phase lengths, and infeasible phases."""
     picture.need(cube, NAMES)
     if cube["job_time"].dims != (PHASE,):
         raise InputError("a timeline needs one point, with phases; give the other axes a value")
@@ -97,7 +97,7 @@ def _lengths(cube: "xarray.Dataset") -> tuple[str, float, str, Any, Any]:
 
 
 def _cut(cube: "xarray.Dataset", widths: Any, bad: Any) -> list[tuple[Any, ...]]:
-    """What phases are cut into: a name, a colour, left ends, widths, lower and upper ends."""
+    """Parts of all phases: a name, a colour, left ends, widths, lower and upper ends."""
     starts = np.cumsum(widths) - widths
     ready = np.broadcast_to(np.nan_to_num(cube["transition_share"].values), widths.shape) * widths
     low, high = np.zeros(widths.size), np.ones(widths.size)
@@ -111,7 +111,7 @@ def _cut(cube: "xarray.Dataset", widths: Any, bad: Any) -> list[tuple[Any, ...]]
 
 
 def _days(cube: "xarray.Dataset") -> tuple[str, list[str]]:
-    """When the job starts, and the days until which its phases last, if its spec says so."""
+    """The job's start, and the end days of its phases, if its spec states a date."""
     since, _ = started(cube)
     if since is None:
         return "the start", []
@@ -129,7 +129,7 @@ def _named(
 ) -> None:
     """Write each phase's name, length and end above it; narrow ones upright, with lines to them.
 
-    Narrow ones have their end, if known, in place of the length.
+    If known, narrow ones show their end instead of the length.
     """
     widths, whole = np.diff(starts), max(starts[-1], 1e-12)
     narrow = [k for k in range(widths.size) if widths[k] < _NARROW * whole]
@@ -148,7 +148,7 @@ def _named(
 
 
 def _apart(places: Any, gap: float) -> Any:
-    """Places moved so that neighbours are at least a gap apart, and none is beyond 1."""
+    """Places moved so that neighbours are at least `gap` apart, and none is beyond 1."""
     moved = np.array(places, float)
     for k in range(1, moved.size):
         moved[k] = max(moved[k], moved[k - 1] + gap)

@@ -16,17 +16,17 @@ _COLOURS = dict(
         strict=True,
     )
 )
-_MOST = 12  # boxes of one tier that are drawn as such
-_GAP = 0.06  # between boxes, of the width of one
+_MOST = 12  # most boxes drawn for one tier
+_GAP = 0.06  # between boxes, relative to the width of one
 
 
 @styled
 def topology(point: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw the tiers of a job's network, and for each kind of traffic how far up it goes.
+    """Draw the tiers of a job's network, and how far up each kind of traffic goes.
 
     Left, each tier is a row of boxes, one for each unit of the job, at most twelve. Right, a bar
-    rises from the GPUs to the highest tier that a kind crosses, with its time of a step. `point`
-    holds the NAMES of `ask.traffic`, and SITES where there are several.
+    rises from the GPUs to the highest tier that a kind crosses, with its time in a step. `point`
+    has the NAMES of `ask.traffic`, and SITES if there are several.
     """
     check_picture(path)
     tiers, traffic = crossings(point)
@@ -67,7 +67,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
 
 
 def topology_boxes(point: "xarray.Dataset") -> Boxes:
-    """The tiers that each kind of traffic crosses, as `topology` draws them, its time beside."""
+    """The tiers that each kind of traffic crosses, as `topology` draws them, with its time."""
     tiers, traffic = crossings(point)
     job = tiers[-1].gpus
     rows = [

@@ -1,4 +1,4 @@
-"""Reductions in the stream: blocks are evaluated, folded in and forgotten."""
+"""Streaming reductions: blocks are evaluated, folded in and dropped."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def reduce(
     q: float | None = None,
     where: Sequence[Condition] | None = None,
 ) -> "xarray.Dataset":
-    """Reduce the outputs of a plan over axes; see `Sweep.reduce`."""
+    """See `Sweep.reduce`."""
     import xarray
 
     if how not in HOW:
@@ -80,7 +80,7 @@ def reduce(
 def _groups(
     plan: Plan, names: Sequence[str], where: Sequence[Condition] | None
 ) -> list[tuple[tuple[str, ...], list[str], Kept | None]]:
-    """Outputs that are reduced together: their dimensions, and what leaves out points."""
+    """Outputs reduced together: their dimensions, and the filter of points."""
     if where is not None:
         kept = Kept(plan, names, where)
         return [(tuple(dim for dim in plan.sizes if dim in kept.dims), [*names], kept)]
@@ -89,7 +89,7 @@ def _groups(
 
 
 def _most(plan: Plan, outputs: int) -> int:
-    """Points of a block: more where they stay on an accelerator, which idles over small ones."""
+    """Points of a block: more if they stay on an accelerator, which idles over small ones."""
     if plan.engine != "jax" or len(plan.cases) > 1:
         return tiles.BLOCK
     return max(tiles.BLOCK, min(jax_engine.most_points(outputs) or 0, tiles.ON_DEVICE))
@@ -103,7 +103,7 @@ def _extremes(
     kept: Sequence[str],
     threads: int,
 ) -> dict[str, Array]:
-    """Least or greatest values of outputs that need no scan."""
+    """Minima or maxima of outputs that need no scan."""
     if how not in ("min", "max"):
         return {}
     away = stream.user_sizes(plan, [dim for dim in dims if dim not in kept])
@@ -123,10 +123,10 @@ def _check_share(how: str, q: Any) -> float:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Reductions of outputs that share dimensions, bundle by bundle, over the axes that stay.
+    """Reductions of outputs that share dimensions, bundle by bundle, over the kept axes.
 
-    A mean counts what it sums. Sums are added block by block, then bundle by bundle: one order, and
-    so the same bits on any number of threads and workers.
+    A mean also counts. Sums are added block by block, then bundle by bundle: in one order, and so
+    with the same bits on any number of threads and workers.
     """
 
     dims: tuple[str, ...]
@@ -141,7 +141,7 @@ class _Fold:
 
     @property
     def extreme(self) -> bool:
-        """Whether one number is chosen; with nothing to reduce, the only one."""
+        """Whether one number is selected; with nothing to reduce, the only one."""
         return self.how in ("min", "max") or (self.how != "count" and not self.axes)
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
@@ -192,7 +192,7 @@ class _Fold:
             function = np.fmin if self.how == "min" else np.fmax
             return (function.reduce(out, axis=self.axes),)
         missing = np.isnan(out)
-        if missing.any():  # only then: the copies would cost each block
+        if missing.any():  # only then: the copies are too slow for every block
             total = np.where(missing, 0.0, out).sum(axis=self.axes)
             count = (~missing).sum(axis=self.axes)
         else:

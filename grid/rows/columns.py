@@ -1,6 +1,6 @@
-"""Cells: numbers in SI, choices of options, labels of the catalog; NaN and -1 where none is.
+"""Cells: numbers in SI, choices of options, labels of the catalog; NaN and -1 where missing.
 
-Texts are read once for each distinct one, and numbers never one by one.
+Each distinct text is read once, and numbers never one by one.
 """
 
 import decimal
@@ -26,7 +26,7 @@ def numbers(frame: Frame, name: str) -> Array:
     from pandas.api import types
 
     column = frame.column(name)
-    scale = _scale(name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas has them
+    scale = _scale(name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas sets them
     if types.is_any_real_numeric_dtype(column.dtype):
         row: Array = column.to_numpy(np.float64, na_value=np.nan)
         if scale != 1:
@@ -42,11 +42,11 @@ def numbers(frame: Frame, name: str) -> Array:
         return values.number(name, number * scale if plain and scale != 1 else number)
 
     codes, cells = _distinct(frame, name, column, read)
-    return np.array([*cells, np.nan]).take(codes)  # the last for -1
+    return np.array([*cells, np.nan]).take(codes)  # the last one for -1
 
 
 def choices(frame: Frame, name: str) -> tuple[Array, list[Any]]:
-    """A column of an option or a catalog kind: numbers of its distinct choices, and these."""
+    """A column of an option or catalog kind: codes, and the distinct choices."""
     return _distinct(frame, name, frame.column(name), _label if name in KINDS else _option)
 
 
@@ -61,12 +61,12 @@ def _label(kind: str, cell: Any) -> Any:
 def _option(name: str, cell: Any) -> Any:
     numbered = any(type(choice) is int for choice in INPUTS[name].choices)
     if numbered and isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # whole numbers beside missing cells become floats in most frames
+        cell = int(cell)  # most frames turn whole numbers with missing cells into floats
     return values.option(name, cell)
 
 
 def _scale(name: str, unit: Any) -> float:
-    """One of the unit that a frame states for a column, in the base unit."""
+    """A column's stated unit in the base unit."""
     if unit is None:
         return 1.0
     try:
@@ -80,7 +80,7 @@ def _scale(name: str, unit: Any) -> float:
 def _distinct(
     frame: Frame, name: str, column: "pandas.Series[Any]", read: Callable[[str, Any], Any]
 ) -> tuple[Array, list[Any]]:
-    """Which of the distinct cells each row has, -1 where it has none, and these as `read`."""
+    """Code of each row's cell, -1 where missing, and the distinct cells as `read`."""
     import pandas
 
     if isinstance(column.dtype, pandas.CategoricalDtype):
@@ -100,7 +100,7 @@ def _distinct(
     return codes, cells
 
 
-_ALIKE = ("string", "boolean")  # equal cells of a column are then the same
+_ALIKE = ("string", "boolean")  # for these, equal cells are identical
 
 
 def _told_apart(frame: Frame, name: str, column: "pandas.Series[Any]") -> tuple[Array, list[Any]]:
@@ -121,7 +121,7 @@ def _told_apart(frame: Frame, name: str, column: "pandas.Series[Any]") -> tuple[
 
 
 def _read(frame: Frame, column: Array, key: Any, read: Any, name: str, cell: Any) -> Any:
-    """A cell; what is wrong with it, with the first row whose column has the key."""
+    """A cell; an error names the first row whose column has the key."""
     try:
         return read(name, cell)
     except InputError as error:

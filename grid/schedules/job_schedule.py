@@ -1,4 +1,4 @@
-"""The schedule of a job: its step played with the times that its scenario predicts."""
+"""The schedule of a job: its step simulated with the times that its scenario predicts."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,14 +26,15 @@ _STATED = (
     *("pipeline_schedule", "pipeline_parallel", "virtual_stages"),
     *("pipeline_scheduler", "pipeline_sends", "pipeline_flush", "expert_parallel_overlap"),
 )
-_PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # where passes hide each other's traffic
+_PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # whose passes hide each other's traffic
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
-    """Play one step of a job in which no GPU is slower than others.
+    """Play one step of a job without slow GPUs.
 
-    A forward pass, an input gradient and a weight gradient are a third of the operations done once
-    each. They wait for tensor and context traffic, and for expert traffic that nothing hides.
+    A forward pass, an input gradient and a weight gradient are a third each of the operations that
+    are not recomputed. They include waits for tensor and context traffic, and for expert traffic
+    that is not overlapped.
     """
     given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
     chosen = {**choose(given.options, given.constants), **given.constants}
@@ -72,7 +73,7 @@ def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 def _piece_times(
     scenario: Mapping[str, Any], stated: Mapping[str, Any], found: Mapping[str, float]
 ) -> list[float]:
-    """How much longer each piece takes than the mean, by its layers and its end."""
+    """Time of each piece relative to the mean, from its layers and its end of the model."""
     p = int(stated["pipeline_parallel"])
     schedule = stated["pipeline_schedule"]
     folded = schedule in ("zb_v", "dualpipev")
@@ -81,7 +82,7 @@ def _piece_times(
     job = _values(scenario, ["embedding_share", "logits_share", "last_stage_layers"])
     stages = {"pipeline_stage": list(range(1, p + 1))}
     layers = Evaluation(scenario, stages, ["stage_layers"]).evaluate("numpy")["stage_layers"].values
-    layers[-1] = job["last_stage_layers"]  # logits_share has those of multi-token prediction
+    layers[-1] = job["last_stage_layers"]  # logits_share includes multi-token prediction layers
     traffic = found["exposed_tensor_parallel_time"] + found["exposed_context_parallel_time"]
     computing = found["compute_time"] / (found["compute_time"] + traffic)
     embedding, logits = (job[f"{end}_share"] * computing for end in ("embedding", "logits"))
@@ -96,13 +97,13 @@ def _piece_times(
 
 
 def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
-    """Play one step of a point of a cube: of its scenario, and of what its axes say there."""
+    """Play one step at a point of a cube, from its scenario and its axes' values there."""
     several = [str(name) for name, size in point.sizes.items() if size > 1]
     if several:
         raise InputError(
             f"a picture of a schedule is of one point; give axis=value for {', '.join(several)}"
         )
     spec = spec_of(point.attrs)
-    along = {*INPUTS, *KINDS, *filter(is_known, spec["axes"])}  # not flags, nor names of points
+    along = {*INPUTS, *KINDS, *filter(is_known, spec["axes"])}  # neither flags nor names of points
     at = {str(name): point[name].values.item() for name in point.coords if name in along}
     return job_schedule({**as_it_was(spec), **at})

@@ -1,4 +1,4 @@
-"""The foot of a table: what its numbers stand on, and what a default decided."""
+"""The foot of a table: the basis of its numbers, and choices made by defaults."""
 
 import json
 import textwrap
@@ -19,18 +19,18 @@ _MEDIANS = "fleetcube_medians"
 
 
 def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
-    """Lines below a table of results, none wider than 80 columns."""
+    """Lines below a table of results, at most 80 columns wide."""
     return wrapped(told(found, without))
 
 
 def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
-    """What is to be said of a table of results, a line each."""
+    """Remarks on a table of results, a line each."""
     uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
     return [*uncounted, *_endless(found), *remarks(found.attrs, without)]
 
 
 def _endless(found: "xarray.Dataset") -> list[str]:
-    """That a job takes longer than anyone waits, which its number of days hides."""
+    """A remark on a job that takes longer than 300 years, which its number of days hides."""
     times = found.get(TIME)
     if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
         return []
@@ -43,8 +43,9 @@ def _endless(found: "xarray.Dataset") -> list[str]:
 
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
-    """A line each on what results rest on: calibration, medians of distributions, decisive
-    defaults. Inputs of `without`, which were searched, are no defaults.
+    """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
+
+    Inputs in `without`, which were searched, are not defaults.
     """
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
     if _MEDIANS in attrs:
@@ -53,7 +54,7 @@ def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str
 
 
 def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
-    """What a default decided."""
+    """Remarks on inputs left to defaults."""
     left = {n: v for n, v in json.loads(attrs.get(DEFAULTS, "{}")).items() if n not in without}
     where = dict.fromkeys(str(attrs.get(PARTLY, "")).split(), " where not given")
     lines = []
@@ -71,6 +72,6 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:
-    """Lines cut between words to 80 columns, what continues one indented."""
+    """Lines wrapped at 80 columns, continuations indented."""
     how: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
     return [part for line in lines for part in textwrap.wrap(line, WIDTH, **how)]

@@ -1,6 +1,6 @@
-"""Dates: when a job ends that starts on a day, and how long it may take to end on another.
+"""Dates: when a job with a start date ends, and how long it may take to end on another.
 
-A scenario may say the day on which its job starts. No law reads it; what prints times says dates.
+A scenario may state the job's start date. No formula reads it; printed times include dates.
 """
 
 import math
@@ -19,8 +19,8 @@ _FINISH = re.compile(r"\s*finish\s*(<=|<|=|>=|>)\s*(.*?)\s*")
 
 
 def day(text: Any, name: str = "") -> date:
-    """A date as ISO 8601 writes it, year, month and day with hyphens. Raises InputError."""
-    if isinstance(text, date) and not isinstance(text, datetime):  # as TOML has them
+    """An ISO 8601 date: year, month and day with hyphens. Raises InputError."""
+    if isinstance(text, date) and not isinstance(text, datetime):  # as in TOML
         return text
     try:
         if not _DATE.fullmatch(text):  # Python 3.11 also reads 20270601 and 2027-W22-2
@@ -32,17 +32,17 @@ def day(text: Any, name: str = "") -> date:
 
 
 def start_of(scenario: Mapping[str, Any]) -> date | None:
-    """The day on which a scenario's job starts, if it says so. Raises InputError."""
+    """The start date of a scenario's job, if stated. Raises InputError."""
     return day(scenario[NAME], NAME) if NAME in scenario else None
 
 
 def end(start: date, seconds: float) -> str:
-    """The day on which a job ends that begins with a day; in words if there is none."""
+    """The last day of a job that starts at the beginning of `start`; in words if it never ends."""
     return _later(start, math.ceil(seconds / _DAY) - 1 if math.isfinite(seconds) else seconds)
 
 
 def begin(start: date, seconds: float) -> str:
-    """The day on which begins what follows a time since a day's beginning; in words if none."""
+    """The first day of what follows `seconds` after the beginning of `start`; in words if never."""
     return _later(start, math.floor(seconds / _DAY) if math.isfinite(seconds) else seconds)
 
 
@@ -56,9 +56,9 @@ def _later(start: date, days: float) -> str:
 
 
 def as_time(target: str, start: date | None) -> str:
-    """A target "finish <= DATE" as one of job_time: the end of that day counts; others as they are.
+    """A target "finish <= DATE" as one of job_time, that day included; others unchanged.
 
-    Raises InputError for a date before the start, a start that is missing, and other relations.
+    Raises InputError for a date before the start, a missing start, and other relations.
     """
     found = _FINISH.fullmatch(target)
     if found is None:

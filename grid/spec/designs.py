@@ -23,7 +23,7 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
     `spec` has `design` (random, latin_hypercube or sobol), `num`, optionally `seed` (0), and for
     each input {linspace = [a, b]} (uniform), {geomspace = [a, b]} (uniform in the logarithm), with
     round = true for whole numbers, or a list of equally likely entries. The same spec draws the
-    same points, sorted by labels and options so that the same formulas are evaluated together; the
+    same points, sorted by labels and options so that equal formulas are evaluated together; the
     coordinate numbers them.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in values.known_names():
@@ -80,17 +80,17 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
 
 
 def _unit_cube(design: str, num: int, inputs: int, seed: int) -> Array:
-    """Points between 0 and 1, a row each."""
+    """Points between 0 and 1, one per row."""
     if design == "random":
         return np.random.default_rng(seed).random((num, inputs))
-    from scipy.stats import qmc  # heavy: only when a design is drawn
+    from scipy.stats import qmc  # slow to import: only for designs
 
     sampler = {"latin_hypercube": qmc.LatinHypercube, "sobol": qmc.Sobol}[design]
     return np.asarray(sampler(inputs, rng=np.random.default_rng(seed)).random(num))
 
 
 def _range(axis: str, key: str, spec: Any) -> Any:
-    """From numbers between 0 and 1 to values of an input."""
+    """A function from numbers between 0 and 1 to values of an input."""
     if isinstance(spec, Mapping):
         return _continuous(axis, key, spec)
     if isinstance(spec, str) or not isinstance(spec, Sequence) or not len(spec):

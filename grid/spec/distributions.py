@@ -42,8 +42,7 @@ class Distribution:
 
     @property
     def median(self) -> float:
-        """The value used where a single one is needed; of an even number of empirical values, the
-        lower one in the middle."""
+        """The value for a single evaluation; of an even number of empirical ones the lower median."""
         return float(self.at(np.array([0.5]))[0])
 
     @property

@@ -1,4 +1,4 @@
-"""Check a cube: every file against its checksum, and samples by computing them again."""
+"""Check a cube: every file against its checksum, and samples by recomputing them."""
 
 import json
 import os
@@ -40,7 +40,7 @@ TOLERANCE = {"float64": 1e-12, "float32": 1.2e-7, "int8": 0.0}  # relative
 
 @dataclass
 class Report:
-    """What `verify` found: an empty list of problems is a sound cube."""
+    """Result of `verify`: a sound cube has no problems."""
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -50,13 +50,13 @@ class Report:
 
 
 def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Report:
-    """Check a cube. Raises InputError where there is none.
+    """Check a cube. Raises InputError if there is none.
 
     Every chunk is compared with its size and crc32c, every other file with its sha256; missing and
-    foreign files are found, and labels compared with those of the spec. Then the spec is evaluated
-    again, with NumPy, at `samples` points of every variable, to 1e-12 (float32: to its last bit),
-    and the files beside the chunks must be what would be written now. Of other formulas, catalog or
-    versions, this is noted and neither compared.
+    foreign files are found, and labels compared with those of the spec. Then the spec is
+    reevaluated, with NumPy, at `samples` points of every variable, to 1e-12 (float32: to its last
+    bit), and the files other than chunks must be what would be written now. If formulas, catalog or
+    version differ, this is noted and neither is compared.
     """
     place = place_of(path)
     if str(place).endswith(".partial"):
@@ -120,7 +120,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
         {name: value for name, value in entries.items() if name.split(".")[0] in _SPEC}
         for entries in (record, writer.fingerprint)
     ]
-    if layout == 0:  # its record has the spec as it is written, and tables in another order
+    if layout == 0:  # its record has the spec as written, and tables in another order
         own = [json.loads(json.dumps(entries, sort_keys=True)) for entries in (own[0], said)]
     if (other := difference(*own)) is not None:
         report.problems.append(f"its spec is not that of its record: {other}")
@@ -167,7 +167,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
 
 
 def _same(stored: Any, labels: Any) -> bool:
-    """Whether labels are equal; numbers may differ in the last digits, as libraries do."""
+    """Whether labels are equal; numbers may differ in the last digits between libraries."""
     stored, labels = np.asarray(stored), np.asarray(labels)
     if stored.shape != labels.shape or stored.dtype.kind not in "iufb" or labels.dtype.kind == "O":
         return bool(stored.tolist() == labels.tolist())

@@ -34,8 +34,8 @@ def calibration_for(
 ) -> str | None:
     """The label of the most specific known calibration, if any.
 
-    Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; without
-    its own a run takes that of a wider set, and last Megatron's on its generation.
+    Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run
+    without its own takes that of a wider set, and lastly Megatron's on its generation.
     """
     return next((label for label in candidates(published, inputs) if known(label)), None)
 
@@ -68,7 +68,7 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
 
 
 def _variants(stack: str, published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
-    """Names of a stack with what changes its kernels: experts, or PyTorch without its compiler."""
+    """Names of a stack by what changes its kernels: experts, or PyTorch without its compiler."""
     parallel = published.get("parallel")
     if _has_experts(inputs):
         yield f"{stack}-moe"

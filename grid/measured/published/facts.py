@@ -1,4 +1,4 @@
-"""One published measurement, read by dotted key; a missing or odd value leaves it out."""
+"""One published measurement, read by dotted key; a missing or invalid value leaves it out."""
 
 import math
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ _REQUIRED = object()
 
 
 class UnreadableError(Exception):
-    """Why a record, or a part of one, has nothing that can be predicted: one line."""
+    """Why a record, or a part of one, cannot be predicted: one line."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One value that a record states: inputs by public name, the measured value in the base unit.
+    """One value of a record: inputs by public name, the measured value in the base unit.
 
-    `variant` tells the readings of a record apart, `notes` list assumptions, and `group` replaces
-    the record's where errors are counted apart.
+    `variant` distinguishes the readings of a record, `notes` list assumptions, and `group` replaces
+    the record's where errors are counted separately.
     """
 
     inputs: Mapping[str, Any]
@@ -34,13 +34,13 @@ class Reading:
 
 
 class Facts:
-    """The values of a record, checked when they are read. Raises UnreadableError."""
+    """The values of a record, checked on access. Raises UnreadableError."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self.record = record
 
     def raw(self, key: str) -> Any:
-        """The value at `section.name`, or None where it is missing or null."""
+        """The value at `section.name`; None if missing or null."""
         section, _, name = key.partition(".")
         value = self.record.get(section)
         if not name:

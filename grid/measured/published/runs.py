@@ -1,4 +1,4 @@
-"""Published runs whose layout another table or text of their authors states, as public inputs."""
+"""Published runs whose layout is stated elsewhere by their authors, as public inputs."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,8 +23,8 @@ _LAYER: Mapping[str, Inputs] = {
     "selective recompute": {"recompute": "selective"},
     "selective+sequence": {"recompute": "selective", "sequence_parallel": True},
 }
-# Llama 3 Herd of Models, section 3.3: table 4's second row, on which most tokens were seen.
-# Chunks of one layer, but the first and the last of 16 x 8 hold the embedding and the loss alone
+# Llama 3 Herd of Models, section 3.3: table 4's second row, on which most tokens were trained.
+# Chunks have one layer, but the first and last of 16 x 8 have only the embedding and the loss
 _LLAMA_3: Inputs = {
     **{"model": "llama-3-405b", "node": "grand-teton-h100", "fabric": "meta-24k-roce"},
     **{"network_tiers": False, "n_gpus": 16384, "tensor_parallel": 8, "sequence_parallel": True},
@@ -72,7 +72,7 @@ def _opt(facts: Facts) -> list[Reading]:
 
 
 def _megascale(facts: Facts) -> list[Reading]:
-    """Megatron-LM as MegaScale's authors ran it; their own attention has a window not stated."""
+    """Megatron-LM as run by MegaScale's authors; their own attention has an unstated window."""
     name = facts.text("model.name", "530B")
     if name not in _MEGASCALE:
         raise UnreadableError(f"model.name = {shown(name)} has no published layout")

@@ -19,9 +19,9 @@ def changed_spec(
 
 
 def traffic(path: str, selectors: Sequence[str]) -> Any:
-    """What a picture and a table of the tiers of a spec's network need, at one point of it.
+    """Data for a picture and a table of the tiers of a spec's network, at one point of it.
 
-    Beside it is the step's time with its interval, where all that it needs is given.
+    It includes the step time with its interval, if everything it needs is given.
     """
     from fleetcube.grid.ask.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
@@ -31,7 +31,7 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
         names = names_of(spec)
         try:
             sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES])
-        except InputError:  # a network may be described without what computes
+        except InputError:  # a network may be described without compute
             sweep = Sweep(spec["scenario"], spec["axes"], names)
         return sweep.evaluate("numpy")
 
@@ -39,7 +39,7 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
 
 
 def step(path: str, selectors: Sequence[str]) -> Any:
-    """What a picture of one step of a spec needs, at one point of it."""
+    """Data for a picture of one step of a spec, at one point of it."""
     from fleetcube.grid.ask.step_parts import values_of
 
     return _at_one_point(path, selectors, lambda spec: values_of(spec["scenario"], spec["axes"]))
@@ -59,7 +59,7 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
 
 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Values of a spec at one point, a phase of the job apart from the other."""
+    """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.file import read_spec
@@ -78,7 +78,7 @@ def changed(
     outputs: Sequence[str] = (),
     otherwise: Sequence[str] = (),
 ) -> Any:
-    """The sweep of a spec, with other values and outputs; `otherwise`, where it names none."""
+    """The sweep of a spec with changed values and outputs; `otherwise` are its default outputs."""
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.sweep import Sweep
 

@@ -82,7 +82,6 @@ def solve(
 
 
 def _remarks(solutions: "xarray.Dataset", for_: str) -> list[str]:
-    """Remarks that a reader of the table needs."""
     from fleetcube.grid.show.tables import scale
 
     reason, remarks = solutions["unsolved_reason"], []

@@ -84,7 +84,7 @@ def wall(
 
 
 def _print(found: "xarray.Dataset") -> None:
-    """The sizes, the limits that bind, and the fastest size."""
+    """Print the sizes, the limits that bind, and the fastest size."""
     from fleetcube.grid.show.tables import table
 
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
