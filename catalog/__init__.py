@@ -1,4 +1,4 @@
-"""What is known: hardware, fabrics, models, storage and failure rates, with unit, source, date."""
+"""The catalog: hardware, fabrics, models, storage and failure rates, with unit, source, date."""
 
 from .records import AUTO as AUTO
 from .records import KINDS as KINDS

@@ -6,7 +6,7 @@ from .ledger import complaints, existing, publish, published
 
 
 def main() -> int:
-    """Publish what is new; 1, and publish nothing, if a published record has changed."""
+    """Publish new records; return 1, and publish nothing, if a published record has changed."""
     try:
         wrong = complaints(published(), existing())
         new = [] if wrong else publish()

@@ -1,4 +1,4 @@
-"""Files of untrusted kind and size: reading them is bounded, and does not block."""
+"""Files of untrusted kind and size: reads are bounded and do not block."""
 
 import errno
 import os
@@ -16,10 +16,10 @@ _ENDLESS = re.compile(
 
 
 def read_some(path: str | Path, most: int) -> bytes:
-    """The first bytes of a file; `most` and one more where it is larger.
+    """The first bytes of a file; `most` and one more if it is larger.
 
-    A pipe that nothing writes to is refused, not waited for. Raises OSError, and ValueError for
-    what cannot be the name of a file.
+    A pipe without a writer is refused, not waited for. Raises OSError, and ValueError for an
+    invalid file name.
     """
     with open(path, "rb", opener=_at_once) as file:
         if _WITHOUT_WAITING:

@@ -1,4 +1,4 @@
-"""Words of the field that are no names here: what they mean, and the names they lead to."""
+"""Terms of the field that are not names here: their meaning, and the names they lead to."""
 
 import functools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ PATH = Path(__file__).with_name("data") / "glossary.toml"
 
 @dataclass(frozen=True)
 class Word:
-    """A word and its like."""
+    """A term with its synonyms."""
 
     words: tuple[str, ...]
     means: str
@@ -30,7 +30,7 @@ def glossary() -> tuple[Word, ...]:
 
 
 def word(text: str) -> Word | None:
-    """The entry of a word, whatever its case, hyphens and plural; None where there is none."""
+    """The entry of a term, ignoring case, hyphens and plural; None if there is none."""
     wanted = _plain(text)
     known = {_plain(each): entry for entry in glossary() for each in entry.words}
     return known.get(wanted) or known.get(wanted.removesuffix("s")) or known.get(f"{wanted}s")

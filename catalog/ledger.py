@@ -1,6 +1,6 @@
-"""The ledger of published records: kind, label@edition and digest of the values, one a line.
+"""The ledger of published records: kind, label@edition and digest of the values, one per line.
 
-A record with a line is published and never changes: cubes name it. Lines are only ever added.
+A record with a line is published and never changes, since cubes name it. Lines are only added.
 """
 
 import re
@@ -39,7 +39,7 @@ def existing() -> dict[str, Record]:
 
 
 def complaints(lines: Mapping[str, str], records: Mapping[str, Record]) -> list[str]:
-    """Published records that changed or are gone, and what to do about each."""
+    """Published records that changed or are missing, and what to do about each."""
     problems = []
     for name, digest in lines.items():
         if name not in records:
@@ -55,12 +55,12 @@ def complaints(lines: Mapping[str, str], records: Mapping[str, Record]) -> list[
 
 
 def unpublished(lines: Mapping[str, str], records: Mapping[str, Record]) -> list[str]:
-    """Lines that the ledger lacks."""
+    """Lines missing from the ledger."""
     return [f"{name} {entry.digest}" for name, entry in records.items() if name not in lines]
 
 
 def publish(path: Path = LEDGER) -> list[str]:
-    """Add a line for every new record, and return these lines; nothing else is touched."""
+    """Add a line for every new record, and return these lines; nothing else is changed."""
     new = unpublished(published(path), existing())
     with path.open("a", encoding="utf-8") as ledger:
         ledger.writelines(f"{line}\n" for line in new)

@@ -1,17 +1,17 @@
-"""Names that a user may have meant."""
+"""Suggestions for misspelt names."""
 
 import difflib
 from collections.abc import Iterable
 
 MOST = 3
-_SLIP, _ALIKE = 0.9, 0.5  # shares of letters in common: for a typo, and for any hint
+_SLIP, _ALIKE = 0.9, 0.5  # shares of common letters: for a typo, and for any hint
 
 
 def near(name: str, known: Iterable[str], alike: float = _ALIKE) -> list[str]:
-    """Known names like a word, the best first: at most three, or none.
+    """Known names similar to a word, the best first: at most three, or none.
 
-    The one that differs in case only; else those with a typo; else those that contain the word, at
-    the start of a word and short ones first; else the one spelled most alike.
+    The one that differs only in case; else those with a typo; else those that contain the word, at
+    the start of a word and short ones first; else the most similar one.
     """
     word = name.lower()
     names = {name.lower(): name for name in known}
@@ -27,7 +27,7 @@ def near(name: str, known: Iterable[str], alike: float = _ALIKE) -> list[str]:
 
 
 def hint(names: list[str], otherwise: str) -> str:
-    """What to do about a name: try one of those near it, if there are any."""
+    """Advice on a name: try a similar one, if there are any, else `otherwise`."""
     if not names:
         return otherwise
     *first, last = map(repr, names)

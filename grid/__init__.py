@@ -1,1 +1,1 @@
-"""Where it is computed: axes, sweeps, plans, execution, cubes."""
+"""The engine: axes, sweeps, plans, execution, cubes."""

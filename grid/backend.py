@@ -1,4 +1,4 @@
-"""The entry point of xarray: `engine="fleetcube"`."""
+"""The xarray backend `engine="fleetcube"`."""
 
 from os import PathLike
 from pathlib import Path
@@ -8,7 +8,7 @@ import xarray
 from xarray.backends import BackendEntrypoint
 
 from ..catalog.files import parse_toml, read_some
-from . import accessor as accessor  # `.fleetcube` of what xarray opens with this
+from . import accessor as accessor  # registers `.fleetcube`
 from .errors import InputError
 from .read.virtual import virtual
 from .spec.file import LARGEST
@@ -50,7 +50,7 @@ class Backend(BackendEntrypoint):
         return cube.drop_vars(drop, errors="ignore")
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether this is a TOML file that names outputs."""
+        """Whether this is a TOML file with `outputs`."""
         if not isinstance(filename_or_obj, str | PathLike):
             return False
         path = Path(filename_or_obj)

@@ -1,11 +1,11 @@
-"""What gives the Datasets of xarray their `.fleetcube`: it is above all who make one."""
+"""Registration of `.fleetcube` on xarray's Datasets, for all modules that make one."""
 
 from collections.abc import Callable
 
-loaders: list[Callable[[], object]] = []  # `fleetcube` itself puts one here when it is imported
+loaders: list[Callable[[], object]] = []  # filled by `fleetcube` itself on import
 
 
 def load_accessor() -> None:
-    """Register `.fleetcube`; whoever makes or opens a Dataset calls this."""
+    """Register `.fleetcube`; called wherever a Dataset is made or opened."""
     for load in loaders:
         load()

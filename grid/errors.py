@@ -1,4 +1,4 @@
-"""The error of bad input: one line with the value, the rule and the next action."""
+"""The error for bad input: one line with the value, the rule and the next action."""
 
 import errno
 import os
@@ -10,18 +10,18 @@ from ..catalog.spelling import hint, near
 
 
 class InputError(ValueError):
-    """A spec, scenario, axis or request that cannot be used as it is."""
+    """An unusable spec, scenario, axis or request."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class ChangedError(InputError):
-    """What was opened has changed since, or is gone."""
+    """An opened cube has changed since, or is gone."""
 
 
 def shown(value: Any) -> str:
-    """A value as it was written, cut where it is long."""
+    """A value as written, truncated if long."""
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits
@@ -45,5 +45,5 @@ def check_path(path: str | os.PathLike[str]) -> None:
 def nearest(
     name: str, known: Iterable[str], otherwise: str = "see `fleetcube explain` for all names"
 ) -> str:
-    """A hint: the known spellings nearest to a name, or what to do where none is near."""
+    """A hint: the known spellings nearest to a name, or `otherwise` if none is near."""
     return hint(near(str(name), known), otherwise)

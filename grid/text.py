@@ -1,13 +1,13 @@
-"""Text from files, made safe for terminals and spreadsheets: neither takes it for a command."""
+"""Make text from files safe for terminals and spreadsheets, which could run it as a command."""
 
 import unicodedata
 
-_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, marks of direction, breaks of lines
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, direction marks, line breaks
 _RUN = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001
 
 
 def visible(text: str) -> str:
-    """Text with characters that steer a terminal written as codes, except line ends."""
+    """Text with terminal control characters written as codes, except line ends."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return "".join(
@@ -17,7 +17,7 @@ def visible(text: str) -> str:
 
 
 def guarded(cell: str) -> str:
-    """A cell of CSV that no spreadsheet takes for a formula.
+    """A CSV cell that no spreadsheet takes for a formula.
 
     Source: OWASP, CSV injection (a single quote before what would be run)
     """
@@ -25,10 +25,10 @@ def guarded(cell: str) -> str:
 
 
 def unguarded(cell: str) -> str:
-    """What `guarded` was given."""
+    """Inverse of `guarded`."""
     return cell[1:] if cell[:1] == "'" and _is_run(cell[1:]) else cell
 
 
 def _is_run(cell: str) -> bool:
-    # some spreadsheets cut spaces off first
+    # some spreadsheets strip spaces first
     return any(text.startswith((*_RUN, "'")) for text in (cell, cell.lstrip()))

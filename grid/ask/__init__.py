@@ -1,4 +1,4 @@
-"""Questions to a sweep: slopes, levers, uncertainty, optima, comparisons, simulations.
+"""Queries of a sweep: slopes, levers, uncertainty, optima, comparisons, simulations.
 
-May be imported by `plots` and the rooms above it; does not know `measured`.
+May be imported by `plots` and the packages above it; does not import `measured`.
 """

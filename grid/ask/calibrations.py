@@ -1,4 +1,4 @@
-"""Which calibrations a job may take, the nearest measured steps first."""
+"""Calibrations applicable to a job, the nearest measured steps first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TIMES = ("step_time", "step_time_low", "step_time_high")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A calibration, what it predicts [s], and in what its steps differ from the job's."""
+    """A calibration, its prediction [s], and how its steps differ from the job's."""
 
     label: str
     step_time: float
@@ -27,14 +27,14 @@ class Candidate:
 
     @property
     def distance(self) -> int:
-        """0 where its steps were of the same layers, GPU, software and precision."""
+        """0 if its steps had the same layers, GPU, software and precision."""
         return auto.weight(self.differs)
 
 
 def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
-    """Calibrations of the catalog for a job, auto first, then by how near their steps are.
+    """Calibrations of the catalog for a job, auto first, then by similarity of their steps.
 
-    The scenario's own calibration does not count; axes are cut in the middle. Raises InputError.
+    The scenario's own calibration is ignored; axes are cut in the middle. Raises InputError.
     """
     said = {name: value for name, value in scenario.items() if name != _KIND}
     for axis in make_axes({name: row for name, row in axes.items() if name != _KIND}).values():

@@ -1,4 +1,4 @@
-"""Intervals of outputs: from the error of a prediction, and from distributions of inputs."""
+"""Intervals of outputs, from the error of a prediction and from distributions of inputs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import xarray
 
 SHARE = 0.9
-# Places in the interval of a prediction. Most outputs rise or fall with it all along: then the ends
-# are enough, exactly. Of others, the places between show how far they go.
+# Places in the interval of a prediction. Most outputs are monotonic in it: the ends are then exact.
+# For others, the places between show the range.
 _PLACES = np.linspace(-1.0, 1.0, 5)
 
 
 def is_predicted(plan: Plan) -> bool:
-    """Whether the interval of a prediction reaches any of the outputs."""
+    """Whether the interval of a prediction affects any of the outputs."""
     return any(errors(plan, name) for name in stream.numeric(plan))
 
 
 def interval(
     sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings
 ) -> "xarray.Dataset":
-    """Outputs with the ends of their intervals; see `Sweep.interval`."""
+    """See `Sweep.interval`."""
     plan = sweep.plan("numpy", settings.mask_infeasible)
     names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
     how: Any = {"mask_infeasible": settings.mask_infeasible, "threads": settings.threads}
@@ -75,7 +75,7 @@ def interval(
 def _moved(
     sweep: Evaluation, plan: Plan, names: Sequence[str], settings: Settings
 ) -> "tuple[xarray.Dataset, xarray.Dataset]":
-    """The least and the most of outputs where predictions are anywhere in their intervals."""
+    """Minimum and maximum of outputs over the intervals of predictions."""
     numbers = {error: _PLACES for name in names for error in errors(plan, name)}
     axis = Axis(DRAW, np.arange(_PLACES.size), numbers)
     moved = sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
@@ -88,7 +88,7 @@ def _moved(
 
 
 def _end(value: Any, pair: tuple[Any, Any], k: int, side: str) -> Any:
-    """An end of an interval, NaN where there is none: no width is not certainty."""
+    """An end of an interval, NaN if there is none: zero width is not certainty."""
     low, high = (end.variable for end in pair)
     known = (low < high) & value.variable.notnull()
     about = {

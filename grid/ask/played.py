@@ -1,4 +1,4 @@
-"""What playing a pipeline schedule gives: when each stage computes what."""
+"""Result of simulating a pipeline schedule: when each stage computes what."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from typing import NamedTuple
 class Pass(NamedTuple):
     """One pass of one micro-batch through one piece of the model.
 
-    `kind` is F (forward), B (backward; the input gradient alone where the schedule splits it) or
-    W (weight gradient); `piece` counts the model's pieces from its input. Where a forward and a
-    backward pass overlap, each has its share of their time, and both are done at the end of it.
+    `kind` is F (forward), B (backward; only the input gradient if the schedule splits it) or W
+    (weight gradient); `piece` counts the model's pieces from its input. Overlapping forward and
+    backward passes each have their share of the time, and both are done at its end.
     """
 
     kind: str
@@ -22,7 +22,7 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True)
 class Played:
-    """The times of one step, and the passes of each stage, as a picture needs them."""
+    """The times of one step, and the passes of each stage, as needed by pictures."""
 
     pipeline_schedule: str
     step_time: float

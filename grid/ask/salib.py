@@ -1,4 +1,4 @@
-"""A sweep as SALib sees one: a problem to draw samples from, and a model of those samples."""
+"""A sweep for SALib: a problem to draw samples from, and a model of those samples."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from .sensitivity import cut, frozen, outputs_at
 
 
 def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
-    """A `problem` for SALib, and the output at samples of it; see `Sweep.salib`."""
+    """See `Sweep.salib`."""
     plan = sweep.of([of]).plan("numpy")
     check_output(plan, of)
     known = plan.problem.distributions
@@ -52,7 +52,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
 
 
 def _axis(axis: Axis) -> tuple[str, list[float]]:
-    """Uniform between the ends of an axis, in logarithms if its values have equal ratios."""
+    """Uniform between the ends of an axis, in logarithms if its values are geometric."""
     if axis.inputs != (axis.name,) or not axis.numbers or axis.size < 2:
         raise InputError(
             f"axis {axis.name!r} is not a range of numbers; put one of its values into the scenario"
@@ -73,7 +73,7 @@ def _distribution(name: str, distribution: Distribution) -> tuple[str, list[floa
     if distribution.kind == "lognormal":
         return "lognorm", [math.log(first), distribution.deviation]
     if distribution.kind == "normal":
-        # SALib's truncnorm takes finite bounds only; 40 deviations are as good as none
+        # SALib's truncnorm needs finite bounds; 40 deviations are as good as none
         far = 40 * last
         ends = [max(distribution.low, first - far), min(distribution.high, first + far)]
         return "truncnorm", [*ends, first, last]

@@ -1,4 +1,4 @@
-"""What one step of a job is made of: parts within parts, which add up."""
+"""The parts of one step of a job: nested parts that add up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STEP = "step_time"
 STOPS = "slow_node_stop_time"
 SERIAL = "serial_time_per_step"  # an input
-REST = "below_peak"  # of computing: kernels slower than the peak, and what is computed twice
+REST = "below_peak"  # of computing: kernels below peak, and recomputation
 _WITHIN = {
     STEP: (
         *("compute_time", "straggler_time", "bubble_time", "exposed_communication_time"),
@@ -41,12 +41,12 @@ NAMES = tuple(
         if name not in (REST, SERIAL)
     )
 )
-_ROUNDING = 1e-9  # of a step
+_ROUNDING = 1e-9  # relative to a step
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a step: its quantity, its time, and what it is made of."""
+    """One part of a step: its quantity, its time, and its own parts."""
 
     name: str
     seconds: float
@@ -54,16 +54,14 @@ class Part:
 
 
 def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.Dataset":
-    """What `step_parts` asks of a scenario, over its axes."""
+    """The values of a scenario that `step_parts` needs, over its axes."""
     sweep = Evaluation(scenario, axes, list(NAMES))
     cube = sweep.evaluate("numpy")
     return cube if SERIAL in cube.coords else cube.assign({SERIAL: given(sweep, cube, SERIAL)})
 
 
 def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
-    """A step as parts within parts at a point of `values_of`; each is the sum of its own, none is
-    0.
-    """
+    """A step as nested parts at a point of `values_of`; each is the sum of its parts, none is 0."""
     for name in (*NAMES, SERIAL):
         if np.ndim(point[name]):
             axes = ", ".join(map(str, getattr(point[name], "dims", ()))) or "its axes"
@@ -86,7 +84,7 @@ def _sum(times: Mapping[str, float], name: str) -> float:
 
 
 def _part(times: Mapping[str, float], name: str) -> Part:
-    """A part with what it is made of, unless it is given or made of one thing."""
+    """A part with its own parts, unless it is given or has only one."""
     inside: Sequence[str] = _WITHIN.get(name, ())
     there = [part for part in inside if times[part] != 0]
     added = bool(there) and abs(_sum(times, name) - times[name]) <= _ROUNDING * times[STEP]

@@ -1,4 +1,4 @@
-"""The best layouts at the point shown, beside the present one."""
+"""The best layouts at the point shown, compared with the present one."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ class Found:
     sweep: "Sweep"  # the point, without a layout
     layouts: "xarray.Dataset"
     present: Mapping[str, Any]  # the layout there
-    held: Mapping[str, Any]  # what was stated of it, and is not searched
-    now: Evaluation  # what it gives
+    held: Mapping[str, Any]  # stated layout inputs, not searched
+    now: Evaluation  # the present layout's evaluation
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
@@ -67,13 +67,13 @@ class Found:
         }
 
     def report(self, source: str, point: str) -> str:
-        """The report of the plan, as a page."""
+        """The plan's report as a page."""
         said = searched(self.layouts, ALWAYS[0], "min")
         return report(self.sweep, self.layouts, ALWAYS[0], said, source, point)
 
 
 def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
-    """The layouts with the shortest time at a point, whatever layout the spec states."""
+    """The layouts with the shortest time at a point, for any layout stated by the spec."""
     started = time.perf_counter()
     spec: Any = sweep.spec
     scenario = dict(spec["scenario"])
@@ -91,14 +91,14 @@ def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
 
 
 def _layout(point: Evaluation, names: Sequence[str]) -> dict[str, Any]:
-    """What some inputs of a layout are at a point."""
+    """Values of some layout inputs at a point."""
     problem, numbers = frozen(point.plan("numpy"))
     known = {**numbers, **problem.options}
     return {name: known.get(name, INPUTS[name].default) for name in names}
 
 
 def without(axes: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Axes that no longer set some inputs; those of nothing else are dropped."""
+    """Axes without some inputs; axes left without any are dropped."""
     for name in names:
         axes = _without(axes, name)
     return dict(axes)

@@ -1,4 +1,4 @@
-"""The report of a plan: a page whose choices are the layouts found."""
+"""The report of a plan: a page with a choice of the layouts found."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def report(
     sweep: Evaluation, found: "xarray.Dataset", of: str, said: str, spec: str, point: str = ""
 ) -> str:
-    """The page, as text; `point` is what a command says beside the layouts, `said` the foot."""
+    """The page's HTML; `point` are the commands' arguments besides the layout, `said` the foot."""
     choices, commands = as_choices(sweep, found, of, [name for name in REPORTED if name in found])
     commands = [f"{point} {words}".strip() for words in commands]
     return page(choices, f"Plan of {spec}", spec, commands, [said])

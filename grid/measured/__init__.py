@@ -1,4 +1,4 @@
-"""What was measured: logs and step times, fits to them, records, and predictions to compare.
+"""Measurements: logs and step times, fits to them, records, and predictions to compare.
 
-May be imported by `plots` and the rooms above it; does not know `ask`.
+May be imported by `plots` and the packages above it; does not import `ask`.
 """

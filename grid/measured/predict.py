@@ -129,7 +129,7 @@ def _count(name: str, value: Any) -> float:
 
 
 def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
-    """Outputs of every question in base units, or why there are none; similar ones share a sweep."""
+    """Outputs of every question in base units, or why there are none; like ones share a sweep."""
     done = expected(len(questions), "predictions")
     alike: defaultdict[Any, list[int]] = defaultdict(list)
     answers: dict[int, tuple[float, ...] | str] = {}

@@ -1,4 +1,4 @@
-"""What a record of measurements gives: rows, and parts that are left out."""
+"""Contents of a record of measurements: rows, and parts that are left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ class Row:
     """One measured value in the base unit of `of`, and the inputs at which it is predicted.
 
     `inputs` are names of a scenario; those of an `all_reduce_time` [s] are `message_bytes` [B],
-    `ranks`, `nodes` and a calibration or bandwidths. `notes` list what was assumed. Rows of one
-    record with the same `of` have ids with a suffix, "group/001:full".
+    `ranks`, `nodes` and a calibration or bandwidths. `notes` list assumptions. Rows of one record
+    with the same `of` have ids with a suffix, "group/001:full".
     """
 
     id: str
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A record, or part of one, that gave no row, and why."""
+    """A record, or part of one, without a row, and why."""
 
     id: str
     group: str

@@ -1,4 +1,4 @@
-"""How it is computed: formulas, dimensions, order of memory, tables, tiles; and one block of it.
+"""Plans: formulas, dimensions, memory order, tables, tiles; and the evaluation of one block.
 
 May be imported by `run` and everything above; imports `spec`.
 """

@@ -20,7 +20,7 @@ from .labels import plain
 from .plan import Plan
 from .written import written
 
-# Modules whose code decides values or bytes, by package
+# Modules whose code determines values or bytes, by package
 ENGINE_CODE = {
     "numpy": ("engines.numpy",),
     "numba": (
@@ -49,7 +49,7 @@ _LONGEST = 200  # characters of a value written out
 def fingerprint(
     plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
-    """Names and values of all that decides a cube's bytes, as JSON holds them."""
+    """Names and values of everything that determines a cube's bytes, in JSON types."""
     facts = asked(json.loads(json.dumps(written(plan, spec), default=plain)))
     facts |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
     facts |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
@@ -73,7 +73,7 @@ def fingerprint(
             texts = sources.setdefault(f"formula.{label}", [])  # several where they are made
             texts += [repr(formula)] if made else []
             texts += map(source_of, dependencies(formula))
-            texts += map(repr, map(read, definitions(formula)))  # with what its docstring inherits
+            texts += map(repr, map(read, definitions(formula)))  # including what docstrings inherit
     facts |= {label: _hash("\0".join(texts)) for label, texts in sources.items()}
     used = {name for every in formulas.values() for each in every for name in parameters(each)}
     for name in sorted(used & INPUTS.keys()):
@@ -89,7 +89,7 @@ def fingerprint(
 
 
 def asked(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a spec, as JSON holds it, adds to a fingerprint."""
+    """A spec's part of a fingerprint; the spec is in JSON types."""
     facts: dict[str, Any] = {"outputs": spec["outputs"]}
     for part in ("scenario", "axes"):
         facts[part] = list(spec[part])  # the order of axes is that of dimensions
@@ -98,7 +98,7 @@ def asked(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """The first name whose value changed, from what, to what, in one line; None where none did."""
+    """The first name whose value changed, with both values, in one line; None if none did."""
     changed = [
         name
         for name in {**new, **old}
@@ -106,7 +106,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     ]
     if not changed:
         return None
-    # a changed value says more than the changed order of the names
+    # a changed value is more informative than a changed order of names
     name = next((name for name in changed if name not in ("scenario", "axes")), changed[0])
     more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
     return f"{name}: {_shown(old, name)} -> {_shown(new, name)}{more}"

@@ -1,4 +1,4 @@
-"""Outputs that depend on the layout of the job, and their dimensions where they are masked."""
+"""Outputs that depend on the layout of the job, and their dimensions if masked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from .dims import depending
 
 
 def layout_dependent(formulas: Iterable[Formulas], outputs: Iterable[str]) -> list[str]:
-    """Outputs that the layout of the job affects, which infeasible_reason judges; not itself."""
+    """Outputs affected by the job's layout, which infeasible_reason checks; not that itself."""
     touched = depending(formulas, computed=LAYOUT)
     sources = {name: slope.of if (slope := derivative(name)) else name for name in outputs}
     return [name for name, of in sources.items() if of in touched and name != REASON]

@@ -1,4 +1,4 @@
-"""Memory that each thread reuses: fresh pages cost more than what is computed into them."""
+"""Memory reused by each thread: fresh pages cost more than computing into them."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ from ..spec.axis import Array
 
 
 class Workspace:
-    """Arrays that are valid until the same thread asks again. It is pickled empty."""
+    """Arrays that are valid until the same thread's next call. Pickled empty."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -20,7 +20,7 @@ class Workspace:
         return Workspace, ()
 
     def arrays(self, shape: tuple[int, ...], dtypes: Iterable[Any]) -> list[Array]:
-        """One array of a shape for each dtype; the values are whatever was there."""
+        """One uninitialized array of a shape for each dtype."""
         memory: list[Array] = self._local.__dict__.setdefault("memory", [])
         arrays = []
         for k, dtype in enumerate(dtypes):

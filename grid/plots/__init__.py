@@ -1,4 +1,4 @@
-"""Pictures, by matplotlib, which is imported where one is drawn.
+"""Pictures by matplotlib, which is imported only when drawing.
 
-May be imported by the command line only.
+May be imported only by the command line.
 """

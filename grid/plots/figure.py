@@ -1,4 +1,4 @@
-"""The figure of every picture. Imports matplotlib, so import it where one is drawn."""
+"""The figure of every picture. Imports matplotlib, so import it only when drawing."""
 
 import io
 
@@ -8,7 +8,7 @@ _PIXELS = 100  # per inch, in a notebook
 
 
 class Picture(Figure):
-    """A figure that a notebook shows, though pyplot does not know it."""
+    """A figure that a notebook shows, although pyplot does not know it."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         file = io.BytesIO()

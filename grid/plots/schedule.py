@@ -11,14 +11,14 @@ from .picture import PALETTE, Boxes, blank, check_picture, headed, labelled, sav
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 _COLOURS = {"F": PALETTE[6], "B": PALETTE[4], "W": PALETTE[2]}
 _MOST_NUMBERS = 1500  # passes; with more, none is numbered
-_LABEL = 0.16  # inches that a micro-batch's number takes
+_LABEL = 0.16  # inches for a micro-batch's number
 
 
 @styled
 def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches.
 
-    Later pieces of the model on a stage are darker, passes that overlap have a frame.
+    Later pieces of the model on a stage are darker; overlapping passes have a frame.
     """
     from matplotlib import colors, patches
 

@@ -40,7 +40,7 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
 
 
 def wall_boxes(found: "xarray.Dataset") -> Boxes:
-    """The losses over the sizes of `Sweep.wall`, and from where on each limit binds, in words."""
+    """The losses over the sizes of `Sweep.wall`, and in words where each limit begins to bind."""
     limits = zip(found["limit"].values, found["binds_from"].values, strict=True)
     binding = [f"{limit} from {number(float(at))} GPUs on" for limit, at in limits if at == at]
     title = "\n".join([_title(found), *binding])

@@ -1,4 +1,4 @@
-"""Cubes that are read without being stored: computed where they are sliced, looked up in between.
+"""Cubes read without being stored: evaluated on slicing, interpolated between points.
 
-May be imported by what is above; knows neither `reduce` nor `store`.
+May be imported by the packages above; does not import `reduce` or `store`.
 """

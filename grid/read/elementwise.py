@@ -1,4 +1,4 @@
-"""Functions of variables, point by point, that are computed as the variables are."""
+"""Pointwise functions of variables, evaluated in the same way as the variables."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ def elementwise(
 
 
 def is_read_when_sliced(variable: xarray.Variable) -> bool:
-    """Whether values are yet to be read or computed, by Dask too."""
-    return not variable._in_memory  # no public name says so, and `data` would read them
+    """Whether values are yet to be read or computed, also by Dask."""
+    return not variable._in_memory  # no public name reports it, and `data` would read them
 
 
 def _called(function: Callable[..., Any], variables: Sequence[Any], dtype: Any) -> Any:
@@ -43,7 +43,7 @@ def _called(function: Callable[..., Any], variables: Sequence[Any], dtype: Any) 
 
 
 class Elementwise(BackendArray):
-    """The values of a function, computed for what is indexed alone."""
+    """The values of a function, computed only for what is indexed."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Elementwise(BackendArray):
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         places: dict[str, Any] = dict(zip(self.dims, key.tuple, strict=True))
-        walked: tuple[str, ...] = ()  # dimensions of arrays that are walked together
+        walked: tuple[str, ...] = ()  # dimensions of arrays indexed together
         if isinstance(key, indexing.VectorizedIndexer):
             along = [dim for dim, place in places.items() if not isinstance(place, slice)]
             arrays = np.broadcast_arrays(*(places[dim] for dim in along))

@@ -1,4 +1,4 @@
-"""Virtual cubes: xarray variables that compute what is sliced."""
+"""Virtual cubes: xarray variables that evaluate slices on demand."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..spec.values import check_dtype
 
 
 class Output(BackendArray):
-    """One output of a sweep, computed where it is indexed."""
+    """One output of a sweep, computed where indexed."""
 
     def __init__(self, recipe: Recipe, name: str, dtype: str, engine: str) -> None:
         plan = recipe.plan
@@ -55,7 +55,7 @@ def _outer(
 def _coupled(
     key: indexing.VectorizedIndexer, sizes: tuple[int, ...]
 ) -> tuple[list[Array], tuple[int, ...]]:
-    """Places of arrays that are walked together, each cut to 1 along axes where it is constant."""
+    """Places of arrays indexed together, each cut to 1 along axes where it is constant."""
     places = _of_arrays(key, sizes)
     shape = np.broadcast_shapes(*[place.shape for place in places])
     for k, place in enumerate(places):
@@ -68,7 +68,7 @@ def _coupled(
 
 
 def _of_arrays(key: indexing.VectorizedIndexer, sizes: tuple[int, ...]) -> list[Array]:
-    """Places of arrays that broadcast, followed by a dimension for each slice, as xarray has it."""
+    """Places of arrays that broadcast, followed by a dimension for each slice, as in xarray."""
     rows = [_indices(part, size) for part, size in zip(key.tuple, sizes, strict=True)]
     sliced = [isinstance(part, slice) for part in key.tuple]
     count, axis = sum(sliced), 0
@@ -95,8 +95,8 @@ def _indices(part: Any, size: int) -> Array:
 
 
 def virtual(sweep: Evaluation, engine: str, dtype: str, mask_infeasible: bool) -> xarray.Dataset:
-    """A Dataset of a sweep's outputs that computes what is sliced."""
-    # NumPy compiles nothing before the first slice, and gives the bits of numba
+    """See `Sweep.virtual`."""
+    # NumPy compiles nothing before the first slice, and gives the same bits as numba
     plan = sweep.plan("numpy" if engine == "auto" else engine, mask_infeasible)
     number, recipe = check_dtype(dtype), Recipe(sweep.spec, plan)
     variables: dict[str, xarray.Variable] = {}

@@ -1,4 +1,4 @@
-"""Sweeps that keep the answer only: sums, winners, quantiles, fronts, crossings.
+"""Sweeps reduced to sums, winners, quantiles, fronts, crossings, without storing the grid.
 
-May be imported by `ask` and all that is above; knows neither `store` nor `read`.
+May be imported by `ask` and everything above; does not import `store` or `read`.
 """

@@ -1,4 +1,4 @@
-"""Where an output first crosses a threshold along an axis, in the stream."""
+"""Where an output first crosses a threshold along an axis, computed block by block."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def crossing(
     interpolate: str,
     map_: stream.Map,
 ) -> "xarray.DataArray":
-    """The value of an axis at which an output first crosses a threshold; see `Sweep.crossing`."""
+    """See `Sweep.crossing`."""
     import xarray
 
     of = stream.check_output(plan, of)
@@ -111,7 +111,7 @@ def _first(lines: Array, line: Array, level: float) -> tuple[Array, Array]:
     k = np.minimum(when_cross, reach - 2)
     low, high = (np.take_along_axis(lines, at[..., None], axis=-1)[..., 0] for at in (k, k + 1))
     share = (level - low) / (high - low)
-    # beside an infinite end the share is NaN; the crossing is at the finite one
+    # next to an infinite end the share is NaN; the crossing is at the finite one
     share = np.where(np.isinf(low), 1.0, np.where(np.isinf(high), 0.0, share))
     between = line[k] + (line[k + 1] - line[k]) * share
     touched = when_touch < np.minimum(when_cross + 1, reach)

@@ -1,4 +1,4 @@
-"""Conditions on the points that are reduced: what does not keep to them, or cannot run, is NaN."""
+"""Conditions on reduced points: values are NaN where unmet or infeasible."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -21,14 +21,14 @@ class Condition(Protocol):
 
     @property
     def outputs(self) -> list[str]:
-        """The outputs that it names."""
+        """Outputs in the condition."""
 
 
 class Kept:
-    """Outputs of a block, NaN at points that conditions leave out, as `stream.Room` holds them.
+    """Outputs of a block, as in `stream.Room`, NaN at points excluded by conditions.
 
-    Where the plan masks, points that cannot be run are left out of all. Arrays are over the axes of
-    all outputs, conditions and reasons.
+    If the plan masks, infeasible points are NaN in all outputs. Arrays are over the axes of all
+    outputs, conditions and reasons.
     """
 
     def __init__(self, plan: Plan, names: Sequence[str], where: Sequence[Condition]) -> None:

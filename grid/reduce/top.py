@@ -1,4 +1,4 @@
-"""The best points of a grid under conditions, in the stream."""
+"""The best points of a grid under conditions, computed block by block."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ def top(
     where: Sequence[Condition],
     map_: stream.Map,
 ) -> "xarray.Dataset":
-    """The k best points that keep to conditions, with their labels; see `Sweep.top`."""
+    """See `Sweep.top`."""
     import xarray
 
     k = check_k(k)
@@ -50,13 +50,13 @@ def top(
 
 @dataclass(frozen=True)
 class _Top(Fronts):
-    """The best points of bundles, for each cell of the axes that stay."""
+    """The best points of bundles, for each cell of the axes not reduced."""
 
     lead: int
     k: int
 
     def thin(self, rows: list[Array]) -> Array:
-        """Points that are not beaten by k of their cell."""
+        """Points not beaten by k points of their cell."""
         good = np.isfinite(rows[self.lead])
         values = np.where(good, rows[self.lead], np.inf)
         if self.k < values.shape[1]:
@@ -73,7 +73,7 @@ class _Top(Fronts):
 
 
 def ordered(found: "xarray.Dataset", of: str, k: int) -> "xarray.Dataset":
-    """The k cells of a reduction with the smallest values, first; of -k, the largest."""
+    """The k cells of a reduction with the smallest values, in order; for -k, the largest."""
     dims = [str(dim) for dim in found[of].dims]
     if not dims:
         return found

@@ -1,4 +1,4 @@
-"""Rows of scenarios: frames in, the same frames out with outputs beside.
+"""Rows of scenarios: frames in, the same frames with added outputs out.
 
-`frames` knows the libraries, `columns` reads cells, `groups` gathers rows that share formulas.
+`frames` knows the libraries, `columns` reads cells, `groups` groups rows that share formulas.
 """

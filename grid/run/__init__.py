@@ -1,4 +1,4 @@
-"""Who computes it: threads, a Dask cluster, lazy arrays; what another process needs for it.
+"""Execution: threads, a Dask cluster, lazy arrays, and what other processes need for it.
 
 May be imported by `reduce`, `store`, `read` and everything above; imports `plan` and `spec`.
 """

@@ -1,4 +1,4 @@
-"""Lazy sweeps: Dask-backed Datasets whose blocks are evaluated when they are needed."""
+"""Lazy sweeps: Dask-backed Datasets whose blocks are evaluated on demand."""
 
 import math
 import operator
@@ -28,9 +28,9 @@ def evaluate_task(
     number: str,
     block_id: tuple[int, ...],
 ) -> Any:
-    """One block of the outputs that share dimensions, which are in the order of the axes.
+    """One block of outputs that share dimensions, which are in the order of the axes.
 
-    Dask says which one, by its number along each dimension; whole blocks have `sizes`.
+    `block_id` is its number along each dimension; whole blocks have `sizes`.
     """
     plan = recipe.plan
     user, dims = plan.user_dims(names[0]), plan.out_dims[names[0]]
@@ -48,7 +48,7 @@ def evaluate_task(
 def lazy(
     plan: Plan, spec: Mapping[str, Any], chunks: Mapping[str, int], dtype: str
 ) -> "xarray.Dataset":
-    """A Dask-backed Dataset of a plan's outputs; see `Sweep.lazy`."""
+    """See `Sweep.lazy`."""
     recipe = Recipe(spec, plan)
     variables: dict[str, Any] = {}
     for names in plan.groups().values():
@@ -82,7 +82,7 @@ def _blocks(whole: Mapping[str, int], sides: Mapping[str, int]) -> int:
 def _arrays(
     recipe: Recipe, names: tuple[str, ...], sizes: Mapping[str, int], dtype: str
 ) -> list[tuple[str, Any]]:
-    """Dask arrays over one layer of blocks; the layers are symbolic, whatever the number."""
+    """Dask arrays over one layer of blocks; the layers are symbolic, for any number of blocks."""
     import dask.array
     from dask.base import tokenize
     from dask.delayed import delayed
@@ -94,9 +94,9 @@ def _arrays(
     )
     none = (0,) * len(shape)
     token = tokenize(recipe, names, parts, dtype)
-    # a task of its own: in the arguments of each block it would travel with each
+    # a separate task: as an argument it would be sent with each block
     source = delayed(recipe, name=f"fleetcube-recipe-{token}", traverse=False)
-    # arrays to Dask alone: a block is a dict of them, from which `getitem` takes one
+    # arrays only for Dask: a block is a dict of them, from which `getitem` takes one
     blocks = dask.array.map_blocks(
         evaluate_task,
         chunks=parts,

@@ -1,4 +1,4 @@
-"""How to make a plan again: what travels to other processes."""
+"""Recipes to rebuild a plan in other processes."""
 
 import pickle
 import threading
@@ -8,15 +8,15 @@ from typing import Any
 from ..plan.plan import Plan
 from ..spec.scenario import resolve
 
-Work = Callable[[Plan, Any], Any]  # what is done with a task
-MOST_PLANS = 16  # plans of other processes' sweeps kept by a process
+Work = Callable[[Plan, Any], Any]  # applied to a task
+MOST_PLANS = 16  # plans of other processes' sweeps cached by a process
 
 _plans: dict[str, Plan] = {}
 _lock = threading.Lock()
 
 
 class Recipe:
-    """How to make a plan: what travels to other processes, which build the plan once each."""
+    """A picklable plan, which other processes build once each."""
 
     def __init__(self, spec: Mapping[str, Any], plan: Plan) -> None:
         from dask.base import tokenize
@@ -25,14 +25,14 @@ class Recipe:
 
         self.engine, self.mask = plan.engine, plan.mask
         self.token = tokenize(own_version(), dict(spec), self.engine, self.mask)
-        self._spec = pickle.dumps(dict(spec))  # a copy: the caller may change its own later
+        self._spec = pickle.dumps(dict(spec))  # a copy: the caller may change the original later
         self._plan: Plan | None = plan
 
     @property
     def plan(self) -> Plan:
-        """The plan, built where this process has none."""
+        """The plan, built if this process has none."""
         if self._plan is None:
-            with _lock:  # else threads of a worker would each build it, and its tables
+            with _lock:  # otherwise each thread of a worker would build it, and its tables
                 if self.token not in _plans:
                     if len(_plans) >= MOST_PLANS:
                         _plans.pop(next(iter(_plans)))
@@ -42,7 +42,6 @@ class Recipe:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was asked."""
         return dict(pickle.loads(self._spec))
 
     def _build(self) -> Plan:

@@ -1,4 +1,4 @@
-"""How a sweep is evaluated: the arguments that most questions share."""
+"""Evaluation settings: the arguments shared by most queries."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from ..spec.values import check_threads
 
 @dataclass(frozen=True)
 class Settings:
-    """Engine and mask, which choose the plan; threads and Dask, which change no bit.
+    """Engine and mask, which determine the plan; threads and Dask, which change no bit.
 
     The plan and the cluster refuse what they cannot use.
     """
@@ -23,5 +23,5 @@ class Settings:
 
     @property
     def cores(self) -> int:
-        """How many threads to use: all that the process may, by default."""
+        """Number of threads, by default all that the process may use."""
         return check_threads(self.threads)

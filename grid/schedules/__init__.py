@@ -1,1 +1,1 @@
-"""Pipeline schedules, played pass by pass: any, and that of a job."""
+"""Pipeline schedules, simulated pass by pass: any schedule, and that of a job."""

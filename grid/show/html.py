@@ -1,4 +1,4 @@
-"""A sweep, and the table of a small cube, as a notebook shows them."""
+"""Notebook representations of a sweep and of a small cube."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray
 
 MOST_SHOWN = 200  # characters of a value of the scenario
-# No colours of its own: text and lines are the notebook's, in the light and in the dark
+# No colours: text and lines are the notebook's, in light and dark themes
 _STYLE = """<style>
 .fleetcube-sweep { line-height: 1.5; }
 .fleetcube-sweep .obj-type { opacity: 0.65; }
@@ -35,7 +35,7 @@ _STYLE = """<style>
 
 
 def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
-    """Axes, outputs, scenario and plan of a sweep as HTML, all of its text escaped."""
+    """Axes, outputs, scenario and plan of a sweep as HTML, with all text escaped."""
     points = math.prod(axis.size for axis in plan.problem.axes)
     size = sum(plan.size(name) * dtype_of(name, float).itemsize for name in plan.outputs)
     head = f"{points:,} point{'s' * (points != 1)}, {_bytes(size)} as float64"
@@ -87,7 +87,7 @@ def _section(
 
 
 def _table(columns: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Columns of numbers begin with #."""
+    """A table; headings of numeric columns begin with #."""
     kinds = [" class='number'" if column.startswith("#") else "" for column in columns]
     heads = "".join(
         f"<th{kind}>{escape(column.lstrip('#'))}</th>"

@@ -1,5 +1,5 @@
-"""What is asked: axes, designs, distributions and scenarios, as numbers in SI.
+"""Input of a sweep: axes, designs, distributions and scenarios, as numbers in SI.
 
-Reads TOML tables and Python values, and refuses bad ones. Every other room may import it; it
-imports the catalog and `errors` only.
+Reads TOML tables and Python values, and refuses bad ones. Every other package may import it; it
+imports only the catalog and `errors`.
 """

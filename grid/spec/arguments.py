@@ -54,7 +54,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
 
 
 def in_base_unit(name: str, value: Any) -> Any:
-    """A DataArray in the base unit; its unit is that of its array, or the attribute `units`."""
+    """A DataArray in the base unit, from the unit of its array or its attribute `units`."""
     if (data := without_unit(name, value.data)) is not value.data:
         return value.copy(data=data)
     base, unit = unit_of(check_name(name)), value.attrs.get("units")
@@ -64,7 +64,7 @@ def in_base_unit(name: str, value: Any) -> Any:
 
 
 def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:
-    """DataArrays along one dimension: a plain axis, or inputs that move together."""
+    """DataArrays along one dimension: a plain axis, or inputs that vary together."""
     if list(inputs) == [dim]:
         return inputs[dim]
     if dim in inputs:

@@ -1,4 +1,4 @@
-"""Files that are read whole, and refused where they are too large."""
+"""Read whole files, refusing those that are too large."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from ..errors import InputError
 
 
 def read_bytes(path: str | Path, largest: int, give: str, less: str) -> bytes:
-    """The bytes of a file. Raises InputError; `give` and `less` are what to do instead."""
+    """The bytes of a file. Raises InputError; `give` and `less` suggest alternatives."""
     name = str(path)
     try:
         data = read_some(path, largest)

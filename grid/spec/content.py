@@ -1,4 +1,4 @@
-"""What a problem holds, as a key: equal keys give equal results, bit by bit."""
+"""The content of a problem as a key: equal keys give bitwise equal results."""
 
 import hashlib
 from collections.abc import Hashable
@@ -11,9 +11,9 @@ from .scenario import Problem
 
 
 def content(problem: Problem) -> Hashable:
-    """A key of all that a problem says, whatever way its values were written.
+    """A key of everything in a problem, independent of notation.
 
-    Numbers count by their bits, so that 0.0 is not -0.0, and NaN is itself.
+    Numbers are compared by bits, so that 0.0 is not -0.0, and NaN equals itself.
     """
     return (
         _numbers(problem.constants),
@@ -25,7 +25,7 @@ def content(problem: Problem) -> Hashable:
             for record in problem.records
         ),
         problem.stated,
-        problem.auto_by_default,  # results say so
+        problem.auto_by_default,  # recorded in results
         tuple((n, names, _bits(row)) for n, (names, row) in sorted(problem.tables.items())),
         tuple(sorted((name, repr(law)) for name, law in problem.distributions.items())),
     )
@@ -46,7 +46,7 @@ def _numbers(table: Any) -> Hashable:
 
 
 def _bits(array: Array) -> Hashable:
-    """Text as it is, whatever room it has; a digest of numbers, which may be millions."""
+    """Text unchanged, of any allocated length; a digest of numbers, which may be millions."""
     if array.dtype.kind == "U":
         return tuple(array.tolist())
     return array.dtype.str, hashlib.sha256(np.ascontiguousarray(array).data).digest()

@@ -42,7 +42,7 @@ class Distribution:
 
     @property
     def median(self) -> float:
-        """The value for a single evaluation; of an even number of empirical ones the lower median."""
+        """The value for single evaluations: the median, the lower one of empirical values."""
         return float(self.at(np.array([0.5]))[0])
 
     @property

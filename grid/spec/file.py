@@ -15,7 +15,7 @@ LARGEST = 1 << 24  # bytes of a spec
 
 
 def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
-    """The tables of a TOML spec, empty where it lacks them. Raises InputError."""
+    """The tables of a TOML spec, empty if missing. Raises InputError."""
     data = read_bytes(Path(path), LARGEST, "a TOML file", "give axes by their ends")
     try:
         text = data.decode("utf-8-sig")
@@ -39,7 +39,7 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
         made["scenario"] = phases.joined(made["scenario"], tables)
     if isinstance(made["scenario"], dict):
         made["scenario"] |= {
-            key: value.isoformat()  # a date of TOML as text, which results carry
+            key: value.isoformat()  # a TOML date as text, for results
             for key, value in made["scenario"].items()
             if key == dates.NAME and isinstance(value, date)
         }

@@ -1,4 +1,4 @@
-"""Results kept by what they were made from, a few at a time."""
+"""A small cache of results by their inputs."""
 
 import contextlib
 from collections.abc import Hashable
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """The results used last, at most `most` of them; results are shared and must not be changed.
+    """The most recently used results, at most `most`; results are shared and must not be changed.
 
-    For any number of threads, without a lock, which a fork could leave held: each step is one
-    operation of a dict, and where two threads miss, both make the result.
+    For any number of threads, without a lock, which a fork could leave held: each step is one dict
+    operation, and if two threads miss, both compute the result.
     """
 
     def __init__(self, most: int) -> None:
@@ -19,14 +19,14 @@ class Memo(Generic[T]):
         self._made: dict[Hashable, T] = {}
 
     def get(self, key: Hashable) -> T | None:
-        """What was kept under an equal key, if it still is."""
+        """The result cached under an equal key, if any."""
         made = self._made.pop(key, None)
         if made is not None:
             self._made[key] = made  # at the end: what was used last goes last
         return made
 
     def keep(self, key: Hashable, made: T) -> None:
-        """Keep a result, and forget those that were not used for longest."""
+        """Cache a result, and drop the least recently used ones."""
         self._made[key] = made
         while len(self._made) > self.most:
             with contextlib.suppress(KeyError, RuntimeError):  # another thread was faster

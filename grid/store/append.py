@@ -1,4 +1,4 @@
-"""Appending to a cube: axes gain labels at their ends, and finished blocks are kept."""
+"""Append to a cube: axes gain labels at their ends, and finished blocks are kept."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ _MAY_JOIN = ("catalog.", "formula.", "default.")  # entries that new labels add
 
 
 def stored_record(place: Place) -> dict[str, Any]:
-    """What a complete cube was written from. Raises InputError for a damaged record."""
+    """The record of a complete cube. Raises InputError for a damaged one."""
     record = read_record(place, PLAN)
     if record is None:
         raise InputError(
@@ -30,7 +30,7 @@ def stored_record(place: Place) -> dict[str, Any]:
 
 
 def engine_of(place: Place) -> str:
-    """The engine that computed a complete cube, to continue with; else "auto"."""
+    """The engine that computed a complete cube, to continue with it; else "auto"."""
     return str((read_record(place, PLAN) or {"engine": "auto"})["engine"])
 
 
@@ -42,7 +42,7 @@ def check_grows(
     if all(record[key] == new[key] for key in ("outputs", "axes")):
         _check_dimensions(place, before, writer)
     axes = {f"axes.{name}" for name in new["axes"]} if record["axes"] == new["axes"] else set()
-    axes.add("numbers")  # auto's depend on the labels; those of before are compared one by one
+    axes.add("numbers")  # auto's depend on the labels; previous ones are compared one by one
     old = {name: value for name, value in record.items() if name not in axes}
     now = {
         name: value
@@ -90,12 +90,12 @@ def _check_labels(place: Place, before: "xarray.Dataset", writer: Writer) -> Non
 
 
 def _exact(label: Any) -> str:
-    """A label as text: 17 digits tell any two numbers apart."""
+    """A label as text: 17 digits distinguish any two numbers."""
     return f"{label:.17g}" if isinstance(label, float) else repr(label)
 
 
 def fitting(place: Place, writer: Writer) -> dict[Any, Block]:
-    """Blocks of a cube that are also blocks of a larger one, named as in the larger one."""
+    """Blocks of a cube that are also blocks of a larger one, with the larger one's names."""
     stored = {
         file: (size, crc, sorted((dim, cut.start, cut.stop) for dim, cut in block.region.items()))
         for block in read_journal(place).values()

@@ -1,4 +1,4 @@
-"""The version of a cube's layout, which docs/layout.md specifies, and the root that states it."""
+"""The version of a cube's layout, specified in docs/layout.md, and the root that states it."""
 
 import json
 import re
@@ -15,7 +15,7 @@ LAYOUT = 1
 
 
 def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
-    """The layout that a root states; a newer one than ours is refused. Raises InputError."""
+    """The layout stated by a root; one newer than ours is refused. Raises InputError."""
     layout = attributes.get(KEY, 0)
     if isinstance(layout, bool) or not isinstance(layout, int) or layout < 0:
         raise InputError(f"{str(place)!r} is damaged: {KEY} is not a whole number; write it again")
@@ -37,7 +37,7 @@ def with_arrays(files: Mapping[str, bytes]) -> bytes:
 
 
 def consolidated(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The metadata of all arrays but those of our record, as zarr-python keeps them in a root."""
+    """The metadata of all arrays except our record's, in zarr-python's root format."""
     arrays = {
         array: json.loads(data)
         for name, data in sorted(files.items())
@@ -47,7 +47,7 @@ def consolidated(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def repeats(files: Mapping[str, bytes]) -> bool:
-    """Whether the root repeats what the arrays state, or, as in layout 0, nothing."""
+    """Whether the root repeats the arrays' metadata, or, as in layout 0, has none."""
     root = json.loads(files[ROOT])
     expected = consolidated(files) if root["attributes"].get(KEY) else None
     return bool(root.get("consolidated_metadata") == expected)

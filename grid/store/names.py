@@ -1,14 +1,14 @@
-"""Names of a cube's files beside its arrays, and what holds for the bytes of any of them."""
+"""Names of a cube's files other than arrays, and checksums of their bytes."""
 
 import hashlib
 from collections.abc import Iterable
 
 GROUP = ".fleetcube"
-RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube stays quiet
+RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube gives no warning
 PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", "seal", "lock"))
-PARTS = f"{RECORD}/parts/"  # of the journal, where nothing can be appended to a file
+PARTS = f"{RECORD}/parts/"  # of the journal, if files cannot be appended to
 ROOT = "zarr.json"
-MOST_SEALED = 1 << 30  # bytes of the files in a seal: they are kept in memory
+MOST_SEALED = 1 << 30  # bytes of the files in a seal, which are kept in memory
 
 
 class OtherSizeError(OSError):
@@ -21,10 +21,9 @@ def check_size(actual: int, size: int | None) -> None:
 
 
 def digest(data: bytes) -> str:
-    """sha256 of some bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def part_of(plan: bytes, lines: Iterable[bytes] = ()) -> bytes:
-    """A part of a journal, for this plan alone: parts of a replaced cube may outlive it."""
+    """A part of this plan's journal: parts of a replaced cube may outlive it."""
     return b"\n".join((digest(plan).encode(), b"".join(lines)))

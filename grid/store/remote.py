@@ -1,4 +1,4 @@
-"""Blocks of a cube that Dask workers write; their client alone counts and seals them."""
+"""Blocks of a cube written by Dask workers; only their client journals and seals them."""
 
 import functools
 import uuid
@@ -32,7 +32,7 @@ def reached(cluster: Cluster, place: Place) -> Place:
 
 
 def written(cluster: Cluster, place: Place, writer: Writer, tasks: list[Task]) -> Iterator[Block]:
-    """Blocks as workers finish them; a worker thread holds one block at a time."""
+    """Blocks as workers finish them; a worker thread keeps one block in memory at a time."""
     work = _Write(
         place, writer.dtype, tuple(writer.axis_chunks.items()), tuple(writer.shapes.items())
     )
@@ -57,20 +57,20 @@ class _Write:
 
 
 class _Joined:
-    """An unfinished cube of another process: once that has ended, nothing is written."""
+    """An unfinished cube of another process; nothing is written after that process has ended."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
 
     def check(self) -> None:
-        """Raise FileNotFoundError where the run has ended."""
+        """Raise FileNotFoundError if the run has ended."""
         try:
             self.place.read(PLAN)
         except FileNotFoundError:
             raise FileNotFoundError(f"the run that wrote {str(self.place)!r} has ended") from None
 
     def write(self, name: str, data: Any) -> None:
-        self.check()  # again: evaluating takes time, and the run may have ended
+        self.check()  # again: the run may have ended during evaluation
         self.place.write(name, data)
 
 

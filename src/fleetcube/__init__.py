@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Imported when first used, so that `import fleetcube` stays fast.
+# Imported on first use, so that `import fleetcube` stays fast.
 _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Sweep": "fleetcube.grid.sweep",
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in ("catalog", "grid", "kernels"):
         return importlib.import_module(f"fleetcube.{name}")
-    if name == "__version__":  # to read it takes ten times as long as to import the package
+    if name == "__version__":  # reading it takes ten times as long as importing the package
         from importlib.metadata import version
 
         return version("fleetcube")

@@ -1,11 +1,11 @@
-"""Stopped by Ctrl-C or SIGTERM: one exception, once, whatever is sent while it is handled."""
+"""Stop by Ctrl-C or SIGTERM: a single exception, even if more signals arrive during handling."""
 
 import math
 import signal
 import time
 from typing import Any
 
-_PATIENCE = 10.0  # seconds after which a stop that was not enough can be repeated
+_PATIENCE = 10.0  # seconds after which an unsuccessful stop can be repeated
 _last = -math.inf
 
 
@@ -14,7 +14,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def listen() -> None:
-    """From now on a signal raises; one that is ignored, as in the background of a script, stays so.
+    """Raise on signals from now on, except on ignored ones, as in a script's background.
 
     Batch schedulers send SIGTERM, some of them twice.
     """
@@ -30,13 +30,13 @@ def is_heard() -> bool:
 
 
 def again() -> None:
-    """The next signal raises at once: the exception of the last one was dropped."""
+    """Raise at once on the next signal: the last exception was dropped."""
     global _last
     _last = -math.inf
 
 
 def end() -> None:
-    """Nothing is left to stop but the last line and the exit status."""
+    """Ignore signals: only the last line and the exit status remain."""
     for code in (signal.SIGINT, signal.SIGTERM):
         signal.signal(code, signal.SIG_IGN)
 

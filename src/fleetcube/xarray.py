@@ -1,6 +1,6 @@
-"""`import fleetcube.xarray` gives every Dataset and DataArray of xarray its `.fleetcube`.
+"""`import fleetcube.xarray` adds `.fleetcube` to every xarray Dataset and DataArray.
 
-Those that fleetcube made or opened have it without.
+Those made or opened by fleetcube have it anyway.
 """
 
 from fleetcube.grid.accessor import DataArrayAccessor as DataArrayAccessor

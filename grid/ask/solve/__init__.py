@@ -1,4 +1,4 @@
-"""The value of an input at which an output meets a target.
+"""Solve for the value of an input at which an output meets a target.
 
-Imported as `ask` is: `scan` says where to look first, `bracket` closes in on the target.
+Imported like `ask`: `scan` gives the initial values, `bracket` narrows in on the target.
 """

@@ -1,4 +1,4 @@
-"""Where a search begins: the values of an input at which the output is evaluated first."""
+"""Initial scan of a search: the input values at which the output is first evaluated."""
 
 import math
 from typing import Any
@@ -19,7 +19,6 @@ WIDE = (1e-6, 1e12)  # searched if no value is known
 
 
 def scan_values(for_: str, between: Any, problem: Problem) -> Array:
-    """The values of the scan."""
     plain = without_phase(for_)
     row = INPUTS.get(plain, Input(plain, "1", None, ""))
     if between is not None:
@@ -38,7 +37,7 @@ def scan_values(for_: str, between: Any, problem: Problem) -> Array:
         now = problem.constants.get(for_, row.default or math.inf)
         in_phases: Any = problem.phases.numbers.get(plain, []) if problem.phases else []
         first, last = _around(np.concatenate([[now], in_phases, *on_axes]))
-    # A range above 0 is searched in logarithms, where most relations are straight
+    # A range above 0 is searched in logarithms, where most relations are linear
     if row.positive and first <= 0:
         first = 1e-9 * last
     return np.geomspace(first, last, SCAN) if first > 0 else np.linspace(first, last, SCAN)

@@ -9,7 +9,7 @@ from ...errors import shown
 from ..nccl import factor
 from .facts import Facts, Reading, UnreadableError
 
-# Pattern of a system's name -> calibrations for one node, for several nodes: the first that exists
+# Pattern of a system's name -> calibrations for one node, for several nodes: the first existing one
 _CALIBRATIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (r"p4de", (), ("aws-p4de",)),
     (r"p5en", ("h200-nvlink-node",), ("aws-p5en",)),
@@ -97,7 +97,7 @@ def _message(facts: Facts, calibrated: bool = True) -> dict[str, Any]:
 
 
 def _calibration(name: str, nodes: int) -> dict[str, Any]:
-    """The first of a named system's calibrations that the catalog has, if any."""
+    """The first calibration of a named system in the catalog, if any."""
     for pattern, one, several in _CALIBRATIONS:
         if re.search(pattern, name.lower()):
             labels = several if nodes > 1 else one
@@ -131,7 +131,7 @@ def _daly(facts: Facts) -> list[Reading]:
 
 
 def _meta(facts: Facts) -> list[Reading]:
-    """Projections of Kokolis et al. 2025 from the failures of a node that they fitted."""
+    """Projections of Kokolis et al. 2025 from the node failures that they fitted."""
     measured = facts.raw("measured")
     if measured is None and facts.raw("derived") is not None:
         raise UnreadableError("its figures follow from the source's formula: none is measured")

@@ -1,4 +1,4 @@
-"""Names of models and hardware in published tables, and the catalog's labels for them."""
+"""Names of models and hardware in published tables -> the catalog's labels."""
 
 import re
 
@@ -25,7 +25,7 @@ _READ = (
 )
 _MODELS = {re.sub(r"[^a-z0-9]", "", label): label for label in _READ}
 _MODELS |= {f"llama31{size}": f"llama-3-{size}" for size in ("8b", "70b", "405b")}
-# generation: node, fabric (network cards as the catalog's nodes note them)
+# generation: node, fabric (network cards as noted in the catalog's nodes)
 _SYSTEMS = {
     "a100": ("dgx-a100", "infiniband-hdr"),
     "h100": ("dgx-h100", "infiniband-ndr"),

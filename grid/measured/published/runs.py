@@ -96,7 +96,7 @@ def _megascale(facts: Facts) -> list[Reading]:
 
 
 def _layer(facts: Facts) -> list[Reading]:
-    """One layer's passes with their traffic: the step of a model that is nothing else."""
+    """One layer's passes with their traffic: the step of a model of that layer alone."""
     name = facts.text("measured.experiment")
     if name not in _LAYER:
         raise UnreadableError(f"measured.experiment = {shown(name)} is not one of {[*_LAYER]}")

@@ -19,7 +19,7 @@ from .facts import SECTIONS
 
 LARGEST = 1 << 26  # bytes of a file
 MOST = 100_000  # records
-MOST_CONSTANTS = 100  # that hold for all of them
+MOST_CONSTANTS = 100  # that apply to all of them
 _CONSTANT = re.compile(r"#\s*([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*")
 _NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?")
 _TEXTS = ("id", "group", "source", "where", "status", "notes")
@@ -45,7 +45,7 @@ def own_tables() -> list[Path]:
 
 
 def read_file(path: str | Path) -> list[Any]:
-    """The records of a file, unchecked. Raises InputError for any other file."""
+    """The records of a file, unchecked. Raises InputError for other files."""
     name = str(path)
     content = read_bytes(path, LARGEST, "records", "give fewer records")
     try:

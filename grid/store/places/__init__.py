@@ -1,4 +1,4 @@
-"""Where a cube lies: a folder, an object store, an Icechunk repository.
+"""Storage locations: a folder, an object store, an Icechunk repository.
 
-Imported by `store` only. Each is one class with the operations of `place.Place`.
+Imported only by `store`. Each is one class with the operations of `place.Place`.
 """

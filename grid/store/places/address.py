@@ -1,4 +1,4 @@
-"""The place that an address names: the one module that knows all kinds of places."""
+"""The place of an address; the only module that knows all kinds of places."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from .place import Folder, Place
 
 
 def place_of(target: str | os.PathLike[str]) -> Place:
-    """The place that a path or a URL names. Raises InputError."""
+    """The place of a path or URL. Raises InputError."""
     text = os.fspath(target)
     if text.startswith("file://"):
         parts = urlsplit(text)

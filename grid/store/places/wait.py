@@ -1,4 +1,4 @@
-"""Waiting for coroutines of a store from any thread, also of one whose own loop runs (Jupyter)."""
+"""Wait for a store's coroutines from any thread, even one whose own loop is running (Jupyter)."""
 
 import asyncio
 import functools
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns or raises."""
+    """Return or raise what a coroutine does."""
     return asyncio.run_coroutine_threadsafe(work, _loop(os.getpid())).result()
 
 
 @functools.cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """A loop in a thread of its own; a process that was forked has no such thread."""
+    """A loop in a separate thread, one per process, since a fork does not inherit the thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop

@@ -1,4 +1,4 @@
-"""What a shell completes: choices of options, and names and labels, found only when asked for."""
+"""Shell completion: choices of options, and names and labels, loaded only when needed."""
 
 import tomllib
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class OneOf(click.Choice[str]):
-    """One of a few words; a wrong one is refused in one line, as all bad input is."""
+    """One of a few words; a wrong one is refused in one line, like all bad input."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
@@ -54,8 +54,8 @@ def _kinds() -> Iterable[str]:
 
 
 def labels(kind: str) -> list[str]:
-    """Current labels of a kind of the catalog: of its file alone, in a tenth of a second."""
-    # not by fleetcube.catalog.kind, which reads all units and takes a second
+    """Current labels of a catalog kind, read from its file alone, in a tenth of a second."""
+    # not fleetcube.catalog.kind, which reads all units and takes a second
     if kind not in _kinds():
         return []
     text = resources.files("fleetcube.catalog").joinpath("data", f"{kind}.toml").read_text("utf-8")
@@ -77,20 +77,20 @@ any_name = _beginning(lambda: dict.fromkeys([*_inputs(), *_quantities(), *_kinds
 
 
 def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Labels of the kind that stands before."""
+    """Labels of the previously typed kind."""
     return [label for label in labels(ctx.params.get("kind") or "") if label.startswith(begun)]
 
 
 def ranges(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Inputs as name=, whose range follows."""
+    """Inputs as name=, to be followed by a range."""
     return [f"{name}=" for name in _inputs() if name.startswith(begun)]
 
 
 def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Inputs and kinds as name=; behind it the choices of an option, the labels of a kind."""
+    """Inputs and kinds as name=; after it the choices of an option, the labels of a kind."""
     name, equals, value = begun.partition("=")
     words = [*(ctx.params.get("selectors") or ())]
-    # bash takes = for the end of a word: gpu=h1 arrives as gpu, = and h1, and h1 is completed alone
+    # bash splits words at =: gpu=h1 arrives as gpu, = and h1, and h1 is completed alone
     split = not equals and words and (words[-1] == "=" or words[-1] in {*_inputs(), *_kinds()})
     if split:
         name, value = next(word for word in reversed(words) if word != "="), begun

@@ -1,4 +1,4 @@
-"""The commands grouped by purpose, as `fleetcube --help` lists them."""
+"""Commands grouped by purpose, as listed by `fleetcube --help`."""
 
 import click
 
@@ -35,7 +35,7 @@ LISTING = {
 }
 
 
-MEANT = {  # words that are no commands, and the commands that do what they say
+MEANT = {  # words that are not commands -> commands that do what they say
     "run": ("train", "evaluate", "eval", "sweep", "predict", "estimate"),
     "plan": ("train", "layout", "recommend", "advise", "size", "tune", "search"),
     "compare": ("diff", "versus", "vs"),
@@ -59,7 +59,7 @@ MEANT = {  # words that are no commands, and the commands that do what they say
 
 
 def refusal(error: click.UsageError) -> str:
-    """A usage that is refused, in one line: what is wrong, and the next action."""
+    """A refused usage in one line: what is wrong, and the next action."""
     from fleetcube.grid.errors import nearest
 
     context = error.ctx
@@ -76,7 +76,7 @@ class Listed(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is named, or InputError with those that may be meant."""
+        """The named command, or InputError with those that may be meant."""
         from fleetcube.grid.errors import InputError, nearest
 
         name = args[0]
@@ -91,7 +91,6 @@ class Listed(click.Group):
         raise InputError(f"no such command {name!r}; {near}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list."""
         for section, rows in LISTING.items():
             with formatter.section(section):
                 formatter.write_dl(list(rows.items()))

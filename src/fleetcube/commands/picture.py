@@ -1,4 +1,4 @@
-"""What every command that draws takes: a picture's first line, its size, its pixels."""
+"""Options of every command that draws: a picture's first line, size and pixels."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ def look(command: Any) -> Any:
 
 
 def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str, Any]:
-    """What was said of the pictures' looks, before any is drawn; `drawn` are files by option."""
+    """The looks given, validated before drawing; `drawn` are files by option."""
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.plots.picture import looking
 
@@ -37,7 +37,7 @@ def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str
 
 @contextlib.contextmanager
 def drawing(said: Mapping[str, Any]) -> Iterator[None]:
-    """Draw with these looks, and tell what is to be said of the picture."""
+    """Draw with these looks, and print the picture's remarks."""
     from fleetcube.grid.plots.picture import looking
 
     with looking(**said) as chosen:

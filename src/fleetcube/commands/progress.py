@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, for what takes long; elsewhere nothing."""
+"""A progress bar for long operations, only on a terminal."""
 
 import sys
 import threading
@@ -13,7 +13,7 @@ AFTER = 1.0  # seconds before it is shown
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show the time taken; once known, also the share done, its rate and the time left.
+    """Show the time taken and, once known, the share done, its rate and the time left.
 
     The bar disappears at the end.
     """
@@ -52,5 +52,5 @@ def progress(what: str) -> Iterator[None]:
             yield
     finally:
         later.cancel()
-        later.join()  # else the bar might start after it was stopped
+        later.join()  # otherwise the bar might start after it was stopped
         bar.stop()

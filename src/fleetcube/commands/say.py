@@ -1,4 +1,4 @@
-"""Print text with every character visible: none controls the terminal."""
+"""Print text with every character visible, so that none controls the terminal."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ def say_each(lines: Iterable[str], err: bool = True) -> None:
 
 
 def say_wrapped(*texts: str, err: bool = False) -> None:
-    """Print sentences in lines of 80 columns, cut between words."""
+    """Print sentences wrapped at 80 columns."""
     from fleetcube.grid.show.table_notes import wrapped
 
     say_each(wrapped(texts), err)
