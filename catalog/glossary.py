@@ -21,7 +21,6 @@ class Word:
 
 @functools.cache
 def glossary() -> tuple[Word, ...]:
-    """All words, in the order of the file."""
     rows = parse_toml(PATH.read_text(encoding="utf-8"))["word"]
     return tuple(
         Word(tuple(row["words"]), row["means"], tuple(row["names"]), row.get("source", ""))

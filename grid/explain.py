@@ -123,10 +123,8 @@ def _search(text: str) -> list[str]:
 
 
 def explain_traffic(point: Any) -> str:
-    """Text that states which traffic of a job crosses which tier of its network.
-
-    `point` has the values of `traffic.names_of`; if it also has TIMES, a line gives the interval.
-    """
+    """Text that states which traffic of a job crosses which tier of its network. `point` has the
+    values of `traffic.names_of`; if it also has TIMES, a line gives the interval."""
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
     for place, tier in enumerate(tiers):
@@ -152,10 +150,8 @@ def explain_traffic(point: Any) -> str:
 
 
 def unused(attrs: Mapping[str, Any]) -> str:
-    """A line on inputs that a cube sets although nothing depends on them.
-
-    For a result, the line shows how to reach it: by solving for the nearest continuous input.
-    """
+    """A line on inputs that a cube sets although nothing depends on them. For a result, the line
+    shows how to reach it: by solving for the nearest continuous input."""
     names = str(attrs["fleetcube_unused"]).split()
     idle = [INPUTS[name].idle for name in names if name in INPUTS and INPUTS[name].idle]
     line = "; ".join([f"set, but nothing here depends on it: {', '.join(names)}", *idle])
@@ -276,7 +272,6 @@ def _explain_input(row: Input) -> list[str]:
 
 
 def _defaults(rows: Sequence[Input]) -> list[str]:
-    """A table of names, units and defaults."""
     names = [_named(row) for row in rows]
     width = max(map(len, names))
     return [

@@ -32,10 +32,8 @@ class Candidate:
 
 
 def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
-    """Calibrations of the catalog for a job, auto first, then by similarity of their steps.
-
-    The scenario's own calibration is ignored; axes are cut in the middle. Raises InputError.
-    """
+    """Calibrations of the catalog for a job, auto first, then by similarity of their steps. The
+    scenario's own calibration is ignored; axes are cut in the middle. Raises InputError."""
     said = {name: value for name, value in scenario.items() if name != _KIND}
     for axis in make_axes({name: row for name, row in axes.items() if name != _KIND}).values():
         said |= auto.at(axis, axis.size // 2)

@@ -23,11 +23,9 @@ Row = tuple[tuple[str, ...], Array]  # numbers, and the axes along which they va
 
 @dataclass(frozen=True)
 class ExtrapolationError:
-    """The error factor where some sizes are free.
-
-    `logs` is its logarithm without them, `per_decade` the increase per decade outside the published
-    steps. `through` are slopes, {name: (input, the output's slope by the factor)}.
-    """
+    """The error factor where some sizes are free. `logs` is its logarithm without them,
+    `per_decade` the increase per decade outside the published steps. `through` are slopes, {name:
+    (input, the output's slope by the factor)}."""
 
     sizes: tuple[str, ...]
     logs: Row
@@ -118,7 +116,6 @@ def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
 
 
 def with_remarks(attrs: dict[str, Any], lines: Sequence[str]) -> dict[str, Any]:
-    """A result's attributes with further remarks."""
     known = attrs.get("fleetcube_remarks", "").splitlines()
     return {**attrs, "fleetcube_remarks": "\n".join([*known, *lines])} if lines else attrs
 

@@ -94,7 +94,6 @@ def check_quantity(name: Any) -> str:
 
 
 def check_inputs(plan: Plan, wrt: Any) -> list[str]:
-    """Names of numeric inputs or given quantities, checked."""
     return [_check_input(plan, name) for name in ([wrt] if isinstance(wrt, str) else wrt)]
 
 

@@ -180,7 +180,6 @@ def candidates(
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
-    """Names that a spec's scenario and axes set."""
     return {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
 
 
@@ -489,11 +488,9 @@ def _value(name: str, told: Any) -> Any:
 def levers(
     sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
 ) -> tuple[list[str], str]:
-    """Gains from changing the cluster or its operation at a layout, largest first.
-
-    Model, workload, software and layout are excluded. With a price, each states its effect on the
-    job's cost. Also returns why more GPUs do not help, if so.
-    """
+    """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
+    software and layout are excluded. With a price, each states its effect on the job's cost. Also
+    returns why more GPUs do not help, if so."""
     found = ranked(sweep, of, None, layout)
     plan = sweep.plan("numpy")
     base = found[of].item()
@@ -525,7 +522,6 @@ def levers(
 
 
 def _change(own: "xarray.Dataset", name: str, end: str) -> str:
-    """The change that a move causes, in words."""
     change = own[f"{name}_{end}"].item() - own[name].item()
     factor, unit = scale(str(own[name].attrs["units"]), [change], name)
     return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()

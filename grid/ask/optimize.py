@@ -151,10 +151,8 @@ def optimize(
 def _best_choices(
     found: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
 ) -> "xarray.Dataset":
-    """The best answer along some axes, whose labels become variables; the first of equals.
-
-    Without an answer, the status is that of the closest choices.
-    """
+    """The best answer along some axes, whose labels become variables; the first of equals. Without
+    an answer, the status is that of the closest choices."""
     import xarray
 
     each = found.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
@@ -463,7 +461,6 @@ def _combinations(columns: Sequence[Sequence[float] | Array]) -> Array:
 
 
 def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:
-    """Names that outputs depend on in any case."""
     ancestors = set(outputs)
     for case in plan.cases:
         for name in reversed(list(case.formulas)):

@@ -43,10 +43,8 @@ ROW = "(row)"  # no axis of a spec can have this name
 
 
 def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Kind, str]:
-    """A sweep at one point of its grid, and that point in words.
-
-    `at` gives values of axes or of other inputs, as numbers or text; other axes are cut in the
-    middle, those in `free` stay whole.
+    """A sweep at one point of its grid, and that point in words. `at` gives values of axes or of
+    other inputs, as numbers or text; other axes are cut in the middle, those in `free` stay whole.
     """
     spec: Any = sweep.spec
     for name in free:
@@ -108,12 +106,9 @@ def kind_of(name: str) -> str:
 def among(
     plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
 ) -> list[str]:
-    """Inputs of the kinds in `wanted`, except those named or of a kind in `without`.
-
-    By default those that a plan may change, if any: none of the model or the formulas, and no
-    quantity unless the spec states it. Raises InputError for an unknown kind, and if no input is
-    left.
-    """
+    """Inputs of the kinds in `wanted`, except those named or of a kind in `without`. By default
+    those that a plan may change, if any: none of the model or the formulas, and no quantity unless
+    the spec states it. Raises InputError for an unknown kind, and if no input is left."""
     plain = {name: without_phase(name) for name in inputs}
     by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
@@ -362,8 +357,6 @@ class _Ranges:
 
 @dataclass(frozen=True)
 class _Leaders:
-    """The largest elasticities of tiles."""
-
     dims: tuple[str, ...]
     names: list[str]
     rooms: stream.Rooms

@@ -191,10 +191,8 @@ def simulate_spec(
     printed: bool = False,
     wanted: Sequence[str] = (),
 ) -> "xarray.Dataset":
-    """`simulate` for a scenario and axes as in a spec file.
-
-    Before simulating, `printed` refuses a grid too large to print, and `wanted` unknown variables.
-    """
+    """`simulate` for a scenario and axes as in a spec file. Before simulating, `printed` refuses a
+    grid too large to print, and `wanted` unknown variables."""
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
     shared, all_axes, added_up = phases.with_phases(scenario, axes)
@@ -240,10 +238,8 @@ def simulate_spec(
 def by_kind_and_tier(
     outcome: "xarray.Dataset", scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> list["xarray.Dataset"]:
-    """Tables of a simulation's results by kind of failure and by tier, where there are any.
-
-    Each time lost stands next to its closed form, except for a job of several phases.
-    """
+    """Tables of a simulation's results by kind of failure and by tier, where there are any. Each
+    time lost stands next to its closed form, except for a job of several phases."""
     import xarray
 
     tables = []
@@ -292,10 +288,8 @@ def _check(trials: Any, seed: Any, during: Any) -> None:
 def _points(
     problem: Problem, failures_during_recovery: bool, added_up: bool = False
 ) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
-    """The plan, the dimensions, and the parameters of every point, each over all dimensions.
-
-    If phases are added up, their axis comes last and is not among the dimensions.
-    """
+    """The plan, the dimensions, and the parameters of every point, each over all dimensions. If
+    phases are added up, their axis comes last and is not among the dimensions."""
     problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
     quantities += ["node_provision_time"]
@@ -382,7 +376,6 @@ def _points(
 
 
 def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
-    """The tiers' parameters, for a tiered scenario."""
     usual = values["checkpoint_restore_time"]  # already contained in the recovery time
     tiers = {
         FLUSH: values["memory_tier_flush_time"],

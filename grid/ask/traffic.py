@@ -48,10 +48,8 @@ def names_of(spec: Mapping[str, Any]) -> list[str]:
 
 
 def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], list[Crossing]]:
-    """The tiers of a job's network, from the node up, and the traffic that crosses them.
-
-    `point` has NAMES at one point, and SITES if there are several sites.
-    """
+    """The tiers of a job's network, from the node up, and the traffic that crosses them. `point`
+    has NAMES at one point, and SITES if there are several sites."""
     for name in NAMES:
         if np.ndim(point[name]):
             raise InputError(f"{name} has several values; cut its axes to one point (axis=value)")

@@ -99,10 +99,8 @@ def uncertainty(
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
     """Distributions of the prediction errors that affect an output, where an interval is known.
-
     Empty for an output that depends on parts of a prediction as well as on the whole: how the error
-    splits among the parts is not known.
-    """
+    splits among the parts is not known."""
     problem = plan.problem
     laws: dict[str, Distribution] = {}
     for quantity, (error, factor) in ERRORS.items():
@@ -133,7 +131,6 @@ def _by_laws(
 
 
 def listed(of: Any, all_names: list[str]) -> list[str]:
-    """Names as a list; all by default."""
     if of is None:
         return all_names
     return [of] if isinstance(of, str) else list(of)

@@ -126,7 +126,6 @@ def _batch(scenario: Mapping[str, Any], phased: bool) -> float:
 
 
 def _positive(name: str, given: Any) -> float:
-    """A limit of a quantity, above 0."""
     limit = values.number(name, given)
     if not 0 < limit < math.inf:
         raise InputError(f"a limit of {shown(given)} on {name} is not above 0 and finite; give one")

@@ -27,8 +27,6 @@ TOP = 5
 
 @dataclass(frozen=True)
 class Found:
-    """Layouts found at a point."""
-
     sweep: "Sweep"  # the point, without a layout
     layouts: "xarray.Dataset"
     present: Mapping[str, Any]  # the layout there
@@ -67,7 +65,6 @@ class Found:
         }
 
     def report(self, source: str, point: str) -> str:
-        """The plan's report as a page."""
         said = searched(self.layouts, ALWAYS[0], "min")
         return report(self.sweep, self.layouts, ALWAYS[0], said, source, point)
 
@@ -91,7 +88,6 @@ def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
 
 
 def _layout(point: Evaluation, names: Sequence[str]) -> dict[str, Any]:
-    """Values of some layout inputs at a point."""
     problem, numbers = frozen(point.plan("numpy"))
     known = {**numbers, **problem.options}
     return {name: known.get(name, INPUTS[name].default) for name in names}

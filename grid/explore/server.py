@@ -118,11 +118,9 @@ NOTHING = Answer(HTTPStatus.OK, b"")
 
 
 class Server:
-    """Serves a view at `url`; port 0 picks a free one.
-
-    Raises OSError if it cannot listen. Beyond MOST_CONNECTIONS, connections without a complete
-    request are closed for a new one, the oldest first; one that has sent a request is answered.
-    """
+    """Serves a view at `url`; port 0 picks a free one. Raises OSError if it cannot listen. Beyond
+    MOST_CONNECTIONS, connections without a complete request are closed for a new one, the oldest
+    first; one that has sent a request is answered."""
 
     def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
         self.view = view
@@ -221,10 +219,8 @@ class Server:
         return not request.close_connection
 
     async def _head(self, wire: socket.socket, received: bytearray) -> bytes:
-        """Take one request from the bytes received; empty if the connection has ended.
-
-        A result longer than MOST_HEAD may be incomplete.
-        """
+        """Take one request from the bytes received; empty if the connection has ended. A result
+        longer than MOST_HEAD may be incomplete."""
         loop = asyncio.get_running_loop()
         self._idle[wire] = loop.time()
         searched = 0

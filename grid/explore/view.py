@@ -72,7 +72,6 @@ class Points:
         return cls(name, values, factor, unit, spacing(values))
 
     def label(self, k: int) -> str:
-        """A point, without its unit."""
         value = self.value(k)
         return value if isinstance(value, str) else number(value / self.factor, digits=6)
 
@@ -251,10 +250,8 @@ class View:
 
     def changed(self, fields: dict[str, str]) -> "View":
         """The view with a query's sliders and typed values, which are removed from `fields`.
-
         "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one; "set.zero_stage=3"
-        states an input in place of axes.
-        """
+        states an input in place of axes."""
         adds, puts, sets = (
             {key[4:]: fields.pop(key) for key in sorted(fields) if key.startswith(start)}
             for start in CHANGES
@@ -290,10 +287,8 @@ class View:
 
     def link(self, query: str) -> dict[str, Any]:
         """The state that a link describes, and notes on the parts that were not understood.
-
         "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h" has values, not indices. Values missing from
-        a spec's axes are added; for a stored cube the nearest is taken, with a note.
-        """
+        a spec's axes are added; for a stored cube the nearest is taken, with a note."""
         notes: list[str] = []
         try:
             fields = _fields(query)
@@ -428,10 +423,8 @@ class View:
         return k
 
     def request(self, query: str) -> tuple["View", Request]:
-        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0.
-
-        Axes without an index are cut in the middle; the view includes the query's sliders.
-        """
+        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0. Axes
+        without an index are cut in the middle; the view includes the query's sliders."""
         fields = _fields(query)
         view = self.changed(fields)
         return view, view._request(fields)

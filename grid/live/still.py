@@ -37,11 +37,9 @@ def parts(
     data: Mapping[str, Any],
     drawn: bool,
 ) -> dict[str, str]:
-    """The initial content of each section, as HTML.
-
-    `scenario` is the spec's, `rows` the scenario of each choice, `data` the script's input; no
-    interval is shown if inputs are `drawn` from distributions.
-    """
+    """The initial content of each section, as HTML. `scenario` is the spec's, `rows` the scenario
+    of each choice, `data` the script's input; no interval is shown if inputs are `drawn` from
+    distributions."""
     outputs = data["outputs"]
     names = [of["name"] for of in outputs]
     seen = [k for k, of in enumerate(outputs) if not of["hidden"]]

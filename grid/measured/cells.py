@@ -25,10 +25,8 @@ _SHARES = ("share of", "useful time over wall time")  # prefixes of the docstrin
 
 
 def rows_of(path: str, text: str) -> list[list[str]]:
-    """Heading and rows of a CSV, without empty lines and comments (#).
-
-    Raises InputError. With semicolons between columns a comma is a decimal point.
-    """
+    """Heading and rows of a CSV, without empty lines and comments (#). Raises InputError. With
+    semicolons between columns a comma is a decimal point."""
     mark = _mark(_first_line(text))
     text = text.replace("\0", "")
     lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)

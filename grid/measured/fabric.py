@@ -65,10 +65,8 @@ _INSIDE, _ACROSS = 1.0, 2.0  # c inside one domain, and between domains
 @dataclass(frozen=True)
 class Sheet:
     """Data sheet of a group: ranks, domains (nodes, or racks of one NVLink), bandwidths [B/s].
-
     `node` and `nic` are per GPU and direction; `reducing`: the domain's switches sum; `latency` [s]
-    is the fabric's, None if not published.
-    """
+    is the fabric's, None if not published."""
 
     ranks: int
     domains: int
@@ -79,7 +77,6 @@ class Sheet:
 
     @property
     def per_domain(self) -> float:
-        """Ranks of one domain."""
         return self.ranks / self.domains
 
     @property
@@ -95,9 +92,7 @@ class Sheet:
     @property
     def reducing_seconds(self) -> float:
         """Seconds per byte of in-switch sums in a domain (see collectives.nvls_all_reduce_time).
-
-        Beyond _ALIKE ranks no faster than at _ALIKE, as observed in racks of 72.
-        """
+        Beyond _ALIKE ranks no faster than at _ALIKE, as observed in racks of 72."""
         own = self.per_domain
         share = factor("all_reduce", self.ranks) / factor("all_reduce", _ALIKE)
         return max((own + 1) / own, share * (_ALIKE + 1) / _ALIKE) / self.node
@@ -181,10 +176,8 @@ class Unmeasured:
 
 
 def sheet_of(node: str, fabric: str, ranks: int, nodes: int = 1) -> Sheet:
-    """The data sheet of `ranks` GPUs over `nodes` nodes (or racks of one NVLink), by labels.
-
-    Raises InputError for ranks that do not fill the nodes equally, CatalogError for labels.
-    """
+    """The data sheet of `ranks` GPUs over `nodes` nodes (or racks of one NVLink), by labels. Raises
+    InputError for ranks that do not fill the nodes equally, CatalogError for labels."""
     if not (isinstance(nodes, int) and nodes >= 1):
         raise InputError(f"nodes = {nodes!r} is not a whole number from 1; give how many there are")
     if not (isinstance(ranks, int) and ranks >= 2 and ranks % nodes == 0):

@@ -22,11 +22,9 @@ from .update import Update
 def all_reduce_values(
     fit: CollectiveFit, scope: str, gpus_per_node: int
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """The inputs set by a fitted all-reduce, and their standard errors.
-
-    Between nodes, the bandwidth of the law is that of a whole node, as the rings of a node's GPUs
-    share its links; the input is that of one GPU. Raises InputError for other collectives.
-    """
+    """The inputs set by a fitted all-reduce, and their standard errors. Between nodes, the
+    bandwidth of the law is that of a whole node, as the rings of a node's GPUs share its links; the
+    input is that of one GPU. Raises InputError for other collectives."""
     if fit.collective != "all_reduce":
         raise InputError(
             f"a calibration describes all-reduces, not {fit.collective}; "

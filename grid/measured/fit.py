@@ -52,10 +52,8 @@ class Fit:
 
 @dataclass(frozen=True)
 class CollectiveFit(Fit):
-    """The law of a collective: latency [s], bandwidth [B/s] and sqrt_coefficient [s/B^0.5].
-
-    `sizes` [B], `times` [s] and `in_place` are the measurements used.
-    """
+    """The law of a collective: latency [s], bandwidth [B/s] and sqrt_coefficient [s/B^0.5]. `sizes`
+    [B], `times` [s] and `in_place` are the measurements used."""
 
     collective: str
     ranks: int
@@ -175,9 +173,7 @@ def weights_of(residuals: Array, coefficients: int) -> Array:
 
 def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = None) -> Array:
     """Covariance of a fit by Huber's loss (Huber 1973, with his correction for few rows).
-
-    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one.
-    """
+    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one."""
     variance = variance_of(residuals, jacobian.shape[1])
     if precisions is not None:
         jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(precisions)])

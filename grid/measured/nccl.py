@@ -281,11 +281,9 @@ def _add_json(
 def measured(
     log: Log, ranks: int | None = None, collective: str | None = None, in_place: bool | None = None
 ) -> Measured:
-    """The rows of one collective on one number of ranks.
-
-    Raises InputError. By default `ranks` and `collective` are those stated by the log, else implied
-    by its bus bandwidths, else an all-reduce; `in_place` None takes rows in and out of place.
-    """
+    """The rows of one collective on one number of ranks. Raises InputError. By default `ranks` and
+    `collective` are those stated by the log, else implied by its bus bandwidths, else an
+    all-reduce; `in_place` None takes rows in and out of place."""
     if not log.rows:
         reasons = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
         raise InputError(

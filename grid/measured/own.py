@@ -75,10 +75,8 @@ def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, 
 
 
 def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
-    """Readings of a record, and problems with the rest.
-
-    Raises InputError or CatalogError if nothing can be read.
-    """
+    """Readings of a record, and problems with the rest. Raises InputError or CatalogError if
+    nothing can be read."""
     stated, measured = _parts(entry)
     if len(stated) + len(measured) > cells.MOST_COLUMNS:
         raise InputError(f"it states more than {cells.MOST_COLUMNS:,} values; give fewer")

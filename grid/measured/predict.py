@@ -26,11 +26,9 @@ Question = tuple[tuple[str, ...], Mapping[str, Any]]  # outputs, and the inputs 
 
 @dataclass(frozen=True)
 class Compared:
-    """One measured value and its prediction, in the base unit; NaN where unknown.
-
-    `low` and `high` are the ends of the interval. For a step, `ideal_time` is its time [s] with
-    every GPU at its peak and 6 N D FLOP, `tokens_per_gpu` its tokens over the number of GPUs.
-    """
+    """One measured value and its prediction, in the base unit; NaN where unknown. `low` and `high`
+    are the ends of the interval. For a step, `ideal_time` is its time [s] with every GPU at its
+    peak and 6 N D FLOP, `tokens_per_gpu` its tokens over the number of GPUs."""
 
     id: str
     group: str
@@ -94,10 +92,8 @@ def _question(row: Row) -> Question:
 
 
 def _alone(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group.
-
-    A calibration between nodes includes the links inside, which then add no further limit.
-    """
+    """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group. A
+    calibration between nodes includes the links inside, which then add no further limit."""
     own = ("message_bytes", "ranks", "nodes")
     missing = [name for name in own if name not in inputs]
     if missing:

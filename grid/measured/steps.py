@@ -51,10 +51,8 @@ class Table:
 @dataclass(frozen=True)
 class StepFit(Fit):
     """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
-
     `idle` inputs matter in no row and keep their prior values. 90 of 100 new step times are within
-    `error_factor`; None if the output depends on more than the step time.
-    """
+    `error_factor`; None if the output depends on more than the step time."""
 
     of: str
     measured: Array
@@ -82,11 +80,9 @@ class StepFit(Fit):
 
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
-    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
-
-    A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
-    are in the base unit. Unreadable rows are counted by reason. Raises InputError.
-    """
+    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output. A heading
+    may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers are in the
+    base unit. Unreadable rows are counted by reason. Raises InputError."""
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
     text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
@@ -204,11 +200,9 @@ def fit_steps(
 
 
 def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:
-    """The factor within which 90 of 100 new steps like these rows fall, by Student's t.
-
-    The variance is that of noise and fit; since few rows can agree by chance, it is at least that
-    of published steps under their own coefficients.
-    """
+    """The factor within which 90 of 100 new steps like these rows fall, by Student's t. The
+    variance is that of noise and fit; since few rows can agree by chance, it is at least that of
+    published steps under their own coefficients."""
     rows, coefficients = jacobian.shape
     fitted = float(np.einsum("re,ef,rf->", jacobian, covariance, jacobian)) / rows
     variance = variance_of(residuals, coefficients) + fitted

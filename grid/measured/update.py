@@ -34,11 +34,9 @@ Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coeffic
 
 @dataclass(frozen=True)
 class Update(StepFit):
-    """Coefficients of the posterior, updated by measured steps.
-
-    `published` are those that the rows hardly moved, `choices` the options for which all of them
-    hold, and `carried` the inputs set by the scenario's network calibration.
-    """
+    """Coefficients of the posterior, updated by measured steps. `published` are those that the rows
+    hardly moved, `choices` the options for which all of them hold, and `carried` the inputs set by
+    the scenario's network calibration."""
 
     cell: pooled.Cell
     choices: Mapping[str, str]
@@ -49,11 +47,9 @@ class Update(StepFit):
 
 
 def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> Update:
-    """Update the posterior of all published steps with these.
-
-    The scenario states what the table does not; a coefficient that either states keeps its value.
-    Raises InputError, also if rows differ in software, GPU, precision or kind of layers.
-    """
+    """Update the posterior of all published steps with these. The scenario states what the table
+    does not; a coefficient that either states keeps its value. Raises InputError, also if rows
+    differ in software, GPU, precision or kind of layers."""
     try:
         check_rows(table)
         cell = _cell(table, scenario)
@@ -158,11 +154,9 @@ class _Steps:
 def most_likely(
     evaluate: Callable[[Array], Evaluated], means: Array, root: Array, expected: float
 ) -> tuple[Array, Array, float]:
-    """The most likely coefficients, a root of their Laplace covariance, and the noise.
-
-    `root` is one of the prior's covariance. Student's noise is a normal one of weighted rows (Lange
-    et al. 1989, eq. 5); its scale maximizes the expected likelihood.
-    """
+    """The most likely coefficients, a root of their Laplace covariance, and the noise. `root` is
+    one of the prior's covariance. Student's noise is a normal one of weighted rows (Lange et al.
+    1989, eq. 5); its scale maximizes the expected likelihood."""
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
     prior = left * sizes  # coefficients are means + prior u, u standard normal
     u, noise = np.zeros(len(sizes)), expected

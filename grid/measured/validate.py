@@ -57,7 +57,6 @@ def validate(rows: Sequence[Row], left_out: Iterable[LeftOut] = ()) -> Validatio
 
 
 def accuracy(rows: Sequence[Compared]) -> Accuracy:
-    """Statistics of rows of one group and output."""
     measured, predicted, low, high, ideal, tokens = np.array(
         [(r.measured, r.predicted, r.low, r.high, r.ideal_time, r.tokens_per_gpu) for r in rows]
     ).T

@@ -60,11 +60,9 @@ def references() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Keys of the works named in a Source line, and the names without an entry.
-
-    A work is named by first author and year, by arXiv number, or as one of the documents above.
-    Works with the same author and year need their arXiv number, series or short title.
-    """
+    """Keys of the works named in a Source line, and the names without an entry. A work is named by
+    first author and year, by arXiv number, or as one of the documents above. Works with the same
+    author and year need their arXiv number, series or short title."""
     named: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and its candidate keys
     for part in source.split(";"):
         for author, year in _WORK.findall(part):

@@ -23,11 +23,9 @@ def find_dims(
     free: Sequence[str],
     tables: Mapping[str, Sequence[str]],
 ) -> dict[str, set[str]]:
-    """Axes along which each name varies, in any case.
-
-    A name computed in one case may be given in another, and must have the same shape in both. A
-    formula inherits the axes of its operands, across cases.
-    """
+    """Axes along which each name varies, in any case. A name computed in one case may be given in
+    another, and must have the same shape in both. A formula inherits the axes of its operands,
+    across cases."""
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
     distinct = list({id(row): row for row in formulas}.values())
@@ -52,7 +50,6 @@ def find_dims(
 
 
 def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
-    """Dimensions in the order of `axes`."""
     names = [axis.name for axis in axes]
     return {name: tuple(axis for axis in names if axis in own) for name, own in dims.items()}
 
@@ -63,10 +60,8 @@ def differentiated(
     wanted: Iterable[Derivative],
     phased: Collection[str] = (),
 ) -> list[Formulas]:
-    """Formulas of every case with those of derivatives, which depend on dimensions.
-
-    A chain ends at a quantity with fewer dimensions: the rest of it is a table.
-    """
+    """Formulas of every case with those of derivatives, which depend on dimensions. A chain ends at
+    a quantity with fewer dimensions: the rest of it is a table."""
     wanted = list(wanted)
     extended: dict[int, Formulas] = {}  # by identity, so that cases keep sharing formulas
     for row in formulas:

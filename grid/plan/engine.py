@@ -40,11 +40,8 @@ def check_engine(engine: str) -> None:
 
 
 def pick_engine(engine: str, points: Collection[int], full: int) -> str:
-    """The requested engine; for "auto" numba if compiling costs less than it saves.
-
-    `points` are those of each quantity, `full` those of the largest output. Affects only speed
-    (decision 8).
-    """
+    """The requested engine; for "auto" numba if compiling costs less than it saves. `points` are
+    those of each quantity, `full` those of the largest output. Affects only speed (decision 8)."""
     if engine != "auto":
         return engine
     if not compiles():
@@ -57,11 +54,9 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
 
 
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
-    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy.
-
-    JAX has none: its bits differ, and a quantity must not be NumPy's in one sweep and JAX's in a
-    larger one. With NumPy the total size of a sweep's tables is bounded, for any number of them.
-    """
+    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy. JAX has
+    none: its bits differ, and a quantity must not be NumPy's in one sweep and JAX's in a larger
+    one. With NumPy the total size of a sweep's tables is bounded, for any number of them."""
     if engine == "jax":
         return 0
     if engine == "numpy":
@@ -70,5 +65,4 @@ def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
 
 
 def compiles() -> bool:
-    """Whether numba may compile."""
     return os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")

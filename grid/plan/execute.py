@@ -64,10 +64,8 @@ def evaluate_block(
 def on_device(
     plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
 ) -> dict[str, Any] | None:
-    """A block's outputs on JAX's devices, of size 1 where constant; None if not possible.
-
-    A block of several cases is assembled on the host.
-    """
+    """A block's outputs on JAX's devices, of size 1 where constant; None if not possible. A block
+    of several cases is assembled on the host."""
     cases = plan.cases_of(dims)
     if plan.engine != "jax" or len(cases) > 1:
         return None
@@ -133,7 +131,6 @@ class FusedStep:
         return bool(self.engine(self.job(outs), threads))
 
     def job(self, outs: Mapping[str, Array]) -> Job:
-        """The engine's job that fills `outs`."""
         outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
         return Job(self.formulas, self.operands, outs)
 
@@ -230,11 +227,9 @@ class Piece:
         return fused, list(needed)
 
     def _is_kept(self, name: str, dims: tuple[str, ...]) -> bool:
-        """Whether a quantity of fewer dimensions is evaluated first and read back.
-
-        Only with numba: NumPy evaluates every formula over its own dimensions anyway, and XLA would
-        round fused formulas differently.
-        """
+        """Whether a quantity of fewer dimensions is evaluated first and read back. Only with numba:
+        NumPy evaluates every formula over its own dimensions anyway, and XLA would round fused
+        formulas differently."""
         own = self.plan.dims[name]
         if self.plan.engine != "numba" or own == dims:
             return False

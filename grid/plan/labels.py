@@ -136,10 +136,8 @@ def root_attributes(
     kept: Collection[str] | None = None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Attributes that record a result's origin and allow recomputing it.
-
-    `kept` is as in `written`; `varied` are inputs set outside the plan.
-    """
+    """Attributes that record a result's origin and allow recomputing it. `kept` is as in `written`;
+    `varied` are inputs set outside the plan."""
     load_accessor()  # so that the result has `.fleetcube`
     unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
     taken = plan.problem.distributions.keys() - {*varied}

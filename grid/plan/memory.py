@@ -57,11 +57,9 @@ def human(size: float) -> str:
 
 
 def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
-    """An array that starts on a cache line, its pages mapped by several threads in parallel.
-
-    Pages mapped one by one under a kernel's output streams cost more than in bulk: measured 10.2
-    against 8.9 GB/s into fresh float64 arrays on two cores.
-    """
+    """An array that starts on a cache line, its pages mapped by several threads in parallel. Pages
+    mapped one by one under a kernel's output streams cost more than in bulk: measured 10.2 against
+    8.9 GB/s into fresh float64 arrays on two cores."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + LINE, np.uint8)
     skip = -raw.ctypes.data % LINE

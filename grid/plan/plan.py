@@ -35,10 +35,8 @@ MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; caches its tables.
-
-    Values of `free` inputs are given with each evaluation.
-    """
+    """What to evaluate, and how; caches its tables. Values of `free` inputs are given with each
+    evaluation."""
 
     def __init__(
         self,
@@ -97,7 +95,6 @@ class Plan(Grid):
 
     def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
         """Inputs of `DECIDED` left to a default, with values; and those so at some points only.
-
         Formulas in use read them, and nothing sets them; those in `varied` are set point by point.
         """
         some = self.problem.numbers | self.problem.choices
@@ -168,10 +165,8 @@ class Plan(Grid):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The part of a plan that depends on names, options and sizes: everything but numbers.
-
-    Shared by plans that differ only in numbers. Immutable except for `notes`, a cache of derived
-    results.
+    """The part of a plan that depends on names, options and sizes: everything but numbers. Shared
+    by plans that differ only in numbers. Immutable except for `notes`, a cache of derived results.
     """
 
     outputs: tuple[str, ...]

@@ -52,10 +52,8 @@ def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
 
 def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
     """Cut a region into boxes of whole blocks of at most `most` points, as `blocks` cuts them.
-
     There are about BUNDLES or more, if there are as many blocks. Along the kept dimensions, a
-    bundle covers at most the points of a block (or what one block covers).
-    """
+    bundle covers at most the points of a block (or what one block covers)."""
     most = BLOCK if most is None else most
     whole = sizes(region)
     block = dict(zip(whole, steps(list(whole.values()), most), strict=True))
@@ -77,11 +75,9 @@ def bundles(region: Region, kept: Collection[str], most: int | None = None) -> I
 def chunk_sizes(
     whole: Mapping[str, int], asked: Mapping[str, int], keep_asked: bool, most: int | None = None
 ) -> dict[str, int]:
-    """Sides of chunks: as asked, else near-isotropic, so that slices along any axis are fast.
-
-    The longest side is halved until a chunk has at most `most` points, by default CHUNK; requested
-    sides are halved as well, unless all are given or `keep_asked`.
-    """
+    """Sides of chunks: as asked, else near-isotropic, so that slices along any axis are fast. The
+    longest side is halved until a chunk has at most `most` points, by default CHUNK; requested
+    sides are halved as well, unless all are given or `keep_asked`."""
     most = CHUNK if most is None else most
     sides = {dim: min(asked.get(dim, size), size) for dim, size in whole.items()}
     if all(dim in asked for dim in whole):

@@ -92,10 +92,8 @@ def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
-    """The axes of a spec with the values of the coordinates to which they refer.
-
-    Raises ValueError if a coordinate differs from what the spec was written with.
-    """
+    """The axes of a spec with the values of the coordinates to which they refer. Raises ValueError
+    if a coordinate differs from what the spec was written with."""
     return {
         name: {key: _values(cube, name, key, part) for key, part in entry.items()}
         if is_coupled(entry)

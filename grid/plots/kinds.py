@@ -41,10 +41,8 @@ PARTS = (
 @picture.styled
 def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
-
     The remainder is the model's operations at peak: MFU x goodput. job_time, if present, is drawn
-    above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey.
-    """
+    above; along n_gpus a dashed line shows ideal scaling. Infeasible points are grey."""
     picture.check_picture(path)
     drawn, shares, bad = _shares(cube, x)
     cube = picture.cut(cube, [x])
@@ -197,11 +195,9 @@ def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dat
 
 @picture.styled
 def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -> Any:
-    """Draw the roofline of a cut cube's GPUs, with a dot for each point of an axis.
-
-    Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak, hollow if infeasible.
-    With network_attainable_flops, triangles mark the ceiling set by the gradient exchange.
-    """
+    """Draw the roofline of a cut cube's GPUs, with a dot for each point of an axis. Dots lie at the
+    arithmetic intensity of the micro-batch and at MFU x peak, hollow if infeasible. With
+    network_attainable_flops, triangles mark the ceiling set by the gradient exchange."""
     picture.check_picture(path)
     told, rows, labels, bad = rooflines(cube, by)
     figure, axes = picture.blank(4.8)
@@ -262,10 +258,8 @@ def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, An
 
 
 def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
-    """Each distinct roof once: memory up to the ridge, arithmetic beyond it.
-
-    Yields its first point, whether there are several roofs, and its line: intensities and rates.
-    """
+    """Each distinct roof once: memory up to the ridge, arithmetic beyond it. Yields its first
+    point, whether there are several roofs, and its line: intensities and rates."""
     ridges = rows["ridge"]
     low = min(rows["across"].min(), ridges.min()) / 16
     high = max(rows["across"].max(), ridges.max()) * 4
@@ -284,11 +278,9 @@ def pareto(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Any:
-    """Draw two outputs of all feasible points against each other, and their Pareto front.
-
-    A point is on the front unless another is at least as good in both ("min" or "max") and better
-    in one. Front points are coloured by the axis `by`.
-    """
+    """Draw two outputs of all feasible points against each other, and their Pareto front. A point
+    is on the front unless another is at least as good in both ("min" or "max") and better in one.
+    Front points are coloured by the axis `by`."""
     picture.check_picture(path)
     found = front(cube, x, y, best, by)
     figure, axes = picture.blank(4.8)
@@ -336,7 +328,6 @@ def front(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Front:
-    """The data of `pareto`."""
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two outputs")
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):

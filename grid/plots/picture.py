@@ -116,10 +116,8 @@ def look() -> Look:
 @dataclass(frozen=True)
 class Boxes:
     """A picture made of boxes, as text and numbers: one row per box, and the specification's needs.
-
     `across` and `up` name a column of words, or two of numbers: where boxes begin and end. `heads`
-    are column titles, `shades` the colours of the boxes' `part` column.
-    """
+    are column titles, `shades` the colours of the boxes' `part` column."""
 
     title: str
     rows: list[dict[str, Any]]
@@ -318,7 +316,6 @@ def labelled(name: str, unit: str) -> str:
 
 
 def heading(coordinate: "xarray.DataArray") -> str:
-    """Name and unit of an axis."""
     if not is_number(coordinate):
         return words(str(coordinate.name))
     _, unit = scale(_unit(coordinate), coordinate.values, str(coordinate.name))
@@ -391,10 +388,8 @@ def measured(coordinate: "xarray.DataArray") -> tuple[Any, bool]:
 
 
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
-    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
-
-    Ticks are at the points if few, round and well separated, otherwise at round numbers.
-    """
+    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced. Ticks
+    are at the points if few, round and well separated, otherwise at round numbers."""
     values = coordinate.values
     line = getattr(axes, f"{side}axis")
     if not is_number(coordinate):

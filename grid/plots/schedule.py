@@ -16,10 +16,8 @@ _LABEL = 0.16  # inches for a micro-batch's number
 
 @styled
 def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
-    """Draw the passes of each stage along time; numbers are micro-batches.
-
-    Later pieces of the model on a stage are darker; overlapping passes have a frame.
-    """
+    """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
+    model on a stage are darker; overlapping passes have a frame."""
     from matplotlib import colors, patches
 
     check_picture(path)

@@ -83,9 +83,7 @@ def dominance_map(
     dominance: "xarray.Dataset", of: str, x: str, y: str, point: str, path: Path
 ) -> Any:
     """Draw which input has the largest elasticity over the two axes of `Sweep.dominance`.
-
-    Infeasible points are grey; inputs beyond the most frequent ones share a colour.
-    """
+    Infeasible points are grey; inputs beyond the most frequent ones share a colour."""
     picture.check_picture(path)
     for axis in (x, y):
         if axis not in dominance["dominant"].dims:

@@ -24,10 +24,8 @@ _LINE = 0.025  # of the picture's width, for an upright name
 
 @picture.styled
 def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw a job's phases as boxes along its time, each divided by where its time goes.
-
-    `cube` has NAMES along `phase` alone. An infeasible phase is hatched.
-    """
+    """Draw a job's phases as boxes along its time, each divided by where its time goes. `cube` has
+    NAMES along `phase` alone. An infeasible phase is hatched."""
     from matplotlib import patches, ticker
 
     picture.check_picture(path)
@@ -127,10 +125,8 @@ def _title(widths: Any, unit: str, until: Sequence[str]) -> str:
 def _named(
     axes: Any, names: Any, starts: Any, lengths: Sequence[str], until: Sequence[str]
 ) -> None:
-    """Write each phase's name, length and end above it; narrow ones upright, with lines to them.
-
-    If known, narrow ones show their end instead of the length.
-    """
+    """Write each phase's name, length and end above it; narrow ones upright, with lines to them. If
+    known, narrow ones show their end instead of the length."""
     widths, whole = np.diff(starts), max(starts[-1], 1e-12)
     narrow = [k for k in range(widths.size) if widths[k] < _NARROW * whole]
     middles = starts[:-1] + widths / 2

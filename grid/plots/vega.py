@@ -37,7 +37,6 @@ def check_drawn(path: Path) -> None:
 
 
 def write_spec(spec: dict[str, Any], path: Path) -> None:
-    """Write the result of `vega_lite` or `box_spec`."""
     text = json.dumps(finite(spec), indent=1, allow_nan=False)
     try:
         path.write_text(text + "\n", encoding="utf-8")
@@ -49,10 +48,8 @@ def write_spec(spec: dict[str, Any], path: Path) -> None:
 def vega_lite(
     cube: "xarray.Dataset", name: str, x: str, y: str | None = None, best: str | None = None
 ) -> dict[str, Any]:
-    """The curves or map that `plot` draws, as a Vega-Lite specification.
-
-    Data are in the units of the headings; infeasible points are grey or hollow and labelled so.
-    """
+    """The curves or map that `plot` draws, as a Vega-Lite specification. Data are in the units of
+    the headings; infeasible points are grey or hollow and labelled so."""
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
     cube, variable, ends, family = chosen(cube, name, x, y)

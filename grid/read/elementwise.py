@@ -19,9 +19,7 @@ def elementwise(
     dtype: Any,
 ) -> xarray.Variable:
     """A function of variables, each spread over `dims`, which are all of theirs in some order.
-
-    Computed at once in memory, by Dask for Dask's, and when sliced for what is read when sliced.
-    """
+    Computed at once in memory, by Dask for Dask's, and when sliced for what is read when sliced."""
     chunked = any(variable.chunks is not None for variable in variables)
     if not chunked and any(is_read_when_sliced(variable) for variable in variables):
         backed = Elementwise(function, variables, dims, dtype)

@@ -98,11 +98,9 @@ class Layout:
     def _frontier(
         self, wanted: Sequence[str], most: int, loose: bool
     ) -> tuple[set[str], list[str]]:
-        """Formulas to run on ranges, and the tables that they read, of `most` points in total.
-
-        A range is tight if the formula reads each operand once; other formulas keep their tables,
-        of whatever size, unless `loose`.
-        """
+        """Formulas to run on ranges, and the tables that they read, of `most` points in total. A
+        range is tight if the formula reads each operand once; other formulas keep their tables, of
+        whatever size, unless `loose`."""
         formulas, above, read = self.case.formulas, set[str](), dict.fromkeys(wanted)
         while self.points(read) > most:
             name = max(read, key=lambda n: (n in formulas) * self.points([n]))
@@ -228,10 +226,8 @@ class Space:
 
 
 class _Table:
-    """A quantity's minimum and maximum in every box, for any number of leading digits.
-
-    Values that belong to no `feasible` point are excluded.
-    """
+    """A quantity's minimum and maximum in every box, for any number of leading digits. Values that
+    belong to no `feasible` point are excluded."""
 
     def __init__(self, array: Array, digits: Sequence[Digit], feasible: Array | None) -> None:
         self._columns = [k for k, digit in enumerate(digits) if array.shape[digit.axis] > 1]

@@ -92,7 +92,6 @@ def _positions(plan: Plan, of: str, along: str) -> Array:
 
 
 def _level(of: str, at: Any) -> float:
-    """The threshold in the output's base unit."""
     level = values.number(of, at)
     if not np.isfinite(level):
         raise InputError(f"at = {at!r} is not finite; give a finite threshold")

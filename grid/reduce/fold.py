@@ -123,11 +123,9 @@ def _check_share(how: str, q: Any) -> float:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Reductions of outputs that share dimensions, bundle by bundle, over the kept axes.
-
-    A mean also counts. Sums are added block by block, then bundle by bundle: in one order, and so
-    with the same bits on any number of threads and workers.
-    """
+    """Reductions of outputs that share dimensions, bundle by bundle, over the kept axes. A mean
+    also counts. Sums are added block by block, then bundle by bundle: in one order, and so with the
+    same bits on any number of threads and workers."""
 
     dims: tuple[str, ...]
     how: str

@@ -25,11 +25,9 @@ class Condition(Protocol):
 
 
 class Kept:
-    """Outputs of a block, as in `stream.Room`, NaN at points excluded by conditions.
-
-    If the plan masks, infeasible points are NaN in all outputs. Arrays are over the axes of all
-    outputs, conditions and reasons.
-    """
+    """Outputs of a block, as in `stream.Room`, NaN at points excluded by conditions. If the plan
+    masks, infeasible points are NaN in all outputs. Arrays are over the axes of all outputs,
+    conditions and reasons."""
 
     def __init__(self, plan: Plan, names: Sequence[str], where: Sequence[Condition]) -> None:
         self.names, self._where = list(names), tuple(where)

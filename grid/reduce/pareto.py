@@ -60,7 +60,6 @@ def pareto(
 
 
 def check_k(k: Any) -> int:
-    """The requested number of points."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(f"k = {k!r} is not a number of points; give 1 or more")
     return k
@@ -91,10 +90,8 @@ def found(
 
 @dataclass(frozen=True)
 class Fronts:
-    """Fronts of bundles, one for each cell of the axes not reduced, best values lowest.
-
-    A cell numbers the points of the kept axes, a rank those of the reduced axes.
-    """
+    """Fronts of bundles, one for each cell of the axes not reduced, best values lowest. A cell
+    numbers the points of the kept axes, a rank those of the reduced axes."""
 
     dims: tuple[str, ...]
     names: Sequence[str]
@@ -137,7 +134,6 @@ class Fronts:
         return unbeaten(cell, rank, points)
 
     def merged(self, parts: Sequence[Points]) -> Points:
-        """The best of the union of some parts."""
         return self.best(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
 
 

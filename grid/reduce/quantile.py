@@ -143,7 +143,6 @@ def _numbers(keys: Array) -> Array:
 
 
 def _wider(first: Any, second: Any) -> Any:
-    """Counts, minima and maxima over two parts."""
     return first[0] + second[0], np.minimum(first[1], second[1]), np.maximum(first[2], second[2])
 
 
@@ -187,7 +186,6 @@ class _Bounds:
         return device.histogram(array, self.low, self.high, self.shift, **how)
 
     def add(self, one: Any, other: Any) -> Any:
-        """The sum of two contributions."""
         return _wider(one, other) if self.hist is None else one + other
 
     def packed(self, part: Any) -> Any:

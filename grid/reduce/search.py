@@ -32,10 +32,8 @@ NOWHERE = np.iinfo(np.int64).max  # rank of no point
 def search(
     plan: Plan, name: str, how: str, kept: Collection[str], reduced: Mapping[str, int], threads: int
 ) -> tuple[Array, Array] | None:
-    """The extreme of each cell and the rank of its first point; None if a scan is cheaper.
-
-    Cells are of `kept`, in memory order; ranks number the points over `reduced`.
-    """
+    """The extreme of each cell and the rank of its first point; None if a scan is cheaper. Cells
+    are of `kept`, in memory order; ranks number the points over `reduced`."""
     dims = plan.out_dims[name]
     points = math.prod(plan.shape(dims))
     if points < WORTH or not reduced or plan.engine == "jax" or derivative(name):

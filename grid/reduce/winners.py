@@ -36,10 +36,8 @@ def winners(
     map_: stream.Map,
     threads: int,
 ) -> tuple[Variables, Variables]:
-    """Variables and coordinates of `Sweep.reduce("argmin")` and "argmax".
-
-    If one output is requested (`alone`), the others are read at its winners.
-    """
+    """Variables and coordinates of `Sweep.reduce("argmin")` and "argmax". If one output is
+    requested (`alone`), the others are read at its winners."""
     variables: Variables = {}
     labels: Variables = {}
     for dims, group in plan.groups().items():
@@ -117,11 +115,9 @@ class _Best:
 
 @dataclass(frozen=True)
 class _Winners:
-    """Where outputs that share dimensions are best, bundle by bundle.
-
-    A rank numbers the points over the reduced axes as written; of equal points the lowest rank
-    wins, independent of the order in which blocks are folded.
-    """
+    """Where outputs that share dimensions are best, bundle by bundle. A rank numbers the points
+    over the reduced axes as written; of equal points the lowest rank wins, independent of the order
+    in which blocks are folded."""
 
     dims: tuple[str, ...]
     how: str

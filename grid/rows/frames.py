@@ -54,7 +54,6 @@ class Frame:
         return _unit(name, self.frame[name])
 
     def place(self, row: int) -> str:
-        """A row's name in messages."""
         return f"row {row}, counted from 0"
 
     def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
@@ -109,7 +108,6 @@ class _Arrow(Frame):
         self.names, self.rows = self.table.column_names, self.table.num_rows
 
     def chunks(self, name: str) -> Any:
-        """A column as an Arrow array."""
         return self.table.column(name)
 
     def column(self, name: str) -> Any:

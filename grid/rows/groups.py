@@ -55,7 +55,6 @@ class Class:
         return part if isinstance(self.rows, slice) else self.rows[part]
 
     def values(self, name: str, cells: Cells, part: slice) -> Array:
-        """An input's values in some of the rows."""
         otherwise: Any = self.given[name]
         if isinstance(otherwise, np.ndarray):
             assert self.combination is not None
@@ -74,11 +73,9 @@ def classes(
     sizes: bool = False,
     telling: Mapping[str, tuple[Array, Array]] | None = None,
 ) -> list[Class]:
-    """The classes of a frame's rows, which may override a scenario.
-
-    Raises InputError. `telling` columns, as codes and distinct values, determine the inferred
-    calibration; with `sizes` also the width of its interval.
-    """
+    """The classes of a frame's rows, which may override a scenario. Raises InputError. `telling`
+    columns, as codes and distinct values, determine the inferred calibration; with `sizes` also the
+    width of its interval."""
     by_value = telling or {}
     fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
     deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}

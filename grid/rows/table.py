@@ -175,7 +175,6 @@ def _read(plan: Plan, free: list[str]) -> list[str]:
 def _fill(
     own: Class, reads: list[str], plan: Plan, cells: Cells, outs: Mapping[str, Array], threads: int
 ) -> None:
-    """Evaluate the rows of a class."""
     for part in cuts(0, own.size, tiles.BLOCK):
         free = {name: own.values(name, cells, part) for name in reads}
         for dims, names in plan.groups().items():

@@ -144,11 +144,9 @@ class Cluster:
                 due += 1
 
     def runs(self, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
-        """Numbered runs of consecutive tasks with their results, as they finish.
-
-        A worker thread computes a run's tasks sequentially and keeps only the results. The first
-        runs have one task each, whose time sets the length of later runs.
-        """
+        """Numbered runs of consecutive tasks with their results, as they finish. A worker thread
+        computes a run's tasks sequentially and keeps only the results. The first runs have one task
+        each, whose time sets the length of later runs."""
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError  # type: ignore[attr-defined]
@@ -225,10 +223,8 @@ def _starter() -> ThreadPoolExecutor:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call made on unpickling: within a task, whose errors are returned.
-
-    Otherwise a worker without fleetcube, which cannot unpickle, would not report it.
-    """
+    """A call made on unpickling: within a task, whose errors are returned. Otherwise a worker
+    without fleetcube, which cannot unpickle, would not report it."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -258,11 +254,9 @@ def check_dask(dask: Any) -> Any:
 
 
 def run_length(seconds: float, left: int, threads: int) -> int:
-    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads.
-
-    A run takes SECONDS, or BUSY per thread if that is more, so that client and scheduler keep up.
-    Near the end runs take a fifth or half of that, so that all workers finish together.
-    """
+    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads. A
+    run takes SECONDS, or BUSY per thread if that is more, so that client and scheduler keep up.
+    Near the end runs take a fifth or half of that, so that all workers finish together."""
     most = max(SECONDS, BUSY * threads) / seconds
     least = max(SECONDS / 5, BUSY / 2 * threads) / seconds
     return max(1, int(min(most, max(least, left / (AHEAD * threads)))))

@@ -65,10 +65,8 @@ class Evaluation:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Self:
-        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`.
-
-        Paths of calibration files are relative to the spec's folder.
-        """
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`. Paths of calibration files
+        are relative to the spec's folder."""
         spec = read_spec(path)
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
@@ -81,7 +79,6 @@ class Evaluation:
 
     @property
     def points(self) -> int:
-        """Number of points of the full grid."""
         return math.prod(self.sizes.values())
 
     def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
@@ -151,10 +148,8 @@ class Evaluation:
         return dataset(plan, arrays, self._spec, used)
 
     def _compiling(self, plan: Plan) -> Plan:
-        """A plan of kernels, if repeated evaluation makes compiling worthwhile.
-
-        They are compiled in the background; NumPy evaluates meanwhile, to the same bits.
-        """
+        """A plan of kernels, if repeated evaluation makes compiling worthwhile. They are compiled
+        in the background; NumPy evaluates meanwhile, to the same bits."""
         if plan.engine != "numpy" or plan.full <= plan.most_table or not compiles():
             return plan  # compiled already, or a copy of tables
         key = ("compiling", plan.mask)

@@ -28,10 +28,8 @@ def evaluate_task(
     number: str,
     block_id: tuple[int, ...],
 ) -> Any:
-    """One block of outputs that share dimensions, which are in the order of the axes.
-
-    `block_id` is its number along each dimension; whole blocks have `sizes`.
-    """
+    """One block of outputs that share dimensions, which are in the order of the axes. `block_id` is
+    its number along each dimension; whole blocks have `sizes`."""
     plan = recipe.plan
     user, dims = plan.user_dims(names[0]), plan.out_dims[names[0]]
     region = {

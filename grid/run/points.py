@@ -25,10 +25,8 @@ Outs = Mapping[str, Array]  # by name: arrays of that shape
 
 
 class _Part(Grid):
-    """A case at chosen places: the plan's formulas over the result's dimensions.
-
-    Tables are those of the whole sweep, since JAX's values depend on them.
-    """
+    """A case at chosen places: the plan's formulas over the result's dimensions. Tables are those
+    of the whole sweep, since JAX's values depend on them."""
 
     def __init__(
         self, whole: Plan, case: Case, places: Places, shape: tuple[int, ...], engine: str

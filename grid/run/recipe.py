@@ -30,7 +30,6 @@ class Recipe:
 
     @property
     def plan(self) -> Plan:
-        """The plan, built if this process has none."""
         if self._plan is None:
             with _lock:  # otherwise each thread of a worker would build it, and its tables
                 if self.token not in _plans:

@@ -8,10 +8,8 @@ from ..spec.values import check_threads
 
 @dataclass(frozen=True)
 class Settings:
-    """Engine and mask, which determine the plan; threads and Dask, which change no bit.
-
-    The plan and the cluster refuse what they cannot use.
-    """
+    """Engine and mask, which determine the plan; threads and Dask, which change no bit. The plan
+    and the cluster refuse what they cannot use."""
 
     engine: str = "auto"
     mask_infeasible: bool = False

@@ -46,7 +46,6 @@ def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]
 
 @contextlib.contextmanager
 def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Cluster | None"]:
-    """The requested Dask cluster, if any."""
     if dask is None:
         yield None
         return
@@ -143,7 +142,6 @@ def labels_of(plan: Plan, name: str) -> Array:
 
 
 def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
-    """Names of axes; all by default."""
     if over is None:
         return tuple(user_sizes(plan, plan.sizes))
     axes = (over,) if isinstance(over, str) else tuple(over)

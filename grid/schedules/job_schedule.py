@@ -30,12 +30,9 @@ _PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # whose passes hide each ot
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
-    """Play one step of a job without slow GPUs.
-
-    A forward pass, an input gradient and a weight gradient are a third each of the operations that
-    are not recomputed. They include waits for tensor and context traffic, and for expert traffic
-    that is not overlapped.
-    """
+    """Play one step of a job without slow GPUs. A forward pass, an input gradient and a weight
+    gradient are a third each of the operations that are not recomputed. They include waits for
+    tensor and context traffic, and for expert traffic that is not overlapped."""
     given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
     chosen = {**choose(given.options, given.constants), **given.constants}
     stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}

@@ -33,10 +33,8 @@ class PlayedSchedule(Played):
     """
 
     def plot(self, path: str | Path, **look: Any) -> Any:
-        """Draw the schedule into a file (.png, .pdf, .svg) and return the figure.
-
-        `look` takes `title`, `size` and `dpi`.
-        """
+        """Draw the schedule into a file (.png, .pdf, .svg) and return the figure. `look` takes
+        `title`, `size` and `dpi`."""
         from ..plots.picture import looking
         from ..plots.schedule import draw_schedule
 
@@ -209,8 +207,6 @@ def _most_in_flight(order: Iterable[Turn]) -> int:
 
 
 class Costs(NamedTuple):
-    """How long passes and sends take."""
-
     times: Mapping[str, float]  # by kind of pass
     scales: Sequence[float]  # by piece
     sends: Sequence[float]  # by boundary
@@ -219,9 +215,7 @@ class Costs(NamedTuple):
 
 def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[list[Pass]]:
     """Run each stage's list in order, each pass waiting for its inputs; return the passes by stage.
-
-    A link between two stages takes one message at a time in each direction.
-    """
+    A link between two stages takes one message at a time in each direction."""
     home = {key[1:]: stage for stage, order in enumerate(turns) for turn in order for key in turn}
     last = max(piece for piece, _ in home)
     ring = home.get((len(turns), 0)) == 0  # from the last stage on to the first
@@ -452,10 +446,8 @@ def _dualpipev(stages: int, microbatches: int) -> Turns:
 def _dual(
     stages: int, stage: int, microbatches: int, ways: tuple[tuple[int, int], tuple[int, int]]
 ) -> list[Turn]:
-    """A stage's passes of both ways, as DualPipe's authors list them.
-
-    `ways`: piece of the model and number of the first micro-batch, for each direction.
-    """
+    """A stage's passes of both ways, as DualPipe's authors list them. `ways`: piece of the model
+    and number of the first micro-batch, for each direction."""
     count: Counter[tuple[str, int]] = Counter()
     waiting: deque[Key] = deque()
     turns: list[Turn] = []
@@ -507,10 +499,8 @@ def _dual(
 
 
 class _Folded:
-    """A pipeline down (leg 0) and back up (leg 1) the stages, planned pass by pass.
-
-    Memory counts half activations of a piece: a forward pass takes two, each gradient frees one.
-    """
+    """A pipeline down (leg 0) and back up (leg 1) the stages, planned pass by pass. Memory counts
+    half activations of a piece: a forward pass takes two, each gradient frees one."""
 
     def __init__(self, stages: int, microbatches: int, times: Mapping[str, float]) -> None:
         self.stages, self.microbatches, self.times = stages, microbatches, times
@@ -531,7 +521,6 @@ class _Folded:
 
     def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
         """Append a pass, preceded by weight gradients that fit in the gap or must free its memory.
-
         One more precedes a gradient on its way down if its stage would otherwise idle the longest.
         """
         awaited = self.awaited(kind, stage, leg)

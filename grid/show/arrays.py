@@ -70,7 +70,6 @@ def _mapped(
 
 
 def _with(cube: "xarray.Dataset", changed: Mapping[str, "xarray.Variable"]) -> "xarray.Dataset":
-    """A cube with changed variables and coordinates."""
     coords = {name: variable for name, variable in changed.items() if name in cube.coords}
     rest = {name: variable for name, variable in changed.items() if name not in cube.coords}
     return cube.assign_coords(coords).assign(rest)
@@ -118,10 +117,8 @@ def _over(share: Fraction, numbers: Any) -> Any:
 
 
 def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray.Dataset":
-    """A cube with variables and coordinates, by default time variables, as durations.
-
-    NaT where they are infinite, NaN or longer than 292 years. Raises InputError.
-    """
+    """A cube with variables and coordinates, by default time variables, as durations. NaT where
+    they are infinite, NaN or longer than 292 years. Raises InputError."""
     if names is None:
         names = [str(name) for name in cube.data_vars if _fits(cube.variables[name], "s")]
         if not names:
@@ -222,11 +219,9 @@ def _judged(blank: Any, numbers: Any, reason: Any) -> Any:
 
 
 def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
-    """The position to look up along an axis, in its unit; snaps to a point a few bits away.
-
-    Texts and quantities (pint, astropy, unyt) have units, alone, in lists, or as ends of slices;
-    anything else is returned unchanged.
-    """
+    """The position to look up along an axis, in its unit; snaps to a point a few bits away. Texts
+    and quantities (pint, astropy, unyt) have units, alone, in lists, or as ends of slices; anything
+    else is returned unchanged."""
     if name not in cube.dims:
         axes = list(map(str, cube.dims))
         hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")

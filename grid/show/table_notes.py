@@ -44,9 +44,7 @@ def _endless(found: "xarray.Dataset") -> list[str]:
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
     """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
-
-    Inputs in `without`, which were searched, are not defaults.
-    """
+    Inputs in `without`, which were searched, are not defaults."""
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
     if _MEDIANS in attrs:
         lines.append(f"uncertain, at the median here: {', '.join(json.loads(attrs[_MEDIANS]))}")

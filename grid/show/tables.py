@@ -208,11 +208,9 @@ def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
 
 
 def numbers(column: Any) -> list[str]:
-    """Numbers as text in one format.
-
-    Whole numbers stay whole. Others have the same significant digits: 4, or fewer if that changes
-    nothing; no digit before the point is cut. If one is below 1e-4 or from 1e9, all have exponents.
-    """
+    """Numbers as text in one format. Whole numbers stay whole. Others have the same significant
+    digits: 4, or fewer if that changes nothing; no digit before the point is cut. If one is below
+    1e-4 or from 1e9, all have exponents."""
     values = np.asarray(column, dtype=float).tolist()
     sized = [value for value in values if math.isfinite(value) and value != 0]
     digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in sized)), 4)
@@ -319,9 +317,7 @@ def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
 
 def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
     """Coordinates that are columns: axes, even if cut to one value, and those that explain a row.
-
-    With `whole`, also the values that labels stand for.
-    """
+    With `whole`, also the values that labels stand for."""
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
     kept = [
         str(name)

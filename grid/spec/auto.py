@@ -46,9 +46,7 @@ _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the 
 @dataclass(frozen=True)
 class Found:
     """Result of auto: inputs and options over the axes named next to them, their records, remarks.
-
-    `per_decade`: what each decade outside the published sizes adds to the log error factor.
-    """
+    `per_decade`: what each decade outside the published sizes adds to the log error factor."""
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]]
     records: Mapping[str, Record]
@@ -64,9 +62,7 @@ def find(
     free: Collection[str] = (),
 ) -> Found:
     """Coefficients of every combination of GPU, software, layers and precision. Raises InputError.
-
-    Values that axes and constants set for inputs in `free` are ignored.
-    """
+    Values that axes and constants set for inputs in `free` are ignored."""
     axes = [without(axis, free) for axis in axes]
     constants = {name: value for name, value in constants.items() if name not in free}
     posterior = _posterior()
@@ -107,11 +103,9 @@ def find(
 
 
 def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]) -> bool:
-    """Whether auto applies although no calibration is named.
-
-    It needs a GPU by name and a model of known shape, and a scenario that does not determine
-    compute time by a calibration, a share of peak, a compute model, or that time itself.
-    """
+    """Whether auto applies although no calibration is named. It needs a GPU by name and a model of
+    known shape, and a scenario that does not determine compute time by a calibration, a share of
+    peak, a compute model, or that time itself."""
     names = {*labels, *stated}
     if names & OWN or not names & {"gpu", "node"}:
         return False
@@ -139,11 +133,8 @@ def without(axis: Axis, free: Collection[str]) -> Axis:
 
 
 def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
-    """Columns that auto depends on, as codes (-1: none) and distinct values.
-
-    With `sizes` also those of its interval, where all sizes within the published range count as
-    one.
-    """
+    """Columns that auto depends on, as codes (-1: none) and distinct values. With `sizes` also
+    those of its interval, where all sizes within the published range count as one."""
     found = {}
     posterior = _posterior()
     for name, column in numbers.items():
@@ -226,11 +217,8 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
 def doubt(
     label: str, axes: Sequence[Axis], said: Mapping[str, Any], explicit: Collection[str]
 ) -> str:
-    """A remark on a calibration to steps unlike the sweep's; else empty.
-
-    Each axis is scanned with the others at their first points. `explicit` inputs are set by the
-    scenario or an axis.
-    """
+    """A remark on a calibration to steps unlike the sweep's; else empty. Each axis is scanned with
+    the others at their first points. `explicit` inputs are set by the scenario or an axis."""
     sets = record("calibration", label).values.keys()
     if sets and not OWN & {*sets, *explicit}:
         return (

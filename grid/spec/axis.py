@@ -15,11 +15,9 @@ MOST_SPELLED = 300_000  # points of an axis named by texts
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension: its coordinate, and every input that varies along it.
-
-    `labels` is the coordinate: numbers in the base unit, or text. `numbers` and `options` are the
-    values set along the dimension; `records` names the catalog entries behind labels, by kind.
-    """
+    """One dimension: its coordinate, and every input that varies along it. `labels` is the
+    coordinate: numbers in the base unit, or text. `numbers` and `options` are the values set along
+    the dimension; `records` names the catalog entries behind labels, by kind."""
 
     name: str
     labels: Array

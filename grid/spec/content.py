@@ -11,10 +11,8 @@ from .scenario import Problem
 
 
 def content(problem: Problem) -> Hashable:
-    """A key of everything in a problem, independent of notation.
-
-    Numbers are compared by bits, so that 0.0 is not -0.0, and NaN equals itself.
-    """
+    """A key of everything in a problem, independent of notation. Numbers are compared by bits, so
+    that 0.0 is not -0.0, and NaN equals itself."""
     return (
         _numbers(problem.constants),
         tuple(sorted(problem.options.items())),

@@ -32,7 +32,6 @@ def day(text: Any, name: str = "") -> date:
 
 
 def start_of(scenario: Mapping[str, Any]) -> date | None:
-    """The start date of a scenario's job, if stated. Raises InputError."""
     return day(scenario[NAME], NAME) if NAME in scenario else None
 
 
@@ -56,10 +55,8 @@ def _later(start: date, days: float) -> str:
 
 
 def as_time(target: str, start: date | None) -> str:
-    """A target "finish <= DATE" as one of job_time, that day included; others unchanged.
-
-    Raises InputError for a date before the start, a missing start, and other relations.
-    """
+    """A target "finish <= DATE" as one of job_time, that day included; others unchanged. Raises
+    InputError for a date before the start, a missing start, and other relations."""
     found = _FINISH.fullmatch(target)
     if found is None:
         return target

@@ -9,10 +9,8 @@ T = TypeVar("T")
 
 class Memo(Generic[T]):
     """The most recently used results, at most `most`; results are shared and must not be changed.
-
     For any number of threads, without a lock, which a fork could leave held: each step is one dict
-    operation, and if two threads miss, both compute the result.
-    """
+    operation, and if two threads miss, both compute the result."""
 
     def __init__(self, most: int) -> None:
         self.most = most

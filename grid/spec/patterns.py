@@ -42,11 +42,8 @@ _MOST_LETTERS = 100_000
 
 
 def counts(pattern: Any) -> dict[str, Any]:
-    """The inputs set by a pattern of Megatron-LM or Nemotron-H.
-
-    Raises InputError. Each letter is a layer of one block; | marks the ends of stages and has no
-    effect.
-    """
+    """The inputs set by a pattern of Megatron-LM or Nemotron-H. Raises InputError. Each letter is a
+    layer of one block; | marks the ends of stages and has no effect."""
     if not isinstance(pattern, str):
         raise InputError(f"{NAME} = {shown(pattern)} is not a pattern; {_RULE}")
     letters, slash, _ = pattern.replace("|", "").partition("/")

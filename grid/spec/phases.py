@@ -65,10 +65,8 @@ def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
 def with_phases(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """A scenario without phases, axes including one of phases, and whether phases are added up.
-
-    If an axis `phase` names some, they are a dimension instead. Raises InputError.
-    """
+    """A scenario without phases, axes including one of phases, and whether phases are added up. If
+    an axis `phase` names some, they are a dimension instead. Raises InputError."""
     shared, tables = apart(scenario)
     swept = [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
     sought = list(filter(_is_of_phase, [*free, *swept]))
@@ -134,7 +132,6 @@ def names(scenario: Mapping[str, Any]) -> list[str]:
 
 
 def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
-    """Names set by a scenario's phases."""
     shared, tables = apart(scenario)
     if tables is None:
         return frozenset()

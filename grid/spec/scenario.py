@@ -26,10 +26,8 @@ _PRECEDENCE = ("calibration", "gpu", "node", "fabric", "model", "storage", "reli
 
 @dataclass(frozen=True)
 class Problem:
-    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used.
-
-    `tables` are numbers that vary along several axes: their names, and the array over them.
-    """
+    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used. `tables` are
+    numbers that vary along several axes: their names, and the array over them."""
 
     constants: Mapping[str, float]
     options: Mapping[str, Any]
@@ -93,11 +91,9 @@ class Problem:
 def resolve(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> Problem:
-    """Read a scenario and its axes.
-
-    Raises InputError. Precedence: axis over scenario, explicit over label, calibration over gpu
-    over node. Values of `free` inputs, which are solved for, are ignored.
-    """
+    """Read a scenario and its axes. Raises InputError. Precedence: axis over scenario, explicit
+    over label, calibration over gpu over node. Values of `free` inputs, which are solved for, are
+    ignored."""
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
@@ -466,10 +462,8 @@ def _values_of(
 def _void_totals(
     axes: Sequence[Axis], explicit: Collection[str], open_on: Mapping[str, int]
 ) -> tuple[set[str], dict[str, tuple[int, Array]]]:
-    """Totals of labels that are void because a part of them is stated; and those void in part.
-
-    The latter only at some points of an axis, such as phases that state a part: axis and points.
-    """
+    """Totals of labels that are void because a part of them is stated; and those void in part. The
+    latter only at some points of an axis, such as phases that state a part: axis and points."""
     void: set[str] = set()
     partly: dict[str, tuple[int, Array]] = {}
     for whole, parts in WHOLES.items():

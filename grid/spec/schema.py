@@ -35,7 +35,6 @@ _UNIT = r"(1\s*/\s*)?[A-Za-z\u00b5\u03bc]+(\s*[*/]\s*[A-Za-z\u00b5\u03bc]+)*(\^0
 
 @functools.cache
 def schema() -> Schema:
-    """The schema of a spec in TOML."""
     names = _given()
     values = {name: _value(name) for name in names}
     # many inputs take the same values: each kind of value is spelled out once
@@ -162,7 +161,6 @@ def _default(name: str) -> Schema:
 
 
 def _value(name: str) -> Schema:
-    """One value."""
     if name in KINDS:
         labels: list[Schema] = [{"enum": list(kind(name))}]
         labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # an earlier edition

@@ -205,14 +205,12 @@ def _check_bounds(name: str, written: Any, value: float) -> None:
 
 
 def check_dtype(dtype: Any) -> str:
-    """The name of a supported type."""
     if str(dtype) not in DTYPES:
         raise InputError(f"dtype = {dtype!r} is unknown; choose one of {', '.join(DTYPES)}")
     return str(dtype)
 
 
 def check_threads(threads: int | None) -> int:
-    """A number of threads, by default all cores."""
     if threads is None:
         return default_threads()
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:

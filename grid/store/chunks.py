@@ -46,10 +46,8 @@ def fill(chunk: Array, values: Array) -> Array:
 
 
 def encode(chunk: Array) -> tuple[bytes, int]:
-    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c.
-
-    The last four bytes are the crc32c of the preceding ones.
-    """
+    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c. The last
+    four bytes are the crc32c of the preceding ones."""
     from numcodecs import Blosc
 
     data = bytes(Blosc(cname=COMPRESSOR, clevel=LEVEL, shuffle=Blosc.SHUFFLE).encode(chunk))

@@ -170,10 +170,8 @@ def read_seal(place: Place) -> dict[str, tuple[int, str]] | None:
 
 def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
-
     Readers do not see a cube until its root exists. If readers see it being written, arrays get
-    their metadata only now: earlier, they would read as fill values.
-    """
+    their metadata only now: earlier, they would read as fill values."""
     write_journal(place, blocks)
     sealed = {**files, **{name: place.read(name) for name in (JOURNAL, PLAN)}}
     sums = {name: [len(data), digest(data)] for name, data in sealed.items()}
@@ -221,10 +219,8 @@ def damaged_files(
 def damaged_chunks(
     place: Place, blocks: Iterable[Block], done: Callable[[int], None] = lambda chunks: None
 ) -> dict[Any, dict[str, str]]:
-    """Chunk files that differ from the journal, by block, and what is wrong with each.
-
-    `done` is called with the number of chunks checked since its last call.
-    """
+    """Chunk files that differ from the journal, by block, and what is wrong with each. `done` is
+    called with the number of chunks checked since its last call."""
 
     def check(block: Block) -> dict[str, str]:
         damage = {}

@@ -18,11 +18,9 @@ from .names import GROUP, JOURNAL, ROOT
 
 
 class SealedStore(WrapperStore[Store]):
-    """A complete cube as it was when opened; everything but the chunks is in memory.
-
-    A chunk must have the size and crc32c of the journal at that time: a lost one, or one of a cube
-    written meanwhile, is a one-line error.
-    """
+    """A complete cube as it was when opened; everything but the chunks is in memory. A chunk must
+    have the size and crc32c of the journal at that time: a lost one, or one of a cube written
+    meanwhile, is a one-line error."""
 
     def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
         super().__init__(store)
@@ -106,10 +104,8 @@ class SealedStore(WrapperStore[Store]):
         return key in self.files or await self.inner.exists(key)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The arrays of the cube, or the contents of a group, without our record.
-
-        Zarr 3.1 cannot list nested groups under `python -O`, and no reader needs our record.
-        """
+        """The arrays of the cube, or the contents of a group, without our record. Zarr 3.1 cannot
+        list nested groups under `python -O`, and no reader needs our record."""
         under = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
         for name in {n[len(under) :].split("/")[0] for n in self.files if n.startswith(under)}:
             if name != GROUP:

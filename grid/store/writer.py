@@ -118,7 +118,6 @@ class Writer:
                 yield dims, region
 
     def due(self) -> Iterator[Block]:
-        """All blocks, with file sizes not yet set."""
         for dims, region in self.regions():
             names = self.plan.groups()[dims]
             yield _block(dims, region, [(self._file(name, region), 0, 0) for name in names])

@@ -4,7 +4,6 @@ import sys
 
 
 def main() -> None:
-    """Run the command line."""
     if sys.stdout is None:
         sys.exit("fleetcube: standard output is closed; send it to a file or to /dev/null")
     from fleetcube.stop import Terminated, end, listen

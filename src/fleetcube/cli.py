@@ -504,7 +504,6 @@ def _remarks(cube: Any, err: bool = False) -> None:
 
 
 def _reasons(reason: Any) -> str:
-    """How many points cannot be run, and why."""
     meanings = str(reason.attrs["flag_meanings"]).split()
     values = reason.values.ravel().tolist()
     counts = {code: values.count(code) for code in sorted(set(values) - {0})}

@@ -14,10 +14,8 @@ class Terminated(KeyboardInterrupt):
 
 
 def listen() -> None:
-    """Raise on signals from now on, except on ignored ones, as in a script's background.
-
-    Batch schedulers send SIGTERM, some of them twice.
-    """
+    """Raise on signals from now on, except on ignored ones, as in a script's background. Batch
+    schedulers send SIGTERM, some of them twice."""
     again()
     signal.signal(signal.SIGTERM, _stop)
     if is_heard():

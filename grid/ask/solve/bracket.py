@@ -11,11 +11,9 @@ from ...spec.axis import Array
 
 @dataclass(frozen=True)
 class Near:
-    """Distance of an output from its target, and its slope along the range.
-
-    A place is the input's logarithm if its range is above 0, else the input itself; a gap is the
-    logarithm of output over target where both are above 0, else the excess.
-    """
+    """Distance of an output from its target, and its slope along the range. A place is the input's
+    logarithm if its range is above 0, else the input itself; a gap is the logarithm of output over
+    target where both are above 0, else the excess."""
 
     value: Array  # of the output
     excess: Array
@@ -66,7 +64,6 @@ def box(where: Array) -> tuple[Any, ...]:
 
 
 def within(tile: Region, part: tuple[Any, ...]) -> Region:
-    """The region of a tile's block."""
     return {
         dim: slice(cut.start + own.start, cut.start + own.stop)
         for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)

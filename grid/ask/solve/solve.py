@@ -191,7 +191,6 @@ def solve_spec(
 
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
-    """Names and attributes of the answers."""
     for_, of, plan = search.for_, search.target.of, search.plan
     input_, output = attributes(plan, for_), attributes(plan, of)
     near = "where there is no such value, "
@@ -360,10 +359,8 @@ class Solver:
         self, step: Array, low: Array, high: Array, open_: Array, count: int
     ) -> tuple[Array, Array]:
         """A step's value and place; the middle if it leaves the bracket or the bracket stays wide.
-
         From SLACK steps on, a bracket as wide as bisection's SLACK steps earlier is halved: the
-        search takes at most SLACK + 1 steps more than bisection.
-        """
+        search takes at most SLACK + 1 steps more than bisection."""
         at = self._value(step)
         good = (at > low) & (at < high)
         if count >= SLACK:
@@ -484,11 +481,9 @@ class Solver:
         return np.broadcast_to(outs[self.target.of], shape), np.broadcast_to(aim, shape)
 
     def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
-        """Look for a crossing between scanned values, where the output turns near the target.
-
-        The slope's zero is found by the secant method, halving where that is slow, as long as the
-        tangents at both ends allow a crossing: an output with one turning point lies above them.
-        """
+        """Look for a crossing between scanned values, where the output turns near the target. The
+        slope's zero is found by the secant method, halving where that is slow, as long as the
+        tangents at both ends allow a crossing: an output with one turning point lies above them."""
         part = box(dips)
         tile, bracket = within(tile, part), bracket.cut(part)
         dips, reason, best = dips[part], reason[part], best[part]

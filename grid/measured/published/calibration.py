@@ -32,11 +32,9 @@ _CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 def calibration_for(
     published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
 ) -> str | None:
-    """The label of the most specific known calibration, if any.
-
-    Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run
-    without its own takes that of a wider set, and lastly Megatron's on its generation.
-    """
+    """The label of the most specific known calibration, if any. Labels are
+    "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run without its
+    own takes that of a wider set, and lastly Megatron's on its generation."""
     return next((label for label in candidates(published, inputs) if known(label)), None)
 
 

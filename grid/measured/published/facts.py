@@ -19,11 +19,9 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """One value of a record: inputs by public name, the measured value in the base unit.
-
-    `variant` distinguishes the readings of a record, `notes` list assumptions, and `group` replaces
-    the record's where errors are counted separately.
-    """
+    """One value of a record: inputs by public name, the measured value in the base unit. `variant`
+    distinguishes the readings of a record, `notes` list assumptions, and `group` replaces the
+    record's where errors are counted separately."""
 
     inputs: Mapping[str, Any]
     measured: float
@@ -69,7 +67,6 @@ class Facts:
         return int(value)
 
     def text(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A short text."""
         value = self._given(key, default)
         if value is default:
             return value
@@ -78,7 +75,6 @@ class Facts:
         return value
 
     def flag(self, key: str, default: Any = _REQUIRED) -> Any:
-        """True or false."""
         value = self._given(key, default)
         if value is not default and not isinstance(value, bool):
             raise UnreadableError(f"{key} = {shown(value)} is not true or false")

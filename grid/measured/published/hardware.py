@@ -59,7 +59,6 @@ def generation_of(text: str) -> str:
 
 
 def system_of(text: str) -> tuple[str, str]:
-    """Node and fabric of a named system."""
     return _SYSTEMS[generation_of(text)]
 
 

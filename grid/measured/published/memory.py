@@ -42,11 +42,9 @@ _MEGATRON = {
 
 
 def memory_rows(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
-    """Rows to compare for a published record, with inputs extended by its memory settings.
-
-    Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, in bytes;
-    empty if the model predicts none of the record's figures.
-    """
+    """Rows to compare for a published record, with inputs extended by its memory settings. Outputs
+    are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, in bytes; empty if
+    the model predicts none of the record's figures."""
     group = record.get("group")
     reader = _READERS.get(group) if isinstance(group, str) else None
     return reader(record, inputs) if reader else []

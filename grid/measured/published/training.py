@@ -633,10 +633,8 @@ def gpt_parameters(inputs: Mapping[str, Any]) -> float:
 
 
 def gpt_flops(inputs: Mapping[str, Any], recomputed: bool = False) -> float:
-    """72 B s l h^2 (1 + s / 6h + V / 12lh): FLOP of a step (Narayanan et al. 2021, eq. 3).
-
-    With layers recomputed, 96 in place of 72, but logits are not recomputed: V / 16lh.
-    """
+    """72 B s l h^2 (1 + s / 6h + V / 12lh): FLOP of a step (Narayanan et al. 2021, eq. 3). With
+    layers recomputed, 96 in place of 72, but logits are not recomputed: V / 16lh."""
     layers, hidden = float(inputs["layers"]), float(inputs["hidden_size"])
     tokens, passes = inputs["sequence_length"], 4 if recomputed else 3
     more = tokens / (6 * hidden) + inputs["vocab_size"] / (4 * passes * layers * hidden)

@@ -46,10 +46,8 @@ def sync_folders(folder: Path) -> None:
 
 @contextlib.contextmanager
 def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """A handle on the folder of a file, by its name in a cube, and the last part of the name.
-
-    No link is followed, not even at an unfinished cube itself, so nothing outside is touched.
-    """
+    """A handle on the folder of a file, by its name in a cube, and the last part of the name. No
+    link is followed, not even at an unfinished cube itself, so nothing outside is touched."""
     # by handles: in a path, a folder could become a link after it was checked
     *folders, last = name.split("/")
     if make and not base.is_dir():
@@ -71,10 +69,8 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
 
 
 def write_file(base: Path, name: str, data: Any) -> None:
-    """Write a file atomically, synced to the disk.
-
-    Its name is synced when the cube is finished: a lost one is a block to recompute.
-    """
+    """Write a file atomically, synced to the disk. Its name is synced when the cube is finished: a
+    lost one is a block to recompute."""
     with inside(base, name, make=True) as (folder, last):
         # one per thread, since others write next to it
         temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
@@ -192,10 +188,8 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def replace(new: Path, old: Path) -> None:
-    """Give a new cube the name of an older one, which moves into it; the name is briefly free.
-
-    A name next to the two might be the user's, and would survive a kill unnoticed.
-    """
+    """Give a new cube the name of an older one, which moves into it; the name is briefly free. A
+    name next to the two might be the user's, and would survive a kill unnoticed."""
     try:
         with inside(new, REPLACED, make=True) as (folder, last):
             os.rename(old, last, dst_dir_fd=folder)

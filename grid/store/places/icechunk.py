@@ -102,7 +102,6 @@ class Icechunk:
         return icechunk
 
     def _open(self, create: bool = False) -> Any:
-        """The repository; None if there is none."""
         if self._repository is None:
             icechunk = self._icechunk()
             if isinstance(self.base, Objects):

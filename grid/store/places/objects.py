@@ -36,10 +36,8 @@ _memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
 class Objects:
-    """A prefix of an object store, where a cube is built in place.
-
-    Credentials and endpoint come from the store's usual environment variables.
-    """
+    """A prefix of an object store, where a cube is built in place. Credentials and endpoint come
+    from the store's usual environment variables."""
 
     in_sight = True
     writers = 4
@@ -243,11 +241,9 @@ class _Batches:
 
 
 class _Lease:
-    """The lock of a cube: an object created only if absent, and renewed while held.
-
-    Every write is conditional on the version last seen, so that one of two writers fails. A writer
-    that could not renew it in time stops writing.
-    """
+    """The lock of a cube: an object created only if absent, and renewed while held. Every write is
+    conditional on the version last seen, so that one of two writers fails. A writer that could not
+    renew it in time stops writing."""
 
     def __init__(self, place: Objects, name: str) -> None:
         self._place, self._name = place, name

@@ -51,10 +51,8 @@ class Log(Protocol):
 
 
 class Place(Protocol):
-    """The files of a cube by their names in it, such as "job_time/c/0/1"; picklable.
-
-    Failures raise OSError, or ConnectionError if they do not concern the files.
-    """
+    """The files of a cube by their names in it, such as "job_time/c/0/1"; picklable. Failures raise
+    OSError, or ConnectionError if they do not concern the files."""
 
     in_sight: bool  # whether readers see it while it is written
     writers: int  # concurrent blocks per thread: all but one wait for the disk or the network

@@ -19,10 +19,8 @@ def changed_spec(
 
 
 def traffic(path: str, selectors: Sequence[str]) -> Any:
-    """Data for a picture and a table of the tiers of a spec's network, at one point of it.
-
-    It includes the step time with its interval, if everything it needs is given.
-    """
+    """Data for a picture and a table of the tiers of a spec's network, at one point of it. It
+    includes the step time with its interval, if everything it needs is given."""
     from fleetcube.grid.ask.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.sweep import Sweep

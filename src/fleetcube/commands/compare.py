@@ -236,7 +236,6 @@ def _middle(row: Any) -> float:
 
 
 def _over(comparison: Any) -> str:
-    """Names of the kept axes."""
     own = [str(dim) for dim in comparison.values.dims]
     return ", ".join(dim for dim in own if dim != "scenario" and not dim.endswith("_term"))
 

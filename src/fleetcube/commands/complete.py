@@ -26,7 +26,6 @@ class OneOf(click.Choice[str]):
 
 
 def engine(command: Any) -> Any:
-    """The option --engine."""
     choice = OneOf(("auto", "numpy", "numba", "jax"))
     return click.option("--engine", type=choice, default="auto", help="[auto: by size]")(command)
 
@@ -105,5 +104,4 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
 
 
 def variables(what: str) -> Callable[[_Command], _Command]:
-    """The option --variable, which names outputs."""
     return click.option("-v", "--variable", multiple=True, shell_complete=quantities, help=what)

@@ -71,8 +71,6 @@ def refusal(error: click.UsageError) -> str:
 
 
 class Listed(click.Group):
-    """A group of commands listed by purpose."""
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -34,8 +34,6 @@ _ALLOWED = {
 
 
 class _Asked(NamedTuple):
-    """The options of a requested picture."""
-
     kind: str
     named: tuple[str, ...]
     x: str | None

@@ -13,10 +13,8 @@ AFTER = 1.0  # seconds before it is shown
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show the time taken and, once known, the share done, its rate and the time left.
-
-    The bar disappears at the end.
-    """
+    """Show the time taken and, once known, the share done, its rate and the time left. The bar
+    disappears at the end."""
     if not sys.stderr.isatty():
         yield
         return

@@ -138,7 +138,6 @@ def _more(variable: Sequence[str], names: Sequence[str]) -> list[str]:
 def _quantiles(
     sweep: Any, of: str, axes: Sequence[str] | None, shares: str, settings: dict[str, Any]
 ) -> Any:
-    """Quantiles of an output, one after the other."""
     import xarray
 
     from fleetcube.grid.errors import InputError

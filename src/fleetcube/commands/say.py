@@ -8,7 +8,6 @@ from fleetcube.grid.text import visible
 
 
 def say(text: str = "", err: bool = False) -> None:
-    """Print text of any origin."""
     click.echo(visible(text), err=err)
 
 

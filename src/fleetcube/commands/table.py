@@ -100,7 +100,6 @@ def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
 
 
 def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
-    """Lines of aligned columns, some flush right."""
     columns = []
     for cells, to_right in zip(zip(*rows, strict=True), right, strict=True):
         width = max(map(len, cells))
@@ -116,7 +115,6 @@ def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> N
 
 
 def with_unit(value: float, unit: str, name: str) -> str:
-    """A number in a convenient unit."""
     from fleetcube.grid.show.tables import numbers, scale
 
     factor, shown = scale(unit, [value], name)
