@@ -140,8 +140,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
 
     `name`, and an `example` better than the unit's, are for the message. Commas may separate
     thousands. Plain numbers may end in %, k, M, B or T; so may money, before its unit, and a dollar
-    sign may replace USD. Raises UnitError in one line with the value, the rule and a correct
-    spelling.
+    sign may replace USD. Raises UnitError in one line with value, rule and a correct spelling.
     """
     priced = base.startswith("USD")
     dollars = priced and text.lstrip().startswith("$")

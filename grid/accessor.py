@@ -32,8 +32,7 @@ def _taken(given: Any, found: Mapping[Any, Any], **how: Any) -> Any:
 class Accessor(Generic[_Cube]):
     """Units, durations, feasible points, meanings and pictures of a cube or one of its arrays.
 
-    Lazy data stays lazy: Dask arrays, and what is read or evaluated on slicing. Raises InputError
-    with a one-line message.
+    Lazy data (Dask, read or evaluated on slicing) stays lazy. Raises InputError in one line.
     """
 
     def __init__(self, cube: _Cube) -> None:
@@ -100,8 +99,7 @@ class Accessor(Generic[_Cube]):
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:
         """Convert times to `timedelta64[ns]`: by default all time variables, no coordinates.
 
-        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an axis
-        with such points is refused.
+        Rounded to a nanosecond; NaT if infinite, NaN or over 292 years, which an axis may not have.
         """
         from .show.arrays import as_timedelta
 
@@ -207,8 +205,7 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> xarray.DataArray:
         """Convert the array, or the coordinates and arrays named, to `timedelta64[ns]`.
 
-        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an axis
-        with such points is refused.
+        Rounded to a nanosecond; NaT if infinite, NaN or over 292 years, which an axis may not have.
         """
         own: Any = self._given.name
         return super().to_timedelta([own] if names is None else names)

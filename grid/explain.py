@@ -37,8 +37,7 @@ def explain(name: str | None = None) -> str:
     A quantity: its formulas, the option that selects among them, sources, and everything it is
     computed from under the default options, with defaults. An input: default, bounds, what it
     feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
-    glossary and catalog labels lead to names. Raises InputError if there are none, with the nearest
-    names.
+    glossary and catalog labels lead to names. Raises InputError, with the nearest names, if none.
     """
     if name is None:
         return _list_all()

@@ -165,8 +165,7 @@ class Sweep(Evaluation):
         formulas rule out most points: 10^12 layouts take seconds, with the values and labels of a
         full scan, to the bit (decision 25).
 
-        Returns a Dataset of the reduced outputs. Memory: a few blocks; for the bounded search,
-        tables of 16 million points.
+        Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
         from .reduce.fold import reduce
 
@@ -236,8 +235,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset along `front`: the outputs, and every axis that they depend on as a
         coordinate. Fronts follow each other in the order of the axes; each is sorted by the first
-        output, best first. Of equal points the first is listed; points where one of the outputs is
-        not finite are left out.
+        output, best first. Of equal points the first is listed; non-finite points are left out.
         """
         from .reduce.pareto import pareto
 
@@ -305,8 +303,7 @@ class Sweep(Evaluation):
         """Return a Dask-backed Dataset whose blocks are evaluated on compute, by any scheduler.
 
         One task evaluates all outputs that share dimensions over one block, on one thread. `chunks`
-        are sizes by axis; by default blocks hold a million points and are cut alike along every
-        axis.
+        are sizes by axis; by default blocks hold a million points, cut alike along every axis.
         """
         from .run.lazy import lazy
         from .store.cube import check_chunks
@@ -320,8 +317,7 @@ class Sweep(Evaluation):
         """Return a Dataset of the whole grid, of any size, that evaluates slices when read.
 
         `engine` "auto" evaluates with NumPy at once and compiles for large slices meanwhile; both
-        give the same bits. `xarray.open_dataset("sweep.toml", engine="fleetcube")` does the same
-        for a file.
+        give the same bits. For a file: `xarray.open_dataset("sweep.toml", engine="fleetcube")`.
         """
         from .read.virtual import virtual
 
@@ -347,8 +343,7 @@ class Sweep(Evaluation):
             q: probabilities of the quantiles.
             method: "sampled" evaluates `samples` draws (scrambled Sobol points of `seed`, the same
                 at every point); "first_order" propagates variances along exact slopes at the
-                medians, and takes an output as lognormal if all its uncertain inputs are, else as
-                normal.
+                medians; an output is lognormal if all its uncertain inputs are, else normal.
             dask: as for `reduce`.
 
         Returns a Dataset of each output over its axes and `quantile`, with `<output>_mean` and
@@ -382,8 +377,7 @@ class Sweep(Evaluation):
         the scenario (then by `uncertainty`); and for `memory_per_gpu`. Without distributions, they
         are the minimum and maximum of the output at five step times across its interval: exact if
         the output is monotonic in step time, else covering at least 90 %. NaN at points where no
-        interval is known. Shares of a step have none: how the step's error splits among its parts
-        is not known.
+        interval is known. Shares of a step have none: how its error splits among them is unknown.
         """
         from .ask.interval import interval
 
@@ -508,8 +502,7 @@ class Sweep(Evaluation):
     ) -> "xarray.DataArray":
         """Relative change of a quantity over the relative change of inputs: d ln y / d ln x.
 
-        Arguments and dimensions are those of `gradient`. 0.5: 1 % more of the input gives 0.5 %
-        more of the quantity.
+        Arguments and dimensions are those of `gradient`. 0.5: 1 % more input, 0.5 % more quantity.
         """
         elasticities = self.jacobian([of], wrt, elasticity=True, engine=engine, threads=threads)
         return elasticities.isel(output=0)
@@ -687,8 +680,7 @@ class Sweep(Evaluation):
                 run to one beyond the fastest, and to 1,048,576 at most. Sizes are whole replicas,
                 each twice the previous one. The sweep's own n_gpus are ignored.
             batch_grows: the batch is stated for the first size, and grows with the GPUs.
-            power_limit: of facility_power; day_price: the most that a day saved may add to
-                job_cost.
+            power_limit: of facility_power; day_price: most that a day saved may add to job_cost.
 
         Returns a Dataset over `n_gpus`: job_time, `speedup` over the first size, `doubling_gain`,
         cost, shares of the wall time, and `lost`, the GPU time added by the doubling for each

@@ -80,8 +80,7 @@ def compare(
     `of` is the quantity whose change is attributed to inputs: job_time, or the first output of
     both. `at` gives values of inputs, and of axes that only one has; other axes are cut in the
     middle, except those of `over`, which both have with the same points. The terms of step_time
-    (s), job_time (s) and job_cost (USD) add up to the whole, and their differences to the
-    difference.
+    (s), job_time (s) and job_cost (USD) add up to the whole, as do their differences.
     """
     _check_axes(a, b, at or {}, over)
     cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]

@@ -3,8 +3,7 @@
 Sobol points over the box locate where the conditions hold and the output is good; from the best of
 them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0. Counts are
 continuous until then: the best feasible whole numbers around the optimum are improved by local
-search, and the other inputs optimized again. If all inputs are counts with few combinations, all
-are tried.
+search, and the other inputs optimized again. Few combinations of counts alone are all tried.
 """
 
 import itertools

@@ -464,9 +464,7 @@ def _long_job(
     crews: Array,
     **_: Array,
 ) -> Array:
-    """Useful time of a job so long that its start and end do not matter, in whole intervals of all
-    tiers.
-    """
+    """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
     interval = interval * np.maximum(drive_every, 1.0) * np.maximum(storage_every, 1.0)
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN

@@ -99,8 +99,7 @@ def uncertainty(
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
     """Distributions of the prediction errors that affect an output, where an interval is known.
-    Empty for an output that depends on parts of a prediction as well as on the whole: how the error
-    splits among the parts is not known."""
+    Empty if it depends on parts of a prediction besides the whole: their shares are unknown."""
     problem = plan.problem
     laws: dict[str, Distribution] = {}
     for quantity, (error, factor) in ERRORS.items():

@@ -49,8 +49,7 @@ def page(
     notes: Sequence[str] = (),
 ) -> str:
     """A page that computes a spec in the browser; see `Sweep.page`. `file` is the spec's name in
-    commands, `commands` select the points of axes that are not sliders, `notes` are lines of the
-    foot."""
+    commands, `commands` select points of axes that are not sliders, `notes` are foot lines."""
     scenario = dict(spec["scenario"])
     axes = list(make_axes(spec["axes"]).values())
     sliders = [axis for axis in axes if _is_slider(axis)]

@@ -27,8 +27,7 @@ class Fit:
 
     Where the measurements do not bound a value, its `standard_errors` are NaN and its `intervals`
     (CONFIDENCE, low and high) unbounded. `at_bound` names the values at an end of their range, with
-    one-sided intervals and the standard errors of an unbounded fit. `errors` are |fitted / measured
-    - 1|.
+    one-sided intervals and standard errors of an unbounded fit. `errors`: |fitted / measured - 1|.
     """
 
     values: Mapping[str, float]

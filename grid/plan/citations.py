@@ -123,8 +123,7 @@ def citations(dataset: Any) -> str:
 
     The works behind every formula from the inputs to its variables, the catalog records used, and
     fleetcube itself. `dataset` is a result of `evaluate` (of a list of names), of `Sweep`, an
-    opened cube, a cut of one, or any of them read back from a file. Raises InputError for anything
-    else.
+    opened cube, a cut of one, or any of them read back from a file. Raises InputError for others.
     """
     attrs = getattr(dataset, "attrs", None)
     if not isinstance(attrs, Mapping) or ATTRIBUTE not in attrs:

@@ -24,8 +24,7 @@ def find_dims(
     tables: Mapping[str, Sequence[str]],
 ) -> dict[str, set[str]]:
     """Axes along which each name varies, in any case. A name computed in one case may be given in
-    another, and must have the same shape in both. A formula inherits the axes of its operands,
-    across cases."""
+    another, and has the same shape in both. A formula inherits its operands' axes, across cases."""
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
     distinct = list({id(row): row for row in formulas}.values())

@@ -35,8 +35,7 @@ MOST_KNOWN = 64  # cases up to which a structure is cached for other plans
 
 
 class Plan(Grid):
-    """What to evaluate, and how; caches its tables. Values of `free` inputs are given with each
-    evaluation."""
+    """What to evaluate, and how; caches its tables. Values of `free` come with each evaluation."""
 
     def __init__(
         self,

@@ -99,8 +99,7 @@ class Layout:
         self, wanted: Sequence[str], most: int, loose: bool
     ) -> tuple[set[str], list[str]]:
         """Formulas to run on ranges, and the tables that they read, of `most` points in total. A
-        range is tight if the formula reads each operand once; other formulas keep their tables, of
-        whatever size, unless `loose`."""
+        range is tight if the formula reads each operand once; others stay tables unless `loose`."""
         formulas, above, read = self.case.formulas, set[str](), dict.fromkeys(wanted)
         while self.points(read) > most:
             name = max(read, key=lambda n: (n in formulas) * self.points([n]))

@@ -1,8 +1,7 @@
 """Pareto fronts of two or three outputs, computed block by block.
 
 A point is on the front unless another is at least as good in every output and better in one, or
-equal and earlier. Every point off the front is dominated by one on it, so blocks may be thinned in
-any order.
+equal and earlier. One on the front dominates each point off it, so blocks can be thinned freely.
 """
 
 import bisect

@@ -116,8 +116,7 @@ class _Best:
 @dataclass(frozen=True)
 class _Winners:
     """Where outputs that share dimensions are best, bundle by bundle. A rank numbers the points
-    over the reduced axes as written; of equal points the lowest rank wins, independent of the order
-    in which blocks are folded."""
+    over the reduced axes as written; of equal points the lowest wins, in any order of blocks."""
 
     dims: tuple[str, ...]
     how: str

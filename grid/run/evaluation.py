@@ -120,8 +120,7 @@ class Evaluation:
             threads: cores to use; all that the process may use by default.
 
         Returns a Dataset in which every output has its own dimensions only. Memory order is the
-        plan's; dimensions are in the order of the axes. Raises InputError for a result that does
-        not fit in memory.
+        plan's; dimensions are in axis order. Raises InputError if the result exceeds memory.
         """
         plan = self.plan(engine, mask_infeasible)
         threads = check_threads(threads)

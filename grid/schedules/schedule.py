@@ -414,9 +414,7 @@ def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
 
 
 def _dualpipe(stages: int, microbatches: int) -> Turns:
-    """Half of the micro-batches run down the stages, half up; a rank holds one stage of each
-    direction.
-    """
+    """Half of the micro-batches run down the stages, half up; a rank has one stage of each way."""
     if stages % 2 or microbatches % 2 or microbatches < 2 * stages:
         raise InputError(
             f"DualPipe runs an even number of stages, and an even number of micro-batches that is "
@@ -554,9 +552,7 @@ class _Folded:
         self.in_flight[stage] -= 1
 
     def warm_up(self) -> None:
-        """Forward passes until the first input gradient: the required ones and those that fill
-        gaps.
-        """
+        """Forward passes until the first input gradient: required ones and those that fill gaps."""
         count, most = self.count, self.microbatches
         for stage in range(self.stages):
             self.put("F", stage, 0)

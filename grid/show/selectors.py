@@ -34,8 +34,7 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
 
 def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
     """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value"; numbers may have units.
-    Returns the cut at the nearest points of numeric axes, and a note for each value not on its
-    axis."""
+    Returns the cut at the nearest points of numeric axes, and notes on values off their axes."""
     notes: list[str] = []
     for name, text in pairs(selectors).items():
         if name not in cube.dims:

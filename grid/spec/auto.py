@@ -1,7 +1,6 @@
 """`calibration = "auto"`: coefficients inferred from a scenario's GPU, software and layers.
 
-They vary along the axes that vary these, and along no others; the error factor also along axes of
-sizes outside the published steps.
+They vary along the same axes as these; the error factor also along sizes outside published steps.
 """
 
 import contextlib

@@ -35,8 +35,7 @@ def make_axis(name: str, spec: Any) -> Axis:
     {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true); a
     table of inputs that vary together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
     whose points may be named by `labels`; or a table that draws points of several inputs ({design =
-    "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`). An `Axis` is returned
-    unchanged.
+    "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`); or an `Axis`, unchanged.
     """
     if isinstance(spec, Axis):
         return spec

@@ -23,8 +23,7 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
     `spec` has `design` (random, latin_hypercube or sobol), `num`, optionally `seed` (0), and for
     each input {linspace = [a, b]} (uniform), {geomspace = [a, b]} (uniform in the logarithm), with
     round = true for whole numbers, or a list of equally likely entries. The same spec draws the
-    same points, sorted by labels and options so that equal formulas are evaluated together; the
-    coordinate numbers them.
+    same points, sorted by labels and options so that equal formulas run together, and numbered.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in values.known_names():
         raise InputError(f"axis {name!r} holds drawn points; give it a name that is not an input's")

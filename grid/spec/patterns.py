@@ -78,8 +78,7 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
     `chunks` are the pieces of the model on each stage; `folded` ones return up the stages, the last
     on the first stage; in an `even` order, groups of as many micro-batches as stages run through
     one piece after the other. Of the stages between the ends the fullest is used: an upper bound
-    for memory and waits. Modules of multi-token prediction count on the last stage, and as a layer
-    if placed earlier.
+    for memory and waits. Multi-token prediction counts on the last stage, as a layer if earlier.
     """
     if not isinstance(layout, str):
         raise InputError(f"{LAYOUT} = {shown(layout)} is not one text; {_LAYOUT_RULE}")

@@ -92,8 +92,7 @@ def resolve(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> Problem:
     """Read a scenario and its axes. Raises InputError. Precedence: axis over scenario, explicit
-    over label, calibration over gpu over node. Values of `free` inputs, which are solved for, are
-    ignored."""
+    over label, calibration over gpu over node. Values of `free` (solved for) inputs are ignored."""
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
