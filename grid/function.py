@@ -73,7 +73,7 @@ def function(
             raise InputError(
                 f"{name!r} is both an output and an input; leave it out of one of them"
             )
-    # One axis for all: each of its own would be a dimension, of which NumPy has 64
+    # One axis for all inputs: separate ones would each be a dimension, of which NumPy has 64
     given = {"inputs": Axis("inputs", np.ones(1), {name: np.ones(1) for name in names})}
     problem = resolve(scenario, given, names)
     check_outputs(wanted, problem)

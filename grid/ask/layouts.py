@@ -39,7 +39,7 @@ MOST = 1 << 26  # layouts evaluated at once
 MOST_POINTS = 256  # each has its own table
 SAME = 1e-9  # relative difference below which outputs, and so layouts, count as equal
 ALWAYS = ("job_time", "step_time", "mfu", "goodput", "memory_per_gpu")
-# Added where all that they need is known
+# Added where their inputs are known
 WHERE_KNOWN = (
     *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
     *("gpu_hours", "energy", "job_cost", *LOSSES),

@@ -88,7 +88,7 @@ def wall(
         # Drop remarks about sizes that are not shown
         found.attrs = _scan(scenario, axes, found[SIZE].values, outputs, engine, batch).attrs
     found = _doubled(found, times)
-    limits = _ended(found, power, price) | _lost(found)  # what slows a job binds before it ends it
+    limits = _ended(found, power, price) | _lost(found)  # slowing limits before ending ones
     names = [*LOST, "layout", *(["power"] if power else []), *(["price"] if price else [])]
     bound = [limits.get(name, (np.nan, "")) for name in names]
     found = found.assign_coords(limit=names).assign(

@@ -172,7 +172,7 @@ class Server:
                     await self._make_room()
                 try:
                     wire, _ = await loop.sock_accept(self._listener)
-                except OSError:  # out of file descriptors, say
+                except OSError:  # such as out of file descriptors
                     await self._make_room()
                     continue
                 self._connections.add(wire)

@@ -115,7 +115,7 @@ def _switches(axis: Axis, name: str) -> bool:
 def _made_differently(
     axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
 ) -> set[str]:
-    """Derivatives whose formulas differ along an axis although no option of theirs does."""
+    """Derivatives whose formulas an axis changes, other cutting axes fixed: no option shows it."""
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):

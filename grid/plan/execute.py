@@ -138,11 +138,10 @@ class FusedStep:
 def evaluate_whole(
     plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
 ) -> bool:
-    """Evaluate outputs that share dimensions over their whole grid; whether a kernel was used.
+    """Evaluate outputs that share dimensions over their whole grid; return whether a kernel ran.
 
-    Values are those of `evaluate_block`. With `keep`, what does not change from call to call stays
-    in the plan, up to MOST_KEPT bytes beside its tables: small outputs, and what the last step to
-    the others starts from.
+    Values are those of `evaluate_block`. With `keep`, the plan caches what is constant between
+    calls, up to MOST_KEPT bytes besides its tables: small outputs, and the last step's operands.
     """
     compiled, size = False, 0
     known: list[tuple[Any, FusedStep]] | None = plan.notes.get(dims)

@@ -70,7 +70,7 @@ def fingerprint(
         for formula in formulas[name]:
             made = isinstance(formula, Made)
             label = name if made or formula.__name__ == name else f"{name}.{formula.__name__}"
-            texts = sources.setdefault(f"formula.{label}", [])  # several where they are made
+            texts = sources.setdefault(f"formula.{label}", [])  # several if generated
             texts += [repr(formula)] if made else []
             texts += map(source_of, dependencies(formula))
             texts += map(repr, map(read, definitions(formula)))  # including what docstrings inherit

@@ -24,8 +24,8 @@ AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}
 BLOCK = 1 << 20  # points whose values are then dropped: 8 MB for each output, times the threads
 ON_DEVICE = 1 << 28  # points at once where an accelerator reduces its own results: 2 GB an output
 BUNDLES = 256  # of a grid, at least: so that the last ones keep all workers of a cluster busy
-LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much,
-# as what it sends back is then not small beside what it computes
+LEAN = 8  # points of a block for each kept cell: with fewer, bundles are this many times longer,
+# because their results are not small compared with what they compute
 LONGEST = 64  # blocks of one bundle, for any grid: a lost worker's bundle is recomputed
 CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
 SOLVED = 1 << 17  # points that `solve` narrows down together: forty arrays of 1 MB

@@ -1,4 +1,2 @@
-"""Pictures by matplotlib, which is imported only when drawing.
-
-May be imported only by the command line.
-"""
+"""Pictures by matplotlib, which is imported only when drawing. May be imported only by the command
+line."""

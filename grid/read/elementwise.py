@@ -18,8 +18,8 @@ def elementwise(
     dims: Sequence[str],
     dtype: Any,
 ) -> xarray.Variable:
-    """A function of variables, each spread over `dims`, which are all of theirs in some order.
-    Computed at once in memory, by Dask for Dask's, and when sliced for what is read when sliced."""
+    """A function of variables broadcast over `dims`, which are all of theirs in any order. Computed
+    at once in memory, by Dask for Dask arrays, and on slicing for variables read on slicing."""
     chunked = any(variable.chunks is not None for variable in variables)
     if not chunked and any(is_read_when_sliced(variable) for variable in variables):
         backed = Elementwise(function, variables, dims, dtype)

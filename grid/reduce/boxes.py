@@ -189,7 +189,7 @@ class Space:
                 varying = [dim for dim, size in axes if size > 1]
                 arrays[name] = leaf[cut].reshape(extent(layout.region, varying, layout.dims))
         computed = [name for name in layout.read if name in case.formulas]
-        grid: Grid = copy.copy(plan)  # the same formulas; the engine that these points are worth
+        grid: Grid = copy.copy(plan)  # same formulas, engine by number of points
         grid.engine, grid.full = engine, layout.points(computed)
         for dims, group in by_dims(computed, plan.dims).items():
             part = {dim: inside[dim] for dim in dims}

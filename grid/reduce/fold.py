@@ -162,7 +162,7 @@ class _Fold:
         return folded
 
     def reduced(self, plan: Plan, block: Region) -> Folded:
-        """The reduction of one block: where JAX computed it, so that only results leave there."""
+        """The reduction of one block, on JAX's device if computed there: only results leave it."""
         outs = self.room.there(plan, self.dims, block, self.room.names)
         if outs is None:
             outs = self.room.evaluate(plan, self.dims, block)

@@ -24,7 +24,7 @@ DEAR = 32  # points of a grid that cost as much as one separate winner
 MOST = 1 << 24  # points of a grid that is stored for its winners: 128 MiB
 
 Variables = dict[str, Any]
-Task = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
+Task = tuple[Region, Mapping[str, Array]]  # along the kept axes, and indices along the others
 
 
 def winners(

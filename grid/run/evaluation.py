@@ -185,7 +185,7 @@ class Evaluation:
         axes: Mapping[str, Any] | None = None,
         outputs: Sequence[str] | None = None,
     ) -> Self:
-        """The same with another scenario, axes or outputs."""
+        """A copy with another scenario, axes or outputs."""
         spec: Any = self.spec
         return type(self)(
             spec["scenario"] if scenario is None else scenario,

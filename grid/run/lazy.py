@@ -59,7 +59,7 @@ def lazy(
 
 
 def _check_blocks(whole: Mapping[str, int], sides: Mapping[str, int]) -> None:
-    """Refuse more blocks than Dask lists in seconds: in silence it would go on for minutes."""
+    """Refuse more blocks than Dask lists in seconds; it would hang silently for minutes."""
     count, most = _blocks(whole, sides), math.prod(sides.values())
     if count <= MOST_BLOCKS:
         return

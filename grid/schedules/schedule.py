@@ -13,7 +13,7 @@ from ...kernels.inputs import INPUTS
 from ..ask.played import Pass, Played
 from ..errors import InputError, nearest, shown
 
-_SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are passes of their own
+_SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are separate passes
 MOST_MICROBATCHES = 1_000_000  # micro-batches x stages x pieces: a minute, and a gigabyte
 _LONGEST = 1e200  # so that sums of times stay finite
 _STEPS = 4  # played back to back, until steps follow each other at an even pace

@@ -78,7 +78,7 @@ _PLAN = ("", "")
 def _section(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], opened: bool = False
 ) -> str:
-    """A table under a title that opens and closes it."""
+    """A collapsible table under a title."""
     body = [list(row) for row in rows]
     counted = f" ({len(body)})" if any(columns) else ""
     inside = _table(columns, body) if body else ""

@@ -187,7 +187,7 @@ def fitted_to(label: str) -> pooled.Cell | None:
 
 
 def nearest(own: pooled.Cell) -> list[str]:
-    """In what the nearest published steps differ from a scenario."""
+    """How the nearest published steps differ from a scenario."""
     found = []
     for name in _posterior().cells:
         software, layers, gpu, precision = name.split(", ")

@@ -20,7 +20,7 @@ class Memo(Generic[T]):
         """The result cached under an equal key, if any."""
         made = self._made.pop(key, None)
         if made is not None:
-            self._made[key] = made  # at the end: what was used last goes last
+            self._made[key] = made  # at the end: most recently used last
         return made
 
     def keep(self, key: Hashable, made: T) -> None:

@@ -19,8 +19,8 @@ from .axes import make_axes
 from .axis import Array, Axis
 from .distributions import Distribution, distribution
 
-# Precedence of kinds whose labels set the same input: measurements over data sheets, gpu over node
 _PLAIN = ", as of plain attention"  # latent attention differs
+# Precedence of kinds whose labels set the same input: measurements over data sheets, gpu over node
 _PRECEDENCE = ("calibration", "gpu", "node", "fabric", "model", "storage", "reliability", "site")
 
 

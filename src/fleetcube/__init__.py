@@ -66,7 +66,7 @@ def _load_accessor() -> None:
 
 
 _datasets.loaders.append(_load_accessor)
-if "xarray" in sys.modules:  # else what makes or opens a Dataset, or `import fleetcube.xarray`
+if "xarray" in sys.modules:  # else on the first Dataset or `import fleetcube.xarray`
     _load_accessor()
 
 

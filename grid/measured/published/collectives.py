@@ -74,7 +74,7 @@ def _worked(facts: Facts) -> list[Reading]:
 
 
 def _message(facts: Facts, calibrated: bool = True) -> dict[str, Any]:
-    """Bytes, ranks, nodes and network of an all-reduce; the network as calibrated, else as sold."""
+    """Bytes, ranks, nodes and network of an all-reduce; the network calibrated or as specified."""
     name, ranks = facts.text("system.name"), facts.whole("system.ranks", least=2)
     nodes = facts.whole("system.nodes", None)
     if nodes is None:

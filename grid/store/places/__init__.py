@@ -1,4 +1,2 @@
-"""Storage locations: a folder, an object store, an Icechunk repository.
-
-Imported only by `store`. Each is one class with the operations of `place.Place`.
-"""
+"""Storage locations: a folder, an object store, an Icechunk repository. Imported only by `store`.
+Each is one class with the operations of `place.Place`."""

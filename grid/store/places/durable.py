@@ -69,7 +69,7 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
 
 
 def write_file(base: Path, name: str, data: Any) -> None:
-    """Write a file atomically, synced. Its name is synced with the cube: a lost one is recomputed."""
+    """Write a file atomically, synced. Its name is synced with the cube: a lost one is redone."""
     with inside(base, name, make=True) as (folder, last):
         # one per thread, since others write next to it
         temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
