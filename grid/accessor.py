@@ -398,7 +398,6 @@ class _Attribute:
         return self._accessor if cube is None else self._accessor(cube)
 
 
-# Not register_dataset_accessor: it keeps the accessor in the cube, and the cube in the accessor, so
-# that arrays outlive their last name, and pickles of a cube need fleetcube
+# Not register_dataset_accessor: its reference cycle keeps arrays alive, and pickles need fleetcube
 setattr(xarray.Dataset, "fleetcube", _Attribute(DatasetAccessor))  # noqa: B010
 setattr(xarray.DataArray, "fleetcube", _Attribute(DataArrayAccessor))  # noqa: B010

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Sweep(Evaluation):
-    """Evaluate outputs at every combination of the axes' values.
+    """Outputs at every combination of the axes' values, and queries of them.
 
     Args:
         scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"), choices
@@ -586,7 +586,7 @@ class Sweep(Evaluation):
         engine: str = "auto",
         over: Sequence[str] = (),
     ) -> "xarray.Dataset":
-        """Optimize an output over ranges of several inputs, at every point of the other axes.
+        """Optimise an output over ranges of several inputs, at every point of the other axes.
 
         Args:
             of: the output.
@@ -595,7 +595,7 @@ class Sweep(Evaluation):
             subject_to: conditions, such as "job_time <= 30 d".
             sense: "min" or "max".
             feasible: only points with a valid layout that fits in memory.
-            over: axes to optimize over as well: choices (GPUs, layouts, precisions) or lists of
+            over: axes to optimise over as well: choices (GPUs, layouts, precisions) or lists of
                 numbers. The search is run for each combination.
 
         Returns a Dataset over the other axes: the best of `over`, the inputs, the output, the
@@ -621,7 +621,7 @@ class Sweep(Evaluation):
         """Find the best layouts at every point of the axes, with the figures to plan with each.
 
         Args:
-            of: the output to optimize, job_time by default; `sense`: "min" or "max".
+            of: the output to optimise, job_time by default; `sense`: "min" or "max".
             inputs: inputs to search: by default tensor, pipeline, context and expert parallelism,
                 virtual stages, micro-batches, ZeRO, recompute and sequence parallelism, except
                 those that the sweep fixes.
@@ -654,7 +654,7 @@ class Sweep(Evaluation):
         """Find the best layout of each phase of a job at one point, and the job in these layouts.
 
         Arguments are those of `best_layouts`; `of` must add up over phases, as job_time (the
-        default), job_cost and energy do, so that optimizing each phase optimizes the job. A change
+        default), job_cost and energy do, so that optimising each phase optimises the job. A change
         of layout costs only the transition_time that a phase states.
 
         Returns the result of `best_layouts` for each phase, None for a phase with nothing to

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 SHARE = 0.9
-# Places in the interval of a prediction. Most outputs are monotonic in it: the ends are then exact.
-# For others, the places between show the range.
+# Places in a prediction's interval: the ends are exact for monotonic outputs, others need the rest
 _PLACES = np.linspace(-1.0, 1.0, 5)
 
 

@@ -203,7 +203,7 @@ class _Known:
         return not rows or any((row % divisor == 0).any() for row in rows)
 
     def options(self, name: str) -> set[Any]:
-        """An option's choices at any point, excluding the default."""
+        """Choices that are set for an option at any point."""
         problem = self._plan.problem
         rows = [axis.options[name] for axis in problem.axes if name in axis.options]
         stated = [problem.options[name]] if name in problem.options else []
@@ -439,7 +439,7 @@ def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
 
 
 def _outputs(sweep: Evaluation, of: str) -> list[str]:
-    """Outputs of an answer: the one optimized, and those of the others that are known."""
+    """Outputs of an answer: the one optimised, and those of the others that are known."""
     spec: Any = sweep.spec
     more = [n for n in (*WHERE_KNOWN, NEAR) if is_known(spec["scenario"], spec["axes"], [n])]
     return list(dict.fromkeys([of, *ALWAYS, *more]))

@@ -1,9 +1,9 @@
-"""Optimize several inputs under conditions, at every point of a grid.
+"""Optimise several inputs under conditions, at every point of a grid.
 
 Sobol points over the box locate where the conditions hold and the output is good; from the best of
 them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0. Counts are
 continuous until then: the best feasible whole numbers around the optimum are improved by local
-search, and the other inputs optimized again. Few combinations of counts alone are all tried.
+search, and the other inputs optimised again. Few combinations of counts alone are all tried.
 """
 
 import itertools
@@ -182,7 +182,7 @@ class Failure:
 
 
 class Search:
-    """Optimizes each point of a grid separately."""
+    """Optimises each point of a grid separately."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class Search:
         return outs
 
     def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:
-        """The output to minimize, and the margin of each condition (below 0: violated)."""
+        """The output to minimise, and the margin of each condition (below 0: violated)."""
         outs = self.evaluate(point, at, self.rated)
         kept = [_kept(c, outs) for c in self._conditions(point)]
         return self.sign * outs[self.of], np.array(kept).reshape(len(kept), len(at))

@@ -142,7 +142,7 @@ def _fit_linear(columns: Array, times: Array) -> Array:
     for k in range(_ROUNDS):
         root = np.sqrt(weights)
         scaled = columns * (root / fitted)[:, None]
-        # Normalized columns: seconds, bytes and their roots differ by many orders of magnitude
+        # Normalised columns: seconds, bytes and their roots differ by many orders of magnitude
         lengths = np.linalg.norm(scaled, axis=0)
         solution = np.asarray(nnls(scaled / lengths, root * (1 + residuals))[0]) / lengths
         if k and np.min(columns @ solution / fitted) < 0.3:  # where the logarithm is not linear

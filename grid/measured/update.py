@@ -156,7 +156,7 @@ def most_likely(
 ) -> tuple[Array, Array, float]:
     """The most likely coefficients, a root of their Laplace covariance, and the noise. `root` is
     one of the prior's covariance. Student's noise is a normal one of weighted rows (Lange et al.
-    1989, eq. 5); its scale maximizes the expected likelihood."""
+    1989, eq. 5); its scale maximises the expected likelihood."""
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
     prior = left * sizes  # coefficients are means + prior u, u standard normal
     u, noise = np.zeros(len(sizes)), expected

@@ -19,8 +19,7 @@ from ..spec.axis import Array
 from ..spec.scenario import choose, resolve
 from .frames import Frame
 
-# Whether these are given affects more than their value: options are implied, totals are void,
-# calibrations are inferred
+# If given, these affect more than their value: implied options, void totals, inferred calibrations
 _TELLING = auto.OWN.union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
 
 

@@ -207,8 +207,7 @@ class Writer:
                     self.finish(journal, block)
                 self._sweep(place, files, journal.blocks.values())  # files of workers that died
             else:
-                # JAX has its own threads; other engines process one block per thread, while others
-                # wait for the disk or the network
+                # JAX has its own threads; else a block per thread, others wait for disk or network
                 writing = 1 if self.plan.engine == "jax" else threads
                 self.cores = threading.Semaphore(writing)
                 pool(place.writers * writing).each(

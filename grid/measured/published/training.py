@@ -35,8 +35,7 @@ _KORTHIKANTI = {  # Korthikanti et al. 2022, table 3; 8 tensor ranks
     "1T": (128, 25600, 160, 64, 512, 1, 1),
 }
 _BLOOM_VOCABULARIES = (51200, 250880)  # before and after its own tokenizer
-# Lines of the chronicle whose heading gives a batch of 512: the column repeats 2048, but time and
-# FLOP/s are consistent only with 512
+# Chronicle lines headed by a batch of 512: the column repeats 2048, but time and FLOP/s fit 512
 _BLOOM_512 = ("line 658", "line 659", "line 660")
 # Intel-HabanaLabs's GPT-3, README and run_gpt.sh of each MLPerf round: micro-batch, number format,
 # sequence parallelism with fused attention; 8 tensor ranks and 8 stages in all

@@ -235,8 +235,7 @@ class Folder:
         whole.delete(LOCK)  # after the rename: without it a second writer could enter
 
     def discard(self) -> None:
-        # the root first, so that a partly removed cube does not read as one; last the files that
-        # mark the rest as ours
+        # root first: a partly removed cube must not read as one; last what marks the rest as ours
         self.keep({SEAL, LOCK})
         shutil.rmtree(self.path)
 
