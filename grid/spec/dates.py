@@ -32,6 +32,7 @@ def day(text: Any, name: str = "") -> date:
 
 
 def start_of(scenario: Mapping[str, Any]) -> date | None:
+    """The start date of a scenario's job, if stated. Raises InputError."""
     return day(scenario[NAME], NAME) if NAME in scenario else None
 
 

@@ -35,6 +35,7 @@ class SealedStore(WrapperStore[Store]):
 
     @cached_property
     def sums(self) -> dict[str, tuple[int, int]]:
+        """Size and crc32c of every chunk."""
         blocks = blocks_of(self.files[JOURNAL]).values()
         return {name: (size, crc) for block in blocks for name, size, crc in block.files}
 
