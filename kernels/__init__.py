@@ -1,7 +1,7 @@
 """What is computed: laws, the graph of quantities, and the engines that evaluate it.
 
 Laws (`collectives`, `pipeline`, `reliability`, `checkpoint`, ...) are plain helper formulas.
-Quantities (`physics/`) are the functions the graph reads: name = quantity, parameters = what
+Quantities (`physics/`) are the functions that the graph reads: name = quantity, parameters = what
 it needs. Nothing here knows xarray, Zarr, Dask, the catalog or the grid.
 """
 

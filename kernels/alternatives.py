@@ -1,4 +1,4 @@
-"""How formulas are registered: as alternatives of a quantity, as laws, as renamed twins."""
+"""Registration of formulas: as alternatives of a quantity, as laws, as renamed twins."""
 
 import functools
 import inspect
@@ -14,8 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def alternative(quantity: str, off: float | str | None = None, **option: Any) -> Callable[[F], F]:
     """Register a function as the formula of `quantity` where an option has a given value.
 
-    The option's value may be a tuple: the formula then serves each of its values. `off` is what the
-    quantity is where the option is False: a `row`.
+    A tuple of values registers it for each of them. `off` adds a `row` for the option at False: its
+    value or the name it passes on.
     """
     ((name, values),) = option.items()
 
@@ -40,11 +40,10 @@ def row(
     holds: str = "",
     **option: Any,
 ) -> None:
-    """Add to the module that calls this a formula that is a constant, or passes a name on.
+    """Add to the calling module a formula that is a constant, or passes a name on.
 
-    It is one of `quantity` where an option has a given value, or the only one. `said` is why;
-    `summary`, `returns` and `holds` are sections of the docstring, where another formula of the
-    quantity does not state them.
+    It serves `quantity` where an option has a given value, or always. `said` is why; `summary`,
+    `returns` and `holds` are docstring sections that no other formula of the quantity states.
     """
     sections = {"Returns": returns, "Range": holds, "Source": source}
     last = "\n".join(f"{heading}: {text}" for heading, text in sections.items() if text)
@@ -82,7 +81,7 @@ def _passed_on(value: Any) -> Any:
     return 1.0 * value
 
 
-VALUE = 0.0  # of a row that is a constant, in its own globals
+VALUE = 0.0  # of a constant row, whose function has its own globals
 
 
 def _constant() -> float:
@@ -90,9 +89,9 @@ def _constant() -> float:
 
 
 def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
-    """Register a law as a formula: it takes the parameters of the function below, in their order.
+    """Register a law as a formula, with the parameters of the decorated function in their order.
 
-    That function is a signature and a docstring, and has no body.
+    The decorated function is a signature and a docstring, without a body.
     """
 
     def register(function: F) -> F:
@@ -111,10 +110,10 @@ def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def family(names: Mapping[str, str], *formulas: Any, **option: Any) -> None:
-    """Add to the module that calls this the twins of formulas, which differ in names alone.
+    """Add to the calling module the twins of formulas, which differ only in names.
 
-    `names` gives the new name of parameters, quantities and words of docstrings. A formula that
-    is an alternative is called after its new quantity; `option` is its choice, if it has another.
+    `names` maps parameters, quantities and words of docstrings to new names. An alternative's twin
+    is named after its new quantity; `option` overrides its choice.
     """
     home = _home(inspect.currentframe())
     for formula in formulas:
@@ -146,7 +145,7 @@ def _renamed_twin(home: str, names: Mapping[str, str], formula: Any) -> Any:
 
 
 def _twin(formula: Any, name: str, home: str, operands: tuple[str, ...]) -> Any:
-    """The same code, which takes its operands under other names and in the same order."""
+    """The same code, its operands renamed in the same order."""
     twin: Any = types.FunctionType(formula.__code__, formula.__globals__, name)
     twin.__module__, twin.__qualname__ = home, name
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -159,7 +158,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return re.sub(rf"\b({'|'.join(words)})\b", lambda match: names[match[0]], text)
 
 
-@functools.cache  # to find where a function ends in its file takes a millisecond
+@functools.cache  # finding a function's end in its file takes a millisecond
 def source_of(formula: Callable[..., Any]) -> str:
     """The source of a formula; of a twin, under its own signature."""
     if formula.__code__ is _constant.__code__:

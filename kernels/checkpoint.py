@@ -164,7 +164,7 @@ def stall_share(interval: Any, write_time: Any) -> Any:
 
 
 def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
-    """Expected wall time over useful time, checkpoints, rework and recovery counted.
+    """Expected wall time over useful time, with checkpoints, rework and recovery.
 
     T / T_s = M e^(R/M) (e^((tau + d)/M) - 1) / tau
 
@@ -232,7 +232,7 @@ def effective_training_time_ratio(
 
 
 def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probability: Any) -> Any:
-    """Recovery time that would cost as much as checkpoints that cannot be read.
+    """Recovery time that costs as much as unreadable checkpoints.
 
     M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: q / (1 - q) (tau + d) for an infinite M;
     0 for an endless interval
@@ -244,7 +244,7 @@ def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probabil
         interval [s]: useful time tau between two checkpoints
         write_time [s]: time d for which one checkpoint stops training
         mtbf [s]: mean time M between failures
-        corruption_probability [1]: chance q that a checkpoint cannot be read for the first time
+        corruption_probability [1]: probability q that the first read of a checkpoint fails
     Returns: [s] time lost beyond the rework since the last checkpoint
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     Example:

@@ -1,4 +1,4 @@
-"""Checkpoints in several tiers, each for failures that those below do not survive."""
+"""Checkpoints in several tiers, each for failures that the tiers below do not survive."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
     max(sqrt(2 d / lambda), F); endless where no failure needs them
 
     Parameters:
-        stall_time [s]: time d for which they stop training, together
-        failure_rate [1/s]: rate lambda of the failures that need them, together
+        stall_time [s]: time d for which they stop training in total
+        failure_rate [1/s]: total rate lambda of the failures that need them
         flush_time [s]: time F from the end of the stall until the last of them is safe
     Returns: [s] useful time between two of them
     Source: Young 1974, CACM 17(9); Benoit et al. 2017, IEEE TC 66(7)
@@ -23,7 +23,7 @@ def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
 
 
 def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any, all_rate: Any) -> Any:
-    """Time in recoveries over time between failures, where no graver failure takes over.
+    """Time in recoveries over time between failures, without graver failures that take over.
 
     lambda B / (1 + g B), B = (e^(L R) - 1) / L: a failure in a recovery starts it again
 
@@ -43,7 +43,7 @@ def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any, all_rate:
 
 
 def growth(exponent: Any) -> Any:
-    """By how much more than its exponent an exponential grows, relative to it.
+    """Growth of an exponential beyond its exponent, relative to the exponent.
 
     (e^y - 1) / y - 1 = y/2 + y^2/6 + y^3/24 + ...; the series keeps the digits of a small y
 
@@ -60,7 +60,7 @@ def growth(exponent: Any) -> Any:
 
 
 def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recovering: Any) -> Any:
-    """Wall time lost by what every failure starts again, where no graver failure comes between.
+    """Wall time lost by a task that every failure restarts, without graver failures in between.
 
     log(1 + g A) / g - x, A = (e^(mu x) - 1) / mu (1 + r): -log E[e^(-g T)] / g - x of the wall
     time T; where g = 0, A - x, the mean of T - x
@@ -68,7 +68,7 @@ def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recov
     Parameters:
         duration [s]: time x that it takes without failures
         failure_rate [1/s]: rate mu of all failures that end it, graver ones among them
-        graver_rate [1/s]: rate g of the graver ones, after which more than this is done again
+        graver_rate [1/s]: rate g of the graver ones, which cost more than this task
         recovering [1]: time r in recoveries over time between failures
     Returns: [s] wall time lost
     Range: mu x up to 500: beyond, wall times leave floating point
@@ -88,7 +88,7 @@ def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recov
 
 
 def dearer_recovery(share: Any, recovery_time: Any, extra_time: Any, mtbf: Any) -> Any:
-    """Time added to the recovery of all failures that costs as much as more after some.
+    """Time added to every recovery that costs as much as longer recoveries after some failures.
 
     M log(1 + Q (e^(x / M) - 1) / (Q + (1 - Q) e^(-R / M))); Q x for an infinite M
 
@@ -111,7 +111,7 @@ def dearer_recovery(share: Any, recovery_time: Any, extra_time: Any, mtbf: Any) 
 def equivalent_lost_work(
     delay: Any, interval: Any, write_time: Any, recovery_time: Any, mtbf: Any
 ) -> Any:
-    """Time lost at every failure that makes one tier as slow as several are.
+    """Time lost per failure that makes one tier as slow as several.
 
     M [log(1 + D) - log((e^z - 1) / z)] - R, z = (tau + d) / M; 0 for an infinite M
 

@@ -95,7 +95,7 @@ def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Range: as stated, not pipelined: an upper bound for long messages
+    Range: not pipelined: an upper bound for long messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (reduce, then broadcast, on a tree)
     Example:
         >>> float(tree_all_reduce_time(1e9, 8, 0.0, 1e9))
@@ -117,8 +117,8 @@ def double_binary_tree_all_reduce_time(
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Range: messages short or long against n a B; between them, a bound from below: pieces have to
-        fill the trees. Three ranks: a bound from above, 1.5 M / B is enough
+    Range: messages much shorter or longer than n a B; between them a lower bound, as pieces must
+        fill the trees. Three ranks: an upper bound, 1.5 M / B is enough
     Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 4
     Example:
         >>> float(double_binary_tree_all_reduce_time(1e9, 2, 0.0, 1e9))
@@ -144,7 +144,7 @@ def recursive_halving_doubling_all_reduce_time(
         latency [s]: fixed cost of one message
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Range: powers of two; between them a bound from below: other numbers of ranks need more messages
+    Range: powers of two; between them a lower bound, as other rank counts need more messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (Rabenseifner's algorithm)
     Example:
         >>> float(recursive_halving_doubling_all_reduce_time(8e9, 8, 1.0, 1e9))
@@ -154,17 +154,17 @@ def recursive_halving_doubling_all_reduce_time(
 
 
 def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time of an all-reduce that a tree of switches adds up on its way.
+    """Time of an all-reduce summed in the network by a tree of switches.
 
-    t = 2 a + M / B; nothing for one rank
+    t = 2 a + M / B; 0 for one rank
 
     Parameters:
         message_bytes [B]: buffer of one rank
         ranks [1]: number of ranks
-        latency [s]: fixed cost of the way up, or down
+        latency [s]: fixed cost of the path up, or down
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Range: buffers of many pieces, which stream through the switch; a bound from below for one piece
+    Range: buffers of many pieces, which stream through the switch; a lower bound for one piece
     Source: Graham et al. 2016 (SHARP), COMHPC
     Example:
         >>> float(switch_all_reduce_time(1e9, 512, 0.25, 1e9))
@@ -174,10 +174,10 @@ def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwid
 
 
 def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time of an all-reduce whose sums and copies one NVLink switch makes.
+    """Time of an all-reduce whose sums and multicasts one NVLink switch performs.
 
-    t = 2 a + M (n + 1) / (n B): each rank sends its whole buffer M to be added and its share M / n
-    of the sums to be copied, and receives as much
+    t = 2 a + M (n + 1) / (n B): each rank sends its buffer M to be summed and its share M / n of
+    the sums to be multicast, and receives as much
 
     Parameters:
         message_bytes [B]: buffer of one rank
@@ -185,8 +185,7 @@ def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Range: buffers of many pieces, so that sums and copies go on at once; a bound from below for one
-        piece
+    Range: buffers of many pieces, so that sums and multicasts overlap; a lower bound for one piece
     Source: NCCL 2.30 src/transport/nvls.cc; Klenk et al. 2020, ISCA, section III
     Example:
         >>> float(nvls_all_reduce_time(8e9, 8, 0.0, 1e9))
@@ -205,21 +204,20 @@ def in_network_all_reduce_time(
     inter_latency: Any,
     inter_bandwidth: Any,
 ) -> Any:
-    """Time of an all-reduce added up by the switches of each node, then by those of the fabric.
+    """Time of an all-reduce summed by the switches of each node, then by those of the fabric.
 
     t = 2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e); a level with one member costs nothing
 
     Parameters:
         message_bytes [B]: buffer of one rank
         nodes [1]: nodes that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with a rail of its own
+        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
         intra_latency [s]: fixed cost of one hop inside a node
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_latency [s]: fixed cost of one hop between nodes
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
-    Range: nodes that hold equally many ranks; between whole numbers of nodes, a continuous
-        relaxation
+    Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: NCCL 2.30 src/graph/tuning.cc (NVLS with CollNet); Graham et al. 2016 (SHARP), COMHPC
     Example:
         >>> float(in_network_all_reduce_time(8e9, 4, 8, 0.0, 1e9, 0.0, 1e9))
@@ -233,11 +231,11 @@ def in_network_all_reduce_time(
 def fitted_all_reduce_time(
     message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any, sqrt_coefficient: Any
 ) -> Any:
-    """Time of an all-reduce by a law with coefficients fitted to measured curves.
+    """Time of an all-reduce with coefficients fitted to measured curves.
 
-    t = a + 2 (n - 1) / n M / B + g sqrt(M); nothing for one rank
+    t = a + 2 (n - 1) / n M / B + g sqrt(M); 0 for one rank
 
-    The square root stands for the slow climb to full bandwidth that measured curves show.
+    The square root models the slow climb to full bandwidth that measured curves show.
 
     Parameters:
         message_bytes [B]: buffer of one rank
@@ -246,8 +244,7 @@ def fitted_all_reduce_time(
         bandwidth [B/s]: bus bandwidth of large messages
         sqrt_coefficient [s/B^0.5]: coefficient g of the square root
     Returns: [s] time of the collective
-    Range: sizes and ranks of the curves that its coefficients were fitted to; elsewhere an
-        extrapolation
+    Range: sizes and rank counts of the fitted curves; elsewhere an extrapolation
     Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth); the square root is ours, it brings the
         median error on published all-reduce curves from 8-18 % to 3-6 %
     Example:
@@ -262,15 +259,14 @@ def fitted_all_reduce_time(
 def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
     """Message below which two binary trees beat the ring.
 
-    M = n (n - 1 - ceil(log2 n)) a B, at least 0; 0 for two ranks, where both take as long
+    M = n (n - 1 - ceil(log2 n)) a B, at least 0; 0 for two ranks, where both take equally long
 
     Parameters:
         ranks [1]: number of ranks
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [B] size at which both take the same time
-    Range: from two ranks on; where two trees have their bound for three ranks, the ring is always
-        as fast
+    Range: two ranks or more; with three, the ring is never slower than the upper bound of two trees
     Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
     Example:
         >>> round(float(ring_tree_crossover_bytes(8, 5e-6, 50e9)))
@@ -324,21 +320,20 @@ def hierarchical_all_reduce_time(
     inter_latency: Any,
     inter_bandwidth: Any,
 ) -> Any:
-    """Time of a reduce-scatter in each node, a ring between nodes per rail, an all-gather in each.
+    """Time of an all-reduce in levels: reduce-scatter in nodes, ring per rail, all-gather in nodes.
 
     t = 2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
     Parameters:
         message_bytes [B]: buffer of one rank
         nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with a rail of its own
+        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
         intra_latency [s]: fixed cost of one hop inside a node
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_latency [s]: fixed cost of one hop between nodes
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
-    Range: nodes that hold equally many ranks; between whole numbers of nodes, a continuous
-        relaxation
+    Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (hierarchical all-reduce)
     Example:
         >>> hierarchical_all_reduce_time(8e9, 1, 8, 0.0, 1e9, 0.0, 1e9)
@@ -380,7 +375,7 @@ def auto_all_reduce_time(
 
 
 def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time in which every rank sends an n-th of its buffer to every other rank.
+    """Time of an all-to-all: every rank sends 1/n of its buffer to every other rank.
 
     t = (n - 1) (a + M / (n B))
 
@@ -406,20 +401,19 @@ def two_level_all_to_all_time(
     intra_bandwidth: Any,
     inter_bandwidth: Any,
 ) -> Any:
-    """Time in which every rank sends an n-th of its buffer to every other, in and across nodes.
+    """Time of an all-to-all (1/n of a buffer to every other rank) inside and across nodes.
 
     t = (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): both networks work at once
 
     Parameters:
         message_bytes [B]: buffer of one rank
         ranks [1]: number of ranks n
-        ranks_per_node [1]: ranks k of the group on each node, each with a rail of its own
+        ranks_per_node [1]: ranks k of the group on each node, each with its own rail
         latency [s]: fixed cost of one message
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
-    Range: nodes that hold equally many ranks; between whole numbers of nodes, a continuous
-        relaxation
+    Range: equally many ranks on each node; a continuous relaxation for fractional node counts
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     Example:
         >>> float(two_level_all_to_all_time(16e9, 16, 8, 0.0, 1e9, 1e9))
@@ -451,7 +445,7 @@ def broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any)
 
 
 def pipelined_broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time to send one rank's buffer down a chain, in as many pieces as is best.
+    """Time to send one rank's buffer down a chain, in the optimal number of pieces.
 
     t = (sqrt((n - 2) a) + sqrt(M / B))^2, the least of (n - 2 + k) (a + M / (k B)) over k pieces;
     (n - 1) (a + M / B) where one piece is best
@@ -462,7 +456,7 @@ def pipelined_broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandw
         latency [s]: fixed cost of one message
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Range: a number of pieces that need not be whole: at most 3.1 % below the best whole one
+    Range: the number of pieces is not rounded: at most 3.1 % below the best whole number
     Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 2 (linear pipeline)
     Example:
         >>> float(pipelined_broadcast_time(1e9, 64, 0.0, 1e9))

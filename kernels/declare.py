@@ -1,4 +1,4 @@
-"""How inputs are declared: a row of the table of its topic. Everything is in SI base units."""
+"""Declaration of inputs, as rows of a topic's table. Everything is in SI base units."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,16 +13,16 @@ class Input:
     """One name that a scenario may set.
 
     `kind` is "real", "count" (whole in reality, continuous in the formulas) or "option" (one of
-    `choices`). `default` is None where the value must be given or come from a label. An option
-    that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
-    A `convention` is a way to report: results that depend on it state the choice.
+    `choices`). `default` is None where the value must be given or come from a label. An option left
+    unset takes `implied` instead of its default where one of `implied_by` is given. A `convention`
+    is a way to report: results that depend on it state the choice.
 
     `changed_by` is one of CHANGERS: who buys machines or the network, runs them, writes the
-    software or asks for the job. "model" is what a plan takes as it is: what is trained, and how
-    laws predict it.
+    software or submits the job. "model" is what a plan cannot change: the trained model and the
+    laws' coefficients.
 
-    For messages: `labels` are the kinds of catalog labels that set it, `part_of` is the quantity to
-    give in its place where it is needed for that, `idle` is a remark where nothing needs it.
+    For messages: `labels` are the kinds of catalog labels that set it, `part_of` is a quantity that
+    may be given in its place, `idle` is a remark for when nothing needs it.
     """
 
     name: str
@@ -53,12 +53,12 @@ WORDS_FOR_OFF = ("none", "off", "one", "alike")
 
 
 def written(choice: Any) -> str:
-    """A choice as specs, commands and coordinates spell it."""
+    """A choice as spelled in specs, commands and coordinates."""
     return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def declared(*rows: str | Input) -> tuple[Input, ...]:
-    """The inputs of a topic: one of CHANGERS, then the inputs that it can change, and so on."""
+    """The inputs of a topic: rows of one of CHANGERS, then the inputs that it can change."""
     found, who = [], ""
     for row in rows:
         if isinstance(row, Input):

@@ -1,9 +1,9 @@
-"""exp, log and their like by arithmetic alone: the same bits on every processor.
+"""exp, log and similar functions by arithmetic alone: the same bits on every processor.
 
-NumPy and the C library choose other code, with other last bits, by what a processor can do. Sums,
-products, quotients and shifts of bits are the same everywhere, and so are values made of them. Each
-function is written once, over the operations of a library: NumPy's for arrays, Python's for a
-number, the names of a trace for kernels.
+NumPy and the C library choose code, and with it last bits, by the processor's features. Sums,
+products, quotients and bit shifts are the same everywhere, and so are values made of them. Each
+function is written once, over a library's operations: NumPy's for arrays, Python's for a number,
+those of a trace for kernels.
 
 All are within two units in the last place, over all of float64 (tests/kernels/test_elementary.py).
 """
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-CHUNK = 1 << 12  # points of NumPy's temporaries: 32 kB each are taken from memory just freed
-FEW = 16  # numbers of an array that are faster one by one
+CHUNK = 1 << 12  # points of NumPy's temporaries: 32 kB each reuse memory just freed
+FEW = 16  # smaller arrays are faster number by number
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0x162E42FEFA3 / 2**41  # ln 2 to 41 bits: its multiples up to 1075 are exact
@@ -30,7 +30,7 @@ LOG = tuple(2 / (2 * n + 1) for n in range(1, 12))  # ln((1 + s) / (1 - s)) / s 
 
 
 def _exp(library: Any, x: Any) -> Any:
-    """e^x = 2^k e^r, k whole and |r| < 0.35; in two steps, for 2^k may be out of range."""
+    """e^x = 2^k e^r, k whole and |r| < 0.35; 2^k in two steps, as it may be out of range."""
     x = library.minimum(library.maximum(x, -746.0), 710.0)  # 0 and infinite beyond
     k, rise = _reduced(x)
     half = _rounded(0.5 * k)
@@ -54,7 +54,7 @@ def _log(library: Any, x: Any) -> Any:
 
 
 def _log1p(library: Any, x: Any) -> Any:
-    """ln(1 + x), with what 1 + x loses."""
+    """ln(1 + x), corrected for the rounding of 1 + x."""
     above = 1.0 + x
     lost = (x - (above - 1.0)) / library.maximum(above, LEAST)
     value = _log(library, above) + library.where((x > -1.0) & (x < 2.0**53), lost, 0.0)
@@ -91,14 +91,14 @@ def _split(library: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _log_of(f: Any) -> tuple[Any, Any]:
-    """f^2 / 2, and what ln(1 + f) is above f - f^2 / 2."""
+    """f^2 / 2, and ln(1 + f) - (f - f^2 / 2)."""
     s = f / (2.0 + f)
     square, over = 0.5 * f * f, s * s
     return square, s * (square + over * _series(over, LOG))
 
 
 def _of_log(library: Any, x: Any, value: Any) -> Any:
-    """A logarithm's value where it has a finite one, else -infinity, infinity or NaN."""
+    """A logarithm's value where it is finite, else -infinity, infinity or NaN."""
     edge = library.where(x == 0.0, -math.inf, library.where(x > 0.0, math.inf, math.nan))
     return library.where((x > 0.0) & (x < math.inf), value, edge)
 
@@ -119,7 +119,7 @@ def _bits(x: Any) -> Any:
     return x.view(np.uint64)
 
 
-WIDTH = 52  # bits of the fraction; the exponent, with 1023 added, stands above it
+WIDTH = 52  # bits of the fraction; above it, the exponent plus 1023
 TWO_TO_52, ONE, FRACTION = 0x433 << WIDTH, 0x3FF << WIDTH, (1 << WIDTH) - 1  # bits of numbers
 _WIDTH, _TWO_TO_52, _ONE, _FRACTION = map(np.uint64, (WIDTH, TWO_TO_52, ONE, FRACTION))
 

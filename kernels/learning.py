@@ -1,4 +1,4 @@
-"""What a model learns: its loss by size and tokens, and the tokens that a large batch takes."""
+"""Loss of a model by size and tokens, and the extra tokens that a large batch takes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from .ops import np, where
 
 
 def tokens_at_batch(tokens: Any, batch_tokens: Any, critical_batch_tokens: Any) -> Any:
-    """Tokens that a run takes to the loss that small batches reach in fewer.
+    """Tokens that a run takes to the loss that small batches reach with fewer.
 
     E = E_min (1 + B / B_crit), from (S / S_min - 1) (E / E_min - 1) = 1 with S = E / B and
     B_crit = E_min / S_min
@@ -46,9 +46,8 @@ def critical_batch_at_overhead(tokens: Any) -> Any:
     Parameters:
         tokens [1]: tokens D of the run with a batch far below the critical one
     Returns: [1] tokens of one batch
-    Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; B* is where
-        steps are 1.2 times those of a linear speed-up: E = E_min (1 + B / B_crit) has it at
-        B_crit / 5
+    Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; B* is where steps
+        are 1.2 times those of a linear speed-up: by E = E_min (1 + B / B_crit), at B_crit / 5
     Source: Zhang et al. 2024, arXiv:2410.21676, definition 1 and fig. 1
     """
     return 5 * 512 * 22.91 * np.exp(0.47 * np.log(tokens / 1e6))
@@ -57,10 +56,10 @@ def critical_batch_at_overhead(tokens: Any) -> Any:
 def critical_batch_between(
     tokens: Any, earlier_tokens: Any, critical_before: Any, critical_after: Any
 ) -> Any:
-    """Critical batch size over a part of a run, from that of a run as far as either of its ends.
+    """Critical batch size over a part of a run, from those of runs up to either of its ends.
 
-    D / (b / B_b - a / B_a), b = a + D: parts of a run in one batch take what it takes undivided,
-    as a / B_a is the sum of 1 / B_crit over each of the tokens up to a
+    D / (b / B_b - a / B_a), b = a + D: parts of a run at one batch size together take what the
+    undivided run takes, as a / B_a is the sum of 1 / B_crit over each of the tokens up to a
 
     Parameters:
         tokens [1]: tokens D of the part, with a batch far below the critical one
@@ -68,7 +67,7 @@ def critical_batch_between(
         critical_before [1]: critical batch B_a of a run that ends where the part begins
         critical_after [1]: critical batch B_b of a run that ends with the part
     Returns: [1] tokens of one batch
-    Range: tokens from 1e-6 of those before on, below which digits are lost; b / B_b above a / B_a,
+    Range: at least 1e-6 of the tokens before, below which digits are lost; b / B_b above a / B_a,
         as it is for any law whose batch grows more slowly than the tokens
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3 (tokens and steps of a stretch of
         training, summed)
@@ -105,7 +104,7 @@ def power_law_loss(
     token_scale: Any,
     token_exponent: Any,
 ) -> Any:
-    """Loss of a model by its size and the tokens it is trained on.
+    """Loss of a model by its size and training tokens.
 
     L = E + A / N^alpha + B / D^beta
 
@@ -131,7 +130,7 @@ def optimal_parameters(
     token_scale: Any,
     token_exponent: Any,
 ) -> Any:
-    """Parameters of the model with the least loss for the operations of a training.
+    """Parameters of the compute-optimal model: least loss for a training's operations.
 
     N = (alpha A / (beta B))^(1 / (alpha + beta)) (N D)^(beta / (alpha + beta))
 
@@ -156,7 +155,7 @@ def optimal_tokens(
     token_scale: Any,
     token_exponent: Any,
 ) -> Any:
-    """Tokens with which a model is of the size that is best for its training's operations.
+    """Tokens for which a model's size is compute-optimal.
 
     alpha A / N^alpha = beta B / D^beta
 

@@ -1,14 +1,14 @@
-"""The logger "fleetcube": what an operator of a large run wants to know. Silent until asked.
+"""The logger "fleetcube", for operators of large runs. Silent until configured.
 
-Levels: DEBUG for each block and each plan; INFO for what a run decides and reaches; WARNING for
-what it survived. What stops it is raised, not logged.
+Levels: DEBUG for each block and each plan; INFO for decisions and progress of a run; WARNING for
+faults that it survived. Fatal errors are raised, not logged.
 """
 
 import logging
 from typing import Any
 
 _logger = logging.getLogger("fleetcube")
-_logger.addHandler(logging.NullHandler())  # else warnings go to standard error unasked
+_logger.addHandler(logging.NullHandler())  # else warnings go to standard error by default
 
 
 def debug(message: str, *values: Any) -> None:
@@ -32,7 +32,7 @@ def _log(level: int, message: str, values: tuple[Any, ...]) -> None:
 
 
 def _visible(value: Any) -> Any:
-    """Text in one line that steers no terminal: names and paths may be anybody's."""
+    """Text in one line without control characters: names and paths may be untrusted."""
     if isinstance(value, int | float):
         return value
     text = str(value)

@@ -1,38 +1,37 @@
 """Monte Carlo of a job that fails, loses work, recovers and resumes.
 
-It shares no formula with `checkpoint.py`, which it judges, and answers what closed forms cannot:
-times between failures that are not exponential, and spares that run out.
+It shares no formula with `checkpoint.py`, which it checks, and covers what closed forms cannot:
+non-exponential times between failures, and spares that run out.
 
 The job computes `work` seconds; after every `interval` of them, and at its end, a checkpoint stops
-it for `stall`. Failures are a renewal process: the time from one failure to the next is Weibull
-with mean `mtbf`, whatever happens between them, so that a failure may strike during recovery,
-which then starts again (Daly 2006). A failure takes the work since the last safe checkpoint: one
-is safe `flush` after its stall (flushes may overlap), and cannot be read with probability
-`corruption`, found out when it is read for the first time; one that was read stays readable.
+it for `stall`. Failures are a renewal process: the time between failures is Weibull with mean
+`mtbf`, whatever happens in between, so a failure may strike during recovery, which then restarts
+(Daly 2006). A failure loses the work since the last safe checkpoint. A checkpoint is safe `flush`
+after its stall (flushes may overlap); its first read fails with probability `corruption`, and once
+read it stays readable.
 
-A failure is of one of four kinds, drawn by their shares: restarts in the process and in the job,
-which keep the node; a requeue, which loses it and waits for no other; else a node swap, with
-`recovery`. A share `silent` of the failures is corruption found `latency` later: until then the job
-works in vain, and failures are repaired as ever; what was safe when it struck is kept.
+A failure is of one of four kinds, drawn by their shares: in-process and in-job restarts, which keep
+the node; a requeue, which loses it without waiting for another; else a node swap, with `recovery`.
+A share `silent` of the failures is corruption found `latency` later: until then work is lost and
+failures are repaired as usual; checkpoints safe when it struck are kept.
 
-With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint goes to drives, too, and each
-`storage_every`-th of those to storage. A failure is survived by memory, drives or storage, drawn by
-their shares, and takes the work since the last checkpoint that is safe there or above. What lower
-tiers survive ends a stall without loss; a failure in a recovery starts it again, from the higher
-tier of the two; a copy that it cut short begins anew once training goes on.
+With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint is also written to drives,
+and each `storage_every`-th of those to storage. Memory, drives or storage survive a failure, drawn
+by their shares; it loses the work since the last checkpoint that is safe there or above. A failure
+that lower tiers survive ends a stall without loss; a failure in a recovery restarts it, from the
+higher tier of the two; an interrupted copy is repeated once training resumes.
 
-Hardware may have an age: the failures' clock then runs at the pace of rates at that age. Where they
-are exponential, failures at the most that it is in a window are drawn, and some of them strike
-(thinning: Lewis & Shedler 1979).
+With an age of the hardware, the failures' clock runs at the failure rate of that age; exponential
+failures are drawn at the highest rate in a window and thinned (Lewis & Shedler 1979).
 
 A share of the failures that cost a node takes a group of nodes, which needs as many spares. A
-failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
-(Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
-`pool` CLOSED or IDLE_SAFE it begins only when `nodes` of all are whole; where CLOSED, spares and
-nodes that wait for others fail at the same rate as the job's, at random. With `crews` so many nodes
-are repaired at a time, each for an exponential time; the others wait for a crew.
+failed node is away for `repair`, then whole. One of the `spares` is free while fewer nodes are away
+(Palm 1938; Feeney & Sherbrooke 1966); if none is free, recovery takes `provision` longer. With
+`pool` CLOSED or IDLE_SAFE recovery begins only when `nodes` nodes are whole; with CLOSED, spares
+and waiting nodes fail at random at the same rate as the job's. `crews` nodes are repaired at a
+time, each for an exponential time; the others wait for a crew.
 
-Self-contained, so that numba's cache, which looks at this file only, cannot be stale.
+Self-contained, as numba's cache checks this file only.
 """
 
 import math
@@ -74,28 +73,28 @@ PARAMETERS = (
     "storage_stall",
     "drive_flush",
     "storage_flush",
-    "memory_restore",  # by how much recovery takes longer, or less long if negative
+    "memory_restore",  # added to recovery; may be negative
     "drive_restore",
     "storage_restore",
-    "drive_every",  # 0: one tier, and `stall` and `flush` are all there is
+    "drive_every",  # 0: one tier, with `stall` and `flush`
     "storage_every",
-    "steady",  # share of the failures, at mean rates, whose rate has no age
-    "ageing",  # that of the others, at the rate of grown hardware; 0: no age counts
+    "steady",  # share of the failures, at mean rates, that age does not affect
+    "ageing",  # that of the others, at the rate of mature hardware; 0: no ageing
     "age",  # at the start, in seconds
-    "burn_in",  # by which new hardware fails more often
+    "burn_in",  # excess failure rate of new hardware
     "burn_in_time",
     "wear_age",
     "wear_shape",
     "crews",  # nodes repaired at a time; 0: all that failed
-    "group_share",  # of the failures that cost a node: they cost so many
+    "group_share",  # of the failures that cost a node: these cost `group` nodes
     "group",
 )
 KINDS, TIERS, AGES, CREWS, GROUPS = 14, 22, 34, 41, 42  # first parameters of kinds, tiers, ...
-WINDOW = CREWS - AGES  # of the ages, in a trial: what is known of the rate near now
+WINDOW = CREWS - AGES  # of the ages, in a trial: bounds of the rate near now
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
-# Where they are asked for, beyond those: failures and recovery of each kind, in the order of
-# `_kind`, restarts from each tier and the rework of what it held
+# With `detailed`, beyond those: failures and recovery of each kind, in the order of `_kind`,
+# restarts from each tier and their rework
 OF_KINDS, OF_TIERS = len(LOSSES), len(LOSSES) + 8
 DETAILS = (
     *(f"{kind}_failures" for kind in ("in_process", "in_job", "requeue", "node_swap")),
@@ -122,7 +121,7 @@ STATISTICS = (
     "wall_time_error",
     "wall_time_p95",
 )
-MOST_FAILURES = 1_000_000  # of one trial; a point with such a trial is given up
+MOST_FAILURES = 1_000_000  # of one trial; a point that exceeds it in a trial is given up
 DONE, TOO_MANY_FAILURES, UNDEFINED = 0, 1, 2
 _TRIALS_AT_ONCE = 1 << 20  # kept in memory: 32 MB
 
@@ -138,7 +137,7 @@ def _compiled(function: Any, inlined: bool = False) -> Any:
 
 
 def _inlined(function: Any) -> Any:
-    """Compiled into what calls it: as a call, arrays are counted, which takes as long as a draw."""
+    """Compile into the caller: a call would count references to arrays, as slow as a draw."""
     return _compiled(function, inlined=True)
 
 
@@ -155,7 +154,7 @@ def mix(z: Any) -> Any:
 
 @_compiled
 def seed_stream(state: Any, key: Any) -> None:
-    """Four words of SplitMix64, as the authors of xoshiro advise."""
+    """Seed with four words of SplitMix64, as the authors of xoshiro advise."""
     for k in range(4):
         key = key + _GOLDEN
         state[k] = mix(key)
@@ -199,7 +198,7 @@ def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any, now: Any
 
 @_inlined
 def _pace(now: Any, ages: Any) -> Any:
-    """What burn-in and wear add to the rate of grown hardware at a moment, over that rate."""
+    """Burn-in and wear at a time, each relative to the failure rate of mature hardware."""
     at = ages[2] + now
     early = ages[3] * math.exp(-at / ages[4]) if ages[3] > 0 else 0.0
     worn = (at / ages[5]) ** (ages[6] - 1) if ages[5] < np.inf else 0.0
@@ -208,7 +207,7 @@ def _pace(now: Any, ages: Any) -> Any:
 
 @_inlined
 def _look_ahead(now: Any, mtbf: Any, ages: Any) -> Any:
-    """A window from now on, and between what the rate is in it: burn-in falls, and wear rises."""
+    """Set a window from now on, and bounds of the rate in it: burn-in falls, and wear rises."""
     early, worn = _pace(now, ages)
     span = 16 * mtbf / (ages[0] + ages[1] * (1 + early + worn))
     for _ in range(100):
@@ -226,7 +225,7 @@ def _look_ahead(now: Any, mtbf: Any, ages: Any) -> Any:
 
 @_compiled
 def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
-    """When failures at each moment's rate strike next: some of those at the most."""
+    """Time to the next failure at a varying rate, by thinning failures at its upper bound."""
     clock, strikes = now, False
     while not strikes:
         exponential, kept = -math.log(uniform(state)), uniform(state)
@@ -235,7 +234,7 @@ def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
         clock += exponential * mtbf / ages[WINDOW + 3]
         if clock >= ages[WINDOW + 1]:
             clock = ages[WINDOW + 1]
-            strikes = clock <= ages[WINDOW]  # more often than the clock can tell
+            strikes = clock <= ages[WINDOW]  # the window is below the clock's resolution
         elif kept * ages[WINDOW + 3] < ages[WINDOW + 2]:
             strikes = True
         else:
@@ -246,7 +245,7 @@ def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
 
 @_compiled
 def _aged(life: Any, now: Any, ages: Any) -> Any:
-    """When a time has passed on the failures' clock: its inverse, by Newton's steps in brackets."""
+    """Time in which the failures' clock advances by `life`, by bracketed Newton steps."""
     steady, ageing, start, excess = ages[0], ages[1], ages[2] + now, ages[3]
     decay, wear_age, wear_shape = ages[4], ages[5], ages[6]
     early = excess * math.exp(-start / decay) if excess > 0 else 0.0
@@ -269,7 +268,7 @@ def _aged(life: Any, now: Any, ages: Any) -> Any:
         before, span = span, span + (life - passed) / pace
         if not least <= span <= most:
             span = 2 * before if most == np.inf else 0.5 * (least + most)
-        if abs(span - before) <= 1e-4 * before:  # the next step is as its square
+        if abs(span - before) <= 1e-4 * before:  # the next step would be of the order of its square
             break
     return span
 
@@ -279,7 +278,7 @@ def _aged(life: Any, now: Any, ages: Any) -> Any:
 
 @_inlined
 def _lose(times: Any, room: int, lost: int, count: int, now: Any) -> int:
-    """Nodes lost at a moment; returns the nodes lost by then."""
+    """Record nodes lost at a time; returns the total lost so far."""
     for _ in range(count):
         if room > 0:
             times[lost % room] = now
@@ -306,7 +305,7 @@ def _lose_idle(
     grouped: Any,
     group: int,
 ) -> int:
-    """Failures of idle nodes, which are `idle` less those away; returns the nodes lost by then."""
+    """Failures of idle nodes, `idle` less those away; returns the total of nodes lost so far."""
     rate = idle * pace
     if rate == 0:
         return lost
@@ -328,7 +327,7 @@ def _lose_idle(
 def _event(
     state: Any, away: int, failing: Any, repaired: Any, idle: Any, grouped: Any, group: int
 ) -> int:
-    """Nodes more that are away: idle ones fail, or one is repaired."""
+    """Change in the number of nodes away: idle ones fail, or one is repaired."""
     if uniform(state) * (failing + repaired) < failing:
         more: int = min(_together(state, grouped, group), int(idle) - away)
         return more
@@ -348,7 +347,7 @@ def _repaired(
     grouped: Any,
     group: int,
 ) -> int:
-    """Nodes away at the end of a span, in which idle ones fail and crews repair at random."""
+    """Nodes away at the end of a span in which idle ones fail and crews repair, at random."""
     clock = start
     while True:
         failing, repaired = max(idle - away, 0.0) * pace, min(away, crews) / max(repair, 1e-300)
@@ -372,7 +371,7 @@ def _wait(
     grouped: Any,
     group: int,
 ) -> Any:
-    """How long crews take until no more than so many are away; endless where they never do."""
+    """Time until at most `most` nodes are away; infinite where crews never get there."""
     clock, events = 0.0, 0
     while away > most and events < MOST_FAILURES:
         events += 1
@@ -398,7 +397,7 @@ def _checkpoints(point: Any) -> Any:
 
 @_compiled
 def _length(point: Any) -> Any:
-    """The job's work and stalls in tiers; the last interval may be shorter, its stalls are not."""
+    """The job's work and stalls in tiers; the last interval may be shorter, its stalls not."""
     memory, drive, storage = point[TIERS + 2 : TIERS + 5]
     every = point[TIERS + 10]
     checkpoints = _checkpoints(point)
@@ -409,7 +408,7 @@ def _length(point: Any) -> Any:
 
 @_compiled
 def _held(at: Any, level: int, interval: Any, tiers: Any) -> Any:
-    """Where the last checkpoint of a tier or one above ends: 0 memory, 1 drives, 2 storage."""
+    """End of the last checkpoint in a tier or above: 0 memory, 1 drives, 2 storage."""
     if interval == 0 or interval == np.inf:
         return at if interval == 0 else 0.0
     first = interval + tiers[2]
@@ -430,7 +429,7 @@ def _held(at: Any, level: int, interval: Any, tiers: Any) -> Any:
 def _fall_back(
     safe: Any, at: Any, life: Any, level: int, late: bool, flush: Any, interval: Any, tiers: Any
 ) -> Any:
-    """Where the job goes on after a failure, and what each tier holds then, into `safe`."""
+    """Where the job resumes after a failure; writes what each tier holds then into `safe`."""
     for tier in range(3):
         unsafe = 0.0
         if not late:
@@ -442,7 +441,7 @@ def _fall_back(
 
 @_compiled
 def _restored(safe: Any, level: int) -> Any:
-    """The newest checkpoint of a tier and those above; tiers below hold nothing else then."""
+    """The newest checkpoint in a tier or above, which tiers below then hold as well."""
     for tier in range(1, -1, -1):
         safe[tier] = max(safe[tier], safe[tier + 1])
     for tier in range(level):
@@ -461,7 +460,7 @@ def _level(state: Any, tiers: Any) -> int:
 
 @_compiled
 def _room(point: Any) -> int:
-    """How many times of losses to keep: of all nodes, or as many as decide whether one is free."""
+    """Number of loss times to keep: enough to decide whether a spare is free, or of all nodes."""
     spares = min(math.floor(point[8]), float(MOST_FAILURES))
     if point[12] == CLOSED:
         spares = min(spares + max(math.floor(point[13]), 1.0), float(MOST_FAILURES))
@@ -470,7 +469,7 @@ def _room(point: Any) -> int:
 
 @_compiled
 def _kind(state: Any, kinds: Any) -> int:
-    """How a failure ends: 0 in the process, 1 in the job, 2 in the queue, 3 with a node swap."""
+    """Kind of a failure: 0 in-process restart, 1 in-job restart, 2 requeue, 3 node swap."""
     share = uniform(state)
     for kind in range(3):
         share -= kinds[2 * kind]
@@ -483,11 +482,11 @@ def _kind(state: Any, kinds: Any) -> int:
 def trial(
     point: Any, state: Any, lost_nodes: Any, losses: Any, held: Any = None, ages: Any = None
 ) -> bool:
-    """One job from start to end, its losses into `losses`; False where it fails too often.
+    """Run one job to its end, its losses into `losses`; False if it fails too often.
 
-    `lost_nodes` is a buffer for the times of the last losses, used as a ring: see `_room`.
-    `held` is one for what each tier holds, and `ages` their parameters: both None, so that they
-    cost no time, where neither tiers nor ages nor crews are set.
+    `lost_nodes` is a ring buffer of the last loss times (`_room`). `held` is a buffer for what each
+    tier holds, `ages` are parameters of ageing: both None, at no cost in time, where neither tiers
+    nor ages nor crews are set.
     """
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
@@ -506,7 +505,8 @@ def trial(
     silent, latency = kinds[6], kinds[7]
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
 
-    # Work is safe in steps: an interval and its checkpoint, or 1 s where every instant is one.
+    # Work becomes safe in steps: an interval and its checkpoint, or 1 s with continuous
+    # checkpoints.
     checkpoints = _checkpoints(point)
     continuous = interval == 0
     step, steps, rest = 1.0, work, 0.0
@@ -606,7 +606,7 @@ def trial(
                     lost = _lose_idle(
                         state, times, lost, seen, now, idle, pace, repair, grouped, group
                     )
-                free = spare - count + 1  # away at most, so that there is one for each
+                free = spare - count + 1  # limit of nodes away that leaves a spare for each loss
                 short = lost >= free
                 short = short and (free <= 0 or now - times[(lost - free) % room] < repair)
             if kind > 1 and not crewed:
@@ -676,7 +676,7 @@ def trial(
 
 @_compiled
 def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any) -> None:
-    """Trials `first` to `last` of all points; each has a random stream of its own."""
+    """Trials `first` to `last` of all points, each with its own random stream."""
     trials = losses.shape[1]
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
@@ -688,7 +688,7 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         if verdicts[row] != DONE:
             continue
         key = np.uint64(seed)
-        read = 12 if points[row, 12] == OPEN else KINDS  # what the job depends on
+        read = 12 if points[row, 12] == OPEN else KINDS  # the parameters that the job depends on
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
         for begin, end in (
@@ -782,7 +782,7 @@ def _judge(point: Any) -> int:
 def _finish(
     points: Any, parts: int, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
 ) -> None:
-    """The statistics of jobs `first` to `last`, each of so many points; NaN for those given up."""
+    """Statistics of jobs `first` to `last`, each of `parts` points; NaN for those given up."""
     for job in range(first, last):
         begin, end = job * parts, (job + 1) * parts
         work = stalls = 0.0
@@ -807,20 +807,19 @@ def run(
 ) -> tuple[Array, Array]:
     """Statistics of jobs, and a verdict on each.
 
-    `points` has a row for each job with the columns PARAMETERS. Returns a row of STATISTICS for
-    each, and of DETAILS, each with its error, if `detailed`; NaN where its verdict, the second
-    result, is not DONE. Random numbers depend on the seed,
-    the job's own parameters and the number of the trial, and on nothing else. Shares are ratios of
-    sums over the trials, so that goodput is work over expected wall time; errors are standard.
-    Where a job has several parts, one after the other, so many rows are one job: their times add
-    up trial by trial. `done` is called with the number of trials simulated since the last call.
+    `points` has a row per job with the columns PARAMETERS. Returns a row of STATISTICS for each
+    job, and of DETAILS with their errors if `detailed`; NaN where its verdict, the second result,
+    is not DONE. Random numbers depend only on the seed, the job's parameters and the number of the
+    trial. Shares are ratios of sums over the trials, so goodput is work over expected wall time;
+    errors are standard errors. A job of several consecutive `parts` takes as many rows, whose times
+    add up trial by trial. `done` is called with the number of trials simulated since the last call.
     """
     if not isinstance(points, np.ndarray | list | tuple):
         raise TypeError(
             f"points is a {type(points).__name__}, and jobs are played from NumPy arrays alone, "
             "outside jit, vmap and grad: pass numpy.asarray(points)"
         )
-    # keys of random streams are made of bits: -0.0 becomes 0.0
+    # keys of random streams are made from bits: -0.0 becomes 0.0
     points = np.ascontiguousarray(points, dtype=np.float64) + 0.0
     width = len(STATISTICS) + 2 * len(DETAILS) * detailed
     statistics = np.empty((len(points) // parts, width))
@@ -843,7 +842,7 @@ def _run(
     statistics: Array,
     done: Callable[[int], None],
 ) -> None:
-    """A part of the jobs, as many as fit into memory."""
+    """Run as many jobs as fit into memory."""
     details = len(DETAILS) * (statistics.shape[1] > len(STATISTICS))
     losses = np.empty((len(points), trials, len(LOSSES) + details))
     word = np.uint64(seed)

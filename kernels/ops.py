@@ -1,4 +1,4 @@
-"""What laws are written in: NumPy over whatever arrays they are given, and a choice."""
+"""`np` and `where` of the laws, for NumPy's arrays and those of other libraries."""
 
 import sys
 from collections.abc import Callable
@@ -8,14 +8,14 @@ import numpy
 
 from . import elementary
 
-# Told apart first, and by plain steps: all else takes longer than a small law on a number
+# Checked first and by plain lookups: anything else takes longer than a small law on a number
 _NUMPYS = frozenset({bool, float, int, numpy.bool_, numpy.float64, numpy.int64, numpy.ndarray})
 
 
 class _Numpy:
-    """NumPy with exp and its like from `elementary`, or the library that an operand names.
+    """NumPy with exp and similar functions from `elementary`, or the library that an operand names.
 
-    Arrays of Dask, xarray and pint need no more: NumPy hands functions over to them.
+    Dask, xarray and pint need no more: NumPy dispatches to them.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -33,9 +33,9 @@ class _Numpy:
         operands = (condition, if_true, if_false)
         library = _library(operands)
         if library is numpy and numpy.isscalar(condition):
-            condition = numpy.asarray(condition)  # of a plain bool, Dask makes one chunk
+            condition = numpy.asarray(condition)  # Dask turns a plain bool into a single chunk
         if library is numpy:
-            for operand in operands:  # xarray takes ufuncs from NumPy, and no other functions
+            for operand in operands:  # xarray overrides NumPy's ufuncs, but no other functions
                 if hasattr(operand, "__array_ufunc__") > hasattr(operand, "__array_function__"):
                     home = sys.modules[type(operand).__module__.partition(".")[0]]
                     library = home if hasattr(home, "where") else library
@@ -43,7 +43,7 @@ class _Numpy:
 
 
 def _on_any(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy, of one operand or of two, in the library of any operand."""
+    """A NumPy function of one or two operands, in the library of any operand."""
 
     def of_one(x: Any) -> Any:
         return function(x) if type(x) in _NUMPYS else getattr(_library((x,)), name)(x)
@@ -57,7 +57,7 @@ def _on_any(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _library(operands: tuple[Any, ...]) -> Any:
-    """The first library that an operand names, but NumPy itself."""
+    """The first library other than NumPy that an operand names; else NumPy."""
     for operand in operands:
         if hasattr(operand, "__array_namespace__"):
             library = operand.__array_namespace__()
@@ -69,8 +69,8 @@ def _library(operands: tuple[Any, ...]) -> Any:
 np: Any = _Numpy()
 
 
-# Both values are computed: where a divisor may be 0 in the one not chosen, formulas guard it, too,
-# for plain Python numbers raise ZeroDivisionError and other libraries' derivatives become NaN.
+# Both values are computed, so formulas also guard a divisor that may be 0 in the one not chosen:
+# plain Python numbers raise ZeroDivisionError and other libraries' derivatives become NaN.
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     """Choose elementwise; engines replace it (`np.where` on scalars builds arrays in numba).
 

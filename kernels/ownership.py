@@ -1,4 +1,4 @@
-"""What it costs to own a machine: the payments that its price, interest and resale come to."""
+"""Cost of owning a machine: annuities and discounting."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def capital_recovery_factor(interest_rate: Any, lifetime: Any) -> Any:
 
     Parameters:
         interest_rate [1]: interest r of one year
-        lifetime [s]: years n over which it is paid, at the end of each
+        lifetime [s]: years n over which it is paid, at each year's end
     Returns: [1] share of the loan, every year
     Range: at no interest the straight line 1 / n; parts of a year count as parts of the exponent
     Source: Short et al. 1995, NREL/TP-462-5173, section 3 (capital recovery factor)
@@ -28,7 +28,7 @@ def capital_recovery_factor(interest_rate: Any, lifetime: Any) -> Any:
 
 
 def discount_factor(interest_rate: Any, lifetime: Any) -> Any:
-    """Worth today of 1 that is paid at the end of a time.
+    """Present value of 1 that is paid at the end of a time.
 
     (1 + r)^-n
 

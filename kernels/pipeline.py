@@ -16,7 +16,7 @@ def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: 
         virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over ideal time
     Range: interleaved groups of p micro-batches or more, the last one too, or fewer micro-batches
-        than stages; a bound from below elsewhere
+        than stages; a lower bound elsewhere
     Source: Narayanan et al. 2021 (SC21), section 2.2; Huang et al. 2019; m < p by playing the
         schedule out
     Example:
@@ -49,7 +49,7 @@ def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stage
 
 
 def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
-    """Passes of one chunk, forward and backward, for which a stage waits.
+    """Passes of one chunk (forward and backward) for which a stage waits.
 
     (v - 1) max(0, p - m) + p - 1: with m < p, each chunk but the last waits for p - m more
 

@@ -1,4 +1,4 @@
-"""Reduce-scatters, and all-gathers, which take as long, besides the flat ring of `collectives`."""
+"""Reduce-scatters other than the flat ring of `collectives`; all-gathers take equally long."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def hierarchical_reduce_scatter_time(
     Parameters:
         message_bytes [B]: full buffer of one rank
         nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with a rail of its own
+        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
         intra_latency [s]: fixed cost of one hop inside a node
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_latency [s]: fixed cost of one hop between nodes
@@ -69,14 +69,14 @@ def hierarchical_logarithmic_reduce_scatter_time(
     inter_latency: Any,
     inter_bandwidth: Any,
 ) -> Any:
-    """Time of a logarithmic reduce-scatter, the near ranks first; an all-gather takes as long.
+    """Time of a logarithmic reduce-scatter, nearest ranks first; an all-gather takes as long.
 
     t = ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e + (k - 1) / k M / (g B_e)
 
     Parameters:
         message_bytes [B]: full buffer of one rank
         nodes [1]: nodes k that hold the group
-        ranks_per_node [1]: ranks g of the group on each node, each with a rail of its own
+        ranks_per_node [1]: ranks g of the group on each node, each with its own rail
         intra_latency [s]: fixed cost of one hop inside a node
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_latency [s]: fixed cost of one hop between nodes
@@ -95,10 +95,10 @@ def hierarchical_logarithmic_reduce_scatter_time(
 
 
 def nvls_reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
-    """Time of a reduce-scatter whose sums one NVLink switch makes; an all-gather takes as long.
+    """Time of a reduce-scatter summed by one NVLink switch; an all-gather takes as long.
 
-    t = a + M / B: each rank sends its whole buffer M to be added, or receives all that is copied;
-    the switch saves hops, but no bytes on the busier direction of a link
+    t = a + M / B: each rank sends its whole buffer M to be summed, or receives the whole multicast;
+    the switch saves hops, but no bytes in a link's busier direction
 
     Parameters:
         message_bytes [B]: full buffer of one rank
@@ -135,8 +135,8 @@ def auto_reduce_scatter_time(
         intra_latency [s]: fixed cost of one hop inside a node
         inter_latency [s]: fixed cost of one hop between nodes
     Returns: [s] time of the collective
-    Range: one rank on a node: a bound from below for NCCL 2.30, which counts 2.8 us more a rank;
-        fabrics whose switches add up: a bound from above, CollNet may save hops, not bytes
+    Range: one rank per node: a lower bound for NCCL 2.30, which counts 2.8 us more per rank;
+        fabrics whose switches sum: an upper bound, CollNet may save hops, not bytes
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, and among logarithmic
         algorithms (PAT) only for one rank on a node; Jeaugey 2025 (PAT), arXiv:2506.20252
     Example:
@@ -149,5 +149,6 @@ def auto_reduce_scatter_time(
     hops = (nodes - 1) * inter_latency + (ranks - nodes) * intra_latency
     steps = np.ceil(np.log2(ranks)) * inter_latency
     wire = (ranks - 1) * (message_bytes / (ranks * bandwidth))
-    # equal without latency: minimum's slope is its first argument's, which latency affects less
+    # without latency both are equal: minimum's slope is its first argument's, which latency affects
+    # less
     return where(ranks_per_node > 1, hops, np.minimum(steps, hops)) + wire

@@ -1,4 +1,4 @@
-"""How often things fail, and how likely a failure is within a time."""
+"""Failure rates, and the probability of a failure within a time."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def weibull_failure_probability(duration: Any, mtbf: Any, shape: Any) -> Any:
 
 
 def power_law_mtbf(mtbf: Any, size: Any, new_size: Any, exponent: Any) -> Any:
-    """Mean time between failures of a cluster of another size than one that was measured.
+    """MTBF of a cluster, from that measured at another size.
 
     M' = M (n / n')^e
 
@@ -65,7 +65,7 @@ def power_law_mtbf(mtbf: Any, size: Any, new_size: Any, exponent: Any) -> Any:
 
 
 def interruptions_per_failure(correlated_fraction: Any, domain_size: Any) -> Any:
-    """Interruptions of a job for each part that fails, where some parts fail in groups.
+    """Interruptions of a job per failed part, where some parts fail in groups.
 
     1 - f (1 - 1/k)
 
@@ -84,18 +84,18 @@ def interruptions_per_failure(correlated_fraction: Any, domain_size: Any) -> Any
 def bathtub_factor(
     age: Any, window: Any, excess: Any, decay: Any, wear_age: Any, wear_shape: Any
 ) -> Any:
-    """Failure rate of hardware of an age over that of grown hardware: burn-in and wear-out.
+    """Failure rate of hardware at an age over that of mature hardware: burn-in and wear-out.
 
     The mean over ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1); at age a where w = 0
 
     Parameters:
         age [s]: age a at the start
         window [s]: time w over which the rate is averaged
-        excess [1]: b, by which new hardware fails more often
+        excess [1]: b, excess failure rate of new hardware
         decay [s]: time T in which that falls to 1/e
         wear_age [s]: age L at which wear doubles the rate (infinite: never)
         wear_shape [1]: Weibull shape k of wear-out
-    Returns: [1] failure rate over that of grown hardware, at least 1
+    Returns: [1] failure rate over that of mature hardware, at least 1
     Source: Weibull 1951, J. Appl. Mech. 18; Barlow & Proschan 1975, ch. 3
     Example:
         >>> never = float("inf")
@@ -120,7 +120,7 @@ def bathtub_factor(
 def mean_time(rate: Any) -> Any:
     """Mean time between events of a given rate.
 
-    1 / rate; infinite where nothing happens
+    1 / rate; infinite for a rate of 0
 
     Parameters:
         rate [1/s]: events per unit of time

@@ -1,7 +1,7 @@
-"""Repairs by a finite crew: nodes wait for a crew, and the job for nodes.
+"""Repairs by a limited number of crews: nodes wait for a crew, and the job for nodes.
 
-Repair times are exponential: with few crews their distribution counts, as it does not with one for
-each node. `load` is the mean number of nodes in repair that crews without end would have.
+Repair times are exponential: their distribution matters with few crews, not with one per node.
+`load` is the mean number of nodes in repair with unlimited crews.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from .statistics import (
 
 
 def spare_left(spares: Any, crews: Any, load: Any) -> Any:
-    """Chance that one of the spares is whole, where nodes fail at a steady rate.
+    """Probability that a spare is available, where nodes fail at a steady rate.
 
     P(N < S) of the queue M/M/c: 1 - C rho^(S - c) for S > c, else (1 - C) times a Poisson
     variable's, given N < c; rho = a / c, and C is Erlang's chance that all crews are at work
@@ -30,7 +30,7 @@ def spare_left(spares: Any, crews: Any, load: Any) -> Any:
         crews [1]: c, nodes repaired at a time, at least 1
         load [1]: a, repair time times failures per unit of time
     Returns: [1] probability; 0 without spares, and where crews cannot keep up (a >= c)
-    Range: exponential repair times; the steady state, which a job near a = c is long in reaching
+    Range: exponential repair times; the steady state, which a job near a = c reaches slowly
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
     Example:
         >>> round(float(spare_left(3.0, 1.0, 0.5)), 10)  # 1 - 0.5^3
@@ -47,9 +47,9 @@ def spare_left(spares: Any, crews: Any, load: Any) -> Any:
 
 
 def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
-    """Share of the time in which a job has all its nodes, where nodes that wait do not fail.
+    """Share of the time in which a job has all its nodes, where waiting nodes do not fail.
 
-    1 - P(N = S + 1) of the queue M/M/c/S+1: S + 1 nodes in repair stop the job, and the failures
+    1 - P(N = S + 1) of the queue M/M/c/S+1: S + 1 nodes in repair stop the job, and thus failures
 
     Parameters:
         spares [1]: S
@@ -78,7 +78,7 @@ def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
 
 
 def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
-    """Odds that more nodes are in repair than crews, of a cluster whose nodes all fail alike.
+    """Odds that more nodes are in repair than there are crews, where waiting nodes fail, too.
 
     P(N > c) / P(N <= c) = B(c, a) (P - c) / y / B(P - c - 1, y), B Erlang's, P = n + S, y = c / r,
     a = r (P - min(P r / (1 + r), (c - 1) / 2)):
@@ -99,14 +99,14 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     pool, at_most = nodes + spares, crews / ratio
     left = np.maximum(pool - crews, 0.0)
     waiting = erlang_blocked(np.maximum(left - 1, 0.0), at_most)
-    # beyond 1e120 they are the same to a double, and slopes still numbers
+    # bounded at 1e120, which leaves results equal in double precision, and slopes finite
     tail = left / at_most / np.maximum(waiting, 1e-120)
     whole = pool - np.minimum(pool * ratio / (1 + ratio), (crews - 1) / 2)
     return erlang_blocked(crews, whole * ratio) * tail
 
 
 def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
-    """Share of the time in which a job has all its nodes, where nodes that wait fail, too.
+    """Share of the time in which a job has all its nodes, where waiting nodes fail, too.
 
     P(N <= S), N nodes in repair: births and deaths of n + S nodes and c crews
 
@@ -117,7 +117,7 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
         ratio [1]: r, repair time over a node's lifetime
     Returns: [1] share of the time
     Range: exponential repair times; within 0.18 r of the sum over all states, r up to 1; below
-        1e-11 its derivatives have no digits
+        1e-11 its derivatives have no correct digits
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     Example:
         >>> round(float(whole_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # 1 / (1 + r)
@@ -137,7 +137,7 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
 
 
 def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
-    """Nodes that a job lacks on average: those in repair beyond the spares, which fail, too.
+    """Mean number of nodes that a job lacks, where spares fail, too.
 
     E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and c crews
 
@@ -159,7 +159,7 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     a = r * (pool - np.minimum(pool * r / (1 + r), (crews - 1) / 2))
     odds = queue_odds(spares, crews, nodes, r)
     few = np.minimum(spares, crews)
-    # E[max(0, N - S)], N Poisson and at most c: by what is beyond c where that is rare
+    # E[max(0, N - S)], N Poisson and at most c: by the excess beyond c where that is rare
     keeps_up = a < crews + 1
     equal, tail = poisson_probability(crews, a), _tail_ratio(crews, a)
     rare = poisson_excess(spares, a) - equal * (a + (a - spares) * tail)
@@ -177,7 +177,7 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
 
 
 def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
-    """Time, of a delay, for which a pool that was whole at its start has forgotten that it was.
+    """Part of a delay in which an initially whole spare pool is in its steady state again.
 
     integral to D of F(t) = P(N > S at t | N <= S at 0) / P(N > S), N nodes in repair, Poisson of
     mean a. dF/dt falls from p to p^2 times w = a / (P(N <= S) P(N > S)), p = P(N = S), within a
@@ -192,7 +192,7 @@ def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
         load [1]: a, nodes in repair on average
     Returns: [s] time, at most the delay
     Range: repairs that take equally long: within 0.1 r of the sum over all states (0 to 16 spares,
-        0.05 to 40 nodes in repair); exponential ones are remembered longer, for up to 0.5 r
+        0.05 to 40 nodes in repair); with exponential ones the pool settles later, by up to 0.5 r
     Source: counts of disjoint times are independent Poisson variables (Feller 1968, An Introduction
         to Probability Theory), so that dF/dt = w P(N = S at t and 0)
     Example:

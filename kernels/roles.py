@@ -1,6 +1,6 @@
-"""Which quantity plays which role, for the rooms above: they ask by role and write no names.
+"""Which quantity plays which role: other packages ask by role and name no quantity.
 
-Constants are names of inputs and quantities; a test holds each against the graph.
+Constants are names of inputs and quantities; a test checks each against the graph.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,22 +32,23 @@ from .physics.run.roles import PHASED as PHASED
 from .physics.run.roles import SUMS as SUMS
 
 # What judges a point
-REASON = "infeasible_reason"  # why it cannot be run; 0 where it can
-NEAR = "near_memory_limit"  # 1 where the error of the limits' model decides over that
+REASON = "infeasible_reason"  # why a point cannot be run; 0 where it can
+NEAR = "near_memory_limit"  # 1 where the error of the memory model decides it
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
-# What they reach is judged by REASON: the layout, and tiers of checkpoints, which must hold them
+# What depends on these is judged by REASON: the layout, and whether checkpoint tiers are large
+# enough
 LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
 )
-# Topics whose inputs of software say how a job is laid out
+# Topics whose software inputs say how a job is laid out
 LAYOUT_TOPICS = ("layout", "tensor", "context", "experts", "pipeline", "data")
 # A quantity, and the inputs whose product it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
 
-# A predicted quantity, the input that says where in its 90 % interval it is (-1 and 1 are the ends,
-# 0 the prediction), and the factor that is the interval's half; 1 where no interval is known
+# A predicted quantity, the input that places it in its 90 % interval (-1 and 1: the ends, 0: the
+# prediction), and the factor that is the interval's half; 1 where no interval is known
 ERRORS: Mapping[str, tuple[str, str]] = {"step_time": ("step_time_error", "error_factor")}
-# Parts and their ratios to the whole, of which an interval of the whole says nothing
+# Parts and their ratios to the whole, for which an interval of the whole implies none
 RATIOS_OF_PARTS = frozenset(
     {
         "bubble_overhead",
@@ -66,7 +67,7 @@ RATIOS_OF_PARTS = frozenset(
         "utilization_efficiency",
     }
 )
-# Intervals that are quantities: no others follow from them
+# Intervals that are quantities themselves; they imply no others
 ENDS: Mapping[str, tuple[str, str]] = {
     "memory_per_gpu": ("memory_per_gpu_low", "memory_per_gpu_high"),
 }
@@ -84,10 +85,10 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
     return tensor_parallel * pipeline_parallel * context_parallel
 
 
-# Inputs that are valid at multiples of a step: its formula, and the quantity that counts the steps
+# Inputs valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
 
-# Quantities that count whole things where they are given, and the least of each
+# Quantities that must be whole numbers where they are given, and the least value of each
 COUNTS: Mapping[str, float] = {
     "first_stage_layers": 0,
     "middle_stage_layers": 0,
@@ -115,13 +116,13 @@ POSITIVE = frozenset(
 )
 # An input that is 0 or at least as large as another
 GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
-# Inputs that are shares of one whole, with the rest: together at most 1
+# Inputs that are shares of one whole: at most 1 in total
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
-TIME = "job_time"  # after the day of a start: when a job ends
-MONEY = "job_cost"  # what levers are worth, where a price is stated
+TIME = "job_time"  # added to the start date: when a job ends
+MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
-# What a scenario spells out in letters: where else it may stand
+# What a scenario spells out in letters, and where it may be given instead
 TEXTS: Mapping[str, str] = {
     "layer_pattern": "or an axis of its own",
     "pipeline_layout": "move its inputs along axes instead",
@@ -129,11 +130,11 @@ TEXTS: Mapping[str, str] = {
 }
 
 # How results are read
-IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
-CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
+IN_HOURS = ("_mttf", "_mtbf")  # suffixes of lifetimes, which are never read in days
+CROSSING = "reliability_to_communication_ratio"  # maps of flags draw a line where it is 1
 
-# What a default decides is said under tables. A part of the layout counts where another input is
-# given, too: what is not pipelined has no virtual stages
+# Defaults that are noted under tables. Where a second input is named, only if that is given, too:
+# without pipelining there are no virtual stages
 DECIDED: Mapping[str, str] = {
     "training_tokens": "",
     "flops_efficiency": "",
@@ -151,7 +152,8 @@ DECIDED: Mapping[str, str] = {
     "sequence_parallel": "tensor_parallel",
 }
 
-# Of these, the rule of what is no number, and what a calibration gives; others are of the layout
+# Of DECIDED: the rule of a default that is no number, and what a calibration gives; the rest are
+# layout
 RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 

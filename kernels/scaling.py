@@ -1,4 +1,4 @@
-"""How far more workers help: laws of speed-up, and the size of a cluster at which time is least."""
+"""Laws of speed-up, and the size of the cluster at which a job's time is least."""
 
 from typing import Any
 
@@ -41,12 +41,12 @@ def gustafson_speedup(serial_fraction: Any, workers: Any) -> Any:
 
 
 def usl_speedup(contention: Any, coherency: Any, workers: Any) -> Any:
-    """Speed-up under the universal scalability law: waiting in line, and agreeing in pairs.
+    """Speed-up under the universal scalability law: contention and pairwise coherency.
 
     n / (1 + sigma (n - 1) + kappa n (n - 1)); Amdahl's law for kappa = 0
 
     Parameters:
-        contention [1]: share sigma of the work that is done one by one
+        contention [1]: share sigma of the work that is serialised
         coherency [1]: cost kappa of each pair of workers
         workers [1]: number n of workers
     Returns: [1] throughput over that of one worker
@@ -65,7 +65,7 @@ def usl_peak(contention: Any, coherency: Any) -> Any:
     sqrt((1 - sigma) / kappa); infinite for kappa = 0
 
     Parameters:
-        contention [1]: share sigma of the work that is done one by one
+        contention [1]: share sigma of the work that is serialised
         coherency [1]: cost kappa of each pair of workers
     Returns: [1] workers at the peak
     Range: below 1, a second worker already lowers throughput; 0 from sigma = 1 on
@@ -95,8 +95,8 @@ def sync_wall(
     T = A / n + C + D n, failures every M = K / n, and goodput g = (1 - u) e^(-R/M) at the optimal
     interval u M, where -u - log(1 - u) = d / M
 
-    The condition grows with ln n: halving finds the root's place, Newton's steps its digits (and
-    its derivatives). 1 where every GPU more costs time, infinite where none does up to 10^12.
+    The condition grows with ln n: halving locates the root, Newton's steps give its digits (and its
+    derivatives).
 
     Parameters:
         parallel_time_gpus [s]: GPUs times the part of a step A / n that they share
@@ -106,7 +106,7 @@ def sync_wall(
         recovery_time [s]: time R from a failure until training goes on
         gpu_time_per_failure [s]: mean time between failures times GPUs, K (infinite: no failures)
     Returns: [1] GPUs
-    Range: 1 to 10^12; 1 where every GPU more costs time, infinite where none does
+    Range: 1 to 10^12; 1 where every added GPU costs time, infinite where none does
     Source: Daly 2006, FGCS 22(3), eq. 13 at the interval of eq. 20, minimised over the cluster
     Example:
         >>> round(float(sync_wall(1e4, 1.0, 1e-4, 0.0, 0.0, float("inf"))))
@@ -116,7 +116,7 @@ def sync_wall(
     stall = stall_time / gpu_time_per_failure
     recovery = recovery_time / gpu_time_per_failure
     top = 27.631021115928547  # ln 10^12
-    # 0 in the shape of all operands
+    # 0, broadcast to the shape of all operands
     low = 0.0 * (shared + fixed_time + time_per_gpu + stall + recovery)
     high = low + top
     beyond, _ = _sync_balance(high, shared, fixed_time, time_per_gpu, stall, recovery)
@@ -142,7 +142,7 @@ def _sync_balance(
     stall: Any,
     recovery: Any,
 ) -> Any:
-    """What one more GPU costs and saves, times the step, and its slope over ln n.
+    """Balance of what one more GPU costs and saves, times the step, and its slope over ln n.
 
     b = D n - A / n + T h, h = R n / K + x / u, x = d n / K; db / d ln n = D n + A / n +
     (D n - A / n) h + T (R n / K + x / u - x^2 (1 - u) / u^3), as du / dx = (1 - u) / u

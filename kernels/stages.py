@@ -8,10 +8,10 @@ from .ops import np, where
 def layers_of_stage(
     stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
 ) -> Any:
-    """Layers of one pipeline stage; stages between with one layer more come first.
+    """Layers of one pipeline stage; middle stages with one layer more come first.
 
-    l_first, l_middle or l_middle - 1, l_last; l in one stage. Where the stages between differ by
-    more than one layer, l_middle for each of them: a bound from above
+    l_first, l_middle or l_middle - 1, l_last; l in one stage. Where middle stages differ by more
+    than one layer, l_middle for all of them: an upper bound
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -38,7 +38,7 @@ def layers_before_stage(
 ) -> Any:
     """Layers of all stages before one.
 
-    0, l_first + (s - 2) l_middle - those that have one less, l - l_last
+    0, l_first + (s - 2) l_middle - earlier middle stages with one layer less, l - l_last
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -62,7 +62,7 @@ def layers_before_stage(
 def dense_layers_of_stage(
     stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any, leading: Any
 ) -> Any:
-    """Dense layers of one pipeline stage, where they come in front of those of experts.
+    """Dense layers of one pipeline stage, where dense layers precede expert layers.
 
     min(max(leading - layers before the stage, 0), layers of the stage)
 
@@ -73,7 +73,7 @@ def dense_layers_of_stage(
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
         last [1]: layers of the last stage
-        leading [1]: dense layers in front of those of experts
+        leading [1]: dense layers in front of the expert layers
     Returns: [1] layers
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     Example:
@@ -86,20 +86,20 @@ def dense_layers_of_stage(
 
 
 def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any:
-    """How many stages between the first and the last have as many layers as the second."""
+    """Number of middle stages with as many layers as the second stage."""
     between = np.maximum(stages - 2, 1.0)
     return layers - first - last - (middle - 1) * between
 
 
 def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
-    """A stage, or the nearer to the first of the two that a GPU holds where both ends are fed.
+    """A stage; with both ends fed, the earlier of the two stages that a GPU holds.
 
     s; min(s, p + 1 - s) with two copies
 
     Parameters:
         stage [1]: stage, counted from 1
         stages [1]: stages of the pipeline
-        copies [1]: ways through the pipeline, 1 or 2
+        copies [1]: directions through the pipeline, 1 or 2
     Returns: [1] stage
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (stages mirrored)
     Example:
@@ -123,10 +123,9 @@ def stage_parameters(
     first_tables: Any,
     last_tables: Any,
 ) -> Any:
-    """Parameters of one pipeline stage; an end holds a table of embeddings, tied or not.
+    """Parameters of one pipeline stage; each end holds an embedding table, tied or not.
 
-    n common + d dense + (n - d) sparse + tables at the ends; n layers, d of them in front of those
-    of experts
+    n common + d dense + (n - d) sparse + tables at the ends; n layers, d of them dense
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -135,12 +134,12 @@ def stage_parameters(
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
         last [1]: layers of the last stage
-        leading [1]: dense layers in front of those of experts
-        common [1]: parameters that each layer has
-        dense [1]: parameters that a dense layer has besides
-        sparse [1]: parameters that a layer of experts has besides
-        first_tables [1]: parameters of the tables of embeddings that the first stage holds
-        last_tables [1]: those of the last of several
+        leading [1]: dense layers in front of the expert layers
+        common [1]: parameters of every layer
+        dense [1]: further parameters of a dense layer
+        sparse [1]: further parameters of an expert layer
+        first_tables [1]: parameters of the first stage's embedding tables
+        last_tables [1]: the same of the last of several stages
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
         (dense layers come first); Shoeybi et al. 2019, arXiv:1909.08053, section 5.1 (a tied table
@@ -157,7 +156,7 @@ def stage_parameters(
 
 
 def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> Any:
-    """First stage after the first without dense layers in front, or the last.
+    """First stage after stage 1 without leading dense layers, or the last stage.
 
     2 + ceil((leading - l_first) / l_middle), from 2 to p
 
@@ -165,7 +164,7 @@ def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> An
         stages [1]: stages of the pipeline
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
-        leading [1]: dense layers in front of those of experts
+        leading [1]: dense layers in front of the expert layers
     Returns: [1] stage, counted from 1
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     Example:
@@ -199,12 +198,12 @@ def most_stage_parameters(
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
         last [1]: layers of the last stage
-        leading [1]: dense layers in front of those of experts
-        common [1]: parameters that each layer has
-        dense [1]: parameters that a dense layer has besides
-        sparse [1]: parameters that a layer of experts has besides
-        first_tables [1]: parameters of the tables of embeddings that the first stage holds
-        last_tables [1]: those of the last of several
+        leading [1]: dense layers in front of the expert layers
+        common [1]: parameters of every layer
+        dense [1]: further parameters of a dense layer
+        sparse [1]: further parameters of an expert layer
+        first_tables [1]: parameters of the first stage's embedding tables
+        last_tables [1]: the same of the last of several stages
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     Example:
@@ -225,12 +224,12 @@ def most_stage_parameters(
 def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any:
     """Micro-batches whose activations one stage holds at once.
 
-    min(those of the first stage, depth - slope (s - 1))
+    min(first, depth - slope (s - 1))
 
     Parameters:
         first [1]: micro-batches that the first stage holds
-        depth [1]: those that it may hold, however many there are
-        slope [1]: those that each stage may hold less than the one before it
+        depth [1]: its limit in the schedule, whatever the number of micro-batches
+        slope [1]: decrease of that limit from one stage to the next
         stage [1]: stage, counted from 1
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
@@ -242,17 +241,17 @@ def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any
 
 
 def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
-    """Micro-batches of a stage's layers that it keeps at most, where its pieces differ.
+    """Peak number of micro-batches whose activations a stage keeps, where its chunks differ.
 
-    max(ratio x held, min(held, ratio x those that it may hold)): few micro-batches are all kept,
-    whatever the pieces
+    max(ratio x flying, min(flying, ratio x may_fly)): few micro-batches are all kept, whatever the
+    chunks
 
     Parameters:
-        flying [1]: micro-batches that the stage would hold if its pieces were alike
-        may_fly [1]: those that it might hold, however many there are
-        ratio [1]: what it keeps over what it would if pieces were alike and micro-batches many
+        flying [1]: micro-batches that the stage would hold if its chunks were alike
+        may_fly [1]: the limit of the schedule, whatever the number of micro-batches
+        ratio [1]: what it keeps over what it would if chunks were alike and micro-batches many
     Returns: [1] micro-batches
-    Range: a bound from above where micro-batches are fewer than the stage might hold
+    Range: an upper bound where micro-batches are fewer than the stage might hold
     Source: Narayanan et al. 2021 (SC21), section 2.2
     Example:
         >>> [float(kept_microbatches(8, depth, 0.75)) for depth in (8, 10, 12)]
@@ -285,7 +284,7 @@ def stage_memory(
     first_logits: Any,
     last_logits: Any,
 ) -> Any:
-    """Memory of one GPU of a stage that differs from stage to stage: states and activations.
+    """Stage-dependent memory of one GPU: model states, activations and logits.
 
     shared parameters x bytes + routed parameters x bytes + layers x micro-batches in flight x
     activations of a layer + logits at the ends
@@ -297,22 +296,22 @@ def stage_memory(
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
         last [1]: layers of the last stage
-        leading [1]: dense layers in front of those of experts
-        common [1]: parameters that each layer has
-        dense [1]: parameters that a dense layer has besides
-        sparse [1]: parameters that a layer of experts has besides, routed ones aside
+        leading [1]: dense layers in front of the expert layers
+        common [1]: parameters of every layer
+        dense [1]: further parameters of a dense layer
+        sparse [1]: further parameters of an expert layer, without routed experts
         routed [1]: parameters of a layer's routed experts
-        first_tables [1]: parameters of the tables of embeddings that the first stage holds
-        last_tables [1]: those of the last of several
+        first_tables [1]: parameters of the first stage's embedding tables
+        last_tables [1]: the same of the last of several stages
         shared_bytes [B]: bytes that one GPU keeps of a parameter
         routed_bytes [B]: bytes that one GPU keeps of a routed expert's parameter
         flying [1]: micro-batches that the first stage holds
-        depth [1]: those that it may hold, however many there are
-        slope [1]: those that each stage may hold less than the one before it
-        ratio [1]: what the stage keeps over what it would if its pieces were alike
+        depth [1]: its limit in the schedule, whatever the number of micro-batches
+        slope [1]: decrease of that limit from one stage to the next
+        ratio [1]: what the stage keeps over what it would if its chunks were alike
         activation [B]: activations of one layer and micro-batch
         first_logits [B]: logits of one micro-batch that the first stage of several keeps
-        last_logits [B]: those that the last stage keeps
+        last_logits [B]: the same of the last stage
     Returns: [B] memory
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.2.3 and 4.3
     Example:

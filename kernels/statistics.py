@@ -127,18 +127,18 @@ def _lanczos_series(x: Any) -> Any:
 
 
 def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
-    """Expected value of the slowest of many normal variables, the slowest groups not awaited.
+    """Expected maximum of many normal variables, the slowest groups left out.
 
     Phi^-1(q^(g / n)), at least 0, q = (g - 0.375) / (g + b + 0.25): the (b + 1)-th slowest of
     g + b groups; Phi^-1((n - 0.375) / (n + 0.25)) for b = 0
 
     Parameters:
         ranks [1]: number n of variables that are awaited
-        groups [1]: number g of groups that they are in, of as many each
-        spares [1]: number b of groups more, the slowest of all of which are left out
+        groups [1]: number g of equal groups that they form
+        spares [1]: number b of further groups: the slowest b of all are left out
     Returns: [1] standard deviations above the mean
     Range: within 0.026 of the integral, and within 0.016 from n = 8 on; with spares within 0.04; 0
-        where the last one awaited is earlier than the mean
+        where the last one awaited is below the mean
     Source: Blom 1958, Statistical Estimates and Transformed Beta-Variables
     Example:
         >>> round(float(expected_maximum(1000, 125, 0)), 2)  # 3.24 by integration
@@ -151,23 +151,22 @@ def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
 
 
 def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
-    """Expected value of the slowest of many Gumbel variables, the slowest groups not awaited.
+    """Expected maximum of many Gumbel variables, the slowest groups left out.
 
     sqrt(6)/pi (log(n (1 + b/g/2)) - H_b), at least 0; H_b = 1 + 1/2 + ... + 1/b, about
     log(1 + e^gamma b)
 
-    A Gumbel variable is -log of an exponential one; so is the slowest of a group, but for a
-    constant. The (b + 1)-th smallest of g + b exponentials is nearly a sum of b + 1 of rate
-    g + b/2.
+    A Gumbel variable is -log of an exponential one; so is the maximum of a group, up to a constant.
+    The (b + 1)-th smallest of g + b exponentials is nearly a sum of b + 1 of rate g + b/2.
 
     Parameters:
         ranks [1]: number n of variables that are awaited
-        groups [1]: number g of groups that they are in, of as many each
-        spares [1]: number b of groups more, the slowest of all of which are left out
+        groups [1]: number g of equal groups that they form
+        spares [1]: number b of further groups: the slowest b of all are left out
     Returns: [1] standard deviations above the mean
-    Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on; a bound from
-        above of fewer, for g = 1 by up to 0.13 with b = 2, 0.32 with 8 and 0.56 with 32. 0 where
-        the last one awaited is earlier than the mean
+    Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on; an upper bound
+        for fewer groups, at g = 1 by up to 0.13 with b = 2, 0.32 with 8 and 0.56 with 32. 0 where
+        the last one awaited is below the mean
     Source: Gumbel 1958, Statistics of Extremes; Renyi 1953, Acta Math. Hung. 4; gamma is Euler's
         constant and H_b is within 2.3 percent
     Example:
@@ -175,13 +174,13 @@ def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
         5.386
     """
     left_out = np.log1p(1.781072417990198 * spares)
-    some = spares > 0  # else as many groups as there may be count nothing
+    some = spares > 0  # without spares, the number of groups does not matter
     middle = np.maximum(ranks * (1 + where(some, spares / 2 / groups, 0.0)), 1.0)
     return np.maximum(0.7796968012336761 * (np.log(middle) - left_out), 0.0)
 
 
 def poisson_probability(count: Any, mean: Any) -> Any:
-    """Probability that a Poisson variable of positive mean is a number.
+    """Probability that a Poisson variable of positive mean equals a number.
 
     m^c e^-m / Gamma(c + 1), with Lanczos' gamma function in one exponential
 
@@ -200,7 +199,7 @@ def poisson_probability(count: Any, mean: Any) -> Any:
 
 
 def _gauss_rule() -> Any:
-    """Nodes and weights of Gauss' rule of 20 points: half of it, for -1 to 1 is symmetric.
+    """Positive half of the symmetric 20-point Gauss-Legendre rule on -1 to 1.
 
     the positive zeros of the Legendre polynomial of degree 20
 
@@ -223,13 +222,13 @@ def _gauss_rule() -> Any:
 
 
 def _tail_ratio(count: Any, mean: Any) -> Any:
-    """A Poisson variable's chance of the tail away from its mean, over that of a number itself.
+    """Poisson probability of the tail away from the mean, over that of the number itself.
 
     P(N <= c) / P(N = c) where m >= c + 1, else P(N > c) / P(N = c)
 
     The first is m times the integral of (1 + t)^c e^(-m t) from 0 on; the second, after six terms
-    of its series, m times that of (1 - t)^k e^(m t) up to 1, k = c + 6. Both are cut where they
-    have fallen by e^-26, and taken by Gauss' rule.
+    of its series, m times that of (1 - t)^k e^(m t) up to 1, k = c + 6. Both are cut off where they
+    have fallen by e^-26, and integrated by Gauss' rule.
 
     Parameters:
         count [1]: number c
@@ -274,7 +273,7 @@ def poisson_at_most(count: Any, mean: Any) -> Any:
     never = mean <= 0
     m = where(never, 1.0, mean)
     tail = poisson_probability(count, m) * _tail_ratio(count, m)
-    few = 1 - where(count <= 0, mean, 0.0)  # at a mean of 0, for its slope
+    few = 1 - where(count <= 0, mean, 0.0)  # for the slope at a mean of 0
     return where(never, few, where(m >= count + 1, tail, 1 - tail))
 
 
@@ -284,7 +283,7 @@ def poisson_below(count: Any, mean: Any) -> Any:
     Q(c, m), the regularised incomplete gamma function; 0 for c = 0; 1 for m = 0
 
     Parameters:
-        count [1]: number c, not counted itself
+        count [1]: number c, excluded
         mean [1]: mean m of the variable
     Returns: [1] probability; 1e-11 absolute
     Source: Abramowitz & Stegun 1964, 26.4.21
@@ -296,7 +295,7 @@ def poisson_below(count: Any, mean: Any) -> Any:
     m = where(never, 1.0, mean)
     equal, tail = poisson_probability(count, m), _tail_ratio(count, m)
     below = where(m >= count + 1, equal * (tail - 1), 1 - equal * (tail + 1))
-    few = 1 - where(count <= 1, mean, 0.0)  # at a mean of 0, for its slope
+    few = 1 - where(count <= 1, mean, 0.0)  # for the slope at a mean of 0
     return where(count <= 0, 0.0, where(never, few, below))
 
 
@@ -319,7 +318,7 @@ def poisson_excess(count: Any, mean: Any) -> Any:
     equal = poisson_probability(count, m)
     tail = equal * _tail_ratio(count, m)
     above = where(m >= count + 1, 1 - tail, tail)
-    few = where(count <= 0, mean, 0.0)  # at a mean of 0, for its slope
+    few = where(count <= 0, mean, 0.0)  # for the slope at a mean of 0
     return where(never, few, np.maximum((m - count) * above + m * equal, 0.0))
 
 
@@ -341,10 +340,10 @@ def erlang_carried(servers: Any, load: Any) -> Any:
     a = where(never, 1.0, load)
     count = servers - 1
     tail, one_more = _tail_ratio(count, a), a / servers
-    low = a >= servers  # then P(N < n) itself may vanish
+    low = a >= servers  # then P(N < n) itself may underflow
     below = where(low, tail, 1 - poisson_probability(count, a) * tail)
     more = where(low, one_more, poisson_probability(count, a) * one_more)
-    few = 1 - where(servers <= 1, load, 0.0)  # at a load of 0, for its slope
+    few = 1 - where(servers <= 1, load, 0.0)  # for the slope at a load of 0
     return where(never, few, below / (below + more))
 
 
@@ -371,7 +370,7 @@ def erlang_blocked(servers: Any, load: Any) -> Any:
 
 
 def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
-    """Probability that a Poisson variable is at most a number, where it is at most a larger one.
+    """Probability that a Poisson variable is at most c, given that it is at most k.
 
     P(N <= c) / P(N <= k)
 
@@ -385,7 +384,7 @@ def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
         >>> round(float(poisson_truncated(1, 2, 2.0)), 6)  # (1 + 2) / (1 + 2 + 2)
         0.6
     """
-    low = mean >= most + 1  # then both chances may vanish
+    low = mean >= most + 1  # then both probabilities may underflow
     t, most_t = count + 7.5, most + 7.5  # P(N = c) / P(N = k), as in poisson_probability
     steps = (count + 0.5) * np.log(mean / t) - (most + 0.5) * np.log(mean / most_t) + (count - most)
     series = _lanczos_series(most + 1) / _lanczos_series(count + 1)

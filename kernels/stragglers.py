@@ -1,4 +1,4 @@
-"""Slow nodes: how many there are at a time, and how long the slowest holds the others up."""
+"""Slow nodes: how many there are at a time, and how long the slowest delays the others."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from .statistics import _gauss_rule
 
 
 def share_slow(mttf: Any, slow_time: Any) -> Any:
-    """Share of the nodes that are slow at a time, each found and replaced some time after.
+    """Steady-state share of slow nodes, each replaced some time after it becomes slow.
 
     T / (M + T), whatever the distributions of both times
 
     Parameters:
         mttf [s]: M, mean time until a node becomes slow
-        slow_time [s]: T, mean time for which a slow node stays, at least above 0
+        slow_time [s]: T, mean time for which a slow node stays, above 0
     Returns: [1] share; 1 where slow nodes are never found, 0 where none becomes slow
-    Range: the steady state; a bound from above for jobs that begin with sound nodes and are not
-        much longer than T
+    Range: the steady state; an upper bound for jobs that begin with sound nodes and are not much
+        longer than T
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (unavailability of
         an alternating renewal process)
     Example:
@@ -28,7 +28,7 @@ def share_slow(mttf: Any, slow_time: Any) -> Any:
 
 
 def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
-    """Share of the nodes that are slow at a time where regular checks replace all that are.
+    """Share of slow nodes at a time where regular checks replace all of them.
 
     1 - (1 - e^-x) / x, x = c / M; c / (2 M) where checks are frequent
 
@@ -56,7 +56,7 @@ def no_slow_node(probability: Any, nodes: Any) -> Any:
 
     Parameters:
         probability [1]: p, chance that a node is slow
-        nodes [1]: N, nodes, each by itself
+        nodes [1]: N, independent nodes
     Returns: [1] probability
     Source: Dean & Barroso 2013, CACM 56(2) (of many servers, one is slow)
     Example:
@@ -69,7 +69,7 @@ def no_slow_node(probability: Any, nodes: Any) -> Any:
 
 
 def longest_of_some(probability: Any, nodes: Any) -> Any:
-    """Expected largest of many variables that are exponential with some chance, and else 0.
+    """Expected maximum of many variables that are exponential with some probability, else 0.
 
     sum over j to N of (1 - (1 - p)^j) / j, which is the integral of (1 - (1 - v)^N) / v up to p:
     by Gauss' rule, below v = p / (1 + N p) on v and above it on log v. 1 + 1/2 + ... + 1/N for
@@ -99,7 +99,7 @@ def longest_of_some(probability: Any, nodes: Any) -> Any:
 
 
 def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> Any:
-    """Expected largest of exponential delays of nodes that are slow until the next check.
+    """Expected maximum of the exponential delays of nodes that stay slow until the next check.
 
     1/x times the integral, u from 0 to x, of L(k (1 - e^-u), N), x = c / M, L that of
     `longest_of_some`: by parts, that of (1 - (1 - v)^N) / v k e^-u (1 - u / x), v = k (1 - e^-u),
@@ -134,7 +134,7 @@ def longest_between_checks(late: Any, nodes: Any, mttf: Any, interval: Any) -> A
 
 
 def _density_of_longest(at: Any, late: Any, nodes: Any, x: Any) -> Any:
-    """What a time `at` since the last check adds to `longest_between_checks`."""
+    """Integrand of `longest_between_checks` at a time since the last check."""
     slow = -late * np.expm1(-at)
     some = slow > 0
     one_of_them = -np.expm1(nodes * np.log1p(-slow)) / where(some, slow, 1.0)
@@ -149,13 +149,13 @@ def slowest_of_some_slow(
     all_deviation: Any,
     slow_deviation: Any,
 ) -> Any:
-    """Expected delay of the slowest rank where some nodes are slow, all alike, and ranks jitter.
+    """Expected delay of the slowest rank with equally slow nodes and jitter.
 
     a + (1 - P) h log(1 - f + f e^(s/h)), f = p / (1 - P), a = sigma e_all,
     h = sigma (e_all - e_slow) / log(1/f); s (1 - P) without jitter
 
-    Where a node is slow, a share f of all ranks begins later by s. The largest of both groups is
-    that of Gumbel variables of the scale h, which is right for s = 0 and for s far above sigma.
+    Where a node is slow, a share f of all ranks starts later by s. The maximum over both groups is
+    that of Gumbel variables of scale h, which is right for s = 0 and for s far above sigma.
 
     Parameters:
         probability [1]: p, chance that a node is slow
@@ -182,9 +182,9 @@ def slowest_of_some_slow(
 def slowest_of_some_exponential(
     longest: Any, slowdown: Any, jitter: Any, all_deviation: Any
 ) -> Any:
-    """Expected delay of the slowest rank where some nodes are slow, by exponential delays.
+    """Expected delay of the slowest rank with exponential delays of slow nodes and jitter.
 
-    a + s L, a = sigma e_all, L the largest delay beyond what jitter alone makes, in means
+    a + s L, a = sigma e_all, L the largest delay beyond that of jitter alone, in means
 
     Parameters:
         longest [1]: L
@@ -192,17 +192,17 @@ def slowest_of_some_exponential(
         jitter [1]: sigma, standard deviation of a rank's delay
         all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
     Returns: [1] delay
-    Range: exact without jitter; with it a bound from below, within 0.35 sigma for shares of slow
-        nodes up to 0.05 and 0.9 sigma beyond
+    Range: exact without jitter; with it a lower bound, within 0.35 sigma for shares of slow nodes
+        up to 0.05 and 0.9 sigma beyond
     Source: Renyi 1953, Acta Math. Hung. 4 (exponential order statistics; their memory is none)
     """
     return jitter * all_deviation + slowdown * longest
 
 
 def later_than_jitter(slowdown: Any, jitter: Any, all_deviation: Any, node_deviation: Any) -> Any:
-    """Chance that a slow node is later than jitter alone makes the slowest rank.
+    """Probability that a slow node's delay exceeds that of the slowest rank by jitter alone.
 
-    e^-x, x = sigma (e_all - e_node) / s, at least 0: what it is later by is exponential again
+    e^-x, x = sigma (e_all - e_node) / s, at least 0; the excess is exponential again
 
     Parameters:
         slowdown [1]: s, mean delay of a slow node, exponential

@@ -1,4 +1,4 @@
-"""Where a group of ranks lives: how many share a node, and which link it therefore rides."""
+"""Placement of a group of ranks: ranks per node, and the links that its traffic crosses."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
         stride [1]: GPUs between neighbours of the group (product of the inner group sizes)
         ranks [1]: size of the group
     Returns: [1] ranks of the group on one node
-    Range: strides that divide the node, else the mean over nodes; groups that a node holds whole:
-        where they do not divide it, one that straddles two nodes has fewer on either
+    Range: strides that divide the node, else the mean over nodes; where groups that fit in a node
+        do not divide it, one that straddles two nodes has fewer on each
     Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
     Example:
         >>> float(group_ranks_per_node(8, 2, 64)), float(group_ranks_per_node(8, 8, 64))
@@ -36,8 +36,8 @@ def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: 
         intra_bandwidth [B/s]: rate of one rank inside a node
         rail [B/s]: rate of one rank's rail between nodes
     Returns: [B/s] bandwidth per rank
-    Range: nodes that hold equally many ranks; else a bound from above: the node with the fewest
-        ranks has fewer rails
+    Range: equally many ranks on each node; else an upper bound: the node with the fewest ranks has
+        fewer rails
     Source: NCCL channels over several NICs; measured 487 GB/s over 50 GB/s NICs on 16 H100 (AWS p5)
     Example:
         >>> float(flat_bandwidth(16, 8, 450e9, 50e9))
@@ -94,10 +94,10 @@ def tiered_bandwidth(
     fabric_bandwidth: Any,
     pod_bandwidth: Any,
 ) -> Any:
-    """Bandwidth between nodes of one rank of a collective that is done tier by tier.
+    """Inter-node bandwidth of one rank in a collective that runs tier by tier.
 
-    B = (1/g - 1/n) / ((1/g - 1/l) / B_leaf + (1/l - 1/q) / B_fabric + (1/q - 1/n) / B_pod): what
-    is added up inside g, l and q ranks leaves them as one g-th, l-th and q-th
+    B = (1/g - 1/n) / ((1/g - 1/l) / B_leaf + (1/l - 1/q) / B_fabric + (1/q - 1/n) / B_pod): after
+    sums over g, l and q ranks, 1/g, 1/l and 1/q of the data leaves them
 
     Parameters:
         ranks [1]: size n of the group
@@ -108,9 +108,9 @@ def tiered_bandwidth(
         fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
         pod_bandwidth [B/s]: rate of one rail that leaves its pod
     Returns: [B/s] bandwidth per rank
-    Range: tiers that hold equally many ranks; else a continuous relaxation, and a bound from above
-        for a group that straddles two pods, or two leaf switches, that could hold it. Tiers work
-        one after the other: a ring over neighbours, whose tiers work at once, is as fast or faster
+    Range: equally many ranks in each unit of a tier; else a continuous relaxation, and an upper
+        bound for a group that straddles two pods, or two leaf switches, that could hold it. Tiers
+        work in turn: a ring over neighbours, whose tiers work at once, is as fast or faster
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level; Cho et al. 2019
         (BlueConnect), MLSys, section 3
     Example:
@@ -119,7 +119,7 @@ def tiered_bandwidth(
     """
     out, leaf, pod = 1 / ranks_per_node, 1 / ranks_per_leaf, 1 / ranks_per_pod
     last = 1 / ranks
-    # Each share of what is sent on its own: as a quotient of sums, slopes of small groups cancel
+    # divide each share separately: as a quotient of sums, slopes of small groups cancel
     beyond = ranks > ranks_per_leaf
     sent = where(beyond, out - last, 1.0)
     spent = (out - leaf) / sent / leaf_bandwidth + (leaf - pod) / sent / fabric_bandwidth
@@ -137,10 +137,10 @@ def tiered_all_to_all_bandwidth(
     fabric_bandwidth: Any,
     pod_bandwidth: Any,
 ) -> Any:
-    """Bandwidth between nodes of one rank of an all-to-all, whose tiers all work at once.
+    """Inter-node bandwidth of one rank in an all-to-all, whose tiers all work at once.
 
-    B = (n - g) / max((n - g) / B_leaf, (n - l) / B_fabric, (n - q) / B_pod): what is meant for
-    others than the near g, l and q ranks passes the tier
+    B = (n - g) / max((n - g) / B_leaf, (n - l) / B_fabric, (n - q) / B_pod): data for ranks beyond
+    the nearest g, l and q passes the tier
 
     Parameters:
         ranks [1]: size n of the group
@@ -151,8 +151,8 @@ def tiered_all_to_all_bandwidth(
         fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
         pod_bandwidth [B/s]: rate of one rail that leaves its pod
     Returns: [B/s] bandwidth per rank
-    Range: tiers that hold equally many ranks; else a continuous relaxation, and a bound from above
-        for a group that straddles two pods, or two leaf switches, that could hold it
+    Range: equally many ranks in each unit of a tier; else a continuous relaxation, and an upper
+        bound for a group that straddles two pods, or two leaf switches, that could hold it
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
     Example:
         >>> float(tiered_all_to_all_bandwidth(16, 8, 8, 12, 50e9, 50e9, 10e9)) / 1e9
@@ -177,8 +177,8 @@ def crossing_bandwidth(
 ) -> Any:
     """Bandwidth of sends to the next rank of a group, some of which leave a tier.
 
-    B_in where the tier holds the group, else min(B_in, B_out max(1, P / (2 s))): those who send
-    out of a tier, the s ranks at either of its ends, share the bandwidth of all its P GPUs
+    B_in where the tier holds the group, else min(B_in, B_out max(1, P / (2 s))): the s ranks at
+    either end of a tier, which send out of it, share the bandwidth of all its P GPUs
 
     Parameters:
         ranks [1]: size of the group
@@ -206,7 +206,7 @@ def crossing_bandwidth(
 def crossed_tier(
     ranks: Any, stride: Any, node_gpus: Any, leaf_gpus: Any, pod_gpus: Any, job_gpus: Any
 ) -> Any:
-    """Highest tier that traffic of any group of a kind crosses: the smallest that holds all.
+    """Highest tier that traffic of equal groups crosses: the smallest whose units hold all groups.
 
     0 one rank, 1 node, 2 leaf switch, 3 pod, 4 between pods; P GPUs hold groups that span S <= P
     where P / S is whole, or where P hold the job: else some group straddles
@@ -237,7 +237,7 @@ def crossed_tier(
 
 
 def _holds(tier_gpus: Any, span: Any, job_gpus: Any) -> Any:
-    """Whether all groups of a span lie each in one unit of a tier."""
+    """Whether every group of a span lies within one unit of a tier."""
     groups = tier_gpus / span
     return (job_gpus <= tier_gpus) | ((groups >= 1) & (np.floor(groups) == groups))
 
@@ -264,13 +264,13 @@ def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) 
 
 
 def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
-    """Groups, expected, that hold any of the items drawn; none is drawn twice.
+    """Expected number of groups that hold any of the items drawn without replacement.
 
     n (1 - C(E - E / n, k) / C(E, k)), factorials by Stirling: the quotient is
     (r / (r - k))^r ((a - k) / a)^a ((r - k) / (a - k))^k, a = E + 1/2, r = a - E / n
 
     Parameters:
-        draws [1]: items k drawn; no more than there are
+        draws [1]: items k drawn, at most E
         items [1]: items E, as many in each group
         groups [1]: groups n
     Returns: [1] groups

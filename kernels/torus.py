@@ -1,6 +1,6 @@
-"""A torus of chips: each is linked to its neighbours along x, then y, then z, and no switch helps.
+"""Collectives on a torus of chips, linked to their neighbours along x, y and z, without switches.
 
-Groups of ranks are laid along x first, then y, then z. A group whose neighbours are `stride` chips
+Groups of ranks are laid out along x first, then y, then z. A group with neighbours `stride` chips
 apart covers, in each dimension, `torus_extent` chips that are `torus_step` links apart.
 """
 
@@ -11,10 +11,9 @@ from .ops import np, where
 
 
 def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimensions: Any) -> Any:
-    """Ways in which a chip sends along one dimension: both round a ring, one at the end of a line.
+    """Directions in which a chip sends along one dimension: 2 on a ring, 1 at the end of a line.
 
-    2 where the size is a multiple of r, and all sizes are where chips have links in three
-    dimensions; else 1
+    2 where the size is a multiple of r, and, with links in three dimensions, all sizes are; else 1
 
     Parameters:
         size [1]: chips along the dimension
@@ -22,7 +21,7 @@ def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimension
         third [1]: chips along the other dimension
         ring_multiple [1]: sizes that close into rings are multiples r of this
         dimensions [1]: dimensions in which a chip has links
-    Returns: [1] ways
+    Returns: [1] directions
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (cubes of 4 x 4 x 4 chips);
         Austin et al. 2025 (How to Scale Your Model), part 2 (rings at multiples of 4, or at 16)
     Example:
@@ -58,7 +57,7 @@ def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:
 
 
 def torus_step(stride: Any, inside: Any, size: Any) -> Any:
-    """Links between neighbours of a group along one dimension, which as many groups share.
+    """Links between neighbours of a group along one dimension; as many groups share each link.
 
     s / p, from 1 to the size d
 
@@ -78,7 +77,7 @@ def torus_step(stride: Any, inside: Any, size: Any) -> Any:
 def _bandwidth_along(
     ranks: Any, stride: Any, inside: Any, size: Any, ways: Any, link_bandwidth: Any
 ) -> Any:
-    """What one dimension adds to the rate of a group: nothing where it has one rank there."""
+    """Contribution of one dimension to a group's bandwidth; 0 with one rank along it."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
     used = where(extent * step >= size, ways, 1.0)  # part of a ring is a line
@@ -96,10 +95,10 @@ def torus_bandwidth(
     z_ways: Any,
     link_bandwidth: Any,
 ) -> Any:
-    """Rate at which a chip takes part in a gather or reduction: all its links at once.
+    """Bandwidth of a chip in a gather or reduction that uses all its links at once.
 
-    B = b (w_x / s_x + w_y / s_y + w_z / s_z) over dimensions with ranks of the group: w ways, 1 on
-    part of a ring; s links between neighbours, which s groups share
+    B = b (w_x / s_x + w_y / s_y + w_z / s_z) over dimensions with ranks of the group: w directions,
+    1 on part of a ring; s links between neighbours, which s groups share
 
     Parameters:
         ranks [1]: ranks of the group in one torus
@@ -113,7 +112,7 @@ def torus_bandwidth(
         link_bandwidth [B/s]: rate of one link in one direction
     Returns: [B/s] bandwidth per chip; of one link where the group is one rank
     Range: groups that fill a box, and buffers of many pieces that cross the dimensions in different
-        orders: a bound from above for one piece
+        orders; an upper bound for one piece
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllGather over several axes);
         Sack & Gropp 2015, Collective algorithms for multiported torus networks, TOPC 1(2)
     Example:
@@ -154,7 +153,7 @@ def torus_hops(
         y_ways [1]: 2 where y is a ring, 1 where it is a line
         z_ways [1]: 2 where z is a ring, 1 where it is a line
     Returns: [1] links
-    Range: even rings; of odd ones half a link above
+    Range: even rings; half a link too many for odd ones
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (latency of an AllGather)
     Example:
         >>> float(torus_hops(4096, 1, 16, 16, 16, 2, 2, 2))
@@ -178,7 +177,7 @@ def torus_reduce_scatter_time(
     outer_latency: Any,
     outer_bandwidth: Any,
 ) -> Any:
-    """Time of a reduce-scatter round the rings of each torus, then one between tori, rank by rank.
+    """Time of a reduce-scatter in each torus, then a ring reduce-scatter between tori per rank.
 
     t = h a + (1 - 1 / g) M / B + (k - 1) (a_e + M / (g k B_e)), k = n / g tori; an all-gather takes
     as long
@@ -207,7 +206,7 @@ def torus_reduce_scatter_time(
 
 
 def _load_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> Any:
-    """Bytes through the busiest link of a dimension for each that a rank exchanges."""
+    """Bytes through a dimension's busiest link per byte that a rank exchanges."""
     extent = torus_extent(ranks, stride, inside, size)
     step = torus_step(stride, inside, size)
     ring = (extent * step >= size) & (ways > 1)
@@ -215,7 +214,7 @@ def _load_along(ranks: Any, stride: Any, inside: Any, size: Any, ways: Any) -> A
 
 
 def twisted_load(x: Any, y: Any, z: Any) -> Any:
-    """Bytes through each link of a twisted torus for each that a chip exchanges with all others.
+    """Bytes through each link of a twisted torus per byte that a chip exchanges with all others.
 
     mean distance / 6: (7/8 n - 1 / 4n) / 6 for n x n x 2n, (35/32 n - 1 / 4n) / 6 for n x 2n x 2n
 
@@ -224,8 +223,8 @@ def twisted_load(x: Any, y: Any, z: Any) -> Any:
         y [1]: chips along y
         z [1]: chips along z
     Returns: [1] bytes over bytes
-    Range: these shapes, others are torus_does_not_hold_the_groups; links loaded alike: a bound from
-        below, published gains over the plain torus are 0.93 and 0.94 of what it gives
+    Range: these shapes, others are torus_does_not_hold_the_groups; equal load on all links is a
+        lower bound: published gains over the plain torus are 0.93 and 0.94 of the computed ones
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; the means are ours, counted
     Example:
         >>> round(float(twisted_load(4, 4, 8)), 4), round(float(twisted_load(4, 8, 8)), 4)
@@ -247,7 +246,7 @@ def torus_load(
     z_ways: Any,
     twist: Any,
 ) -> Any:
-    """Bytes through the busiest link for each that a rank exchanges with all of its group.
+    """Bytes through the busiest link per byte that a rank exchanges with all of its group.
 
     max over dimensions of s n / 8 (ring of n ranks, s links apart) or s n / 4 (line), which is half
     of what is sent over each bisection
@@ -263,8 +262,8 @@ def torus_load(
         z_ways [1]: 2 where z is a ring, 1 where it is a line
         twist [1]: 1 where the torus is twisted, else 0
     Returns: [1] bytes over bytes
-    Range: even rings and lines; of odd ones, d^2 / (d^2 - 1) of the load; a twist helps groups that
-        fill the torus, others are as on a plain one
+    Range: even rings and lines; for odd sizes d, d^2 / (d^2 - 1) of the load; a twist helps only
+        groups that fill the torus
     Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
     Example:
         >>> float(torus_load(8, 1, 8, 1, 1, 2, 1, 1, 0))
@@ -289,7 +288,7 @@ def torus_all_to_all_time(
     outer_latency: Any,
     outer_bandwidth: Any,
 ) -> Any:
-    """Time in which every rank sends an n-th of its buffer to every other, by shortest ways.
+    """Time of an all-to-all (1/n of a buffer to every other rank) along shortest paths.
 
     t = h a + (n - g) a_e + max(L M g / (n b), M (n - g) / (n B_e)), inside tori and between them
 
@@ -298,7 +297,7 @@ def torus_all_to_all_time(
         ranks [1]: ranks n of the group
         ranks_per_slice [1]: ranks g of the group in each torus
         hops [1]: links h between the ranks of one torus that are farthest apart
-        load [1]: bytes L through the busiest link for each that a rank exchanges in its torus
+        load [1]: bytes L through the busiest link per byte that a rank exchanges in its torus
         link_latency [s]: fixed cost of one link
         link_bandwidth [B/s]: rate of one link in one direction
         outer_latency [s]: fixed cost of one message between tori
@@ -318,7 +317,7 @@ def torus_all_to_all_time(
 
 
 def neighbour_links(stride: Any, x: Any, y: Any) -> Any:
-    """Links between neighbours of a group, which as many groups share.
+    """Links between neighbours of a group; as many groups share each link.
 
     s within x, s / x within y, s / (x y) beyond
 

@@ -1,4 +1,4 @@
-"""What graph and calculus know of the physics, and all that they know of it."""
+"""The interface of the physics to graph and calculus: nothing else is known to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

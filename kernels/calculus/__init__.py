@@ -1,4 +1,4 @@
-"""Derivatives of formulas: dual numbers, slopes of what is not smooth, quantities made from them.
+"""Derivatives of formulas: dual numbers, slopes between whole numbers, derivatives as quantities.
 
 May be imported by `engines` and the grid; imports `graph`.
 """

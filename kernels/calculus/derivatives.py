@@ -1,13 +1,13 @@
-"""Derivatives as quantities: from formulas to the formulas of their derivatives.
+"""Derivatives as quantities: formulas of derivatives, made from the formulas of quantities.
 
 `d_Y_d_X` is the exact derivative of a quantity Y with respect to an input X, `dln_Y_dln_X` its
 elasticity. `delta_Y_delta_X` is the slope between the valid whole numbers on both sides of X, and
-`deltaln_Y_deltaln_X` that of the logarithms. They are evaluated by all engines, like any quantity.
+`deltaln_Y_deltaln_X` that of the logarithms. All engines evaluate them like any quantity.
 
-A formula's partial derivatives are the formula itself, run on dual numbers. Over the graph they are
-chained backwards from Y, once for all inputs, among the quantities that have Y's own dimensions;
-where the dimensions become fewer, the derivatives of the smaller quantity are made in the same way
-on its own, smaller grid. So the large grid holds no more than it must.
+Partial derivatives are the formula itself, run on dual numbers. They are chained backwards from Y,
+once for all inputs, among the quantities with Y's dimensions; where dimensions become fewer, the
+derivatives of the smaller quantity are made in the same way on its smaller grid, which keeps the
+large grid's memory small.
 """
 
 import functools
@@ -41,7 +41,7 @@ SOURCE = "the chain rule, on the formulas of the quantity"
 
 @dataclass(frozen=True)
 class Derivative:
-    """A quantity that is the derivative of another one."""
+    """A quantity that is the derivative of another."""
 
     name: str
     kind: str
@@ -79,7 +79,7 @@ def name_of(kind: str, of: str, wrt: str) -> str:
 
 @functools.cache
 def derivative(name: str) -> Derivative | None:
-    """What a name of the form d_Y_d_X means; None for other names."""
+    """The derivative that a name of the form d_Y_d_X means; None for other names."""
     match = _NAME.fullmatch(name)
     if match is None or match.group(2) not in load() or load()[match.group(2)].unit == "flag":
         return None
@@ -114,7 +114,7 @@ def unit_of(name: str) -> str:
 
 
 def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozenset[str]:
-    """The names whose changes reach some outputs."""
+    """The names on which some outputs depend."""
     names = set(outputs)
     for name in reversed(list(formulas)):
         if name in names:
@@ -129,8 +129,7 @@ Terms = list[tuple[str | float, str | float]]
 class Differentiator:
     """Adds derivatives to the formulas of one case.
 
-    `formulas` in order, and `dims`, the dimensions of every name; `made` collects new formulas, in
-    order.
+    `formulas` are in order, `dims` are the dimensions of every name; `made` collects new formulas.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class Differentiator:
             self.made[slope.name] = Renamed(elasticity, (name, slope.wrt, slope.of))
 
     def _reaching(self, inputs: frozenset[str]) -> frozenset[str]:
-        """The names that any of some inputs has an effect on, the inputs among them."""
+        """The names that depend on any of some inputs, the inputs included."""
         if inputs not in self._reached:
             names = set(inputs)
             for name, formula in self.formulas.items():
@@ -190,7 +189,7 @@ class Differentiator:
             paths[of] = [(1.0, 1.0)]
         ends: dict[str, Terms] = {}
         while paths:
-            # last in order first: all that leads to it is then summed
+            # last in order first: all paths that lead to it are then summed
             name = max(paths, key=self._order.__getitem__)
             weight = self._weight(of, name, inputs, paths.pop(name))
             for parameter in parameters(self.formulas[name]):
@@ -211,11 +210,11 @@ class Differentiator:
         return totals
 
     def _weight(self, of: str, name: str, inputs: frozenset[str], terms: Terms) -> str | float:
-        """How much the quantity `of` changes with another one, along some paths."""
+        """Derivative of the quantity `of` with respect to another, along some paths."""
         return self._sum(f"weight_of_{name}_in_{of}", terms)
 
     def _sum(self, name: str, terms: Terms) -> str | float:
-        """The name of a sum of products, or what it is equal to."""
+        """The name of a sum of products, or its value where that is known."""
         if len(terms) == 1:
             one, other = terms[0]
             if one == 1.0 or other == 1.0:
@@ -289,12 +288,12 @@ class Differentiator:
         )
 
     def _beside(self, wrt: str, name: str) -> str:
-        """A name in the phase that an input is of, if it has a value of its own there."""
+        """A name in the phase of an input, if it has its own value there."""
         own = in_phase(name, phase_of(wrt))
         return own if own in self.formulas or own in self.dims else name
 
     def _moved(self, of: str, wrt: str, to: str) -> str:
-        """The name of a quantity where an input has another value."""
+        """The name of a quantity evaluated with another value of an input."""
         if of == wrt:
             return to
         if of not in self._reaching(frozenset([wrt])):

@@ -1,8 +1,7 @@
-"""Dual numbers over any array library: values that carry how they change.
+"""Dual numbers over any array library: values with their derivatives.
 
-A formula that runs on duals gives its value and, beside it, its exact derivative: forward-mode
-differentiation by operator overloading. Choices drop what belongs to the branch not taken, so that
-a branch that is undefined where it is not taken does no harm.
+A formula that runs on duals gives its value and exact derivative: forward-mode differentiation by
+operator overloading. `where` drops the tangent of the branch not taken, which may be undefined.
 
 At a kink the derivative is that of one branch, so that derivatives of one point add up and chain:
 in `where` the branch taken, in `maximum` and `minimum` the first argument, in `abs` the positive
@@ -16,7 +15,7 @@ from typing import Any
 
 from ..graph.bind import Binding
 
-# What a value changes by when the input changes by one: None where it does not change.
+# The change of a value per change of the input; None where it does not change.
 Tangent = Any
 
 
@@ -165,7 +164,7 @@ class Library:
 
 
 def product(binding: Binding, one: Any, other: Any) -> Any:
-    """A product that is 0 where a factor is, even if the other is infinite; and its change."""
+    """A product, with its tangent, that is 0 where a factor is, even if the other is infinite."""
     library = binding.numpy
     if isinstance(library, Library):
         pairs = ((tangent_of(one), value_of(other)), (tangent_of(other), value_of(one)))

@@ -1,4 +1,4 @@
-"""Formulas made from formulas: partial derivatives, sums of products, other names."""
+"""Formulas made from formulas: partial derivatives, sums of products, renamings."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from . import dual
 class Partial(Made):
     """A formula's derivative with respect to one parameter, the others fixed.
 
-    `parameters` are those of the formula's that it depends on.
+    `parameters` are the formula's parameters on which the derivative depends.
     """
 
     formula: Function
@@ -53,7 +53,7 @@ class Partial(Made):
 
 @dataclass(frozen=True, repr=False)
 class Chain(Made):
-    """A sum of products: how a change spreads along several paths.
+    """A sum of products: a derivative over several paths of the chain rule.
 
     A factor of 0 makes a product 0, even where the other factor is infinite.
     """

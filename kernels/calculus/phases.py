@@ -1,7 +1,7 @@
-"""A job in phases: the formulas of each side by side, and what the job is of what they are.
+"""A job in phases: the formulas of all phases side by side, and how they combine for the job.
 
-What a phase changes has a name for each, `step_time__ramp`, `step_time__main`; what they share is
-computed once. Engines, derivatives and searches then know nothing of phases.
+What differs between phases has a name in each, `step_time__ramp`, `step_time__main`; the rest is
+computed once. So engines, derivatives and searches need to know nothing of phases.
 """
 
 import functools
@@ -20,17 +20,17 @@ _MARK = "__"
 
 
 def key_of(phase: str, k: int) -> str:
-    """What names of a job's phase k, counted from 0, end in: letters and digits of its name."""
+    """The suffix of names in a job's phase k, counted from 0: letters and digits of its name."""
     return re.sub(r"[\W_]+", "_", phase, flags=re.ASCII).strip("_") or str(k + 1)
 
 
 def in_phase(name: str, key: str) -> str:
-    """The name of what a quantity or input is in a phase."""
+    """The name of a quantity or input in a phase."""
     return f"{name}{_MARK}{key}"
 
 
 def phase_of(name: str) -> str:
-    """The key of the phase that a name is of; nothing where it is of the whole job."""
+    """The key of a name's phase; empty where it is of the whole job."""
     return name.partition(_MARK)[2]
 
 
@@ -41,7 +41,7 @@ def without_phase(name: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Whole(Made):
-    """What a quantity is for the whole job: `rows` are its name in each phase, and its weights'."""
+    """A quantity of the whole job; `rows` are its name and its weights' names in each phase."""
 
     rule: str  # "sum", "mean", "largest", "least" or "first"
     rows: tuple[tuple[str, ...], ...]
@@ -81,7 +81,7 @@ class Whole(Made):
 
 
 def parts(outputs: Iterable[str]) -> list[str]:
-    """What each phase must compute for outputs of the whole job."""
+    """The quantities that each phase must compute for outputs of the whole job."""
     roles = vocabulary.PHYSICS.roles
     needed: dict[str, None] = {}
 
@@ -108,8 +108,8 @@ def side_by_side(
 ) -> dict[str, Function]:
     """Formulas of the whole job from those of its phases, each after what it needs.
 
-    `keys` are what names of each phase end in, `own` the names that it sets. Raises
-    UnknownNameError for an output that the whole job has no value of.
+    `keys` are the suffixes of each phase's names, `own` the names that it sets. Raises
+    UnknownNameError for an output that has no value for the whole job.
     """
     roles = vocabulary.PHYSICS.roles
     differ = _differing(phases, own)
@@ -157,7 +157,7 @@ def side_by_side(
 
 
 def _rules() -> dict[str, Collection[str]]:
-    """What is done with the values of phases: the names of which quantities."""
+    """Quantities by the rule that combines their values over phases."""
     roles = vocabulary.PHYSICS.roles
     return {
         "sum": roles.SUMS,
@@ -171,7 +171,7 @@ def _rules() -> dict[str, Collection[str]]:
 def _differing(
     phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
 ) -> frozenset[str]:
-    """Names whose value may differ from phase to phase; all sums do, as each is of one phase."""
+    """Names whose value may differ between phases; all sums do, as each covers one phase."""
     roles = vocabulary.PHYSICS.roles
     computed = {name for row in phases for name in row}
     names = {name for row in own for name in row} | computed.intersection(roles.BEFORE)

@@ -1,11 +1,11 @@
-"""Ranges of formulas over boxes of points: what no value in a box falls below, or exceeds.
+"""Interval arithmetic: bounds of formulas over boxes of points.
 
-Formulas run on ranges as they run on arrays. What is bounded is the number that the engines
-compute, not that of exact arithmetic: rounded sums, products, quotients and square roots rise and
-fall with their operands as the exact ones do (IEEE 754), so the ends of a range are computed with
-the operations that compute the points, and need no margin. Functions of the mathematics library
-(`exp`, `log` and the like) promise an error, not an order: their ends move out by more than that
-error, unless both are one number. A range whose ends are equal is the value of every point.
+Formulas run on ranges as on arrays. The bounded number is the one that engines compute, not the
+exact one: rounded sums, products, quotients and square roots are monotonic in their operands as the
+exact ones are (IEEE 754), so the ends of a range are computed by the points' operations, without a
+margin. Functions of the mathematics library (`exp`, `log` and the like) guarantee an error, not
+monotonicity: their ends move out by more than that error, unless both are one number. A range whose
+ends are equal is the value of every point.
 """
 
 import functools
@@ -20,15 +20,15 @@ from ..graph.trace import LOOPS
 
 Array = Any  # one value for each box, or a single one for all
 
-MARGIN = 2.0**-48  # relative: 16 units in the last place, where NumPy's loops promise 4
-TINY = 1e-320  # and the same where numbers have fewer digits
-LARGE = 1.79e308  # what may be computed beside an overflow
+MARGIN = 2.0**-48  # relative: 16 units in the last place, where NumPy's loops guarantee 4
+TINY = 1e-320  # the same for subnormal numbers
+LARGE = 1.79e308  # largest value of a point where another in the box overflows
 
 
 class Range:
     """Least and greatest value in each box, among those that are not NaN.
 
-    `nan` says where some may be. Ends are not NaN themselves.
+    `nan` says where some may be NaN; ends never are.
     """
 
     __array_ufunc__ = None  # else NumPy's arrays would apply operators to each element
@@ -69,7 +69,7 @@ class Range:
         else:
             low, high = _hull(a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
         nan = a.nan | b.nan
-        if not _finite(low, high):  # zero times infinity is NaN, beside smaller numbers zero
+        if not _finite(low, high):  # zero times infinity is NaN; with finite numbers it is zero
             nan = nan | (_has_zero(a) & _has_infinity(b)) | (_has_zero(b) & _has_infinity(a))
             corners = (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
             low, high = _hull(*(np.where(end == end, end, 0.0) for end in corners))
@@ -112,9 +112,9 @@ class Range:
 
 
 class Test:
-    """Whether a condition may hold, and whether it may fail, in each box.
+    """Whether a condition may hold, and may fail, in each box.
 
-    `parts` are comparisons of which all must hold: an operand, the comparison, what it is with.
+    `parts` are comparisons that must all hold: an operand, the sign, the other operand.
     """
 
     __array_ufunc__ = None
@@ -192,7 +192,7 @@ def _ratio(a: Range, b: Range) -> Range:
     zero = _has_zero(b)  # of either sign: the ratio may be as well
     ends = (a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high)
     low, high = _hull(*(np.where(end == end, end, 0.0) for end in ends))
-    both = _has_infinity(a) & _has_infinity(b)  # infinity over infinity is NaN, less is any number
+    both = _has_infinity(a) & _has_infinity(b)  # NaN, and finite operands give any ratio
     low = np.where(
         zero | (both & (a.low < 0) | both & (b.low < 0)), -np.inf, np.where(both, 0.0, low)
     )
@@ -243,7 +243,7 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 def _held(a: Range, first: bool, sign: str, other: Range) -> Range:
-    """One side of a comparison, its first or second, where that holds."""
+    """One operand of a comparison, the first or second, where it holds."""
     low, high = a.low, a.high
     if sign == "==":
         low, high = np.maximum(low, other.low), np.minimum(high, other.high)
@@ -255,13 +255,13 @@ def _held(a: Range, first: bool, sign: str, other: Range) -> Range:
 
 
 def _failed(b: Range, first: bool, sign: str, other: Range) -> Range:
-    """One side of a comparison, its first or second, where that fails."""
+    """One operand of a comparison, the first or second, where it fails."""
     low, high = b.low, b.high
     if sign == "==":
         one = other.low == other.high
         low = np.where(one & (low == other.low), np.nextafter(low, np.inf), low)
         high = np.where(one & (high == other.low), np.nextafter(high, -np.inf), high)
-    elif not np.any(b.nan | other.nan):  # beside NaN a comparison fails, whatever the numbers
+    elif not np.any(b.nan | other.nan):  # with NaN a comparison fails, whatever the numbers
         if first:
             low = np.maximum(low, other.low if sign == "<" else np.nextafter(other.low, np.inf))
         else:
@@ -271,7 +271,7 @@ def _failed(b: Range, first: bool, sign: str, other: Range) -> Range:
 
 
 def _refined(low: Array, high: Array, nan: Array) -> Range:
-    """A range; where nothing is left of it, its ends are of no account, but in order."""
+    """A range; where it is empty its ends do not matter, but are kept in order."""
     return Range(np.minimum(low, high), np.maximum(low, high), nan)
 
 
@@ -289,7 +289,7 @@ def _smaller(a: Range, b: Range) -> Range:
 
 
 def _rising(name: str) -> Callable[..., Range]:
-    """The rule of a function that rises: NaN below some number, and itself never below another."""
+    """The rule of an increasing function: NaN below its domain, and never below a floor."""
     function = getattr(elementary.numpy, name)
     least, floor = _DOMAIN.get(name, (-np.inf, -np.inf))
 

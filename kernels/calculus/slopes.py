@@ -1,4 +1,4 @@
-"""Elasticities, slopes between points, and the whole numbers beside a value."""
+"""Elasticities, slopes between points, and the whole numbers on both sides of a value."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:
 
 
 def previous_whole(value: Any, step: Any, least: Any) -> Any:
-    """The next smaller multiple of a step; the value itself where that is too small.
+    """The next smaller multiple of a step; the value itself where that is below the least.
 
     Parameters:
         value [1]: any number
@@ -85,7 +85,7 @@ def next_whole(value: Any, step: Any) -> Any:
 
 
 def halved(value: Any, least: Any) -> Any:
-    """Half of a number; the number itself where that is too small.
+    """Half of a number; the number itself where that is below the least.
 
     Parameters:
         value [1]: any number

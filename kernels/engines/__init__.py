@@ -1,4 +1,4 @@
-"""What evaluates formulas on arrays: NumPy, numba, JAX; code that is generated, and its cache.
+"""Evaluation of formulas on arrays: NumPy, numba, JAX; generated code, and its cache.
 
 May be imported by the grid only; imports `graph` and `calculus`.
 """

@@ -6,8 +6,8 @@ from . import numba as numba_engine
 from . import numpy as numpy_engine
 from .job import Job
 
-WORTH = 1 << 18  # points from which a kernel saves more than its compilation disturbs
-WORTH_AGAIN = 1 << 15  # the same where a job has come back, and will again
+WORTH = 1 << 18  # points from which a kernel saves more time than its compilation costs
+WORTH_AGAIN = 1 << 15  # the same for a repeated job
 
 
 def run(job: Job, threads: int) -> bool:
@@ -16,7 +16,7 @@ def run(job: Job, threads: int) -> bool:
 
 
 def run_again(job: Job, threads: int) -> bool:
-    """The same for a job that has come back; a copy of tables is left to NumPy."""
+    """The same for a repeated job; a mere copy of tables is left to NumPy."""
     return _run(job, threads, bool(job.formulas) and math.prod(job.shape) >= WORTH_AGAIN)
 
 

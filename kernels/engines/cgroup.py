@@ -1,6 +1,6 @@
-"""What the control groups around this process, as those of a container, leave to it (Linux).
+"""Memory and cores that control groups, such as a container's, leave to this process (Linux).
 
-The limit of any group counts, ours or one around it, of either version of the interface.
+The limits of our group and of those around it count, in either version of the interface.
 """
 
 import functools
@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
-# A limit by either version, what is used, and the part of it in memory.stat that is freed on demand
+# A limit in either version, the usage, and the part of it in memory.stat that is freed on demand
 _MEMORY = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.high", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-_NONE = 1 << 60  # bytes: version 1 writes a limit that is not set as 2^63 less a page
+_NONE = 1 << 60  # bytes: version 1 writes an unset limit as 2^63 less a page
 
 
 def memory(root: Path = ROOT) -> float:
@@ -31,13 +31,13 @@ def memory(root: Path = ROOT) -> float:
 
 @functools.cache
 def cores(root: Path = ROOT) -> float:
-    """Cores' worth of time that the smallest quota gives; infinite where there is none."""
+    """Cores allowed by the smallest quota; infinite where there is none."""
     return min(map(_quota, _groups("cpu", root)), default=math.inf)
 
 
 @functools.cache
 def _limits(root: Path) -> list[tuple[str, str, str, str]]:
-    """The limits of memory that can be set: every evaluation asks, so they are sought once."""
+    """The limits of memory that can be set; found once, as every evaluation asks."""
     return [
         (f"{group}/{limit}", f"{group}/{used}", f"{group}/memory.stat", cache)
         for group in _groups("memory", root)
@@ -55,11 +55,11 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        # version 2 names no controllers; it has the folder to itself, or lies beside version 1
+        # version 2 names no controllers; it has its own mount, or lies next to version 1
         for mount in {controllers, controller} if controllers else ("", "unified"):
             group = root / "sys/fs/cgroup" / mount
             yield group
-            # in a container without a namespace the path is the host's: its folders are missing
+            # in a container without a namespace the path is the host's and its folders are missing
             for part in filter(None, path.split("/")):
                 group /= part
                 yield group

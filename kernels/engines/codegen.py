@@ -1,9 +1,9 @@
-"""Write the source of a compiled kernel: rows, tiles, loops that vectorise, streamed outputs.
+"""Source of compiled kernels: rows, tiles, loops that vectorise, streamed outputs.
 
 Operands, outputs and buffers are plain pointers, and choices are `select`, not branches: numba's
-arrays carry shapes, slices and reference counts through the compiler, and took three times as long
-to compile. Buffers are parts of one array, a constant distance apart, so that LLVM sees without
-checks at run time that they do not overlap, and vectorises.
+arrays, with shapes, slices and reference counts, took three times as long to compile. Buffers are
+parts of one array, a constant distance apart, so that LLVM knows without run-time checks that they
+do not overlap, and vectorises.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def kernel_source(
 
 
 class _Writer:
-    """Operations, sorted into those of a row and, by level, those of a tile."""
+    """Sorts operations into those of a row and, by level, those of a tile."""
 
     def __init__(
         self,
@@ -79,12 +79,13 @@ class _Writer:
             lines.append(f"{pad}i{axis} += 1")
             if axis:
                 lines += [f"{pad}if i{axis} == shape[{axis}]:", f"{pad}    i{axis} = 0"]
-        # numba frees an array after its last use, and does not see that of its parts
+        # keeps the array alive: numba frees it after its last use, and does not see uses of its
+        # parts
         lines.append("    room[0] = 0.0")
         return "\n".join(lines) + "\n"
 
     def _levels(self) -> dict[str, int]:
-        """The pass over a tile that each operation belongs to: even ones are arithmetic."""
+        """The pass over a tile of each operation: even passes are arithmetic, odd ones loops."""
         level: dict[str, int] = {}
         for name, operation in self.operations.items():
             if self.along[name]:
@@ -99,7 +100,7 @@ class _Writer:
         return level
 
     def _kept(self) -> list[str]:
-        """Values in buffers: results and operands of loops, and what later passes read."""
+        """Values in buffers: results of loops, and values that later passes read."""
         kept = {name for name, operation in self.operations.items() if operation.loop}
         for name, operation in self.operations.items():
             for read in operation.reads:
@@ -108,7 +109,7 @@ class _Writer:
         return [name for name in self.operations if name in kept]
 
     def _row(self) -> list[str]:
-        """What is done once for a row."""
+        """Statements executed once per row."""
         lines = []
         addresses = [f"p_{name}" for name in self.operands] + [f"d_{name}" for name in self.outs]
         for k, address in enumerate(addresses):
@@ -128,7 +129,7 @@ class _Writer:
         return lines
 
     def _tile(self) -> list[str]:
-        """What is done for a tile: one pass after the other, then the outputs."""
+        """Statements executed per tile: the passes in order, then the outputs."""
         lines = [f"size = min({TILE}, last - tile)"]
         for name, varies in self.operands.items():
             if varies:
@@ -148,7 +149,7 @@ class _Writer:
         return lines
 
     def _pass(self, here: list[str]) -> list[str]:
-        """A loop over a tile: arithmetic and the outputs it yields; or else the other outputs."""
+        """A loop over a tile: operations `here` and outputs they yield; if none, other outputs."""
         body: list[str] = []
         seen: set[str] = set()
 
@@ -178,7 +179,7 @@ class _Writer:
 
 
 def _converted(value: str, dtype: str) -> str:
-    """A value as its output holds it: -1 in flags where undefined."""
+    """A value converted to its output's type; -1 in flags where undefined."""
     if dtype == "int8":
         return f"int8(select({value} != {value}, -1.0, {value}))"
     return f"{dtype}({value})"

@@ -1,4 +1,4 @@
-"""Functions of programs inside other functions that numba compiles; imports numba."""
+"""Programs called inside other functions that numba compiles; imports numba."""
 
 import functools
 from collections import namedtuple
@@ -22,10 +22,10 @@ register_model(Embedded)(models.OpaqueModel)
 
 
 def _called(program: Program) -> Any:
-    """The machine code of a program, as a function inside others; it stays, as they do.
+    """The machine code of a program as a function inside others; never freed, as they are not.
 
-    An address keeps numba from caching callers on disk, which it would name by the user's file:
-    with another scenario in the same variable they would go on to call the function of before.
+    An address keeps numba from caching callers on disk by the user's file name: with another
+    scenario in the same variable they would still call the earlier function.
     """
     kernel = scalar.compiled(program)
     kinds = [types.int8 if name in program.flags else types.float64 for name in program.outputs]
@@ -55,9 +55,9 @@ decorate: Any = unbox
 decorate(Embedded)(_unboxed)
 
 
-@functools.cache  # numba lets go of nothing that its compiler was shown
+@functools.cache  # numba never releases what its compiler has seen
 def type_of(program: Program) -> Embedded:
-    """What a function of a program is to numba: it takes numbers, or arrays that broadcast."""
+    """The numba type of a program's function, of numbers or arrays that broadcast."""
     scope: dict[str, Any] = {"np": np, "kernel": _called(program)}
     if len(program.outputs) > 1:
         scope["Outputs"] = namedtuple("Outputs", program.outputs)
@@ -77,7 +77,7 @@ def type_of(program: Program) -> Embedded:
 
 
 def _source(program: Program) -> str:
-    """A stub, what it does to numbers, and what it does to arrays."""
+    """Source of a stub, of the function of numbers, and of that of arrays."""
     names = ", ".join(program.inputs)
     shapes = ", ".join(f"np.shape({name})" for name in program.inputs)
     point = ", ".join(f"{name}[at]" for name in program.inputs)

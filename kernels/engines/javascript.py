@@ -1,21 +1,21 @@
-"""One point of a program as a function of JavaScript, for pages that compute without Python.
+"""One point of a program as a JavaScript function, for pages that compute without Python.
 
-The operations and their order are those of the other engines. `exp` and its like are the browser's
-own, which differ from NumPy's in the last bits.
+Operations and their order are those of the other engines. `exp` and the like are the browser's,
+which differ from NumPy's in the last bits.
 """
 
 from ..graph.trace import LIGHT, LOOPS, written
 from .program import Program
 
 _LIBRARY = ", ".join(name for name in (*LOOPS, *LIGHT) if name not in ("maximum", "minimum"))
-# Math.max would make 0 of -0 and 0, which divide differently
+# Math.max(-0, 0) is 0; as divisors they differ
 HEAD = f"""\
 const {{{_LIBRARY}}} = Math;
 const np = {{inf: Infinity, nan: NaN}}, True = true, False = false;
 const select = (condition, one, other) => condition ? one : other;
 const maximum = (x, y) => x !== x || x >= y ? x : y;
 const minimum = (x, y) => x !== x || x <= y ? x : y;
-"""  # what the text of operations, which is Python's, means in JavaScript
+"""  # names used in the Python text of operations
 
 
 def source(program: Program, name: str) -> str:

@@ -1,6 +1,6 @@
 """JAX in float64, jitted per block shape, on whatever devices JAX finds.
 
-Several devices share a block: each evaluates a part of it along one axis (`jax.shard_map`).
+Several devices share a block along one axis (`jax.shard_map`).
 """
 
 import functools
@@ -16,12 +16,12 @@ from ..graph.formulas import Function, parameters
 from ..graph.trace import LOOPS
 from .job import Job, store
 
-# XLA's algebraic simplifier turns a division by a broadcast value into a multiplication by its
-# inverse, so that the last bit would depend on which axes a sweep has.
+# XLA's algebraic simplifier turns division by a broadcast value into multiplication by its inverse:
+# the last bit would depend on a sweep's axes.
 _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
-SHARED = 1 << 16  # points from which a block is worth the calls to several devices
-KEPT = 128  # programs kept, of about 2 MB each; what was dropped is compiled again when used
-SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs room beside them
+SHARED = 1 << 16  # points from which a block is worth calling several devices
+KEPT = 128  # programs kept, about 2 MB each; dropped ones are compiled again when used
+SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs working memory, too
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def _program(
 ) -> Any:
     """One jitted function from operands to outputs.
 
-    Where an axis is shared among devices, the operands in `cut` vary along it.
+    The operands in `cut` vary along the axis shared among devices, if there is one.
     """
     import jax
 
@@ -83,15 +83,15 @@ def run(job: Job, threads: int) -> None:
 
 
 def on_device(job: Job) -> dict[str, Any]:
-    """The outputs as JAX's arrays, left where they were computed; size 1 where constant.
+    """The outputs as JAX arrays, left on their devices; of size 1 where constant.
 
-    Of the job's own outputs only names and shape count.
+    Of the job's outputs only names and shape are used.
     """
     import jax
 
     formulas, wanted, operands = tuple(job.formulas.items()), tuple(job.outs), dict(job.operands)
     ndim = len(job.shape)
-    with jax.enable_x64(True):  # here alone: the rest of the process keeps its own setting
+    with jax.enable_x64(True):  # only here: the rest of the process keeps its setting
         axis = _shared_axis(job.shape, len(jax.devices()))
         if axis is None:
             values = _program(formulas, wanted, ndim, None, frozenset())(operands)
@@ -112,7 +112,7 @@ def on_device(job: Job) -> dict[str, Any]:
 
 
 def _shared_axis(shape: tuple[int, ...], devices: int) -> int | None:
-    """The axis to share among devices: where the least is padded, and of these the first."""
+    """The axis to share among devices: the first of those with the least padding."""
     if devices == 1 or math.prod(shape) < SHARED:
         return None
     waste = [-size % devices / size if size > 1 else math.inf for size in shape]
@@ -122,7 +122,7 @@ def _shared_axis(shape: tuple[int, ...], devices: int) -> int | None:
 
 @functools.cache
 def processor() -> str:
-    """What XLA makes code for, by name and by what its code gives: bits differ between kinds."""
+    """XLA's target, by name and by its results: last bits differ between kinds of device."""
     import jax
     import jax.numpy as jnp
 
@@ -137,7 +137,7 @@ def processor() -> str:
 
 
 def most_points(outputs: int) -> int | None:
-    """Points of so many outputs that the devices' memory holds; None where it is the host's."""
+    """Points of this many outputs that fit in the devices' memory; None where it is the host's."""
     import jax
 
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]

@@ -43,11 +43,11 @@ def default_threads() -> int:
     return math.ceil(min(cores, cgroup.cores()))
 
 
-ALONE = 1 << 16  # points up to which threads cost more than they save
+ALONE = 1 << 16  # points up to which threads cost more time than they save
 
 
 def threads_for(points: int) -> int:
-    """Threads for a call that does not say how many."""
+    """Default number of threads for a call."""
     return default_threads() if points > ALONE else 1
 
 
@@ -59,9 +59,9 @@ class Pool:
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def each(self, function: Any, tasks: Any) -> None:
-        """Call the function with each task; the first error ends it and is raised.
+        """Call the function with each task; the first error stops and is raised.
 
-        The caller's thread works, too: a small job is done before another thread has woken up.
+        The caller's thread works, too: a small job ends before another thread has woken up.
         """
         left = deque(tasks)
 
@@ -89,7 +89,7 @@ class Pool:
             other.result()
 
     def map(self, function: Any, tasks: Any) -> Iterator[Any]:
-        """What the function returns for each task, in their order, computed a few ahead."""
+        """Yield the function's result for each task, in order, computed a few ahead."""
         if self._executor is None:
             yield from map(function, tasks)
             return

@@ -1,5 +1,5 @@
-"""Compiled kernels on disk. They are machine code: only what this user wrote is loaded, and only as
-it was written. A damaged or refused cache costs the time to compile again, never a run."""
+"""Compiled kernels on disk: machine code, loaded only from unchanged files that this user wrote. A
+damaged or refused cache costs the time to compile again, never a run."""
 
 import contextlib
 import hashlib
@@ -23,10 +23,7 @@ _warned = threading.Event()
 
 
 def jitted(source: str, scope: dict[str, Any], signature: Any) -> "tuple[Loaded, bool]":
-    """The compiled function `kernel` of a source, and whether it was kept on disk.
-
-    It is compiled where the cache cannot be used.
-    """
+    """The compiled function `kernel` of a source, and whether it was read from disk."""
     from . import machine_code
 
     path = code = None
@@ -44,7 +41,7 @@ def jitted(source: str, scope: dict[str, Any], signature: Any) -> "tuple[Loaded,
 
 @contextlib.contextmanager
 def _kept() -> Iterator[None]:
-    """Do without the cache where it cannot be used; warns once in a process."""
+    """Continue without the cache where it cannot be used; warns once per process."""
     try:
         yield
     except OSError as error:
@@ -69,7 +66,7 @@ def path_of(source: str) -> Path:
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
         machine_code.processor(),
         *(here.with_name(f"{n}.py").read_text("utf-8") for n in ("intrinsics", "machine_code")),
-        *FUNCTIONS,  # called by their places
+        *FUNCTIONS,  # called by their index
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     root = os.environ.get("FLEETCUBE_CACHE")
@@ -78,7 +75,7 @@ def path_of(source: str) -> Path:
     folder = base / "kernels"
     for each in (base, folder):
         each.mkdir(exist_ok=True, mode=0o700)
-        _check_ours(each, each.lstat())  # of a link itself, which may lead anywhere
+        _check_ours(each, each.lstat())  # of a link itself, which may point anywhere
     return folder / f"{digest}.kernel"
 
 
@@ -96,7 +93,7 @@ def _check_ours(path: Path, status: os.stat_result) -> None:
 
 
 def read(path: Path) -> bytes | None:
-    """What a file holds behind its sum; None where it is not there, or not as it was written."""
+    """A file's content after its checksum; None where it is missing or damaged."""
     with (
         contextlib.suppress(FileNotFoundError),
         open(path, "rb", opener=_without_waiting) as file,
@@ -111,7 +108,7 @@ def read(path: Path) -> bytes | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, not what a link leads to, and do not wait for who might write into a pipe."""
+    """Open a file without following links, and without waiting for a pipe's writer."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -1,8 +1,7 @@
-"""The compiled loops of exp, log and their like, which kernels and functions call.
+"""The compiled loops of exp, log and similar functions, which kernels and functions call.
 
-They are compiled once and kept, not in each kernel. Kernels call them on tiles by an address,
-functions of one point by a symbol that is found when machine code is loaded, so that it can be
-kept.
+They are compiled once, not in each kernel. Kernels call them on tiles by address, functions of one
+point by a symbol resolved when machine code is loaded, so that it can be cached.
 """
 
 import ctypes
@@ -25,7 +24,7 @@ _SYMBOL = "fleetcube_elementary"
 
 
 def source() -> str:
-    """target[:size] = f(source[:size]), f the function of that number in `LOOPS`."""
+    """target[:size] = f(source[:size]), f = LOOPS[which]."""
     lines = ["def kernel(which, source, target, size):"]
     for which, name in enumerate(LOOPS):
         trace = Trace()
@@ -39,7 +38,7 @@ def source() -> str:
 
 
 def _library(trace: Trace) -> Any:
-    """The operations of a trace under the names of `intrinsics`."""
+    """The operations of a trace, by their names in `intrinsics`."""
 
     def recorded(name: str, count: int) -> Any:
         template = f"{name}({', '.join(['{}'] * count)})"
@@ -56,12 +55,12 @@ def _loaded() -> Any:
 
 
 def address() -> int:
-    """Where the machine code of the loops is, which stays."""
+    """The address of the loops' machine code, which is never freed."""
     return int(_loaded().address)
 
 
 def call(which: int, source: Array, target: Array) -> None:
-    """target[:] = f(source), f of that number in `LOOPS`; both dense float64."""
+    """target[:] = f(source), f = LOOPS[which]; both dense float64."""
     unused = ctypes.byref(ctypes.c_void_p())
     _function()(unused, unused, which, source.ctypes.data, target.ctypes.data, source.size)
 

@@ -1,8 +1,7 @@
 """Machine code that is released with the last reference to it; imports numba.
 
-numba's dispatchers never release any: one engine of the process owns all their code, and contexts
-refer to what was compiled. So numba compiles to object files here, and each is loaded by an engine
-of its own.
+numba's dispatchers never release code: one engine of the process owns all of it, and contexts refer
+to what was compiled. So numba compiles to object files here, each loaded by its own engine.
 """
 
 import ctypes
@@ -23,7 +22,7 @@ from numba.core.compiler import Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-# threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
+# threads run kernels in parallel; x / 0 is infinite or NaN, as in NumPy, and does not raise
 _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy"}
 
 _DYNAMIC: Any = importlib.import_module("numba._dynfunc")  # functions for Python from addresses
@@ -31,9 +30,9 @@ _DYNAMIC: Any = importlib.import_module("numba._dynfunc")  # functions for Pytho
 
 @dataclass(frozen=True)
 class Loaded:
-    """A compiled function: what Python calls, and where compiled code may call it.
+    """A compiled function: its Python callable, and its address for compiled code.
 
-    `call` keeps the machine code; `address` takes numba's convention.
+    `call` keeps the machine code alive; `address` takes numba's calling convention.
     """
 
     call: Callable[..., Any]
@@ -41,7 +40,7 @@ class Loaded:
 
 
 class _Codegen(JITCPUCodegen):
-    """The code generator of this processor, without an engine that would keep what it makes."""
+    """The code generator of this processor, without an engine that would keep its code."""
 
     _library_class: Any = AOTCodeLibrary
 
@@ -56,9 +55,9 @@ class _Codegen(JITCPUCodegen):
 
 
 def _freed(made: Any) -> Any:
-    """Free a pass manager with its last reference; llvmlite means to, and hides its own method.
+    """Free a pass manager (0.4 MB a kernel) with its last reference.
 
-    It stands behind another of the same name, of a base class. They were 0.4 MB a kernel.
+    llvmlite means to, but its method is hidden by one of the same name in a base class.
     """
     if isinstance(made, tuple) and type(made[0])._dispose is ffi.ObjectRef._dispose:
         kind = "Module" if isinstance(made[0], llvm.ModulePassManager) else "Function"
@@ -79,7 +78,7 @@ def processor() -> str:
 
 
 def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
-    """The function `kernel` of a source as an object file, behind a line of the names in it."""
+    """The function `kernel` of a source as an object file, after a line of the names in it."""
     scope = dict(scope)
     exec(compile(source, "<fleetcube kernel>", "exec"), scope)
     arguments, returns = sigutils.normalize_signature(signature)
@@ -92,7 +91,7 @@ def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
         target.refresh()
         made = compile_extra(typing, target, scope["kernel"], arguments, returns, flags, {})
         code = made.library.emit_native_object()
-    assert not made.environment.consts  # the code reads no objects: it is loaded without any
+    assert not made.environment.consts  # the code reads no Python objects: it is loaded without any
     of = made.fndesc
     names = [of.llvm_cpython_wrapper_name, of.llvm_func_name, of.env_name]
     return json.dumps(names).encode() + b"\n" + bytes(code)
@@ -112,6 +111,6 @@ def load(code: bytes) -> Loaded:
     call = _DYNAMIC.make_function(
         sys.modules[__name__],
         *("kernel", "", engine.get_function_address(wrapper)),
-        *(own, (engine,)),  # kept with the function
+        *(own, (engine,)),  # kept alive with the function
     )
     return Loaded(call, engine.get_function_address(function))

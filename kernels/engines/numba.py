@@ -1,11 +1,11 @@
 """The fast engine: one generated loop nest per dimension set, compiled by numba, cached on disk.
 
 A grid is walked row by row. A row is one or more trailing axes, long enough to amortise the walk.
-What does not vary along the row is computed once per row; the rest in loops over tiles that fit in
-the first-level cache. exp, log and the like are loops over a tile, compiled once; the arithmetic
-between them vectorises. Tiles of outputs are then streamed to memory past the cache.
+What is constant along a row is computed once per row; the rest in loops over tiles that fit in the
+first-level cache. exp, log and the like are loops over a tile, compiled once; the arithmetic
+between them vectorises. Tiles of outputs are streamed to memory past the cache.
 
-Values are NumPy's to the last bit: the same operations in the same order, in exp and log, too.
+Values are NumPy's to the last bit: the same operations in the same order, also in exp and log.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from .codegen import kernel_source
 from .job import Array, Job, pool
 from .tiles import GRAIN, ROW, TILE, cuts
 
-# Starting a row takes as long as repeating one operand at so many points, and more for each operand
+# Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
-KEPT = 256  # kernels in memory, of 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
+KEPT = 256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
-Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_compiled`
-_ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the one used last at the end
+Key = tuple[Any, ...]  # the arguments of `_compiled`
+_ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the last used at the end
 _requested: set[Key] = set()  # kernels to compile in the background, or that do not compile
 
 
@@ -55,9 +55,9 @@ class Split:
 
 @dataclass(frozen=True)
 class _Call:
-    """A kernel, named by what it is made from, and its arguments but the range of rows.
+    """A kernel, by its key, and its arguments except the range of rows.
 
-    Kernels see operands and outputs as addresses; `arrays` keeps them alive meanwhile.
+    Kernels see operands and outputs as addresses; `arrays` keeps them alive.
     """
 
     key: Key
@@ -73,7 +73,7 @@ def run(job: Job, threads: int) -> None:
 
 
 def run_if_compiled(job: Job, threads: int) -> bool:
-    """Fill the job's outputs if the kernel is compiled; returns whether it was."""
+    """Fill the job's outputs if the kernel is compiled already; returns whether it was."""
     call = _call(job)
     kernel = _found(call.key)
     if kernel is not None:
@@ -99,10 +99,10 @@ def _call(job: Job) -> _Call:
         strides.append([step // out.itemsize for step in out.strides[: len(split.outer)]])
     shape = np.array(split.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(split.outer))
-    if split.length >= ROW:  # shorter rows are best written one beside the other
+    if split.length >= ROW:  # shorter rows are best written in the order of memory
         walk = _walked(steps, [arrays[k].size * along[name] for k, name in enumerate(names)])
         shape, steps = shape[walk], steps[:, walk]
-    steps = np.ascontiguousarray(steps)  # machine code reads arguments as it was compiled for
+    steps = np.ascontiguousarray(steps)  # the layout that machine code was compiled for
     memory = np.array([array.ctypes.data for array in arrays], dtype=np.int64)
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
@@ -117,8 +117,8 @@ def _is_needed(name: str, job: Job) -> bool:
 def _split(job: Job, operands: Sequence[tuple[int, ...]]) -> Split:
     """Trailing axes that make a row, over which outputs are dense.
 
-    As few as reach ROW points; or fewer, where operands of these shapes then need not be repeated
-    in memory. Sizes of outer axes play no part, so that blocks of a sweep share a kernel.
+    As few axes as reach ROW points, or fewer where that avoids repeating operands of these shapes
+    in memory. Sizes of outer axes do not count, so that blocks of a sweep share a kernel.
     """
     shape = job.shape
     cut, dense = len(shape), 1
@@ -141,17 +141,17 @@ def _split(job: Job, operands: Sequence[tuple[int, ...]]) -> Split:
 
 
 def _walked(steps: Array, sizes: Sequence[int]) -> Array:
-    """The outer axes, outermost first, for operands of these sizes that are read along rows.
+    """The outer axes, outermost first, for operands of these sizes that vary along rows.
 
-    What large operands share is outside. Inside are axes along which they do not vary, so that rows
-    that read the same follow each other and find it in the cache; outputs are written anywhere.
+    Axes along which large operands do not vary are innermost, so that consecutive rows read the
+    same values from the cache; the order of outputs does not matter.
     """
     weights = (steps[: len(sizes)] != 0).T @ np.array(sizes, dtype=np.int64)
     return np.argsort(-weights, kind="stable")
 
 
 def _is_repeated(operand: tuple[int, ...], split: Split) -> bool:
-    """Whether every row needs another part of an operand, and needs it repeated."""
+    """Whether every row needs a different part of an operand, repeated along the row."""
     outer = len(split.outer)
     return (
         operand[:outer] == split.outer
@@ -171,7 +171,7 @@ def _table(operand: Array, split: Split, along: bool) -> tuple[Array, list[int]]
     width = split.length if along else 1
     if along:
         operand = np.broadcast_to(operand, outer + split.inner)
-    # kernels get an address alone, and read dense float64 there
+    # kernels get only an address, and read dense float64 there
     table = np.ascontiguousarray(operand, dtype=np.float64).reshape(-1)
     steps, step = [], width
     for size in reversed(outer):
@@ -221,7 +221,7 @@ def _compiled(
     outer: int,
 ) -> Any:
     """The kernel, from the cache on disk if an equal one was compiled before."""
-    from . import intrinsics, loops  # here: they import numba, which NumPy's sweeps do without
+    from . import intrinsics, loops  # here: they import numba, which NumPy's sweeps do not need
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
     scope = {"np": np, **intrinsics.SCOPE}
@@ -234,10 +234,7 @@ def _compiled(
 
 
 def compile_behind(job: Job) -> None:
-    """Have the job's kernel compiled by a thread that ends with the process and raises nothing.
-
-    A kernel that does not compile is not tried again.
-    """
+    """Compile the job's kernel in a daemon thread that raises nothing; tries no kernel twice."""
     key = _call(job).key
     with _request_lock:
         _Compiler.requested_at = time.monotonic()
@@ -278,7 +275,7 @@ def _after_fork() -> None:
     _requested.clear()
 
 
-if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would leave locks held
+if hasattr(os, "register_at_fork"):  # a fork during a compilation would leave its locks locked
     os.register_at_fork(
         before=_compile_lock.acquire,
         after_in_parent=_compile_lock.release,

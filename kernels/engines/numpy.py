@@ -14,11 +14,11 @@ from ..graph.formulas import Function, parameters
 from . import tiles
 from .job import Array, Job, pool, store
 
-COPIED = 1 << 18  # points up to which a copy is done before another thread has woken up
+COPIED = 1 << 18  # points up to which a copy ends before another thread has woken up
 
 
 def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) -> dict[str, Array]:
-    """Each formula over the broadcast grid of what it needs, and no larger."""
+    """Each formula over the broadcast grid of its operands, and no larger."""
     values: dict[str, Any] = dict(operands)
     with np.errstate(all="ignore"):
         for name, formula in formulas.items():
@@ -28,10 +28,7 @@ def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) ->
 
 
 class Point:
-    """Formulas at one point, prepared once for any numbers: on NumPy's scalars.
-
-    The bits of `evaluate` in half its time or less.
-    """
+    """Formulas at one point on NumPy scalars: the bits of `evaluate` in half its time or less."""
 
     def __init__(self, formulas: Mapping[str, Function]) -> None:
         bind = _scalar().bind
@@ -53,7 +50,7 @@ class Point:
 
 
 def _on_arrays(formula: Function) -> Function:
-    """A `Made` formula, which would take a scalar, a Python float, for a constant."""
+    """Run a `Made` formula on arrays, as it takes a scalar, a Python float, for a constant."""
 
     def call(*values: np.float64) -> Any:
         result = formula(*[np.array([value]) for value in values])
@@ -68,7 +65,7 @@ def _scalar() -> Binding:
 
 
 def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """`where` of scalars, which takes a tenth of the time; as there, a flag only of two flags."""
+    """`where` of scalars in a tenth of the time; like it, gives a flag only of two flags."""
     flag = isinstance(if_true, bool | np.bool_) and isinstance(if_false, bool | np.bool_)
     return (np.bool_ if flag else np.float64)(if_true if condition else if_false)
 

@@ -1,4 +1,4 @@
-"""Reductions of blocks where JAX computed them, so that only results leave the device.
+"""Reductions of blocks on the device where JAX computed them, so that only results leave it.
 
 Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-BITS = 16  # of a number that one pass of a quantile takes in
+BITS = 16  # of a number that one pass of a quantile resolves
 _TOP = np.uint64(1 << 63)
 
 
@@ -42,7 +42,7 @@ def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
 def reduced(array: Any, *, how: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """An array of a shape reduced over axes: "min", "max", "count", "sum"; NaN are skipped.
 
-    "mean" gives the sum and how many numbers it sums.
+    "mean" gives the sum and the count of its numbers.
     """
     import jax.numpy as jnp
 
@@ -68,10 +68,10 @@ def winners(
     shape: tuple[int, ...],
     nowhere: int,
 ) -> Any:
-    """The extreme of each cell, the rank of the first point that has it, and others there.
+    """The extreme of each cell, the rank of its first point, and other values there.
 
-    `steps` are the reduced axes and what one step along each adds to a rank; `starts` where they
-    begin. Where all is NaN the rank is `nowhere`.
+    `steps` are the reduced axes and the rank's increment along each; `starts` their first indices.
+    Where all values are NaN the rank is `nowhere`.
     """
     import jax.numpy as jnp
 
@@ -99,7 +99,7 @@ def _rows(array: Any, order: tuple[int, ...], shape: tuple[int, ...], cells: int
 
 
 def _keys(values: Any) -> Any:
-    """Unsigned integers in the order of the numbers."""
+    """Unsigned integers in the same order as the numbers."""
     import jax
     import jax.numpy as jnp
 
@@ -109,7 +109,7 @@ def _keys(values: Any) -> Any:
 
 @_jitted
 def ends(array: Any, *, order: tuple[int, ...], shape: tuple[int, ...], cells: int) -> Any:
-    """How many numbers each cell has, and the least and largest key of them."""
+    """The count of numbers in each cell, and their least and largest key."""
     import jax.numpy as jnp
 
     rows = _rows(array, order, shape, cells)
@@ -129,7 +129,7 @@ def histogram(
     shape: tuple[int, ...],
     cells: int,
 ) -> Any:
-    """Numbers of each cell by bins of their keys between bounds, for two pairs of bounds."""
+    """Histogram of each cell's keys between bounds, for two pairs of bounds."""
     import jax.numpy as jnp
 
     rows = _rows(array, order, shape, cells)

@@ -1,7 +1,7 @@
-"""Laws in functions that others compile by numba.
+"""Laws inside functions that users compile with numba.
 
-numba calls `init` before it compiles anything in a process, whatever that is: so nothing is made,
-and little is imported, until a function to be compiled names a law.
+numba calls `init` before it compiles anything at all in a process, so nothing is made, and little
+is imported, until a compiled function names a law.
 """
 
 import inspect
@@ -20,7 +20,7 @@ _known: set[types.FunctionType] = set()
 
 
 def init() -> None:
-    """Let numba ask what a plain function is."""
+    """Register a hook for the numba type of plain functions."""
     typeof_impl.register(types.FunctionType)(_declare)
 
 
@@ -35,7 +35,7 @@ def _declare(function: types.FunctionType, context: Any) -> None:
 
 
 def _chooser(law: types.FunctionType) -> Callable[..., Any]:
-    """What numba asks for the code of a law, given the types of its operands."""
+    """The function that gives numba the code of a law for the types of its operands."""
     of_numbers, of_arrays = _made(law)
     signature = inspect.signature(of_numbers)
 
@@ -51,10 +51,10 @@ def _chooser(law: types.FunctionType) -> Callable[..., Any]:
 
 
 def _made(law: types.FunctionType) -> tuple[types.FunctionType, types.FunctionType]:
-    """A law of numbers, as lines without calls and branches, and the same of arrays.
+    """A law of numbers, as straight-line code, and the same of arrays.
 
-    Both are self-contained, unlike kernels of the engine: whoever compiles with `cache=True` keeps
-    them on disk, and loads them where fleetcube has made nothing yet.
+    Both are self-contained, unlike the engine's kernels: code compiled with `cache=True` is loaded
+    from disk before fleetcube has made anything.
     """
     import numba
     import numpy as np

@@ -1,4 +1,4 @@
-"""Formulas as one pure function of a few inputs; all that does not depend on these is a number."""
+"""Formulas as one pure function of a few inputs; the rest is folded into constants."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from .numpy import evaluate
 class Inside(Made):
     """A value where every input is within its bounds, NaN elsewhere.
 
-    A traced or compiled function cannot raise, and must not answer beyond the range of its laws.
+    Traced and compiled functions cannot raise, and must not answer beyond the range of laws.
     """
 
     output: str
@@ -47,11 +47,11 @@ class Inside(Made):
 
 @dataclass(frozen=True)
 class Program:
-    """What computes some outputs from some inputs.
+    """A computation of some outputs from some inputs.
 
-    `formulas` are those that depend on an input, each after what it needs; `constants` holds
-    whatever else they need, and outputs that depend on none. `bounds` are the rows of inputs that
-    have any, `flags` the outputs that are codes.
+    `formulas` are those that depend on an input, each after what it needs; `constants` are their
+    other operands, and outputs that depend on no input. `bounds` are the rows of inputs with
+    bounds, `flags` the outputs that are codes.
     """
 
     inputs: tuple[str, ...]
@@ -78,11 +78,11 @@ class Program:
         )
 
     def guarded(self) -> list[tuple[str, Function]]:
-        """For each output the formula that withholds it where an input is out of bounds."""
+        """For each output, the formula that gives NaN where an input is out of bounds."""
         return [(f"guarded_{name}", Inside(name, self.bounds)) for name in self.outputs]
 
     def trace(self) -> tuple[Trace, list[Any]]:
-        """Every operation on the inputs, equal ones once, and the guarded outputs."""
+        """The operations on the inputs, equal ones once, and the guarded outputs."""
         trace = Trace()
         values: dict[str, Any] = {name: np.float64(value) for name, value in self.constants}
         values |= {name: Value(trace, name) for name in self.inputs}
@@ -126,6 +126,6 @@ def fold(
 def differentiated(
     formulas: Mapping[str, Function], wanted: Iterable[Derivative]
 ) -> dict[str, Function]:
-    """The formulas of derivatives at a point, where all names share their dimensions."""
+    """The formulas of derivatives at a point, where no name has dimensions."""
     names = {*formulas, *(p for formula in formulas.values() for p in parameters(formula))}
     return Differentiator(formulas, dict.fromkeys(names, ())).add(wanted)

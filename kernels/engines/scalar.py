@@ -1,4 +1,4 @@
-"""One point of a program: straight-line source, for Python's interpreter or for numba.
+"""One point of a program as straight-line source, for Python's interpreter or numba.
 
 The operations and their order are those of the engines, so values are NumPy's to the last bit.
 """
@@ -39,10 +39,7 @@ def source(program: Program) -> str:
 
 
 class _Inlined(ast.NodeTransformer):
-    """Python source without calls where an expression does, and with constants of NumPy's type.
-
-    Plain floats would raise where they are divided by 0.
-    """
+    """Replaces `select` by an expression, and constants by NumPy's: plain floats raise on x / 0."""
 
     def __init__(self) -> None:
         self.constants: dict[str, np.float64] = {}
@@ -83,7 +80,7 @@ def interpreted(program: Program) -> Callable[..., Any]:
 
 @functools.lru_cache(maxsize=256)
 def compiled(program: Program) -> "Loaded":
-    """One point as numba compiles it; machine code is kept on disk, as that of kernels is."""
+    """One point as numba compiles it; machine code is cached on disk like that of kernels."""
     from numba.core import types
 
     from . import intrinsics, loops

@@ -1,8 +1,7 @@
-"""How engines cut their blocks, to fit the caches of a processor.
+"""How engines cut their blocks to fit a processor's caches.
 
-`grid/plan/tiles.py` cuts sweeps, by memory, workers and files. There are two such modules because
-kernels know nothing of sweeps, and an engine must take a block of any size. What both do is here.
-No value depends on these numbers.
+`grid/plan/tiles.py` cuts sweeps, by memory, workers and files; kernels know nothing of sweeps, and
+an engine must take a block of any size. What both share is here. No value depends on these numbers.
 """
 
 from collections.abc import Sequence
@@ -11,12 +10,12 @@ from math import prod
 
 NUMPY_TILE = 1 << 16  # points: a formula's temporaries, 0.5 MB each, stay in the second-level cache
 TILE = 512  # points of a kernel's buffers, 4 kB each: they stay in the first-level cache
-ROW = TILE  # points of the shortest row worth walking: a shorter one leaves part of its tile empty
-GRAIN = 1 << 13  # points that are worth a task of their own on a thread
+ROW = TILE  # points of the shortest row worth walking: a shorter one leaves its tile partly empty
+GRAIN = 1 << 13  # points that are worth a task on a thread
 
 
 def steps(shape: Sequence[int], most: int) -> list[int]:
-    """Sides of boxes of at most `most` points where the axes allow it, leading axes cut first.
+    """Sides of boxes of at most `most` points, leading axes cut first.
 
     Trailing axes stay whole as long as they fit: they are dense in memory, and kernels walk them.
     """

@@ -19,13 +19,14 @@ def traceable(program: Program) -> Callable[[Values], Values]:
     """A function from inputs to outputs that JAX transforms.
 
     Both are by name; inputs have one floating-point type and broadcast. JAX's own differentiation
-    would be NaN where a branch that is not taken is undefined; here each derivative is a program
-    again, made from dual numbers, and is differentiated in the same way.
+    would give NaN where a branch not taken is undefined; here each derivative is again a program,
+    made from dual numbers and differentiated in the same way.
     """
     import jax
     import jax.numpy as jnp
 
-    # From the trace: formulas bound to JAX would repeat what they share, in derivatives many times
+    # From the trace: formulas bound to JAX would repeat shared operations, many times in
+    # derivatives
     scope: dict[str, Any] = {name: getattr(jnp, name) for name in (*LOOPS, *LIGHT)}
     scope |= {"select": jnp.where, "float64": _as_it_is, "int8": _as_it_is, "np": np}
     exec(compile(source(program), "<fleetcube function>", "exec"), scope)
@@ -60,7 +61,7 @@ def traceable(program: Program) -> Callable[[Values], Values]:
 
 
 def jitted(program: Program) -> Callable[[Mapping[str, Any]], Values]:
-    """The function of numbers and arrays that broadcast, inside another trace or alone."""
+    """The function of numbers and arrays that broadcast, also inside another trace."""
     import jax
     import jax.numpy as jnp
 

@@ -1,8 +1,8 @@
-"""Give the same functions to another array library: rebuild them with other globals.
+"""Bind formulas to another array library by rebuilding them with other globals.
 
 A formula is a plain function whose globals hold `np`, `where` and other functions of this package.
-Binding makes a copy whose globals hold the replacements, recursively. Nothing is parsed or edited.
-A formula made from others (`Made`) defines itself what it is under a binding.
+Binding copies it, recursively, with replacements in the globals. A formula made from others
+(`Made`) defines its own bound function.
 """
 
 import types
@@ -15,11 +15,11 @@ import numpy as np
 from .. import elementary, ops
 from ..ops import where
 
-PACKAGE = __package__.rpartition(".")[0]  # of all formulas: of laws and of quantities
+PACKAGE = __package__.rpartition(".")[0]  # of all formulas, of laws and quantities
 
 
 class Binding:
-    """Formulas bound to one array library: `numpy` and `choose` stand in for `np` and `where`."""
+    """Formulas bound to one array library: `numpy` and `choose` replace `np` and `where`."""
 
     def __init__(self, numpy: Any, choose: Callable[..., Any]) -> None:
         self.numpy, self.choose = numpy, choose
@@ -60,10 +60,7 @@ class Binding:
 
 
 class Made(ABC):
-    """A formula made from other formulas; those made alike are equal.
-
-    `sources` are the formulas it is made from.
-    """
+    """A formula made from other formulas (`sources`); those made alike are equal."""
 
     parameters: tuple[str, ...]
     sources: tuple[Callable[..., Any], ...] = ()
@@ -85,7 +82,7 @@ class Made(ABC):
 
 
 def _said(value: Any) -> str:
-    """A part of a made formula, without addresses: the same in any process."""
+    """Text of a made formula's part, without addresses: the same in any process."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_said, value))})"
     return str(getattr(value, "__name__", value))

@@ -18,7 +18,7 @@ class Doc:
     """The content of a docstring: summary, maths, units, flags, range, source.
 
     `range` is where the law holds and what a user gets elsewhere; empty: wherever inputs are valid.
-    `parameters` are units by name; `meanings` are what the docstring says of some of them.
+    `parameters` are units by name, `meanings` the text on some of them.
     """
 
     summary: str
@@ -37,10 +37,9 @@ class Doc:
 def read(function: Callable[..., Any]) -> Doc:
     """Parse the docstring of a law or quantity.
 
-    An alternative says what differs from the formula that states its quantity: a first line
-    without a full stop is its maths, and what is missing of summary, flags, `Returns` and `Source`
-    is that one's. Of the summary it is what stands before a colon; the rest is of that formula.
-    Raises ValueError where a section is missing or malformed.
+    An alternative gives only what differs from the formula that states its quantity: a first line
+    without a full stop is its maths; missing flags, `Returns`, `Source` and summary (up to a colon)
+    are inherited. Raises ValueError where a section is missing or malformed.
     """
     text = docstring(function)
     stated = getattr(function, "__stated__", None)

@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One name of the graph: a formula, or the alternatives that one option chooses between."""
+    """One name of the graph: a formula, or alternatives chosen by an option."""
 
     name: str
     option: str | None
@@ -73,8 +73,8 @@ def load() -> dict[str, Quantity]:
         stated = quantity.stated
         for formula in {*quantity.formulas.values()} - {stated}:
             own: Any = formula
-            own.__stated__ = stated  # says what its own docstring leaves out
-    read.cache_clear()  # what was read before had nothing to inherit
+            own.__stated__ = stated  # supplies what the formula's own docstring leaves out
+    read.cache_clear()  # docstrings read earlier had nothing to inherit
     return graph
 
 
@@ -146,7 +146,7 @@ def parameters(function: Function) -> tuple[str, ...]:
 
 
 def units(function: Function) -> dict[str, str]:
-    """Units of what a formula needs, from where each is declared."""
+    """Units of a formula's parameters, from their declarations."""
     graph, inputs = load(), vocabulary.PHYSICS.inputs
     return {
         name: inputs[name].unit if name in inputs else graph[name].unit
@@ -159,8 +159,8 @@ def select(
 ) -> dict[str, Function]:
     """Formulas needed for the outputs, each after what it needs.
 
-    `given` names stop the search: they have a value. Options choose among alternatives. Raises
-    MissingInputError where an input is needed that is not given.
+    The search stops at `given` names. Options choose among alternatives. Raises MissingInputError
+    for a needed input that is not given.
     """
     graph, inputs, given = load(), vocabulary.PHYSICS.inputs, frozenset(given)
     order: dict[str, Function] = {}

@@ -1,7 +1,7 @@
-"""Run formulas on names instead of numbers, to list the operations that they compute.
+"""Run formulas on symbolic values to list the operations that they compute.
 
-Formulas are branch-free, so that one run shows all that they do. Equal operations are recorded
-once, whichever formula asks for them.
+Formulas are branch-free, so one run shows every operation. Equal operations are recorded once,
+across formulas.
 """
 
 import functools
@@ -70,7 +70,7 @@ def _both(template: str, flag: bool = False) -> tuple[Callable[..., Any], Callab
 class Value:
     """A value of a trace."""
 
-    __array_ufunc__ = None  # so that a number of NumPy on the left leaves the operation to it
+    __array_ufunc__ = None  # so that a NumPy number on the left defers to this class
 
     def __init__(self, trace: Trace, name: str, flag: bool = False) -> None:
         self.trace, self.name, self.flag = trace, name, flag
@@ -105,7 +105,7 @@ def written(value: Any) -> str:
 
 
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """The stand-in for `where`."""
+    """The replacement of `where`."""
     if not isinstance(condition, Value):
         return if_true if condition else if_false
     flag = all(isinstance(v, bool) or getattr(v, "flag", False) for v in (if_true, if_false))
@@ -113,7 +113,7 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 
 class _Numpy:
-    """The stand-in for `np`: records functions of values, and leaves numbers to NumPy."""
+    """The replacement of `np`: records functions of values, and leaves numbers to NumPy."""
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(elementary.numpy, name)
