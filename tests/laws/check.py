@@ -1,8 +1,8 @@
-"""The table of independent checks: which law is held by what, and by how much they differ.
+"""The table of independent checks: what checks each law, and by how much they differ.
 
 A check is a function that yields pairs (ours, theirs): what a law gives, and what a simulator, a
-published table, a second derivation or another tool gives for the same point. They stand in folders
-by topic, as the physics does; `docs/laws.md` is written from them.
+published table, a second derivation or another tool gives for the same point. They are in folders
+by topic, like the physics; `docs/laws.md` is written from them.
 """
 
 import importlib
@@ -32,7 +32,7 @@ class Check:
 
     @property
     def points(self) -> str:
-        """What was compared, in words: the first line of the check's docstring."""
+        """The compared points, in words: the first line of the check's docstring."""
         return (self.pairs.__doc__ or "").strip().splitlines()[0]
 
     @cached_property
@@ -44,11 +44,11 @@ class Check:
 def check(
     *laws: str, by: str, source: str, tolerance: float = 1e-9, absolute: bool = False
 ) -> Callable[[Callable[[], Pairs]], Callable[[], Pairs]]:
-    """Enter a function that yields pairs (ours, theirs) into the table.
+    """Add a function that yields pairs (ours, theirs) to the table.
 
-    `laws` are names of formulas, with spaces between ("module.name" where two modules have the
-    name); `by` is one of KINDS; `source` says where theirs comes from. The test fails where any
-    pair differs by more than `tolerance`, relative to theirs or `absolute`.
+    `laws` are names of formulas, separated by spaces ("module.name" where two modules share a
+    name); `by` is one of KINDS; `source` says where theirs comes from. The test fails if a pair
+    differs by more than `tolerance`, relative to theirs or `absolute`.
     """
     if by not in KINDS:
         raise ValueError(f"by={by!r}: one of {', '.join(KINDS)}")

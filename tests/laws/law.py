@@ -1,14 +1,14 @@
-"""What a law is: every formula that needs an independent check, told from its code.
+"""The laws: every formula that needs an independent check, recognised by its code.
 
-None is needed by a formula that says nothing of its own:
+No check is needed by a formula without content of its own:
 
 - it is 0 or 1, an option that is off, or a constant by definition;
 - it passes on one name: `return 1.0 * x`;
-- it is one law, called with the formula's own names: that law's check holds it;
+- it is one law, called with the formula's own names: that law's check covers it;
 - its source is a definition or the scenario, and it is a sum of names, or one product or quotient
   of two.
 
-All else is a law.
+All other formulas are laws.
 """
 
 import ast
@@ -33,7 +33,7 @@ Function = Callable[..., Any]
 MODULES = [
     importlib.import_module(f"{kernels.__name__}.{module.name}")
     for module in pkgutil.iter_modules(kernels.__path__)
-    if module.name not in ("ops", "physics", "reasons", "roles")  # derivatives' tests hold the step
+    if module.name not in ("ops", "physics", "reasons", "roles")  # test_derivatives covers the step
 ]
 OF_KERNELS = [
     function
@@ -48,7 +48,7 @@ OF_GRAPH = dict.fromkeys(f for quantity in load().values() for f in quantity.for
 
 @dataclass(frozen=True)
 class Law:
-    """A formula of kernels/ and, where it needs no check of its own, why not."""
+    """A formula of kernels/ and, where it needs no check, why not."""
 
     name: str
     topic: str
@@ -57,7 +57,7 @@ class Law:
 
     @property
     def formula(self) -> str:
-        """The formula as the docstring states it, without the paragraphs that explain it."""
+        """The formula as the docstring states it, without explanations."""
         return " ".join(self.doc.maths.partition("\n\n")[0].split())
 
 

@@ -1,4 +1,4 @@
-"""Every law agrees with what was derived, played or published without it."""
+"""Every law agrees with an independent derivation, simulation or publication."""
 
 import re
 
@@ -68,7 +68,7 @@ def test_a_range_names_what_exists(law: Law) -> None:
 
 
 def test_the_page_is_what_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
-    # each difference is that of its check above, which is not computed again
+    # reuse the differences computed by the checks above
     monkeypatch.setattr(laws, "difference", lambda check: SAID.get(name_of(check)))
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make docs/laws.md`"
 

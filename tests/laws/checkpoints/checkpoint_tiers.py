@@ -30,10 +30,10 @@ PLAYED: list[tuple[float, int, int, Three, Three, Three]] = [
 def _play(
     interval: float, second: int, third: int, stalls: Three, restarts: Three, mtbfs: Three
 ) -> tuple[float, float, float]:
-    """Useful, stalled and recovering time over wall time, of 60,000 failures one after the other.
+    """Useful, stalled and recovering time over wall time, from 60,000 simulated failures.
 
-    A failure in a stall of a tier begins it again where a lower tier serves it; one in a recovery
-    starts it again, from the higher tier of the two.
+    A failure in a tier's stall restarts it if a lower tier serves the failure; one in a recovery
+    restarts that from the higher tier of the two.
     """
     rng = generator(43)
     rates = np.array([1 / m for m in mtbfs])
@@ -323,7 +323,7 @@ def ledger() -> Pairs:
     for second in range(12_000):
         for tier, span in enumerate(spans):
             since = (second + 0.5) % span
-            unsafe = span if since < flushes[tier] else 0.0  # that begun last is not safe yet
+            unsafe = span if since < flushes[tier] else 0.0  # the last one is not safe yet
             lost[tier] += shares[tier] * (since + unsafe)
     whole = sum(lost)
     each = formulas.tier_rework_time(*shares, *spans, *flushes)

@@ -1,4 +1,4 @@
-"""Checkpoints: intervals in use, restores, and budgets of lost time."""
+"""Checkpoint intervals in use, restores, and budgets of lost time."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Operations, counted anew: pairs of queries and keys, matrices one by one, published tables."""
+"""Operations counted independently: query-key pairs, matrix by matrix, published tables."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from ..check import Pairs, check
 
 
 def pairs_seen(sequence: int, window: int) -> int:
-    """Pairs of a query and a key that it sees, one by one: neither later nor before its window."""
+    """Query-key pairs, one by one: keys neither later than the query nor before its window."""
     return sum(
         1
         for query in range(sequence)
@@ -32,7 +32,7 @@ def keys_of_a_query() -> Pairs:
             band = pairs_seen(sequence, window) / sequence
             width = min(window, sequence)
             for windowed in range(7):
-                for layers in (6, 9):  # three more keep a state and see no key
+                for layers in (6, 9):  # three more have a state instead of keys
                     shares = (windowed, 6, layers)
                     ours = formulas.windowed_causal_attention_span(sequence, window, *shares)
                     # the law is continuous: w / (2 s) of a key short in a window, half without
@@ -184,7 +184,7 @@ def utilisation_of_megatron() -> Pairs:
             "attention_kernel": "standard",
         }
         yield value("mfu", **run), mfu
-        # the table's HFU counts 12 B s^2 h for what is computed again, a forward pass is 4
+        # the table's HFU counts 12 B s^2 h for recomputation; a forward pass is 4
         extra = 4 * 2048 * h * layers * batch * 2048 / (gpus * 312e12 * seconds)
         yield value("hfu", **run), mfu + extra
 

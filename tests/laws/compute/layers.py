@@ -1,4 +1,4 @@
-"""A micro-batch through its layers: every product done, every array moved, on one clock."""
+"""A micro-batch through its layers: every matrix product and array transfer on one clock."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,7 +11,7 @@ Product = tuple[float, float, float]  # rows, columns, depth
 
 @dataclass
 class Gpu:
-    """A GPU that does one thing after the other; products start up on each side."""
+    """A GPU that runs one operation at a time; products lose rate on each small side."""
 
     peak: float = 989e12
     bandwidth: float = 3.35e12 * 0.8
@@ -21,7 +21,7 @@ class Gpu:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def multiply(self, kind: str, product: Product, gradients: bool = False) -> None:
-        """A product of 16-bit numbers, and those for the gradients of both operands."""
+        """A 16-bit matrix product, and those for the gradients of both operands."""
         rows, columns, depth = product
         products = [product, (rows, depth, columns), (depth, columns, rows)]
         for m, n, k in products if gradients else products[:1]:
@@ -67,7 +67,7 @@ def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -
         if kernel == "standard":
             gpu.move("attention", *[pairs] * 4)  # written, read, written by softmax, read
     blocks = [(tokens, 6144 / t)]
-    if experts:  # every rank of the group sends its tokens to the experts that they chose
+    if experts:  # every rank of the group sends its tokens to their experts
         chosen = [0] * 16
         for token in range(tokens * e * apart // t):
             for k in range(3):
@@ -83,7 +83,7 @@ def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -
 
 
 def passes(recompute: str, kernel: str) -> tuple[float, float]:
-    """Times that a backward pass takes the matrices and attention of a forward pass."""
+    """Multiples of the forward pass's matrices and attention in a backward pass."""
     matrices, attention = 2.0, 5 / 2 if kernel == "flash" else 4 / 2
     if recompute == "full":
         matrices += 1

@@ -1,4 +1,4 @@
-"""Ranks that share sequences: blocks under a causal mask, messages rank by rank."""
+"""Context parallelism: blocks under a causal mask, messages rank by rank."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -76,7 +76,7 @@ def layouts() -> Iterator[tuple[int, int, int, int]]:
 
 
 class Wires:
-    """Bytes that each rank sends inside its node and out of it, and the rounds that it takes."""
+    """Bytes that each rank sends inside its node and out of it, and the rounds it takes."""
 
     def __init__(self, ranks: int, near: int) -> None:
         self.near, self.inside, self.across = near, np.zeros(ranks), np.zeros(ranks)
@@ -87,7 +87,8 @@ class Wires:
 
 
 def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wires, float]:
-    """One pass of all-to-alls: every rank hands each tensor's heads out to its group, and back."""
+    """One pass of all-to-alls: every rank distributes each tensor's heads in its group, and back.
+    """
     wires, waited = Wires(ranks, near), 0.0
     rows, kv = TOKENS / ranks, max(KV / tensor, group) / group
     latency = LINKS["inter_node_latency" if group > near else "intra_node_latency"]
@@ -153,7 +154,7 @@ def gathered_keys() -> Pairs:
         rounds = 4 if recompute == "full" else 3  # gathered, gathered, gradients scattered
         block = 2 * TOKENS / ranks * max(KV / tensor, 1) * SIZE * 2
         wires, hop = Wires(ranks, near), 0.0
-        for card in range(near):  # the ring of this card leaves the node from it
+        for card in range(near):  # the ring of this card leaves the node here
             for source in range(ranks):
                 turned = source // near * near + (source + card) % near
                 last = (source + 1) % near == 0 and near < ranks

@@ -1,4 +1,4 @@
-"""What owning costs: loans and machines played year by year."""
+"""Cost of ownership: loans and machines simulated year by year."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ CLUSTER: dict[str, Any] = {
 
 
 def paid(loan: float, rate: float, years: int, left: float = 0.0) -> float:
-    """The yearly payment after which a loan stands at what is left, found by halving."""
+    """The yearly payment that leaves a given rest of a loan, found by bisection."""
     low, high = 0.0, loan * (1 + rate)
     for _ in range(200):
         payment = (low + high) / 2

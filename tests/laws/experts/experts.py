@@ -1,4 +1,4 @@
-"""Mixtures of experts as they are run: tokens routed one by one, sent, sorted and computed."""
+"""Mixture of experts at run time: tokens routed one by one, sent, sorted and computed."""
 
 import math
 from typing import Any
@@ -30,7 +30,7 @@ def groups_of_items_drawn() -> Pairs:
 
 
 def _route(tokens: int, experts: int, visits: int, nodes: int, most: int) -> np.ndarray:
-    """Experts of each token: the best ones of the nodes that hold the best ones of all."""
+    """Experts of each token: the best on the nodes that hold the best of all."""
     scores = np.random.default_rng(0).random((tokens, experts))
     of_node = scores.reshape(tokens, nodes, -1).max(2)
     kept = np.argsort(-of_node, 1) < 0
@@ -70,7 +70,7 @@ def tokens_spread_over_nodes() -> Pairs:
         source = np.arange(tokens) % ranks
         node, place = source // here, source % here
         across = on_node.sum() - on_node[np.arange(tokens), node].sum()
-        # each copy arrives at `place` of a node, which keeps what is its own
+        # each copy arrives at `place` of a node, which keeps its own tokens
         kept = on_rank.reshape(tokens, nodes, here)[np.arange(tokens), :, place].sum()
         size = width * 2
         far, near = across * size / tokens, (on_rank.sum() - kept) * size / tokens
@@ -158,10 +158,10 @@ def tokens_in_buffers() -> Pairs:
             moved = expert >= 4 and number // experts < extra * 4 // 12
             loads[expert % 4 if moved else expert] += 1
         mean = sum(loads) / experts
-        for held in (ranks, 1):  # an imbalance no router reaches: all visit the same rank
+        for held in (ranks, 1):  # the largest imbalance: all visit the same rank
             given = {"expert_load_imbalance": 100, "experts": experts, "experts_per_token": 2}
             got = computed(given | {"expert_parallel": held}, "routed_visits_per_token")
-            yield got[0], min(2, experts / held) * held  # of its experts, or as many as a token has
+            yield got[0], min(2, experts / held) * held  # at most the experts of the rank
         for factor in (1.0, 1.25, 2.0):
             for capacity in ("unlimited", "padded", "dropped"):
                 room = {"unlimited": math.inf}.get(capacity, factor * mean)
@@ -197,7 +197,7 @@ def tokens_sorted() -> Pairs:
                 for size in (1, 2):  # there in one byte, back in two
                     if (
                         dispatch == "per_node"
-                    ):  # what has come for each rank, copied for each expert
+                    ):  # tokens received for each rank, copied for each expert
                         gpu.move("sort", tokens * width * reached, tokens * width * 3, size=size)
                     else:  # copied for each expert, in the order of ranks
                         gpu.move("sort", tokens * width, tokens * width * 3, size=size)

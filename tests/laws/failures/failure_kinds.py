@@ -1,4 +1,4 @@
-"""Failures in kinds, corruption that is found late and ageing parts: played, derived, published."""
+"""Kinds of failures, silent corruption and ageing parts: simulated, derived, published."""
 
 import functools
 import itertools
@@ -23,7 +23,7 @@ PHASES = {"detect": 30.0, "drain": 60.0, "restore": 90.0, "start": 45.0}
 
 
 def _times(restart: float, provision: float, queue: float) -> tuple[float, ...]:
-    """Times of the four kinds, phase by phase."""
+    """Recovery times of the four kinds, phase by phase."""
     inside = PHASES["detect"] + restart + PHASES["restore"]
     whole = sum(PHASES.values())
     return inside, whole, whole + provision, whole - PHASES["drain"] + queue
@@ -49,7 +49,7 @@ def _played(
     silent: float,
     delay: float,
 ) -> tuple[float, list[float]]:
-    """Shares of useful time and of each kind's recovery: one clock, all failures drawn before."""
+    """Shares of useful time and of each kind's recovery, with all failures drawn in advance."""
     rng = np.random.default_rng([8, round(mtbf), round(delay), round(10 * shares[0])])
     count = 1_000_000
     clock = np.cumsum(rng.exponential(mtbf, count)).tolist()
@@ -59,7 +59,7 @@ def _played(
     useful = found = start = 0.0
     recovering, last = [0.0] * 4, 0
     for now, kind, unseen, late in zip(clock, kinds, hidden, delays, strict=True):
-        if now < found:  # all is lost until then anyway
+        if now < found:  # work until then is lost anyway
             continue
         recovering[last] += min(now, start) - found
         if now > start:
@@ -78,7 +78,7 @@ BY_KIND = (
 
 
 def _by_kind(lost: float, uptime: float, mixed: Sequence[float], mtbf: float) -> Iterator[float]:
-    """What each kind takes, of shares and times in turn."""
+    """Share of the time that each kind's recovery takes."""
     of_all = formulas.recovering_share(*mixed, mtbf)
     for kind, law in enumerate(BY_KIND):
         yield law(lost, uptime, of_all, *mixed[2 * kind : 2 * kind + 2], mtbf)
@@ -110,7 +110,7 @@ def kinds_and_late_corruption() -> Pairs:
             recover = formulas.kinds_recovery_time(
                 *(shares[0], inside, shares[1], job, rest, swap, shares[3], queue), mtbf
             )
-            # 64 GPUs, each corrupted so often that a share of all failures is
+            # MTTF by corruption of each of 64 GPUs that gives the share of all failures
             gpu = 64 * mtbf / silent if silent else NEVER
             back = formulas.late_corruption_time(delay, gpu, 64.0, mtbf)
             restart = formulas.restart_time(recover, formulas.late_lost_work_time(0.0, 0.0, back))
@@ -120,7 +120,7 @@ def kinds_and_late_corruption() -> Pairs:
             yield lost, sum(kinds)
             mixed = (shares[0], inside, shares[1], job, rest, swap, shares[3], queue)
             for ours, found in zip(_by_kind(lost, 1.0, mixed, mtbf), kinds, strict=True):
-                # beside all recoveries: kinds that hardly happen are drawn with more noise
+                # relative to all recoveries: rare kinds are drawn with more noise
                 yield 1 + ours / lost, 1 + found / sum(kinds)
 
 
@@ -156,7 +156,7 @@ def equivalent_times() -> Pairs:
     yield formulas.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
     alike = [0.25, 1e3] * 4
     for found in _by_kind(0.3, 0.9, alike, 1e4):
-        yield found, (0.3 - 0.1) / 4  # a closed pool's waits are of no kind
+        yield found, (0.3 - 0.1) / 4  # a closed pool's waits belong to no kind
     for never in _by_kind(0.0, 1.0, alike, NEVER):
         yield never, 0.0
     *_, requeues = _by_kind(0.3, 0.9, [*alike[:6], 0.0, 0.0], 1e4)
@@ -166,7 +166,7 @@ def equivalent_times() -> Pairs:
 
 
 def _joint(spares: int, busy: float, elapsed: float) -> float:
-    """P(N > S a time after N <= S), repairs of length 1: N is what failed in the last one."""
+    """P(N > S a time after N <= S) for repairs of length 1: N failed within the last one."""
     kept, new = busy * (1 - elapsed), busy * elapsed
     few = [math.exp(-new) * new**k / math.factorial(k) for k in range(spares + 1)]
     old = [math.exp(-kept) * kept**k / math.factorial(k) for k in range(spares + 1)]
@@ -194,13 +194,13 @@ def forgotten_repairs() -> Pairs:
             found = sum(weight * _joint(spares, busy, time) for time, weight in places) / both
             place = (3 * delay, float(spares), 3.0, busy)
             yield repair.settled_time(*place) / 3, found + max(delay - 1, 0.0)
-    # nothing fails, nothing is ever whole, repairs that take no time
+    # no failures, a pool that is never whole, repairs in no time
     for time, busy in ((1.0, 0.0), (1.0, 1e4), (0.0, 0.0), (0.0, 1.0)):
         yield repair.settled_time(2.0, 1.0, time, busy), 2.0
 
 
 def _uptime(spares: int, busy: float, rate: float, delay: float, fails: bool, seed: int) -> float:
-    """Share of the time without a wait: constant repairs of length 1, corruptions found late."""
+    """Share of the time without a wait: constant repairs of length 1, late-found corruptions."""
     rng = np.random.default_rng(seed)
     away: list[float] = []
     now = waited = 0.0
@@ -294,7 +294,7 @@ def aged_node_lives() -> Pairs:
     yield formulas.kinds_node_repair_rate(1 / ours, 0.2, 0.1), leaves.sum() / first.sum()
 
 
-# What fleets have shown
+# Published fleets
 
 CAUSES = {  # Llama 3 405B: 54 days of 16,384 GPUs (Grattafiori et al. 2024, table 5)
     "gpu_mttf": {"GPU": 148, "HBM": 72, "SRAM": 19, "processor": 17, "thermal": 6},

@@ -1,4 +1,4 @@
-"""Failures, spares, checkpoints and what they cost: played, integrated or read from tables."""
+"""Failures, spares, checkpoints and their costs: simulated, integrated or read from tables."""
 
 import csv
 import heapq
@@ -20,7 +20,7 @@ TABLE = Path(__file__).parents[2] / "data" / "young_daly.csv"
 NEVER = math.inf
 
 
-# How often nodes and jobs fail
+# Failure rates of nodes and jobs
 
 
 @check(
@@ -162,7 +162,7 @@ def _played(
 ) -> tuple[float, float]:
     """Share of the time in which `nodes` of all are whole, and how often one of them fails.
 
-    Each node and each repair by itself; where idle nodes fail, all that do are counted.
+    Every node and repair is simulated; where idle nodes fail, their failures count, too.
     """
     rng = np.random.default_rng(seed)
     repaired: list[float] = []
@@ -240,7 +240,8 @@ def binomial_repairs() -> Pairs:
 
 
 def _chain(births: list[float], crews: float, repair: float) -> list[float]:
-    """Shares of time with 0, 1, ... nodes in repair, by the balance of births and deaths."""
+    """Shares of time with 0, 1, ... nodes in repair, from balance equations of births and deaths.
+    """
     logs = [0.0]
     for k, rate in enumerate(births):
         logs.append(logs[-1] + math.log(rate * repair / min(k + 1, crews)))
@@ -340,9 +341,9 @@ def repair_crews() -> Pairs:
 def _played_by_crews(
     nodes: int, spares: int, crews: int, life: float, pool: str, seed: int
 ) -> float:
-    """Share of the time in which the job is whole; in an open pool, of failures that find one."""
+    """Share of the time in which the job is whole; in an open pool, of failures with a spare."""
     rng = np.random.default_rng(seed)
-    free = [0.0] * crews  # when each crew is
+    free = [0.0] * crews  # times at which crews become free
     whole_again: list[float] = []
     clock = whole = 0.0
     found = failed = 0
@@ -390,11 +391,11 @@ def replicas_that_run() -> Pairs:
 
 
 def _failures(parts: int, shape: float, mtbf: float, span: float, aged: bool, rng: Any) -> Any:
-    """Times at which any of many parts with Weibull lives fails; new at the start, or long used."""
+    """Failure times of many parts with Weibull lives, new at the start or long in use."""
     mean = parts * mtbf
     scale = mean / math.gamma(1 + 1 / shape)
     first = scale * rng.exponential(size=parts) ** (1 / shape)
-    if aged:  # what is left of a life that is longer the likelier it is met
+    if aged:  # the rest of a life in progress, which is met in proportion to its length
         met = scale * rng.gamma(1 + 1 / shape, size=parts) ** (1 / shape)
         first = met * rng.uniform(size=parts)
     found, times = [], first
@@ -492,9 +493,9 @@ HARD = [  # MTBF, interval, stall, recovery, flush, chance that a checkpoint can
 def _cycle(
     mtbf: float, interval: float, stall: float, recover: float, flush: float, corrupt: float
 ) -> dict[str, float]:
-    """Means of a life between failures: segments it keeps, and its recovery; survivals summed.
+    """Mean segments kept in a time between failures, and its recovery, by summed survivals.
 
-    A life keeps n segments where it lasts for recovery, flush and n + g of them, g unreadable.
+    A life keeps n segments if it lasts for recovery, flush and n + g of them, g unreadable.
     """
     segment = interval + stall
     number = np.arange(1, 600_000)
@@ -631,7 +632,7 @@ def interrupted_waits() -> Pairs:
                 until = rng.exponential(between, count)
                 total += float(np.minimum(needed, until)[left].sum())
                 left &= until < needed
-            even = between * np.log1p(total / count / between)  # as long, were it always the same
+            even = between * np.log1p(total / count / between)  # of the same mean, were it constant
             yield formulas.spared_wait_for_node(wait, at_hand, between), even
     for at_hand in (0.0, 0.4, 1.0):
         ours = formulas.spared_wait_for_node(300.0, at_hand, np.inf)

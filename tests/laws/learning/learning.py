@@ -1,4 +1,4 @@
-"""Loss and tokens: training played, fits of other groups, and what labs chose."""
+"""Loss and tokens: simulated training, fits of other groups, and labs' choices."""
 
 from typing import Any
 

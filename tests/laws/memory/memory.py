@@ -1,4 +1,4 @@
-"""Memory of a GPU: parts placed rank by rank, and published tables."""
+"""Memory of a GPU: tensors placed rank by rank, and published tables."""
 
 import itertools
 import math
@@ -121,7 +121,7 @@ def sides_of_the_limit() -> Pairs:
     ):
         yield formulas.memory_margin(need * 80e9, 80e9), (80 - need * 80) / 80
         refused, safe = need > factor, need * factor <= 1
-        # what is needed lies where half the interval, in logarithms, is the factor's
+        # half the interval, in logarithms, is the factor
         for end, sign in ((formulas.memory_per_gpu_low, -1), (formulas.memory_per_gpu_high, 1)):
             yield end(need, factor), math.exp(math.log(need) + sign * math.log(factor))
         yield formulas.near_memory_limit(need * 80e9, factor, 80e9), float(not refused and not safe)

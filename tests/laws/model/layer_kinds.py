@@ -1,4 +1,4 @@
-"""Layers of several kinds: tensors, products and arrays of each block, states played in chunks."""
+"""Kinds of layers: tensors, products and arrays of each block, states computed in chunks."""
 
 from typing import Any
 
@@ -122,7 +122,7 @@ def block_tensors(letter: str, kind: str) -> dict[str, tuple[int, ...]]:
 
 
 def elements(tensors: dict[str, tuple[int, ...]], matrices: bool | None = None) -> int:
-    """Parameters of all tensors, or of those that a token is multiplied with, or of the others."""
+    """Parameters of all tensors, of the matrices, or of the others."""
     return sum(
         int(np.prod(dims))
         for dims in tensors.values()
@@ -212,7 +212,7 @@ def hybrids_as_published() -> Pairs:
     yield (value("active_parameters", **given) - embeddings) / 1e9, 45.9
 
 
-# States, played in chunks: every product is counted, and the outputs are those of the recurrence
+# States in chunks: every product is counted, and outputs are those of the recurrence
 
 
 class Counter:
@@ -222,7 +222,7 @@ class Counter:
         self.operations = 0.0
 
     def times(self, a: Any, b: Any, share: float = 1.0) -> Any:
-        """a b; of a triangular one, a kernel may do a share."""
+        """a b; a kernel may compute a share of a triangular one."""
         self.operations += 2 * share * a.shape[-2] * a.shape[-1] * b.shape[-1]
         return a @ b
 
@@ -352,14 +352,14 @@ def steps_as_megatron_counts() -> Pairs:
 
 
 def named(label: str) -> dict[str, Any]:
-    """The shape of a catalog model without the counts that it states."""
+    """The shape of a catalog model without its stated parameter counts."""
     known = record("model", label).values
     left = ("parameters", "training_tokens", "sequence_length")
     return {name: entry for name, entry in known.items() if name not in left}
 
 
 def megatron_flops(label: str) -> float:
-    """Operations of one token, forward and backward, as Megatron-LM sums them up."""
+    """Operations of one token, forward and backward, as Megatron-LM counts them."""
     of: dict[str, Any] = named(label)
     of = {**of, **(counts(of["layer_pattern"]) if "layer_pattern" in of else {})}
     h, inner = of["hidden_size"], of["linear_heads"] * of["linear_head_size"]
@@ -385,7 +385,7 @@ TOKENS, T = 2048, 2
 
 
 def block(letter: str) -> tuple[Gpu, float]:
-    """A GPU after the forward pass of a block of a Mamba-2 hybrid, and what it has saved [B]."""
+    """A GPU after the forward pass of a Mamba-2 hybrid's block, and its saved activations [B]."""
     gpu, h, of = Gpu(), HIDDEN, STATE
     saved = 0.0
     gpu.move("elementwise", *[TOKENS * h] * 5)  # norm: read, written; residual: two reads, a write

@@ -1,6 +1,6 @@
 """Models, tensor by tensor: weights, activations and states, and sizes that papers print.
 
-These go through whole scenarios, so that what calls a formula is held as well.
+These run whole scenarios, so that callers of formulas are checked as well.
 """
 
 import math

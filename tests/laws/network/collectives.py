@@ -1,4 +1,4 @@
-"""Collectives, played message by message: who has whose share when."""
+"""Collectives simulated message by message."""
 
 import math
 from collections import Counter
@@ -19,9 +19,9 @@ SIZES = ((1.0, 5e-6, 50e9), (1e6, 2e-6, 450e9), (1e10, 0.0, 25e9), (3e8, 1e-3, m
 
 
 class Ranks:
-    """Ranks with one port out and one in. A message holds both for latency and bytes / bandwidth.
+    """Ranks with one port out and one in, both busy for a message's latency and bytes / bandwidth.
 
-    `parts[rank][chunk]` are the ranks whose numbers are added up in that chunk of its buffer.
+    `parts[rank][chunk]` are the ranks whose numbers are summed in that chunk of its buffer.
     """
 
     def __init__(self, members: int, chunks: int, latency: float, bandwidth: float) -> None:
@@ -33,7 +33,7 @@ class Ranks:
     def round(
         self, messages: list[tuple[int, int, range | list[int]]], size: float, add: bool
     ) -> None:
-        """Messages (from, to, chunks of `size` bytes) that start together: added up or copied."""
+        """Messages (from, to, chunks of `size` bytes) that start together, summed or copied."""
         sources, targets = [m[0] for m in messages], [m[1] for m in messages]
         assert len(set(sources)) == len(sources)
         assert len(set(targets)) == len(targets)
@@ -50,14 +50,14 @@ class Ranks:
                 self.parts[target][chunk] = old | content
 
     def done(self) -> float:
-        """When the last rank has the sum of all; fails where one has less."""
+        """Time at which the last rank has the sum of all; fails if one lacks any."""
         everyone = set(range(self.members))
         assert all(part == everyone for parts in self.parts for part in parts)
         return max(self.clock)
 
 
 def ring(members: int, message: float, latency: float, bandwidth: float) -> float:
-    """A ring: n - 1 hops to add up, n - 1 to copy."""
+    """A ring: n - 1 hops to reduce, n - 1 to copy."""
     ranks, size = Ranks(members, members, latency, bandwidth), message / members
     for add in (True, False):
         for hop in range(members - 1):
@@ -83,7 +83,7 @@ def one_tree(members: int, message: float, latency: float, bandwidth: float) -> 
 
 
 def halving_doubling(members: int, message: float, latency: float, bandwidth: float) -> float:
-    """Halves of halves to partners at falling distance, and back; members a power of two."""
+    """Recursive halving with partners at falling distance, and back; members a power of two."""
     ranks, size = Ranks(members, members, latency, bandwidth), message / members
     strides = [members >> k for k in range(1, members.bit_length())]
 
@@ -100,7 +100,7 @@ def halving_doubling(members: int, message: float, latency: float, bandwidth: fl
 
 
 def two_trees(members: int, message: float, latency: float, bandwidth: float) -> float:
-    """NCCL's two trees at their limits: hops of an empty message, busiest port of a large one."""
+    """NCCL's two trees in their limits: hops of an empty message, busiest port of a large one."""
     parent: dict[int, int | None] = {}
 
     def grow(low: int, high: int, above: int | None) -> int:
@@ -125,7 +125,7 @@ def two_trees(members: int, message: float, latency: float, bandwidth: float) ->
 
 
 def fabric_switch(members: int, message: float, latency: float, bandwidth: float) -> float:
-    """A switch that adds up: 4,096 pieces go up behind each other, and come down."""
+    """A reducing switch: 4,096 pieces stream up one behind the other, and down."""
     if members == 1:
         return 0.0
     piece, up, down = message / 4096 / bandwidth, 0.0, 0.0
@@ -136,7 +136,7 @@ def fabric_switch(members: int, message: float, latency: float, bandwidth: float
 
 
 def nvlink_switch(members: int, message: float, latency: float, bandwidth: float) -> float:
-    """One switch of a node: what each port carries, read by read and write by write."""
+    """An NVLink switch: bytes on each port, read by read and write by write."""
     out = Counter[int]()
     for reader, owner in product(range(members), repeat=2):  # sums: the switch reads every owner
         out[owner] += 1
@@ -241,7 +241,7 @@ def nvls_all_reduce() -> Pairs:
 
 
 def nvlink_half(members: int, message: float, latency: float, bandwidth: float) -> float:
-    """One switch of a node, half an all-reduce: shares that the busiest port sends or receives."""
+    """Half an all-reduce on an NVLink switch: shares that the busiest port sends or receives."""
     if members == 1:
         return 0.0
     out, into = Counter[int](), Counter[int]()
@@ -333,7 +333,7 @@ def fitted_all_reduce() -> Pairs:
 
 
 def crossing(first: Callable[[float], float], second: Callable[[float], float]) -> float:
-    """The largest size at which the second is the faster one, by halving; 0 where none is."""
+    """The largest size at which the second is faster, by bisection; 0 where none is."""
     sizes = [10.0 ** (k / 50) for k in range(-300, 700)]
     slower = [size for size in sizes if first(size) > second(size)]
     if not slower:
@@ -468,7 +468,7 @@ def point_to_point() -> Pairs:
 
 
 def _by_levels(kind: str) -> Iterator[tuple[str, Callable[..., float]]]:
-    """Formulas of gradients or activations that take a group on nodes, and what plays them."""
+    """Formulas of gradients or activations for a group on nodes, and their simulators."""
 
     def whole(message: float, ranks: int, per_node: int, inside: Any, across: Any) -> float:
         return levels(ranks // per_node, per_node, message, inside, across)

@@ -1,4 +1,4 @@
-"""Traffic of context, expert and pipeline groups: ranks placed, hops played."""
+"""Traffic of context, expert and pipeline groups, by placed ranks and simulated hops."""
 
 from collections import Counter
 from typing import Any
@@ -31,7 +31,7 @@ def ring_attention(ranks: int, repeated: bool) -> int:
             place = (place + 1) % ranks
             sent += 1
             if place != (block + 1) % ranks:
-                sent += 1  # the gradient moves on with what was added so far
+                sent += 1  # the partial gradient moves on
             summed.add(place)
         sent += ranks > 1  # and home
         assert summed == set(range(ranks))

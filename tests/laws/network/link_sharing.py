@@ -1,4 +1,4 @@
-"""Links that several kinds of traffic share, played out or counted link by link."""
+"""Links shared by several kinds of traffic, simulated or counted link by link."""
 
 import itertools
 import random
@@ -13,10 +13,10 @@ from ..check import Pairs, check
 
 
 def _share_a_link(compute: float, kinds: list[tuple[float, float]]) -> float:
-    """Time until a link has carried all kinds (seconds, window), counted from the end of compute.
+    """Time after compute until a link has carried all kinds (seconds, window).
 
-    Each kind's bytes are there when its window opens; windows end together; no byte waits while
-    the link is free.
+    Each kind's bytes are available when its window opens; windows end together; the link never
+    idles while bytes wait.
     """
     clock, left = 0.0, 0.0
     for opens, seconds in sorted((compute - window, busy) for busy, window in kinds):
@@ -26,9 +26,9 @@ def _share_a_link(compute: float, kinds: list[tuple[float, float]]) -> float:
 
 
 def _played_step(compute: float, kinds: list[tuple[str, float, float]]) -> float:
-    """Compute, and waits: kinds (tier, seconds, overlap) in the order in which layers need them.
+    """Compute and waits, for kinds (tier, seconds, overlap) in the order in which layers need them.
 
-    A kind on another tier than the one before hides behind the step as it is by then.
+    A kind on another tier than the one before hides behind the step up to then.
     """
     tiers = {tier for tier, _, _ in kinds}
     if len(tiers) == 1:
@@ -159,7 +159,7 @@ def bytes_on_links() -> Pairs:
         here["node"] += 4 * passes * sent * (on - 1) / near
         here["rail"] += 4 * passes * sent * (group - on) / rail
         if stages > 1:
-            # a stage in the middle sends activations on and gradients back, one at an end one way
+            # a middle stage sends activations on and gradients back, an end stage one of them
             here["rail"] += (2 if stages > 2 else 1) * micro * activation / rail
         routed = layers * 16 * 2 * hidden * ffn
         parts = [

@@ -1,4 +1,4 @@
-"""Process groups of a machine built rank by rank, and the bytes that their collectives send."""
+"""Process groups built rank by rank, and the bytes that their collectives send."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ Seats = dict[tuple[int, ...], int]
 
 
 def mesh(sizes: Mapping[str, int], order: Iterable[str] = USUAL) -> list[dict[str, int]]:
-    """Coordinates of every rank: the first dimension of the order changes from rank to rank."""
+    """Coordinates of every rank; the first dimension of the order varies fastest."""
     outermost = list(order)[::-1]
     places = itertools.product(*(range(sizes[name]) for name in outermost))
     return [dict(zip(outermost, place, strict=True)) for place in places]
@@ -33,10 +33,10 @@ def group(ranks: list[dict[str, int]], of: int, *along: str) -> list[int]:
 
 
 def scattered(members: list[int]) -> Counter[tuple[int, str]]:
-    """Share of its buffer that each rank sends in a reduce-scatter, by the link it takes.
+    """Share of its buffer that each rank sends in a reduce-scatter, by link.
 
-    Blocks go round each node, then between the nodes on the rail of each place. An all-gather goes
-    the same ways back.
+    Blocks go round each node, then between nodes on the rail of each place. An all-gather takes the
+    same paths back.
     """
     nodes = defaultdict(list)
     for rank in members:
@@ -76,9 +76,9 @@ LAYOUTS = (  # tp, cp, shard, replicate, pp
 def counted(
     ranks: list[dict[str, int]], stage: int, sync: str, reshard: bool, microbatches: int
 ) -> tuple[float, float, Counter[str]]:
-    """Parameters whose gradients and weights a rank keeps at most, and bytes by kind of link.
+    """Most parameters whose gradients and weights a rank keeps, and bytes by kind of link.
 
-    The weights are those of a stage, in BF16; the step is played micro-batch by micro-batch.
+    The weights are those of a stage, in BF16; the step is simulated micro-batch by micro-batch.
     """
     at = ranks[0]
     sizes = {name: 1 + max(place[name] for place in ranks) for name in at}

@@ -1,4 +1,4 @@
-"""Tiers and sites: every byte counted on the links that it passes, sites played step by step."""
+"""Tiers and sites: every byte counted on its links, sites simulated step by step."""
 
 import itertools
 from collections import Counter
@@ -19,7 +19,7 @@ MESSAGE = 1e9
 
 
 def _slowest(sends: Iterable[tuple[int, int, float]], node: int, leaf: int, pod: int) -> float:
-    """Time until all messages (from, to, bytes) that start together are through their links.
+    """Time until all messages (from, to, bytes) that start together have passed their links.
 
     A GPU has a rail out of its node; a leaf switch and a pod have one link for all their GPUs.
     """
@@ -33,20 +33,20 @@ def _slowest(sends: Iterable[tuple[int, int, float]], node: int, leaf: int, pod:
 
 
 def _placed(ranks: int, stride: int) -> Iterator[list[int]]:
-    """All groups of a kind on GPUs that they fill: neighbours of a group are `stride` apart."""
+    """All groups of a kind on the GPUs they fill; neighbours of a group are `stride` apart."""
     for first in range(stride):
         yield [first + rank * stride for rank in range(ranks)]
 
 
 def _add_up_tier_by_tier(ranks: int, stride: int, tiers: tuple[int, int, int]) -> float:
-    """Time between nodes of a reduce-scatter: in each node, leaf switch, pod, then between pods."""
+    """Inter-node time of a reduce-scatter in each node, leaf switch, pod, then between pods."""
     time = 0.0
     due = {gpu: frozenset(range(ranks)) for group in _placed(ranks, stride) for gpu in group}
     for phase, gpus in enumerate((*tiers, ranks * stride)):
         sends, later = [], dict(due)
         for group in _placed(ranks, stride):
             near: dict[Any, list[int]] = {}
-            for gpu in group:  # those who answer for the same chunks, below one switch
+            for gpu in group:  # ranks of the same chunks, below one switch
                 near.setdefault((gpu // gpus, due[gpu]), []).append(gpu)
             for (_, chunks), members in near.items():
                 for place, gpu in enumerate(members):
@@ -149,7 +149,7 @@ def sends_over_tiers() -> Pairs:
                         both = [group[p] for p in (place + 1, place - 1) if 0 <= p < ranks]
                         out = [other for other in both if other // size != gpu // size]
                         sends += [(gpu, other, MESSAGE) for other in out[:1]]
-                # of the ends of a job only one link is used: the others are the slower ones
+                # the ends of a job use one link each, so units between them are slower
                 slowest = max(slowest, _slowest(sends, 1, leaf, pod))
             machine: dict[str, Any] = {
                 "gpus_per_node": 1, "gpus_per_switch": leaf, "gpus_per_pod": pod,
@@ -157,7 +157,7 @@ def sends_over_tiers() -> Pairs:
                 "pod_oversubscription": FABRIC / POD,
             }  # fmt: skip
             if ranks * stride <= 2 * leaf or leaf < ranks * stride <= 2 * pod:
-                continue  # two units have one end each: the law's two ends are a bound from below
+                continue  # two units have one end each: the law, with two ends, is a lower bound
             got = fleetcube.evaluate(
                 "pipeline_rail_bandwidth",
                 n_gpus=ranks * stride,
@@ -298,14 +298,14 @@ def exchanges() -> Pairs:
 
 
 def _play(steps: int, every: int, compute: float, exchange: float, overlap: float) -> float:
-    """Time of steps of one site that hands over what it has at each exchange and goes on.
+    """Time of steps of one site that hands over its update at each exchange and goes on.
 
     A share of the compute until the next exchange may pass before the site waits for this one.
     """
     clock = 0.0
     for first in range(0, steps, every):
         start = clock
-        arrives = start + exchange if first else start  # of what was handed over before
+        arrives = start + exchange if first else start  # of the update handed over before
         for step in range(every):
             if step == round(overlap * every):
                 clock = max(clock, arrives)
@@ -438,7 +438,7 @@ def groups_seated() -> Pairs:
         yield _values(names, **layout, experts=e), (domain - idle, domains * idle)
         torus = {"all_reduce": "torus", "torus_x": 2}
         yield _values(names, **{**layout, **torus, "n_gpus": domain}, experts=e), (domain, 0)
-        alone = {**layout, "scale_up_domain": False}  # nodes behind no common switch
+        alone = {**layout, "scale_up_domain": False}  # nodes without a common switch
         yield _values(names, **alone, experts=e), (4, 0)
 
 

@@ -1,4 +1,4 @@
-"""Traffic of a step, played out or counted again."""
+"""Traffic of a step, simulated or counted independently."""
 
 import itertools
 import math
@@ -49,11 +49,11 @@ def _play_backward(
     sync: str,
     hides: tuple[bool, bool],
 ) -> float:
-    """Time beyond computing of one step in a steady run: two streams, each in its own order.
+    """Time beyond compute of one step in a steady run of two in-order streams.
 
-    A backward pass makes its gradients little by little; that of the last micro-batch (of every one
-    under ZeRO-2) is sent meanwhile, the sum needs both. A sharded update leaves weights to gather,
-    which the first forward pass uses little by little.
+    A backward pass yields its gradients gradually; those of the last micro-batch (of every one
+    under ZeRO-2) are sent meanwhile, and the sum needs both. A sharded update leaves weights to
+    gather, which the first forward pass uses gradually.
     """
     compute, link = 0.0, 0.0
     for microbatch in range(microbatches):
@@ -98,7 +98,7 @@ def traffic_behind_passes() -> Pairs:
         given |= {"recompute_flops_factor": (forward + backward) / (3 * forward)}
         ours = value("exposed_data_parallel_time", **given)
         theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage, sync, hides)
-        yield 1 + ours, 1 + theirs  # of order 1: what is hidden leaves rounding alone
+        yield 1 + ours, 1 + theirs  # offset by 1: fully hidden traffic leaves only rounding
 
 
 def _play_units(
@@ -124,7 +124,7 @@ def _play_units(
     for microbatch in range(microbatches):
         reduces = every or microbatch == microbatches - 1
         gathered = not reshard and not every and microbatch > 0
-        ready = clock = link = max(clock, link)  # gradients are there before weights change hands
+        ready = clock = link = max(clock, link)  # gradients arrive before weights are sent
         ready = link = link + (0 if gathered else gather)
         for at, (kind, _) in enumerate(order):
             start = max(clock, ready)
@@ -169,9 +169,9 @@ def units_of_zero_3() -> Pairs:
 
 @cache
 def _halve(blocks: int, message: float, latency: float, bandwidth: float) -> float:
-    """A reduce-scatter by halving, played: each rank keeps the sums of one block in the end.
+    """Simulated reduce-scatter by halving: each rank ends with the sums of one block.
 
-    Partners that differ in one bit of their number swap what the other one keeps.
+    Partners that differ in one bit of their number swap the blocks that the other keeps.
     """
     held = {rank: set(range(blocks)) for rank in range(blocks)}
     clock = 0.0
@@ -187,7 +187,7 @@ def _halve(blocks: int, message: float, latency: float, bandwidth: float) -> flo
 
 @cache
 def _hops(ranks: int) -> int:
-    """A reduce-scatter round a ring, played: each block visits all ranks and ends with its own."""
+    """Simulated ring reduce-scatter: each block visits all ranks and ends at its own."""
     hops, added = 0, [{(block + 1) % ranks} for block in range(ranks)]
     while any(len(ranks_met) < ranks for ranks_met in added):
         hops += 1
@@ -197,7 +197,7 @@ def _hops(ranks: int) -> int:
 
 
 def _go_round(ranks: int, message: float, latency: float, bandwidth: float) -> float:
-    """Time of a reduce-scatter round a ring, whose ranks all send a block at every hop."""
+    """Time of a ring reduce-scatter whose ranks all send a block at every hop."""
     return _hops(ranks) * (latency + message / ranks / bandwidth)
 
 
@@ -237,7 +237,7 @@ def halves_of_all_reduces() -> Pairs:
 def _library_half(
     nodes: int, per_node: int, message: float, near: float, far: float, bandwidth: float
 ) -> float:
-    """The faster of NCCL's: a ring whose hops have their own latency, halves where nodes hold one.
+    """NCCL's faster algorithm: a ring with a latency per hop, or halving with one rank per node.
 
     A share goes from rank to rank and leaves each node but the last; ranks send at the same time.
     """
@@ -385,7 +385,7 @@ def passes_of_sequence_parallel_layers() -> Pairs:
                 for _ in ("gather the input", "scatter the output"):
                     sent, waits = sent + half, waits + half
             clock = half  # gather the gradient of the output
-            link_free = clock + half  # gather the input again, beside the input's gradient
+            link_free = clock + half  # gather the input again, during the input's gradient
             clock += product(width[block])
             clock = max(clock, link_free)  # the weights' gradient needs both
             waits += clock - product(width[block]) + half  # scatter the input's gradient

@@ -1,4 +1,4 @@
-"""Pipelines whose passes overlap, against schedules played and the published table."""
+"""Pipelines whose passes overlap, against simulated schedules and the published table."""
 
 import itertools
 from collections import Counter
@@ -19,7 +19,7 @@ AGAIN = (0.0, 0.1, 0.5, 1.0)  # of the forward pass, computed again
 
 
 def dual() -> Iterator[tuple[dict[str, Any], int, int, int]]:
-    """What DualPipe and DualPipeV run, and its p, m and pieces v on each stage."""
+    """Layouts that DualPipe and DualPipeV run, with p, m and chunks v on each stage."""
     for p, more in itertools.product((2, 4, 6, 8, 14), (0, 2, 10)):
         m = 2 * p + more
         layout = {"pipeline_parallel": p, "num_microbatches": m, "pipeline_schedule": "dualpipe"}
@@ -31,7 +31,7 @@ def dual() -> Iterator[tuple[dict[str, Any], int, int, int]]:
 
 
 def combined() -> Iterator[tuple[dict[str, Any], int, int, int, int]]:
-    """What Megatron-Core runs, and its p, m, chunks v and groups of N micro-batches."""
+    """Layouts that Megatron-Core runs, with p, m, chunks v and groups of N micro-batches."""
     for m in (1, 2, 7):
         yield {"pipeline_parallel": 1, "num_microbatches": m}, 1, m, 1, 1
     for p, v, k in itertools.product((2, 3, 4, 7), (2, 3), (1, 2, 3)):
@@ -90,7 +90,7 @@ def combined_bubbles() -> Pairs:
 def with_traffic(
     law: Any, there: float, back: float, share: float, again: float, slots: int, **layout: Any
 ) -> tuple[float, float]:
-    """A step by law and played: traffic beside each pass; pairs hide what their compute can."""
+    """A step by law and simulated, with traffic per pass; pairs hide as much as they compute."""
     alone = 3 + again
     exposed = max(0.0, there + back - share * alone)
     given = {"forward_time": 1 + there, "input_gradient_time": 1 + back, "recompute_time": again}
@@ -153,7 +153,7 @@ def dual_traffic() -> Pairs:
 
 
 def waited(**layout: Any) -> Iterator[float]:
-    """Sends that a step waits for, by playing it with sends and without; passes of 1 and others."""
+    """Exposed sends of a step, simulated with and without them; passes of 1 and other times."""
     pieces = 2 if layout["pipeline_schedule"] == "dualpipev" else layout.get("virtual_stages", 1)
     for gradient, weight in ((1.0, 1.0), (2.0, 1.0), (2.0, 0.5)):
         times = {"input_gradient_time": gradient, "weight_gradient_time": weight}
@@ -245,9 +245,9 @@ def both_ways() -> Pairs:
         got = computed(point, *names, "parameters", "logits_memory")
         yield got[0], ranks[0]
         yield got[1], len(holds[0]) * got[4] / p
-        yield got[2] * len(holds), got[4]  # each optimizer state is somewhere, and once
+        yield got[2] * len(holds), got[4]  # each optimizer state exists exactly once
         yield got[3], len(holds[0]) * got[4] / p
-        yield got[5], 4 * 4096 * 51200  # of the last stage, where the first is
+        yield got[5], 4 * 4096 * 51200  # of the last stage, on the GPUs of the first
         e = 2
         point |= {"experts": 4, "expert_parallel": e}
         more = [*names, "parameters", "routed_parameters", "expert_gradient_ranks"]

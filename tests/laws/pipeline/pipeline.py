@@ -1,4 +1,4 @@
-"""Pipelines: bubbles, micro-batches in flight and waiting for sends, against schedules played."""
+"""Pipeline bubbles, micro-batches in flight and exposed sends, against simulated schedules."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ PLAYED = "every pass of every stage played in the published order (fleetcube.sim
 against_schedules = partial(check, by="simulator", source=PLAYED)
 # forward, input gradient, weight gradient, recompute
 TIMES = ((1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 0.5, 1.0), (3.0, 1.0, 0.25, 0.0))
-SENDS = (0.01, 0.3)  # of a chunk's shortest pass: laws of asynchronous sends need short ones
+SENDS = (0.01, 0.3)  # over a chunk's shortest pass: laws of asynchronous sends need short sends
 STAGES = (2, 3, 4, 7, 8)
 MICROBATCHES = (*range(1, 10), 12, 21, 24)  # multiples of all stages, and what is left over
 
@@ -29,7 +29,7 @@ def played(times: tuple[float, ...] = TIMES[0], **layout: Any) -> Any:
 
 
 def interleaved() -> Iterator[dict[str, Any]]:
-    """What a scheduler runs: groups of Megatron-Core's, and fewer micro-batches with PyTorch."""
+    """Layouts that schedulers run: Megatron-Core's groups, and PyTorch with fewer micro-batches."""
     for p, v, m in itertools.product(STAGES, (2, 5), MICROBATCHES):
         layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
         if m % max(1, m // p) == 0:
@@ -141,7 +141,7 @@ def zb_v_bubbles_between() -> Pairs:
 
 
 def waited(sends: str, **layout: Any) -> Iterator[float]:
-    """Sends that a step waits for, by playing it with sends and without."""
+    """Exposed sends of a step, simulated with and without them."""
     for times in TIMES[:2]:
         alone = played(times, **layout).step_time
         for send in SENDS:

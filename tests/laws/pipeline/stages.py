@@ -1,4 +1,4 @@
-"""Unequal pipeline stages: layers put on stages one by one, counted; schedules played."""
+"""Unequal pipeline stages: layers assigned one by one, counted; schedules simulated."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -17,7 +17,7 @@ SIZES = [(n, p) for n, p in product((1, 2, 7, 12, 31, 32, 61, 126), (1, 2, 3, 4,
 
 
 def split(layers: int, stages: int) -> list[int]:
-    """Layers of each stage: rounds of one each; those left over to the stages that are not ends."""
+    """Layers of each stage: one each in turn; the remainder goes to middle stages."""
     each = [layers // stages] * stages
     for stage in [*range(1, stages - 1), 0][: layers % stages]:
         each[stage] += 1
@@ -50,7 +50,7 @@ def layers_on_stages() -> Pairs:
         first = formulas.first_stage_layers(layers, p, 1, 1)
         yield first, (layers + 2) // p - 1
         yield formulas.last_stage_layers(layers, p, first, 1), (layers + 2) // p - 1
-    # 61 layers, 1 stated on the first of 16 stages: the rest is shared out evenly
+    # 61 layers, 1 stated on the first of 16 stages: the rest is split evenly
     last = formulas.last_stage_layers(61, 16, 1, 0)
     yield (last, formulas.middle_stage_layers(61, 16, 1, last)), (4, 4)
 
@@ -99,7 +99,7 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
 )
 def parameters_on_stages() -> Pairs:
     """six splits of 5 to 32 layers over 1 to 8 stages, 0 to 8 of them dense; t 2, e 4"""
-    folded = []  # zb_v: the model comes back to the first stage; dualpipe: it also runs back
+    folded = []  # zb_v: the model folds back to the first stage; dualpipe: it also runs backwards
     for point, found in points():
         p = len(found)
         if p > 1:
@@ -115,7 +115,7 @@ def parameters_on_stages() -> Pairs:
             yield laws.stage_of_one_way(stage, 4, 2), min(stage, [4, 3, 2, 1][stage - 1])
             yield laws.stage_of_one_way(stage, 4, 1), stage
             of_rank = ((shared + routed / 4) / 2, (shared + routed) / 2 / 256)
-            layers = (sizes[stage - 1] + sizes[-stage]) / 2  # of either way
+            layers = (sizes[stage - 1] + sizes[-stage]) / 2  # of both directions
             yield computed({**mirrored, "pipeline_stage": stage}, *names), (*of_rank, layers)
     for point, found in (*points(), *folded):
         rings = 128 - 4, 128 - 1  # hops of a ring of n / e ranks, e of them; of all n = 128
@@ -181,7 +181,7 @@ def memory_of_stages() -> Pairs:
 
 
 def uneven(p: int, v: int) -> Iterator[list[float]]:
-    """Times of a pipeline's pieces: one layer more in the middle, embedding, logits on the last."""
+    """Times of a pipeline's chunks: one more layer in the middle, embedding, logits on the last."""
     for longer, embedding, logits in product((0, 1), (0.0, 0.1), (0.0, 0.4, 1.5)):
         each = [2.0] * (p * v)
         for piece in range(1, 1 + longer * (p * v - 2)):
@@ -340,7 +340,7 @@ def megatrons_shards() -> Pairs:
 
 
 def kept(layers: list[int], p: int, m: int, **schedule: Any) -> list[float]:
-    """Layers whose activations each rank keeps at most, by the passes of a schedule played."""
+    """Peak number of layers whose activations each rank keeps, in a simulated schedule."""
     peaks = []
     for rank in simulate_schedule(pipeline_parallel=p, num_microbatches=m, **schedule).stages:
         done = [(t.end, 0, t.piece, -1) for t in rank if t.kind == "B"]

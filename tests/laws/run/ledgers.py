@@ -1,4 +1,4 @@
-"""Whole runs: ledgers of time, energy and money, and numbers that papers print."""
+"""Whole runs: ledgers of time, energy and money, and published numbers."""
 
 import math
 from fractions import Fraction

@@ -1,7 +1,7 @@
-"""calculon's numbers at six configurations: what it says without differing from published laws.
+"""calculon's numbers at six configurations, where it agrees with published laws.
 
-The benchmark of that name asks it at random configurations, and explains where it differs. One
-machine for both: peaks alone limit, nothing has latency.
+The benchmark of that name runs it at random configurations, and explains the differences. Both
+assume one machine limited by its peaks, without latency.
 """
 
 from functools import partial
@@ -50,7 +50,7 @@ shared_tensor     0.0234881024   1.6911433728    12.33125376   0.603979776  0.03
 
 
 class Told(SimpleNamespace):
-    """A configuration, and what calculon says about it."""
+    """A configuration, and calculon's numbers for it."""
 
     def ours(self, *outputs: str, **more: Any) -> list[float]:
         """fleetcube's numbers."""

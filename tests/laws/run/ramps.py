@@ -1,4 +1,4 @@
-"""Runs in stages, step by step: batches that grow, sequences that get longer."""
+"""Runs in stages, step by step: growing batches and longer sequences."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ RAMPS = (
     (1e12, 1e11, 2000, 1000, 4096),  # a batch that shrinks
 )
 STEPPED = ((15.6e12, 2.87e12, 1024, 2048, 8192),)  # Llama 3 405B: 8M, then 16M tokens
-EACH, REST = 2e-4, 1.7  # time of a sequence, and what a step takes besides
+EACH, REST = 2e-4, 1.7  # time of a sequence, and fixed time of a step
 
 
 def run(tokens: float, ramp: float, first: int, last: int, length: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Speed-up: work dealt out to workers, and the size of a cluster searched for."""
+"""Speed-up: work distributed to workers, and the best size of a cluster by search."""
 
 import math
 from fractions import Fraction
@@ -24,7 +24,7 @@ def amdahl() -> Pairs:
             queues = [Fraction(0)] * n
             queues[0] += serial
             start = queues[0]
-            for _ in range(n):  # the rest in n equal tasks, to whoever is free first
+            for _ in range(n):  # the rest in n equal tasks, to the first free worker
                 free = min(range(n), key=lambda k: max(queues[k], start))
                 queues[free] = max(queues[free], start) + (1 - serial) / n
             yield scaling.amdahl_speedup(float(serial), n), float(1 / max(queues))
@@ -67,7 +67,7 @@ def usl_maximum() -> Pairs:
 
 
 def slowdown(stall: float, recovery: float, mtbf: float) -> float:
-    """Daly's expected wall time over useful time, least over intervals, by search."""
+    """Daly's expected wall time over useful time, minimised over intervals by search."""
     if math.isinf(mtbf):
         return 1.0
     if stall == 0:

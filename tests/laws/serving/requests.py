@@ -1,4 +1,4 @@
-"""Serving: caches filled, requests answered and replicas counted one by one."""
+"""Serving: caches, requests and replicas counted one by one."""
 
 import math
 from collections import deque

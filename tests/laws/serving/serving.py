@@ -7,7 +7,7 @@ from ..check import Pairs, check
 
 
 def _copies(ranks: int, heads: int) -> list[set[int]]:
-    """Heads of keys and values on each tensor rank, as its query heads need them."""
+    """Key-value heads on each tensor rank, as its query heads need them."""
     queries = 2 * max(ranks, heads)
     mine = queries // ranks
     group = queries // heads

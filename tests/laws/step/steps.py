@@ -1,4 +1,4 @@
-"""Steps of pipelines played whole, and what groups exchange in them."""
+"""Simulated pipeline steps, and the traffic of groups in them."""
 
 import itertools
 from typing import Any
@@ -16,7 +16,7 @@ PLAYED = "every pass and every send of a step played in the published order"
 
 
 def played(step: dict[str, Any], send: float) -> float:
-    """Time of a step whose stages do 1 s of a micro-batch's work, a third of it forward."""
+    """Time of a step whose stages work 1 s per micro-batch, a third of it forward."""
     given = {"forward_time": 1 / 3, "input_gradient_time": 1 / 3, "weight_gradient_time": 1 / 3}
     given |= {"send_time": send, **step}
     return simulate_schedule(**given).step_time
@@ -51,14 +51,14 @@ def sends_and_bubbles() -> Pairs:
             stage_split=False,
             pipeline_send_time=0.015,
             pipeline_gather_time=0.005,
-            compute_time=0.5 * m,  # with the layers' traffic and the slowest rank: 1 s
+            compute_time=0.5 * m,  # 1 s with the layers' traffic and the slowest rank
             straggler_time=0.2 * m,
             exposed_layer_communication_time=0.3 * m,
             exposed_data_parallel_time=0.0,
         )
         yield got["bubble_time"], alone - m
         yield got["bubble_fraction"], (alone - m) / alone
-        for name in names:  # of order m: one stage waits for nothing
+        for name in names:  # offset by m: a single stage waits for nothing
             yield m + got[name], m + longer - alone
 
 
@@ -75,7 +75,7 @@ def what_more_gpus_leave() -> Pairs:
         more = {"pipeline_scheduler": "pytorch"} if m < p else {}
         for send in (0.0, 0.002):
             if send and m < p and v > 1:
-                continue  # sends in a pipeline that is not full: a bound
+                continue  # sends in a pipeline that is not full: only a bound
             step = played({**layout, **more}, send) + 0.25
             half = played({**layout, **more, "num_microbatches": m // 2}, send) + 0.25
             alone = played({**layout, **more}, 0.0)

@@ -1,4 +1,4 @@
-"""Slow nodes and jitter: fleets played node by node, draws of every rank, published fleets."""
+"""Slow nodes and jitter: fleets simulated node by node, draws for every rank, published fleets."""
 
 from collections.abc import Callable
 from itertools import product
@@ -34,7 +34,7 @@ def drawn_wait(
 ) -> float:
     """Mean delay of the slowest rank, each node slow or not, each rank with its jitter.
 
-    `share` may draw one for each time looked at, from a random number of it.
+    `share` may be a function that draws a share for each sample from a random number.
     """
     rng = np.random.default_rng(19)
     rounds, waits = max(1, 2_000_000 // (nodes * GPUS * 50)), []
@@ -57,7 +57,7 @@ def drawn_wait(
 def played_fleet(
     mttf: float, sojourn: float | None = None, interval: float | None = None
 ) -> tuple[float, float]:
-    """Share of time that a node is slow, and its turns to slow per time, over 20,000 turns.
+    """Share of time that a node is slow, and its onsets per time, over 20,000 onsets.
 
     Slow nodes stay for a lognormal time of mean `sojourn`, or until the next check.
     """
@@ -144,7 +144,7 @@ def binomial_counts() -> Pairs:
         some = (counts[1:] * chances[1:]).sum() / chances[1:].sum() if share else 1.0
         given = {"slow_nodes": "share", "slow_node_share": share, "n_gpus": nodes * GPUS}
         yield evaluated("slow_ranks", **given), GPUS * some
-    half = {"slow_node_share": 0.3, "n_gpus": GPUS // 2}  # a part of a node is as slow as the node
+    half = {"slow_node_share": 0.3, "n_gpus": GPUS // 2}  # part of a node is as slow as the node
     yield evaluated("no_slow_node_probability", **half), 0.7
     yield evaluated("awaited_nodes", **half), 1.0
 
@@ -197,7 +197,7 @@ def some_very_slow_and_all_jittering() -> Pairs:
         theirs = drawn_wait(share, nodes, slowdown, jitter, "exponential", model)
         if share <= 0.05 or model is False:
             yield ours, theirs
-        else:  # a bound from below, but for what draws and deviations are known to
+        else:  # a lower bound, within the precision of draws and deviations
             yield max(float(ours) - theirs, 0.06), 0.06
 
 
@@ -287,7 +287,7 @@ def best_checks() -> Pairs:
         found = optimize.minimize_scalar(cost, bounds=near, method="bounded")
         if nodes * ours / mttf < 0.05:
             yield ours, np.exp(found.x)
-        else:  # a bound from below
+        else:  # a lower bound
             yield min(1.0, np.exp(found.x) / ours), 1.0
 
 

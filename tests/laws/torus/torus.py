@@ -1,4 +1,4 @@
-"""A torus, link by link: partial sums and messages travel, and bytes are counted."""
+"""A torus simulated link by link: bytes of partial sums and messages are counted."""
 
 import itertools
 from collections import Counter
@@ -16,7 +16,7 @@ from ..check import Pairs, check
 from ..model.models import MIXTRAL
 
 Chip = tuple[int, int, int]
-Link = tuple[Chip, int, int]  # from a chip, along a dimension, one way or the other
+Link = tuple[Chip, int, int]  # from a chip, along a dimension, in a direction
 
 
 class Torus:
@@ -38,10 +38,10 @@ class Torus:
                 yield [self.chip(first + inner + stride * rank) for rank in range(ranks)]
 
     def ways_from(self, a: int, b: int, dim: int, group: set[int]) -> list[tuple[float, int]]:
-        """How a message goes along a dimension: shares of it, and steps; both ways if as long."""
+        """Routes of a message along a dimension: shares and steps; both ways if equally long."""
         size = self.sizes[dim]
         direct = b - a
-        if not self.rings[dim] or len(group) * _step(group) < size:  # others' links stay theirs
+        if not self.rings[dim] or len(group) * _step(group) < size:  # other groups' links
             return [(1.0, direct)]
         other = direct - size if direct > 0 else direct + size
         if abs(direct) == abs(other):
@@ -49,7 +49,7 @@ class Torus:
         return [(1.0, direct if abs(direct) < abs(other) else other)]
 
     def hops(self, a: Chip, b: Chip, group: list[Chip]) -> int:
-        """Links of the shortest way between two chips of a group."""
+        """Links of the shortest path between two chips of a group."""
         along = [{chip[dim] for chip in group} for dim in range(3)]
         return sum(
             abs(self.ways_from(a[d], b[d], d, along[d])[0][1]) for d in range(3) if a[d] != b[d]
@@ -62,7 +62,7 @@ def _step(along: set[int]) -> int:
 
 
 def _walk(net: Torus, chip: Chip, dim: int, steps: int) -> Iterator[tuple[Link, Chip]]:
-    """The links of a straight way, and where each ends."""
+    """The links of a straight path, and where each ends."""
     way = 1 if steps > 0 else -1
     for _ in range(abs(steps)):
         start = chip
@@ -73,9 +73,9 @@ def _walk(net: Torus, chip: Chip, dim: int, steps: int) -> Iterator[tuple[Link, 
 
 
 def reduce_loads(net: Torus, stride: int, ranks: int, order: tuple[int, ...]) -> Counter[Link]:
-    """Bytes on each link while every group adds up one byte a rank, dimension after dimension.
+    """Bytes on each link while every group reduce-scatters a byte per rank, dimension by dimension.
 
-    Every rank's share of the sums travels to it: chips on the way add what they hold, once.
+    Every rank's share of the sums travels to it; chips on the way add theirs once.
     """
     loads: Counter[Link] = Counter()
     for group in net.groups(stride, ranks):
@@ -83,7 +83,7 @@ def reduce_loads(net: Torus, stride: int, ranks: int, order: tuple[int, ...]) ->
         for home in group:
             done: list[int] = []
             for dim in order:
-                # one copy of the sum on each chip that still differs from home in later dimensions
+                # one partial sum on each chip that still differs from home in later dimensions
                 lines = [c for c in group if all(c[d] == home[d] for d in done)]
                 sent: dict[Link, float] = {}
                 for chip in lines:
@@ -99,7 +99,7 @@ def reduce_loads(net: Torus, stride: int, ranks: int, order: tuple[int, ...]) ->
 
 
 def reduce_time(net: Torus, stride: int, ranks: int) -> float:
-    """Least time to reduce-scatter a byte a rank at one byte a second: orders mixed at best."""
+    """Least time to reduce-scatter a byte per rank at 1 B/s, with the best mix of orders."""
     group = next(net.groups(stride, ranks))
     used = tuple(d for d in range(3) if len({chip[d] for chip in group}) > 1)
     orders = list(itertools.permutations(used))
@@ -118,7 +118,7 @@ def reduce_time(net: Torus, stride: int, ranks: int) -> float:
 
 
 def exchange_time(net: Torus, stride: int, ranks: int) -> float:
-    """Time of an all-to-all of a byte a rank at one byte a second, by shortest ways."""
+    """Time of an all-to-all of a byte per rank at 1 B/s, along shortest paths."""
     loads: Counter[Link] = Counter()
     for group in net.groups(stride, ranks):
         along = [{chip[dim] for chip in group} for dim in range(3)]
@@ -285,7 +285,7 @@ def several_tori() -> Pairs:
 
 
 def mean_distance(sizes: Chip, shifts: dict[int, dict[int, int]]) -> float:
-    """Mean number of links from a chip to all, itself counted; wraps shift other dimensions."""
+    """Mean number of links from a chip to all, itself included; wraps shift other dimensions."""
     far = {(0, 0, 0): 0}
     queue = [(0, 0, 0)]
     for chip in queue:
@@ -342,7 +342,7 @@ JOB: dict[str, Any] = {
 
 
 def _gathered(message: float, stride: int, ranks: int, slices: int) -> float:
-    """Time to gather a message from ranks of each torus and from the tori, played."""
+    """Simulated time to gather a message from the ranks of each torus and from all tori."""
     group = next(CUBE.groups(stride, ranks))
     hops = max(CUBE.hops(group[0], other, group) for other in group)
     inside = hops * HOP + reduce_time(CUBE, stride, ranks) * message / LINK if ranks > 1 else 0.0
@@ -397,7 +397,7 @@ def experts_on_a_cube() -> Pairs:
     for experts, context in itertools.product((4, 8), (1, 2, 4)):
         job = JOB | MIXTRAL | {"n_gpus": 64, "expert_parallel": experts}
         job |= {"context_parallel": context}
-        for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"):  # one placement: there is one stage
+        for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"):  # with one stage, placements are equal
             yield computed(job | {"rank_order": order}, "torus_reason")[0], 0
         message, ours = computed(job, "expert_message", "expert_all_to_all_time")
         group = next(CUBE.groups(4, experts))
