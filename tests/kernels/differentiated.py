@@ -16,7 +16,7 @@ from .precise import Graph
 NUMBERS = [name for name, quantity in graph.load().items() if quantity.unit != "flag"]
 
 
-# The largest of several windows: where all are shut, only the first has the slope of its opening
+# The maximum of several windows: where all are closed, only the first has the slope of opening
 WINDOWS = frozenset({"traffic_window"})
 
 
@@ -45,17 +45,17 @@ class Point:
         return float(self.values[name_of("d", of, wrt)])
 
     def wrong(self, tolerance: float = 1e-6) -> tuple[list[str], int]:
-        """Derivatives that are not finite, or not a slope in 80 digits; and how many are right.
+        """Derivatives that are not finite or no slope in 80 digits, and the number of right ones.
 
-        At a kink the slope on the floats' side is right; at 0, where most inputs begin, the one
-        above. An infinite input changes nothing. Where the slope is infinite, any finite number
-        will do; where it fades with the step, it is 0.
+        At a kink the slope on the floats' side is right; at 0, the lower bound of most inputs, the
+        one above. An infinite input changes nothing. Where the slope is infinite, any finite number
+        is accepted; where it vanishes with the step, 0.
         """
         found, right = [], 0
         for wrt in self.inputs:
             here = self.leaves[wrt]
             slopes = self.graph.slopes(wrt) if np.isfinite(here) else {}
-            scale = min(abs(here) or 1.0, abs(1 - here) or 1.0)  # or of what a share leaves
+            scale = min(abs(here) or 1.0, abs(1 - here) or 1.0)  # or of a share's complement
             finer: dict[str, Any] = {}  # where a slope at 0 seems wrong: infinite, or 0?
             for of in self.outputs:
                 if not np.isfinite(self.values[of]):

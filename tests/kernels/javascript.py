@@ -1,4 +1,4 @@
-"""Run JavaScript in node over rows of numbers, which files of plain float64 carry."""
+"""Run JavaScript in node over rows of numbers, passed as files of plain float64."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ NODE = shutil.which("node") or shutil.which("nodejs")
 
 
 def run(source: str, inputs: Any, outputs: int, folder: Path) -> Any:
-    """`evaluate` of the source, an array to an array, for each row of the inputs."""
+    """Call the source's `evaluate`, from array to array, for each row of the inputs."""
     inputs = np.ascontiguousarray(inputs, np.float64)
     given, found, program = folder / "given", folder / "found", folder / "program.js"
     given.write_bytes(inputs.tobytes())

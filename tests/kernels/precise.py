@@ -1,7 +1,7 @@
 """Formulas in 80 digits: mpmath numbers that divide by zero as floats do, and slopes by steps.
 
-Nothing here knows dual numbers: a slope is a difference over a step of 1e-20 of the value, which no
-float feels.
+No dual numbers here: a slope is a difference over a step of 1e-20 of the value, which is below the
+resolution of floats.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +21,8 @@ STEP = mpmath.mpf("1e-20")
 class Number:
     """An mpmath number with the infinities of IEEE 754, and the float64 of the same operations.
 
-    The float stands on one side of every step and kink, and the derivative with it: it decides
-    comparisons, and what is rounded to whole numbers.
+    The float decides comparisons and rounding to whole numbers, so the derivative is taken on its
+    side of every step and kink.
     """
 
     def __init__(self, value: Any, shadow: Any = None) -> None:
@@ -89,7 +89,7 @@ def _divided(above: Any, below: Any) -> Any:
 
 
 def _real(name: str, function: Callable[[Any], Any] | None = None) -> Callable[[Any], Number]:
-    """A function of a number: not a number where it leaves the real line."""
+    """A function of a number; NaN where it leaves the real line."""
     precise, rounded = function or getattr(mpmath, name), getattr(np, name)
 
     def applied(value: Any) -> Number:
@@ -168,7 +168,7 @@ class Graph:
         return values
 
     def slopes(self, wrt: str, share: Any = STEP) -> dict[str, Any]:
-        """Slopes of every quantity that an input has an effect on; at 0, those above."""
+        """Slopes of every quantity that depends on an input; at 0, those above."""
         reached = {wrt: None}
         for name, formula in self.formulas.items():
             if not reached.keys().isdisjoint(parameters(formula)):

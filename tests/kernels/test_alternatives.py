@@ -1,4 +1,4 @@
-"""Formulas that are registered: laws under a quantity's names, and twins of other formulas."""
+"""Registered formulas: laws under a quantity's names, and twins of other formulas."""
 
 import pickle
 import sys

@@ -1,4 +1,4 @@
-"""Laws on arrays of other libraries: NumPy's values, and the same kind of array as given."""
+"""Laws on arrays of other libraries give NumPy's values in the same kind of array."""
 
 import functools
 import math
@@ -40,7 +40,7 @@ SOME = set(sorted(LAWS.keys() - LONG)[::3]) if TIMES == 1 else LAWS.keys()  # al
 SHARES = ("corruption_probability", "correlated_fraction", "contention", "serial_fraction")
 MODULES = sorted({name.partition(".")[0] for name in LAWS})
 
-overloads.init()  # by itself where the package is installed: see the last test
+overloads.init()  # automatic where the package is installed: see the last test
 
 
 # Differences of large logarithms, of which float32 keeps few digits
@@ -49,7 +49,7 @@ ROUGH = {"topology.distinct_groups": 1e-3}
 
 @functools.cache
 def points(name: str, corners: bool) -> list[Array]:
-    """Operands of a law: powers of ten, whole numbers and shares; some 0, 1 or endless."""
+    """Operands of a law: powers of ten, whole numbers and shares; some 0, 1 or infinite."""
     rng = generator(sum(map(ord, name)))
     drawn = []
     for operand, unit in read(LAWS[name]).parameters.items():
@@ -105,7 +105,7 @@ def test_an_array_of_jax_gives_one_of_its_type(name: str) -> None:
     with np.errstate(all="ignore"):
         expected = LAWS[name](*operands)
     rough = ROUGH.get(name, 1e-4)
-    np.testing.assert_allclose(found, expected, rtol=rough, atol=1e-37)  # XLA flushes what is less
+    np.testing.assert_allclose(found, expected, rtol=rough, atol=1e-37)  # XLA flushes less
 
 
 DERIVATIVES: dict[str, tuple[tuple[float, ...], int, Callable[..., float]]] = {
@@ -225,7 +225,7 @@ def test_compiled_functions_call_laws(module: str) -> None:
     exec("\n".join(lines), scope)
     found = np.empty((len(laws), operands[0].size))
     program, columns = numba.njit(scope["program"]), np.array(operands)
-    for i in range(columns.shape[1]):  # out here: a loop takes as long again to compile
+    for i in range(columns.shape[1]):  # outside: a compiled loop doubles the time to compile
         program(i, columns, found)
     for name, values in zip(laws, found, strict=True):
         expected = np.ravel(np.broadcast_to(of_numpy(name), SHAPE))
@@ -289,7 +289,7 @@ def test_numba_finds_laws_by_itself() -> None:
     assert found.load() is overloads.init, "install again: pyproject.toml has changed"
 
 
-# Where no other array will do
+# Refusals of other arrays
 
 
 def test_jobs_are_played_on_numpy_arrays_alone() -> None:

@@ -1,4 +1,4 @@
-"""Limits of containers, in trees of files as both versions of the kernel's interface have them."""
+"""Limits of containers, in file trees of both versions of the kernel's interface."""
 
 import math
 from pathlib import Path

@@ -319,7 +319,7 @@ def test_ettr_of_sixteen_thousand_gpus(minutes: float, printed: str) -> None:
 
 
 def test_ettr_is_goodput_to_second_order() -> None:
-    # Both are 1 - d/tau - tau/2M - R/M + products of these, which are 0.01 each here.
+    # Both are 1 - d/tau - tau/2M - R/M + products of these terms, each 0.01 here.
     given = {"cluster_mtbf": 1e6, "checkpoint_stall_time": 200, "recovery_time": 1e4}
     got = fleetcube.evaluate(["ettr", "goodput", "first_order_waste"], **given)
     assert float(got.ettr) == pytest.approx(float(got.goodput), abs=3 * 0.02**2)

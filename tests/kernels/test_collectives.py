@@ -1,4 +1,4 @@
-"""Collectives: limits, crossovers, published ratios; tests/laws/ plays them by message."""
+"""Collectives: limits, crossovers, published ratios; tests/laws/ simulates their messages."""
 
 import inspect
 import itertools
@@ -66,13 +66,13 @@ def test_trees_count_the_rounds_of_a_tree_up_and_down(ranks: int) -> None:
 
 
 def test_switches_pass_a_buffer_up_and_its_sum_down_whatever_the_ranks() -> None:
-    # Both directions of the one link work at once: M / B, and a way up and a way down.
+    # Both directions of the one link work at once: M / B, and a path up and a path down.
     assert list(switch_all_reduce_time(3.0, np.array([1, 2, 9, 4096]), 0.5, 2.0)) == [0, *[2.5] * 3]
 
 
 def test_in_network_on_two_levels_sends_each_buffer_over_the_fabric_once() -> None:
-    # 4 nodes of 8: each GPU reduces an eighth in its node and sends that eighth on its rail.
-    # Through its NVLink port pass 8 chunks for the switch to read and one sum.
+    # 4 nodes of 8: each GPU reduces an eighth in its node and sends that eighth on its rail. Its
+    # NVLink port carries 8 chunks read by the switch, and one sum.
     got = in_network_all_reduce_time(8.0, 4, 8, 0.0, 2.0, 0.0, 0.25)
     assert got == 9 / 2.0 + 1 / 0.25
     assert in_network_all_reduce_time(8.0, 4, 8, 1.0, 1e99, 10.0, 1e99) == 2 + 20
@@ -82,7 +82,7 @@ def test_in_network_on_two_levels_sends_each_buffer_over_the_fabric_once() -> No
 
 
 def chain(ranks: int, pieces: int, latency: float, wire: float) -> float:
-    """Time until the last of a chain of ranks has the last piece, send after send."""
+    """Time until the last rank of a chain has the last piece, send by send."""
     arrived = [0.0] * pieces  # at the first rank
     for _ in range(ranks - 1):
         free = 0.0
@@ -206,7 +206,7 @@ def test_fitted_laws_that_never_meet_cross_at_nothing() -> None:
 def test_every_rail_carries_its_share() -> None:
     # AWS p5, 16 H100 on two nodes of 8 NICs: 8 x 50 GB/s = 400 GB/s enter a node, NVLink has 450.
     assert flat_bandwidth(16, 8, 450e9, 50e9) == 400e9
-    assert flat_bandwidth(16, 8, 300e9, 50e9) == 300e9  # NVLink 3 is slower than its 8 rails
+    assert flat_bandwidth(16, 8, 300e9, 50e9) == 300e9  # NVLink 3 is slower than 8 rails
     assert flat_bandwidth(8, 8, 450e9, 50e9) == 450e9  # one node: no rail is used
     assert flat_latency(8, 8, 1e-6, 5e-6) == 1e-6
     assert flat_latency(16, 8, 1e-6, 5e-6) == 5e-6

@@ -27,7 +27,7 @@ JOB: dict[str, Any] = {
     "grid_carbon_intensity": 1e-7, "gpu_hour_price": 2.0, "node_price": 3e5,
     "depreciation_time": 1.3e8, "fixed_checkpoint_interval": 600, "checkpoint_policy": "exact",
     "linear_heads": 64, "torus_x": 4, "torus_y": 2, "all_reduce": "auto", "site_bandwidth": 1e11,
-    "checkpoint_mode": "sync",  # which tiers would change; without any, their shares have kinks
+    "checkpoint_mode": "sync",  # tiers would change this; without them, their shares have kinks
     "memory_tier_survival": 0.6, "drive_tier_survival": 0.9, "tier_stall_share": 0.3,
     "slow_node_slowdown": 0.1, "slow_node_mttf": 1e8, "slow_node_detection_time": 1e4,
     "slow_node_check_interval": 1e5,
@@ -54,7 +54,7 @@ def test_every_quantity_under_every_option(turn: int) -> None:
     assert right > 5000
 
 
-# What options need that no default gives; stated with each option's choice, since it implies some
+# Inputs without defaults that options need; options are stated, too, as these imply some of them
 NEEDED = {"slow_node_share": 0.01, "node_price": 3e5, "repair_crews": 20}
 ORDINARY = {
     **NEEDED, "step_time_jitter": 0.05, "serial_time_per_step": 0.02, "data_parallel_overlap": 0.4,
@@ -97,7 +97,7 @@ SCENARIOS = st.fixed_dictionaries(
 )
 
 
-# a tree over 32,768 ranks: log2 is 15 in floats, a bit more in 80 digits, and was rounded up
+# a tree over 32,768 ranks: log2 is 15 in floats, slightly more in 80 digits, and was rounded up
 STEPS = {
     "n_gpus": 65536, "tensor_parallel": 1, "all_reduce": "tree", "bucket_bytes": 999999.9999999995,
     "inter_node_latency": 1e-7,
@@ -117,7 +117,7 @@ def test_gradients_are_the_slopes_in_80_digits(scenario: dict[str, Any]) -> None
 
 
 def test_gradients_are_the_differences_of_evaluate() -> None:
-    # the whole way through the door, at steps of 0.1 %, of fourth order
+    # through the public interface, by fourth-order differences at steps of 0.1 %
     names = ["gpu_mttf", "inter_node_bandwidth", "checkpoint_write_bandwidth", "provision_time"]
     outputs = ["job_time", "goodput", "sync_wall_gpus", "checkpoint_interval"]
     found = Sweep(JOB, {}, outputs).jacobian(outputs, names)
@@ -194,7 +194,7 @@ EDGES: dict[str, dict[str, Any]] = {
 
 
 def moved(scenario: dict[str, Any]) -> list[str]:
-    """Quantities that an edge changes: the others are as at "defaults"."""
+    """Quantities that an edge changes; the others are those of "defaults"."""
     edge, plain = (
         Sweep(given, {}, [name for name in NUMBERS if name not in given]).plan("numpy").cases[0]
         for given in (scenario, JOB)
@@ -225,7 +225,7 @@ def test_what_is_not_sent_is_not_hidden() -> None:
 
 
 def test_an_optimum_at_no_cost_has_no_slope() -> None:
-    # sqrt(2 d M) rises without bound at d = 0: told as 0, whichever interval
+    # the slope of sqrt(2 d M) is infinite at d = 0: given as 0 for any interval
     free = {**JOB, "checkpoint_stall_time": 0.0}
     names = ["young_interval", "daly_interval", "exact_interval"]
     found = Sweep(free, {}, names).jacobian(names, "checkpoint_stall_time")
@@ -233,7 +233,7 @@ def test_an_optimum_at_no_cost_has_no_slope() -> None:
 
 
 def test_a_failure_that_is_certain_stays_certain() -> None:
-    # exp(-T / M) is 0, and T / M^2 beyond floating point
+    # exp(-T / M) underflows to 0, and T / M^2 overflows
     with np.errstate(all="ignore"):
         for name in ("duration", "mtbf"):
             made = derivatives.partial(reliability.failure_probability, name)

@@ -158,13 +158,13 @@ def test_examples(name: str) -> None:
 
 
 def test_most_laws_show_an_example() -> None:
-    # Sources print worked examples for most of them, not for all.
+    # Sources print worked examples for most laws, not for all.
     shown = [name for name, function in LAWS.items() if read(function).example]
     assert len(shown) > 0.7 * len(LAWS)
 
 
 def test_what_stands_behind_the_colon_of_a_summary_is_not_inherited() -> None:
-    """It is of one formula: masked blocks are skipped by one kernel, and not by the other."""
+    """It belongs to one formula: masked blocks are skipped by one kernel, and not by the other."""
     flash, standard = (
         read(graph.load()["kernel_attention_span"].formulas[kernel])
         for kernel in ("flash", "standard")
@@ -190,7 +190,7 @@ def test_a_row_says_its_value_beside_why() -> None:
 
 
 def test_what_was_read_before_the_graph_is_read_again() -> None:
-    """Such a formula has all that is needed, and would keep its maths for a summary."""
+    """Such a formula has every section, and would keep its maths as a summary."""
     formula: Any = graph.load()["cluster_mtbf"].formulas["empirical"]
     found = read(formula)
     del formula.__stated__

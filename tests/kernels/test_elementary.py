@@ -1,4 +1,4 @@
-"""exp, log and their like: their errors, their edges, and the same bits wherever they run."""
+"""exp, log and similar functions: errors, edges, and the same bits on every engine."""
 
 import math
 
@@ -17,7 +17,7 @@ NEAR = (-745.2, -745.13, -708.4, 709.78, 709.79, 2.0**-1022, 2.0**53)
 
 
 def draws(size: int) -> np.ndarray:
-    """Numbers over all of float64, more where functions are 0, overflow or change their way."""
+    """Numbers over all of float64, more where functions are 0, overflow or switch branches."""
     random = generator(11)
     parts = [
         random.uniform(-746, 710, size),

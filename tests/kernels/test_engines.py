@@ -46,7 +46,7 @@ FORMULAS: dict[str, Function] = {
     for function in quantity.formulas.values()
 }
 
-# numba has NumPy's bits; XLA has an exp and a log of its own, and contracts a x + b.
+# numba has NumPy's bits; XLA has its own exp and log, and contracts a x + b.
 TOLERANCE = {"numba": 0.0, "jax": 1e-12}
 
 POINTS = 600  # more than one tile of the numba engine; the last one is cut short
@@ -151,7 +151,7 @@ def results(engine: str, functions: list[Function]) -> Arrays:
     return {name.removesuffix("_"): array for name, array in outs.items()}
 
 
-# Loops written out, thousands of operations long: they take seconds to a minute to compile
+# Unrolled loops of thousands of operations, which take seconds to a minute to compile
 LONG = {
     *("crews_nodes_beyond_spares", "crews_nodes_in_repair", "crews_whole_pool_probability"),
     *("crews_spare_left_probability", "crews_whole_safe_pool_probability"),
@@ -160,7 +160,7 @@ LONG = {
     *("hot_spare_availability", "hot_spare_missing_nodes"),
     *("longest_slowdown_of_some", "sync_wall_gpus", "tiered_delay"),
 }
-BY_TOPIC: dict[str, list[Function]] = {}  # each is one kernel; of `--only` those asked for
+BY_TOPIC: dict[str, list[Function]] = {}  # one kernel each; with `--only`, the selected formulas
 for _name, _function in FORMULAS.items():
     if table.only in _name:
         _topic = _name if _name in LONG else _function.__module__.split(".")[-2]
@@ -199,7 +199,7 @@ def test_javascript_agrees_with_numpy(topic: str, tmp_path: Path) -> None:
 @pytest.mark.machine
 def test_scalars_have_the_bits_of_arrays() -> None:
     formulas = {f"{name}_": function for name, function in FORMULAS.items()}
-    formulas |= {"product_": Chain((("goodput", "n_gpus"), ("mfu", 2.0)))}  # of two is 0 if one is
+    formulas |= {"product_": Chain((("goodput", "n_gpus"), ("mfu", 2.0)))}  # 0 if one factor is
     point = numpy_engine.Point(formulas)
     drawn = [{name: row[k % row.size] for name, row in operands().items()} for k in range(0, 60, 2)]
     same = [dict.fromkeys(operands(), np.float64(value)) for value in (0, 1, -1, np.inf, np.nan)]
@@ -232,7 +232,7 @@ def test_threads_share_tasks_and_stop_at_the_first_error() -> None:
     seen = len(done)
     assert seen < 100_000
     time.sleep(0.01)
-    assert len(done) == seen  # arrays are not written after it returns
+    assert len(done) == seen  # no array is written after it returns
 
 
 def test_rows_are_cut_into_few_tasks_that_cover_them() -> None:
@@ -349,7 +349,7 @@ def test_binding_to_numpy_changes_last_bits_alone(name: str) -> None:
     values = operands()
     arguments = [values[p] for p in parameters(FORMULAS[name])]
     with np.errstate(all="ignore"):
-        # where there are few bits left, as of 1 - e^-x, the last bit of exp is a larger share
+        # after cancellation, as in 1 - e^-x, the last bit of exp is a larger share
         np.testing.assert_allclose(bound(*arguments), FORMULAS[name](*arguments), 1e-9, 1e-15)
 
 
@@ -373,7 +373,7 @@ def test_formulas_with_exponentials_and_logarithms_are_heavy() -> None:
 
 
 def cache_file(formula: Function) -> Path:
-    trace._binding.cache_clear()  # see the callee that is there now
+    trace._binding.cache_clear()  # so that the patched callee is seen
     operands = tuple((name, True) for name in parameters(formula))
     source = kernel_source({"value": formula}, operands, {"value": np.dtype(float)}, 0)
     trace._binding.cache_clear()
@@ -381,7 +381,7 @@ def cache_file(formula: Function) -> Path:
 
 
 def test_a_kernel_says_what_it_needs_without_the_formulas() -> None:
-    # equal operations stand once; a function of the library ends a pass; constants are folded
+    # equal operations appear once; a library function ends a pass; constants are folded
     def formula(first: Any, second: Any) -> Any:
         return np.exp(first * second) / (first * second) + np.exp(np.float64(0))
 
@@ -434,7 +434,7 @@ def test_rows_that_share_tables_follow_each_other(threads: int) -> None:
         "step_time": rng.uniform(1, 2, (3, 1, 4, 600)),
     }
     job = Job({"job_time": FORMULAS["job_time"]}, operands, {"job_time": np.zeros((3, 5, 4, 600))})
-    # both vary along the axis of 4, the larger one along that of 5: the outermost axis goes inside
+    # both vary along the axis of 4, the larger one along that of 5: the outermost axis is innermost
     assert numba_engine._call(job).arguments[0].tolist() == [4, 5, 3]
     numba_engine.run(job, threads)
     expected = operands["attempted_steps"] * operands["step_time"]
@@ -460,7 +460,7 @@ def test_a_kernel_is_compiled_without_a_folder_to_cache_it_in(
     blocked.write_text("")
     monkeypatch.setenv("FLEETCUBE_CACHE", str(blocked))
     monkeypatch.setattr(kernel_cache, "_warned", threading.Event())  # once in a process
-    # an axis of its own length, so that no other test has compiled the same kernel
+    # a unique axis length, so that no other test has compiled the same kernel
     axes = {"gpu_mttf": np.array([1e6, 2e6]), "nics_per_node": [1.0, 2.0, 3.0]}
     with pytest.warns(RuntimeWarning, match="not kept"):
         got = fleetcube.evaluate("node_mttf", engine="numba", **axes)
@@ -486,7 +486,7 @@ for name in outputs:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="how glibc frees memory")
 def test_kernels_keep_their_buffers_to_the_end() -> None:
-    # what is freed too early is unmapped at once here: a fault, where it was luck before
+    # unmap freed memory at once, so that using it after it was freed always faults
     freeing = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(
         [sys.executable, "-c", FREED], env=freeing, capture_output=True, text=True

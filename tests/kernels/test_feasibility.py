@@ -1,4 +1,4 @@
-"""Points that cannot be run: each reason, the gravest of several, what is unknown."""
+"""Infeasible points: each reason, the gravest of several, unknown ones."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ ULYSSES: dict[str, Any] = {
 }
 LATE = {"context_balance": "contiguous"}
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
-# Three quarters of the time in all
+# Three quarters of the time in total
 LOSSES: dict[str, Any] = {
     "checkpoint_overhead": 0.25, "rework_overhead": 0.25, "recovery_overhead": 0.25,
     "maintenance_budget": 0.0, "cluster_uptime": 1.0,
@@ -58,7 +58,7 @@ def reason(**scenario: Any) -> str:
 
 
 def reason_code(scenario: dict[str, Any]) -> float:
-    """The reason by the formulas alone: the door refuses inputs that are not numbers."""
+    """The reason by the formulas alone: the public interface refuses non-numeric inputs."""
     row = {name: scenario.get(name, row.default) for name, row in INPUTS.items()}
     options = {name: row.pop(name) for name in INPUTS if INPUTS[name].kind == "option"}
     given = {name: np.float64(value) for name, value in row.items() if value is not None}
@@ -192,7 +192,7 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, **NODES, "routing_nodes": 2}, "routing_nodes_hold_too_few_experts"),  # 2 of 4
         ({**MOE, **NODES, "routing_nodes": 2, "experts_per_token": 4}, "feasible"),
         ({**MOE, **NODES, "routing_nodes": 1.5}, "expert_nodes_not_whole"),
-        ({**MOE, **NODES, "routing_nodes": 9}, "feasible"),  # no more than there are
+        ({**MOE, **NODES, "routing_nodes": 9}, "feasible"),  # at most all nodes
         ({**MOE, **NODES, "gpus_per_node": 12}, "expert_nodes_not_whole"),  # 8 ranks by 3
         ({**MOE, **NODES, "gpus_per_node": 12, "expert_dispatch": "per_expert"}, "feasible"),
         ({"data_parallel_shard": 4}, "feasible"),
@@ -238,7 +238,7 @@ def test_reasons(change: dict[str, Any], expected: str) -> None:
 
 
 def test_tiers_out_of_order_along_an_axis_have_a_reason() -> None:
-    """Constants are refused; where memory varies, drives may survive less than it at a point."""
+    """Constants are refused; where memory varies, drives may survive fewer failures at a point."""
     survival = [0.0, 0.6, 0.9]
     flag = fleetcube.evaluate(
         "infeasible_reason", **LAYOUT, **DRIVES, memory_tier_survival=survival
@@ -256,7 +256,7 @@ def test_goodput_by_itself_says_that_a_tier_holds_no_checkpoint() -> None:
 
 
 def test_graver_reasons_go_first() -> None:
-    # Every fault at once, then without the gravest, and so on.
+    # All faults at once, then without the gravest, and so on.
     faults: list[tuple[str, dict[str, Any]]] = [
         ("not_a_whole_number", {"virtual_stages": 1.5}),
         ("group_larger_than_cluster", {"n_gpus": 4.0}),

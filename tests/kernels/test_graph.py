@@ -1,4 +1,4 @@
-"""The graph of quantities: what is needed, what is missing, what is refused."""
+"""The graph of quantities: needed, missing and refused names."""
 
 import sys
 import types
@@ -26,7 +26,7 @@ Build = Callable[..., dict[str, graph.Quantity]]
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch) -> Build:
-    """Load the graph with functions added to it, as if one more module held them."""
+    """Load the graph with added functions, as if from one more module."""
 
     def load(*functions: Any) -> dict[str, graph.Quantity]:
         module = types.ModuleType(f"{physics.__name__}.added")
@@ -256,7 +256,7 @@ def test_a_parameter_that_nothing_defines_is_refused(build: Build) -> None:
         build(ratio)
 
 
-# What the rooms above ask for by role
+# Roles that other packages ask for
 
 
 def test_roles_are_played_by_names_of_the_graph() -> None:

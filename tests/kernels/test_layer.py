@@ -60,7 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def replay(c: dict[str, Any]) -> dict[str, float]:
-    """The compute time of a step and its optimizer, by walking over layers, passes, matrices."""
+    """The compute time of a step and its optimizer, by layers, passes and matrices."""
     tensor, context, heads, e = (
         c["tensor_parallel"],
         c["context_parallel"],
@@ -94,7 +94,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         return rows * ((2 * f if c["gated_ffn"] else f) + f) / tensor * e / bandwidth
 
     def layer(index: int) -> tuple[float, float]:
-        """Forward time of a layer: matrices and what streams beside them, and attention."""
+        """Forward time of a layer: matrices with element-wise traffic, and attention."""
         columns = (heads + 2 * c["kv_heads"]) * width / tensor
         time = product(tokens, columns, h) + product(tokens, h, heads * width / tensor)
         if "experts" in c and index >= c["dense_layers"]:
@@ -121,7 +121,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
                 keys = s / 2  # under the diagonal
                 if index < c.get("windowed_layers", c["layers"]) and "attention_window" in c:
                     w = c["attention_window"]
-                    keys = w - w * w / 2 / s  # a band, less the corner at its beginning
+                    keys = w - w * w / 2 / s  # a band, less the corner at its start
             operations = 2 * tokens * keys * width + 2 * tokens * keys * width
             scores += operations / (sixteen * c["attention_efficiency"])
             if c["attention_kernel"] == "standard":
@@ -137,7 +137,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             step += 3 * matrices
             step += attention * (1 + (2.5 if c["attention_kernel"] == "flash" else 2))
             if c["recompute"] == "selective" and c["attention_kernel"] == "standard":
-                step += attention  # FlashAttention's backward pass has it in its 2.5
+                step += attention  # FlashAttention's factor of 2.5 includes it
             if c["recompute"] == "core_attention":
                 step += attention
             if c["recompute"] == "full":
@@ -189,7 +189,7 @@ FP8 = {"precision": "fp8", "peak_flops_fp8": 600e12}
 def test_both_models_count_the_same_operations(
     shape: dict[str, Any], recompute: str, kernel: str, precision: dict[str, Any]
 ) -> None:
-    # a perfect GPU takes as long by matrices on the roofline as by operations over its peak
+    # on a perfect GPU the roofline of matrices equals operations over peak
     scenario = {**IDEAL, **shape, **precision, "recompute": recompute, "attention_kernel": kernel}
     found, expected = (
         value("compute_time", **{**scenario, **model})
@@ -228,7 +228,7 @@ def test_a_product_as_wide_as_the_half_size_runs_at_half_the_rate() -> None:
 
 
 def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:
-    # decoding: one token meets a matrix of 8192 x 8192 in BF16, 134 MB at 3.35 TB/s
+    # decoding: one token times a BF16 matrix of 8192 x 8192, 134 MB at 3.35 TB/s
     time = fleetcube.kernels.layer.gemm_time(1, 8192, 8192, 2, 2, 989e12, 1.0, 0.0, 3.35e12)
     assert float(time) == pytest.approx(134.2e6 / 3.35e12, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""Traffic at its corners: single ranks, links shared, units, overlaps from none to all."""
+"""Corner cases of traffic: single ranks, shared links, units, overlaps from none to all."""
 
 import itertools
 import math
@@ -70,7 +70,7 @@ def test_a_kind_alone_waits_for_none(job: dict[str, Any], kind: str) -> None:
     alone = {f"{other}_parallel_overlap": 0.0 for other in KINDS if other != kind}
     before = [f"exposed_{other}_parallel_time" for other in KINDS[: KINDS.index(kind)]]
     got = values(["contention_time", "step_time", *before], job, **alone, sequence_parallel=False)
-    # A kind hides behind waits for those before it, too, which may use the same links
+    # A kind also hides behind waits for earlier kinds, which may use the same links
     hidden = job[f"{kind}_parallel_overlap"] * sum(got[name] for name in before)
     assert got["contention_time"] <= hidden + 1e-12 * got["step_time"]
 

@@ -1,4 +1,4 @@
-"""Memory of a GPU against the tables of its papers, schedules walked through, offload volumes."""
+"""Memory of a GPU against published tables, simulated schedules and offload volumes."""
 
 from typing import Any
 
@@ -161,8 +161,8 @@ def test_flash_attention_keeps_no_scores() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_activations_of_megatron_models_are_those_of_figure_1(name: str) -> None:
-    # GiB of the first stage, as calculon's validation lists them, with tensor parallelism alone and
-    # with both techniques. Beside the layers we count logits where there is one stage.
+    # GiB of the first stage, from calculon's validation, with tensor parallelism alone and with
+    # both techniques. With one stage we also count logits.
     published = {
         "22B": (59.25, 9.5625),
         "175B": (66.84375, 12.3515625),
@@ -224,7 +224,7 @@ def test_activations_of_a_mixture_counted_tensor_by_tensor(
                 split += [f] * wide
             for _ in range(shared):
                 split += [f] * wide
-        masks = 0 if gated else 2 * h  # of dropout, which a model with gates goes without
+        masks = 0 if gated else 2 * h  # of dropout, which gated models lack
         total += (2 * sum(whole) + masks) / ranks + 2 * sum(split) / tensor
     given = {"layers": 8, "dense_layers": 4, "hidden_size": h, "attention_heads": 16, "kv_heads": 4}
     given |= {"ffn_hidden_size": 4096, "expert_ffn_hidden_size": f, "gated_ffn": gated}
@@ -336,7 +336,7 @@ SHARD = {"parameters": 8e9, "n_gpus": 8, "offload_bandwidth": 25e9, "nvme_bandwi
 
 
 def test_offloading_to_the_host_moves_four_bytes_of_a_parameter() -> None:
-    # Ren et al. 2021: two of the gradient go, two of the weight return; states leave the GPU
+    # Ren et al. 2021: 2 bytes of gradient out, 2 of weight back; states leave the GPU
     assert value("offload_time", offload="cpu", **SHARD) == pytest.approx(1e9 * (2 + 2) / 25e9)
     assert value("optimizer_memory", offload="cpu", **SHARD) == 0
     assert value("optimizer_memory", **SHARD) == 12e9

@@ -78,7 +78,7 @@ MEGATRON = [
 
 
 def blocks(shape: Shape) -> list[dict[str, list[int]]]:
-    """The weight matrices of each layer: those that there are, and those that a token meets."""
+    """The weight matrices of each layer: all of them, and those that a token visits."""
     h, heads = shape["hidden_size"], shape["attention_heads"]
     width = shape.get("head_size", h // heads)
     groups = shape.get("kv_heads", heads)
@@ -177,8 +177,8 @@ def test_a_dense_model_is_shared_by_tensor_ranks_and_stages_only() -> None:
 
 @pytest.mark.parametrize("shape", MODELS.values(), ids=MODELS)
 def test_operations_are_those_of_every_matrix(shape: Shape) -> None:
-    # forward: a multiply-add for each weight that the token meets, for each of its s scores and
-    # values in every head, for the logits; backward twice that
+    # forward: a multiply-add per visited weight, per score and value of s tokens in every head, and
+    # for the logits; backward twice that
     context = shape.get("sequence_length", 4096)
     heads = shape["attention_heads"]
     width = shape.get("head_size", shape["hidden_size"] // heads)
@@ -191,12 +191,12 @@ def test_operations_are_those_of_every_matrix(shape: Shape) -> None:
 
 
 def test_hfu_of_table_1_is_the_printed_rate() -> None:
-    # SC21, table 1: operations / (GPUs x TFLOP/s) is the time of a step; hfu gives the rate back,
-    # the share of peak and the aggregate as printed.
+    # SC21, table 1: operations / (GPUs x TFLOP/s) is the time of a step; hfu must give the printed
+    # rate, share of peak and aggregate.
     for row, shape in zip(SC21, MEGATRON, strict=True):
         _, _, _, tensor, stages, gpus, sequences, teraflops, _, petaflops = row
         h, layers = shape["hidden_size"], shape["layers"]
-        once, again = (  # the appendix, and eq. 3 with everything computed again
+        once, again = (  # the appendix, and eq. 3 with full recompute
             factor * sequences * 2048 * layers * h * h
             * (1 + 2048 / (6 * h) + 51200 / (logits * layers * h))
             for factor, logits in ((72, 12), (96, 16))

@@ -1,4 +1,4 @@
-"""What physics demands of any job: more of a good thing is no slower, parts add up to the whole."""
+"""Properties of any job: better hardware is no slower, and parts add up to the whole."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 POINTS = 300  # of each choice of options
 ROUNDING = 1e-9
-# Counts that make layouts which can be run, and many that cannot
+# Counts that give feasible layouts, and many infeasible ones
 SIZES: dict[str, Any] = {
     "n_gpus": 2.0 ** np.arange(3, 16), "gpus_per_node": [4, 8, 72], "nics_per_node": [1, 8],
     "layers": [32, 64], "hidden_size": [4096, 8192], "attention_heads": [32, 64],
@@ -30,14 +30,14 @@ SIZES: dict[str, Any] = {
     "repair_crews": [1, 8], "torus_x": [2, 4], "torus_y": [2, 4],
     "sequence_length": [2048, 4096, 131072],
 }  # fmt: skip
-# Around these, where an input has no finite default above zero
+# Centres of inputs without a finite default above zero
 SPREAD = {
     "peak_flops": 1e15, "hbm_bandwidth": 3e12, "hbm_capacity": 1e13, "intra_node_bandwidth": 4e11,
     "inter_node_bandwidth": 5e10, "inter_node_latency": 5e-6, "fixed_checkpoint_interval": 1800.0,
     "per_node_storage_bandwidth": 1e10, "bucket_bytes": 1e8, "sqrt_coefficient": 1e-9,
     "coherency": 1e-8, "_mttf": 1e9, "_time": 0.01, "_jitter": 0.05, "_slowdown": 0.05, "": 1.0,
 }  # fmt: skip
-# More of these is no slower, more of those no faster; names of inputs to come included
+# Increasing these is no slower, increasing those no faster; patterns also cover future inputs
 FASTER = ("_bandwidth", "_capacity", "_mttf", "_mtbf", "_overlap", "_efficiency", "spare_nodes")
 SLOWER = (
     *("_latency", "_slowdown", "_jitter", "_time", "_per_step", "_probability", "_budget"),
@@ -49,9 +49,9 @@ OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "opt
 CHOICES = st.fixed_dictionaries(
     {name: st.sampled_from(choices) for name, choices in OPTIONS.items()}
     | {"mfu_scope": st.just("step")}
-    # Multiples of tiers are whole numbers near the best: with a faster tier they may round to worse
+    # Multiples of tiers are rounded near the best: with a faster tier they may round to worse ones
     | {"checkpoint_mode": st.sampled_from([c for c in OPTIONS["checkpoint_mode"] if c != "tiered"])}
-    # Repairs drawn here may be longer than a node's life, which is out of the range of crews
+    # Repairs drawn here may exceed a node's life, which is outside the range of crews
     | {"repair_shop": st.just("unlimited")}
 )
 SEEDS = st.integers(0, 2**32 - 1)
@@ -81,7 +81,7 @@ def points(seed: int) -> Arrays:
             drawn *= row.positive | (rng.random(POINTS) < 0.7)
             drawn[(rng.random(POINTS) < 0.3) & row.may_be_infinite] = np.inf
         found[name] = drawn
-    # no GPU is slower in fewer bits
+    # fewer bits are never slower
     for fewer, more_bits in (("fp8", "bf16"), ("fp4", "fp8")):
         least = found[f"peak_flops_{more_bits}"]
         found[f"peak_flops_{fewer}"] = np.maximum(found[f"peak_flops_{fewer}"], least)
@@ -92,7 +92,7 @@ def points(seed: int) -> Arrays:
 
 
 def values(names: list[str], options: dict[str, Any], leaves: Arrays) -> Arrays:
-    """These quantities and all that they need, with `feasible`."""
+    """These quantities and all their inputs, with `feasible`."""
     formulas = graph.select([*names, "infeasible_reason"], options, leaves)
     found = numpy_engine.evaluate(formulas, leaves)
     every = {**leaves, **{name: np.broadcast_to(found[name], POINTS) for name in formulas}}
@@ -110,7 +110,7 @@ def more(name: str, here: Any, share: Any) -> Any:
 
 
 def changed(here: Arrays, formulas: Mapping[str, graph.Function], name: str, value: Any) -> Arrays:
-    """Values where one input is another: those that depend on it are computed again."""
+    """Values with one input changed: quantities that depend on it are recomputed."""
     moved = {name}
     for of, formula in formulas.items():
         if not moved.isdisjoint(graph.parameters(formula)):
@@ -128,7 +128,7 @@ def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -
     # Unequal stages wait for the mean stage's traffic, whose window counts logits, too
     near = 5e-2 if options["stage_split"] == "whole_layers" else ROUNDING
     if (options["goodput_model"], options["corruption_detection"]) == ("additive", "late"):
-        near = max(near, 1e-3)  # budgets hold what a late corruption costs, not the waits it hides
+        near = max(near, 1e-3)  # budgets count a late corruption's cost, not the waits it hides
     formulas = graph.select([*TIMES, "infeasible_reason"], options, leaves)
     for name in leaves:
         better = name.endswith(FASTER) or name.startswith("peak_flops")
@@ -142,7 +142,7 @@ def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -
             assert not (worse & bad["feasible"]).any(), (name, time)
 
 
-# (option, at least as fast as the others of these, under these options)
+# (option, choice, choices that are no faster, under these options)
 BETTER: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
     ("fsdp_prefetch", True, (False,), {}),
     ("node_reduction", True, (False,), {"all_reduce": "auto"}),
@@ -211,7 +211,7 @@ def test_parts_add_up_and_shares_are_shares(options: dict[str, Any], seed: int) 
     stuck = ~(goodput * found["availability"] > 1e-200)
     np.testing.assert_allclose((goodput + lost)[feasible & ~stuck], 1, ROUNDING)
     assert np.isfinite(found["job_time"][feasible & ~stuck]).all()
-    # the other conventions count what kernels need not do: masked attention, look-ups
+    # the other conventions count work that kernels skip: masked attention, look-ups
     counted = options["flops_counting"] != "transformer_causal"
     assert counted or (found["mfu"] <= found["hfu"] * (1 + ROUNDING))[feasible].all()
     for name in names:

@@ -36,7 +36,7 @@ def simulate(*jobs: dict[str, float], trials: int = 1000, seed: int = 0) -> dict
 
 
 def score(found: dict[str, Any], name: str, expected: Any) -> Any:
-    """How many standard errors a statistic is off; what has no error must be right."""
+    """Deviation of a statistic in standard errors; without an error it must be exact."""
     off, error = found[name] - expected, found[f"{name}_error"]
     assert (abs(off[error == 0]) <= 1e-9 * abs(np.asarray(expected) + 0 * off)[error == 0]).all()
     return off / np.where(error == 0, 1.0, error)
@@ -49,7 +49,7 @@ def survival(each: dict[str, float]) -> Callable[[Any], Any]:
 
 
 def integral(function: Callable[[Any], Any], end: float) -> float:
-    """From 0, over x = end u^4, which straightens the steep start of a Weibull with shape < 1."""
+    """Integral from 0 over x = end u^4, which smooths a Weibull's steep start at shape < 1."""
     points, weights = np.polynomial.legendre.leggauss(400)
     u = (points + 1) / 2
     return float(np.sum(weights / 2 * function(end * u**4) * end * 4 * u**3))
@@ -97,7 +97,7 @@ def test_words_are_those_of_xoshiro() -> None:
 
 
 def walk(each: dict[str, float], seed: int) -> dict[str, float]:
-    """The same job told otherwise: a clock, a list of segments, a list of nodes in repair."""
+    """The same job simulated with a clock, a list of segments and a list of nodes in repair."""
     state = np.empty(4, np.uint64)
     monte_carlo.seed_stream(state, np.uint64(seed))
     words = [int(value) for value in state]
@@ -190,7 +190,7 @@ def test_a_trial_is_the_walk_from_event_to_event(changed: dict[str, float]) -> N
 
 
 def daly(each: dict[str, float]) -> dict[str, float]:
-    """Shares by Daly 2006, eq. 13, taken apart."""
+    """Shares of the wall time by Daly 2006, eq. 13."""
     mean, segment = each["mtbf"], each["interval"] + each["stall"]
     wall = mean * math.exp(each["recovery"] / mean) * math.expm1(segment / mean)
     return {
@@ -216,7 +216,7 @@ def test_exponential_failures_give_dalys_wall_time_and_its_shares() -> None:
         expected = np.array([daly(each)[name] for each in cases])
         scores = score(found, name, expected)
         assert abs(scores).max() < 4.5
-        assert 0.75 < (scores[scores != 0] ** 2).mean() < 1.33  # of independent cases: 1
+        assert 0.75 < (scores[scores != 0] ** 2).mean() < 1.33  # independent cases give 1
     whole = sum(found[name] for name in daly(JOB))
     np.testing.assert_allclose(whole, 1, rtol=1e-13)
 
@@ -247,7 +247,7 @@ def test_without_failures_only_checkpoints_cost() -> None:
 
 def test_free_checkpoints_at_every_instant_leave_the_recovery() -> None:
     found = simulate(job(interval=0.0, stall=0.0), job(interval=0.0, stall=0.0, flush=200.0))
-    # Everything but recovery, and but the flush's worth of work before each failure, is kept
+    # All time is kept but recovery, and one flush of work before each failure
     expected = [math.exp(-0.03), math.exp(-0.05)]
     assert abs(score(found, "goodput", expected)).max() < 4.5
     assert found["rework_overhead"][0] == 0
@@ -275,10 +275,10 @@ def test_one_segment_is_tried_until_it_survives(shape: float, during: float) -> 
 
 
 def long_run(each: dict[str, float]) -> dict[str, float]:
-    """Renewal reward: what a time between failures keeps on average, over its mean.
+    """Renewal reward: mean work kept in a time between failures, over its mean.
 
-    A life y keeps the checkpoints that are safe by then, floor((y - R - F) / L), less a geometric
-    number that cannot be read.
+    A life y keeps its safe checkpoints, floor((y - R - F) / L), less a geometric number of
+    unreadable ones.
     """
     alive, bad = survival(each), each["corruption"]
     segment = each["interval"] + each["stall"]
@@ -366,7 +366,7 @@ def test_a_spare_is_missing_as_often_as_all_are_in_repair() -> None:
 
 
 def test_a_group_of_nodes_takes_as_many_spares() -> None:
-    # Groups away are Poisson, and single nodes: those of a failure find spares if all fit
+    # Groups and single nodes away are Poisson: a failure finds spares if all its nodes fit
     for pool in (monte_carlo.OPEN, monte_carlo.CLOSED):
         sizes = [(spares, share) for spares in (2, 4, 9, 12) for share in (0.3, 1.0)]
         group = {"group": 4.0, "pool": pool, "nodes": 4000.0}
@@ -409,7 +409,7 @@ def test_no_spare_waits_for_provision_and_many_never_do() -> None:
 
 
 def closed(spares: int, busy: float, pool: float) -> dict[str, float]:
-    """512 nodes without others; repairs last as long as `busy` failures take."""
+    """A closed pool of 512 nodes; repairs last as long as `busy` failures take."""
     return job(spares=spares, repair=busy * 1e4, pool=pool, nodes=512.0, work=4e7)
 
 
@@ -432,7 +432,7 @@ def test_a_closed_pool_waits_as_queueing_theory_says() -> None:
             error = max(found["whole_cluster_probability_error"][k], 1e-6)
             assert abs(found["whole_cluster_probability"][k] - whole) < 4.5 * error
             assert error < 0.02 * whole
-            # failures stop while the job waits: its other shares shrink alike
+            # failures stop while the job waits: its other shares shrink in proportion
             goodput = whole * daly(JOB)["goodput"]
             assert abs(found["goodput"][k] - goodput) < 4.5 * found["goodput_error"][k]
 
@@ -446,7 +446,7 @@ def test_a_closed_pool_that_is_never_whole_is_given_up() -> None:
 
 
 def of_kinds(each: dict[str, float]) -> dict[str, float]:
-    """Shares by renewal reward: a life outlasts a recovery of any kind; delays stop the clock."""
+    """Shares by renewal reward: lives outlast recoveries of any kind; delays stop the clock."""
     mean, length = each["mtbf"], each["interval"] + each["stall"]
     rest = 1 - each["in_process"] - each["in_job"] - each["requeue"]
     kinds = [(rest, each["recovery"])]
@@ -496,7 +496,7 @@ def test_restarts_keep_their_nodes() -> None:
     # Nodes in repair are Poisson, of the failures that lose one: 0.4 of them, by Palm 1938
     each = job(repair=2e4, spares=2.0, provision=600.0, work=5e7, **KINDS)
     found = simulate(each, {**each, "in_process": 0.7, "in_job": 0.3, "requeue": 0.0}, trials=300)
-    expected = 0.3 * poisson_tail(2, 0.4 * 2)  # a requeue waits in its own way
+    expected = 0.3 * poisson_tail(2, 0.4 * 2)  # a requeue has its own wait
     assert abs(found["spare_shortage"][0] - expected) < 4.5 * found["spare_shortage_error"][0]
     assert found["spare_shortage"][1] == 0
 
@@ -556,7 +556,7 @@ def test_one_tier_is_the_file_checkpoint() -> None:
 
 
 def test_failures_come_as_often_as_hardware_of_that_age_fails() -> None:
-    # Poisson, of the mean that the integral of the rate is: burn-in, wear-out, both and neither
+    # Poisson, with the integral of the rate as mean: burn-in, wear-out, both and neither
     free = {"interval": 0.0, "stall": 0.0, "recovery": 0.0, "mtbf": 1e4, "work": 4e5}
     ages = {"steady": 0.3, "ageing": 0.5, "burn_in_time": 1e5, "wear_age": math.inf}
     cases = [
@@ -645,7 +645,7 @@ def test_results_do_not_depend_on_threads_neighbours_or_blocks(
 def test_seeds_points_and_trials_have_streams_of_their_own() -> None:
     seeds = [simulate(JOB, seed=seed)["wall_time"][0] for seed in (0, 1, 2**64 - 1)]
     assert len(set(seeds)) == 3
-    # nearly the same job, other numbers: over jobs, goodput scatters as its error says
+    # nearly the same job with other random numbers: goodput scatters by its error
     near = [job(recovery=300 * (1 + 1e-9 * k)) for k in range(300)]
     found = simulate(*near, trials=50)
     spread = found["goodput"].std(ddof=1) / found["goodput_error"].mean()

@@ -39,7 +39,7 @@ DRAWN = 8  # points at which every formula is differentiated in 80 digits
 
 @cache
 def values() -> Arrays:
-    """Operands at every point, each moved a little, so that few of them are equal."""
+    """Operands at every point, each perturbed so that few are equal."""
     rng = generator(21)
     moved = {}
     for name, array in operands().items():
@@ -58,7 +58,7 @@ def partial_of(name: str, parameter: str) -> np.ndarray[Any, Any]:
 
 @cache
 def compared(name: str) -> tuple[list[str], dict[str, int]]:
-    """A formula's partials against differences in 80 digits: what is wrong, and points compared."""
+    """A formula's partials against differences in 80 digits: wrong ones, and compared points."""
     formula, wrong = SMOOTH[name], []
     counts = dict.fromkeys((*parameters(formula), "left out"), 0)
     for point in generator(22).choice(POINTS, DRAWN, replace=False):
@@ -80,13 +80,13 @@ def compared(name: str) -> tuple[list[str], dict[str, int]]:
             if not abs(found - above) <= TOLERANCE * abs(above) + 1e-15 * usual:
                 spread = spread_of(name, parameter, arguments)
                 if abs(found - above) <= 4 * spread < 1e-6 * usual:  # at kinks it is more
-                    continue  # terms far larger than their sum: its digits are rounding's
+                    continue  # terms far larger than their sum: only rounding is left
                 wrong.append(f"{parameter} at {arguments}: {found}, not {float(above)}")
     return wrong, counts
 
 
 def spread_of(name: str, parameter: str, arguments: list[float]) -> float:
-    """How far a partial moves where each argument does by a rounding or two."""
+    """Change of a partial where each argument changes by a rounding or two."""
     made = derivatives.partial(SMOOTH[name], parameter)
     if isinstance(made, float):
         return 0.0
@@ -119,7 +119,7 @@ def test_partials_are_those_of_jax(name: str) -> None:
 
     formula, few = SMOOTH[name], slice(0, 64)
     given = [np.broadcast_to(values()[p], POINTS)[few] for p in parameters(formula)]
-    # all directions at once, in rows of one shape, for which JAX compiles each operation once
+    # all directions at once, in rows of one shape, so that JAX compiles each operation once
     rows = [np.broadcast_to(row, (ROWS, 64)) for row in given]
     along = [np.zeros((ROWS, 64)) for _ in given]
     for k, direction in enumerate(along):
@@ -141,13 +141,13 @@ def test_partials_are_those_of_jax(name: str) -> None:
 
 
 def some(every: int) -> list[tuple[str, str]]:
-    """Partials to jit or compile, up to a second each: of `--only` all, more in `make fuzz`."""
+    """Partials to jit or compile, up to a second each: all of `--only`, more in `make fuzz`."""
     names = [name for name in PARTIALS if name[0] not in SLOW]
     return names if table.only else names[:: max(1, every // TIMES)]
 
 
 def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
-    """An engine against NumPy, one job for each module; tolerance of derivative and y / x."""
+    """Compare an engine with NumPy, one job per module; tolerance of derivative and y / x."""
     for _, group in itertools.groupby(names, key=lambda name: SMOOTH[name[0]].__module__):
         made = {name: derivatives.partial(SMOOTH[name[0]], name[1]) for name in group}
         asked = {name: m for name, m in made.items() if isinstance(m, Partial)}

@@ -26,7 +26,7 @@ FORMULAS = {
 
 
 def draws(rng: np.random.Generator, size: int) -> Array:
-    """Numbers of some kind: counts, shares, of any size, of either sign, or none at all."""
+    """Numbers of a kind: counts, shares, of any size or sign, or NaN."""
     kinds: list[Any] = [
         lambda: rng.choice([0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 13.0], size),
         lambda: rng.choice([0.0, -0.0, 1.0, 5.0, np.inf, np.nan], size),
@@ -75,7 +75,7 @@ def test_ranges_hold_what_formulas_compute() -> None:
         held = np.where(np.isnan(found), nan, (low <= found) & (found <= high))
         assert held.all(), function
         finite, points = finite + np.isfinite(low).sum(), points + BOXES
-    assert finite > 0.5 * points  # endless ranges hold everything
+    assert finite > 0.5 * points  # infinite ranges contain everything
 
 
 def test_the_range_of_one_point_is_its_value() -> None:

@@ -1,4 +1,4 @@
-"""What a failure costs besides rework: waiting, restoring, unsafe and corrupt snapshots."""
+"""Costs of a failure besides rework: waiting, restoring, unsafe and corrupt snapshots."""
 
 import math
 from typing import Any
@@ -24,8 +24,8 @@ def values(names: list[str], **given: Any) -> list[float]:
     return computed({**JOB, **given}, *names)
 
 
-# Modes. A GPU's part is 1 GB: 0.04 s to its host at 25 GB/s, 0.02 s to a peer at 50 GB/s; the
-# whole is written in 5.12 s and read in 2.56 s.
+# Modes. A GPU's part is 1 GB: 0.04 s to its host at 25 GB/s, 0.02 s to a peer at 50 GB/s; all parts
+# are written in 5.12 s and read in 2.56 s.
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_times_of_each_mode(
 
 def test_a_flush_behind_training_does_not_stall_it() -> None:
     # An estimator charges max(copy, flush) = 5.12 s: 1.09 % of a day at its interval of 940 s.
-    # Training waits for the copy only, 0.04 s: the interval shrinks to 83 s and the loss to 0.1 %,
-    # and the flush costs the work that is not yet safe, 5.12 s a failure.
+    # Training waits only 0.04 s for the copy: the interval shrinks to 83 s and the loss to 0.1 %;
+    # the flush costs 5.12 s of unsafe work per failure.
     names = ["checkpoint_interval", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
     charged = values(names, checkpoint_stall_time=5.12, recovery_time=0)
     interval, *waits = values(names, checkpoint_mode="async", recovery_time=0)
@@ -157,7 +157,7 @@ def test_defaults_add_nothing_and_no_dimension() -> None:
 def test_unsafe_time_is_the_mean_extra_age_of_the_safe_snapshot(
     interval: float, flush: float
 ) -> None:
-    # A failure at u after a snapshot loses u, and one interval more during the flush.
+    # A failure at u after a snapshot loses u, plus one interval during the flush.
     u = (np.arange(100_000) + 0.5) * interval / 100_000
     lost = u + np.where(u < flush, interval, 0)
     got = values(["unsafe_time"], checkpoint_mode="async", checkpoint_flush_time=max(flush, 1e-9))

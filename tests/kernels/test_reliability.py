@@ -16,8 +16,8 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-# Unexpected interruptions of Llama 3 405B in 54 days (arXiv:2407.21783, table 5), by the mean time
-# to failure that each goes to, and how many such parts 16,384 GPUs have.
+# Unexpected interruptions of Llama 3 405B in 54 days (arXiv:2407.21783, table 5) by MTTF input, and
+# the number of such parts for 16,384 GPUs.
 LLAMA_3 = {
     "gpu_mttf": (148 + 72 + 19 + 17 + 6, 16384),  # GPU, HBM3, SRAM, processor, thermal and sensor
     "silent_corruption_mttf": (6, 16384),
@@ -60,7 +60,7 @@ RSC_1 = {"node_mttf": 1000 * DAY / 6.5}
 
 
 def test_field_data_are_not_inverse_to_the_size() -> None:
-    # 7.9 h was measured at 1,024 GPUs; the rate per node says 28.8 h.
+    # 7.9 h was measured at 1,024 GPUs; the rate per node gives 28.8 h.
     assert value("cluster_mtbf", n_gpus=1024, **RSC_1) / HOUR == pytest.approx(28.8, abs=0.05)
     assert value("cluster_mtbf", n_gpus=1024, mtbf_model="empirical") == 7.9 * HOUR
 

@@ -130,7 +130,7 @@ STEP: dict[str, Any] = {
 
 
 def test_utilisation_of_whole_steps_holds_the_scaling_loss() -> None:
-    # Model operations of the run over its wall time, whatever they were lost to.
+    # Model operations of the run over its wall time, including all losses.
     got = fleetcube.evaluate(
         ["effective_flops", "model_flops_per_step", "training_steps", "job_time"], **STEP
     )
@@ -254,14 +254,14 @@ def test_wall_is_the_least_job_time_of_a_sweep(name: str) -> None:
     times = fleetcube.evaluate("job_time", **scenario, n_gpus=sizes)
     best = float(sizes[np.nanargmin(times.values)])
     assert sizes[0] < best < sizes[-1]
-    for n_gpus in (256, 4096):  # the wall does not depend on where one stands
+    for n_gpus in (256, 4096):  # the wall does not depend on the current size
         wall = fleetcube.evaluate("sync_wall_gpus", **scenario, n_gpus=n_gpus)
         assert float(wall) == pytest.approx(best, rel=1e-3)
 
 
 def test_wall_with_fewer_microbatches_than_stages() -> None:
-    # Interleaved, 4,096 / n micro-batches on 8 stages: a step hardly gets shorter beyond n = 512,
-    # and the wall is found from anywhere there.
+    # Interleaved, 4,096 / n micro-batches on 8 stages: a step hardly shrinks beyond n = 512, and
+    # the wall is found from any size there.
     scenario = {
         **BASE, "pipeline_parallel": 8, "virtual_stages": 4, "pipeline_scheduler": "pytorch",
         "global_batch_size": 64, "gpu_mttf": "5_000 h", "inter_node_latency": "200 us",
@@ -275,6 +275,6 @@ def test_wall_with_fewer_microbatches_than_stages() -> None:
 
 
 def test_at_least_one_replica() -> None:
-    # Frail beyond use: even the smallest cluster is too large.
+    # Extremely unreliable GPUs: even the smallest cluster is too large.
     scenario = {**BASE, "gpu_mttf": "0.001 h", "tensor_parallel": 64, "n_gpus": 128}
     assert float(fleetcube.evaluate("sync_wall_gpus", **scenario)) == 64

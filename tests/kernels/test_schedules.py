@@ -1,4 +1,4 @@
-"""Pipeline schedules played out event by event: idle time, and micro-batches in flight.
+"""Pipeline schedules simulated event by event: idle time, and micro-batches in flight.
 
 A forward pass of a chunk takes 1; backward takes 2, or 1 for activations (B) and 1 for weights (W).
 """
@@ -28,9 +28,9 @@ def evaluate(name: str, schedule: str, stages: int, microbatches: int, chunks: i
 
 
 def play(orders: list[list[Op]]) -> tuple[float, int]:
-    """Time of the last stage to end, and the most forward passes that the first stage holds.
+    """End of the last stage, and the most forward passes that the first stage holds.
 
-    Each stage works through its own list and waits for what an entry needs.
+    Each stage works through its list and waits for each entry's operands.
     """
     last = max(chunk for order in orders for _, chunk, _ in order)
     done: dict[Op, float] = {}
@@ -80,7 +80,7 @@ def one_forward_one_backward(stages: int, microbatches: int) -> list[list[Op]]:
 
 
 def interleaved(stages: int, microbatches: int, chunks: int) -> list[list[Op]]:
-    """Megatron-LM's order: groups of p micro-batches run through one chunk after the other."""
+    """Megatron-LM's order: groups of p micro-batches run through the chunks in turn."""
     starts = range(0, microbatches, stages)
     turns = [(i + k, v) for i in starts for v in range(chunks) for k in range(stages)]
     orders = []
@@ -130,11 +130,11 @@ def test_interleaved_schedule(schedule: str, stages: int, microbatches: int, chu
 
 
 def zero_bubble(stages: int, microbatches: int, *, folded: bool) -> tuple[int, int]:
-    """Time of the last stage to end, and the most passes in flight on any stage.
+    """End of the last stage, and the most passes in flight on any stage.
 
-    A stage takes what is ready: B before F before W. ZB-H1 starts no more forward passes than
-    1F1B. Folded (ZB-V), it holds the chunks s and 2 p - 1 - s, and starts a micro-batch where it
-    has room for both, up to 2 p.
+    A stage runs what is ready: B before F before W. ZB-H1 starts no more forward passes than 1F1B.
+    Folded (ZB-V), it holds the chunks s and 2 p - 1 - s, and starts a micro-batch where it has room
+    for both, up to 2 p.
     """
     chunks = 2 * stages if folded else stages
     mine = [[s, chunks - 1 - s] if folded else [s] for s in range(stages)]

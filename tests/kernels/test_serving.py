@@ -1,4 +1,4 @@
-"""Serving: published cache sizes and rates, a replica replayed step by step, Little's law."""
+"""Serving: published cache sizes and rates, a replica simulated step by step, Little's law."""
 
 import math
 from typing import Any
@@ -65,7 +65,7 @@ def test_a_batch_replayed_token_by_token(change: dict[str, Any]) -> None:
     bandwidth, peak = ranks * 3.35e12, ranks * 989e12
     weights, kept = 2 * 8.03e9, 32 * 2 * 8 * 128 * 2  # bytes; of each token
     kept_here = kept * max(1, ranks / 8) / ranks  # 8 heads of keys and values
-    begin = max(prompt, 1)  # something marks the beginning
+    begin = max(prompt, 1)  # a start token
     scores = 2 * 32 * 4096 * begin * begin  # causal products of queries, keys and values
     clock = max((2 * 8.03e9 * begin + scores) * batch / peak, weights / bandwidth)
     assert value("time_to_first_token", **scenario) == pytest.approx(clock, rel=1e-12)
@@ -120,7 +120,7 @@ def test_weights_that_do_not_fit_leave_no_room() -> None:
 
 
 def test_caches_are_copied_beyond_their_heads() -> None:
-    grouped = {**LLAMA_8B, "hbm_capacity": 80e9, "bytes_per_element": 0.125}  # little of weights
+    grouped = {**LLAMA_8B, "hbm_capacity": 80e9, "bytes_per_element": 0.125}  # small weights
     at = {t: value("largest_serving_batch", **grouped, tensor_parallel=t) for t in (1, 8, 16)}
     assert at[8] == pytest.approx(8 * at[1], rel=0.02)
     assert at[16] == pytest.approx(at[8], rel=0.002)

@@ -1,4 +1,4 @@
-"""One step and the run, replayed piece by piece in plain Python; published shares and volumes."""
+"""One step and the run, replayed in plain Python; published shares and volumes."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ BASE: dict[str, Any] = {
     "link_sharing": False,  # tests/laws/network/link_sharing.py
     "goodput": 0.9, "checkpoint_overhead": 0.04, "rework_overhead": 0.04, "recovery_overhead": 0.02,
 }  # fmt: skip
-# Hops are free: the graph counts those of one ring where experts and dense weights have two.
+# Free hops: the graph counts those of one ring, but experts and dense weights have two.
 EXPERTS: dict[str, Any] = {
     "mixture_of_experts": True, "expert_parallel": 8, "intra_node_latency": 0.0,
     "inter_node_latency": 0.0,
@@ -90,9 +90,9 @@ def ring(message: float, ranks: int, latency: float, bandwidth: float, trips: in
 
 
 def awaited_sends(c: dict[str, Any], microbatches: int) -> float:
-    """Sends that a step waits for, by playing its schedule with one of a millionth of a pass.
+    """Exposed sends of a step, by simulating its schedule with sends of a millionth of a pass.
 
-    Blocking where stages hold one chunk; bounds from above with zero bubbles.
+    Blocking where stages hold one chunk; an upper bound with zero bubbles.
     """
     schedule, stages = c["pipeline_schedule"], c["pipeline_parallel"]
     if schedule == "zb_h1":
@@ -109,27 +109,27 @@ def awaited_sends(c: dict[str, Any], microbatches: int) -> float:
 
 
 def replay(c: dict[str, Any]) -> dict[str, float]:
-    """The parts of one step, by walking over micro-batches, layers and passes."""
+    """The parts of one step, summed over micro-batches, layers and passes."""
     tensor, stages, context = c["tensor_parallel"], c["pipeline_parallel"], c["context_parallel"]
     replicas = c["n_gpus"] // (tensor * stages * context)
     microbatches = c["global_batch_size"] // (replicas * c["micro_batch_size"])
     intra = (c["intra_node_latency"], c["intra_node_bandwidth"])
 
     def rail(span: int) -> float:
-        """Bandwidth between nodes of a group over so many GPUs; 32 are under a leaf switch."""
+        """Inter-node bandwidth of a group that spans this many GPUs; 32 are under a leaf switch."""
         return c["inter_node_bandwidth"] / (c["oversubscription"] if span > 32 else 1)
 
     def link(ranks: int, stride: int) -> tuple[float, float]:
-        """Latency and bandwidth of a group whose neighbours are some GPUs apart."""
+        """Latency and bandwidth of a group with neighbours `stride` GPUs apart."""
         together = sum(rank * stride < c["gpus_per_node"] for rank in range(ranks))
         if together == ranks:
             return intra
         return c["inter_node_latency"], min(intra[1], max(together, 1) * rail(ranks * stride))
 
-    # Operations: 2 a parameter and token forward, 4 backward; attention's two products, 2 B s^2 h
-    # each and layer (Narayanan 2021), half of it under a causal flash kernel, whose backward pass
-    # computes the first once more (Dao 2023: five products). Again: attention or whole layers.
-    # Of routed experts, only those count that a token visits.
+    # Operations: 2 per parameter and token forward, 4 backward; attention's two products, 2 B s^2 h
+    # each per layer (Narayanan 2021), half under a causal flash kernel, whose backward pass
+    # recomputes the first (Dao 2023: five products). Again: attention or whole layers. Only visited
+    # routed experts count.
     tokens = c["global_batch_size"] * c["sequence_length"]
     experts, visited, group = c["experts"], c["experts_per_token"], c["expert_parallel"]
     expert_layers = c["layers"] - c["dense_layers"] if c["mixture_of_experts"] else 0
@@ -165,7 +165,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
                 tensor_time += 2 * one_all_reduce
 
     exposed_regather = hidden_regather = 0.0
-    if c["sequence_parallel"]:  # both inputs are gathered again beside the gradient of the input
+    if c["sequence_parallel"]:  # both inputs are gathered again during the input's gradient
         gather = ring(activation, tensor, *link(tensor, 1), trips=1)
         qkv = (c["hidden_size"] + 2 * c["kv_heads"] * 128) * c["hidden_size"]
         blocks = [(c["layers"], qkv)]
@@ -187,7 +187,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         )
         message = activation / (tensor if c["sequence_parallel"] else 1)
         chunks = 2 if c["pipeline_schedule"] == "zb_v" else c["virtual_stages"]
-        sends = microbatches * chunks * 2  # activations and gradients of a stage in the middle
+        sends = microbatches * chunks * 2  # activations and gradients of a middle stage
         sends -= microbatches * (stages == 2)  # of two stages, each end sends one way
         for _ in range(sends):
             pipeline_time += latency + message / bandwidth
@@ -246,14 +246,14 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
-    # each kind hides behind compute and what the step waits for before it
+    # each kind hides behind compute and earlier waits of the step
     first = tensor_time - exposed_regather - hidden_regather
     window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
     exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     in_layers = exposed_tensor
     in_layers += max(0.0, context_time - c["context_parallel_overlap"] * (compute + in_layers))
     in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (compute + in_layers))
-    forward_pass = forward / rate * (1 + in_layers / compute)  # waits spread over all passes
+    forward_pass = forward / rate * (1 + in_layers / compute)  # waits are spread over all passes
     behind = compute + in_layers - forward_pass  # backward and what is computed again
     window = behind if c["zero_stage"] >= 2 else behind / microbatches
     if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
@@ -267,7 +267,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     elif c["zero_stage"] < 3:
         exposed_data = uncovered(data_time - all_gather, window)
         exposed_data += uncovered(all_gather, forward_pass / microbatches)
-    else:  # unit by unit: which pass stands beside which traffic
+    else:  # unit by unit: which pass overlaps which traffic
         gather, scatter, passes_of_units = all_gather / units, reduce_scatter / units, units
         ahead = forward_pass / microbatches / units if c["fsdp_prefetch"] else 0.0
         back = behind / microbatches / units
@@ -288,8 +288,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
     }[c["offload"]]
 
-    # 1F1B's stages wait for p - 1 micro-batches; weight gradients leave of each the gradient of its
-    # input, what is computed again with it, and a folded pipeline half of that (Qi et al. 2023)
+    # 1F1B's stages wait for p - 1 micro-batches; splitting off weight gradients leaves each input's
+    # gradient and recomputation, a folded pipeline half of that (Qi et al. 2023)
     left = (backward / 2 + again) / (forward + backward + again)
     left = {"zb_h1": left, "zb_v": left / 2}.get(c["pipeline_schedule"], 1 / c["virtual_stages"])
     bubble = (compute + straggler + in_layers) / microbatches * (stages - 1) * left
@@ -370,7 +370,7 @@ def test_the_dominant_overhead_is_named_as_the_largest() -> None:
 
 
 def test_an_undefined_loss_leaves_the_question_open() -> None:
-    # First-order goodput is undefined at an MTBF of 15 min and a recovery of 20: no share is known.
+    # First-order goodput is undefined at an MTBF of 15 min and a recovery of 20 min: no shares.
     given = {"goodput_model": "first_order", "cluster_mtbf": "15 min", "recovery_time": "20 min"}
     given |= {"checkpoint_stall_time": 30, "compute_time": 2.0, "ideal_compute_time": 1.0}
     given |= {"exposed_communication_time": 0.0, "bubble_time": 0.0, "straggler_time": 0.0}

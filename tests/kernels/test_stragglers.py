@@ -89,7 +89,7 @@ def test_shares_and_times_that_cannot_be_are_refused(given: dict[str, Any], says
 
 
 def test_detection_buys_what_it_shortens() -> None:
-    # Found ten times sooner, a tenth of the nodes is slow, and the swaps stop the job as often.
+    # Found ten times sooner, a tenth of the nodes is slow, and swaps stop the job as often.
     job = {"slow_nodes": "detected", "slow_node_mttf": 1e9, "slow_node_swap_time": 600.0}
     late, soon = (
         [
@@ -116,8 +116,8 @@ def test_megascale_and_bytedance_fleets() -> None:
     hosts = {"slow_node_share": 0.005, "gpus_per_node": 8}
     sizes = fleetcube.evaluate("no_slow_node_probability", n_gpus=[128, 256, 12288], **hosts)
     np.testing.assert_allclose(sizes, [0.9229, 0.8518, 0.000453], rtol=1e-3)
-    # All but sure to wait 10 %, such a job gains 5 of its 55.2 points of MFU by their removal; they
-    # report 0.7: seven times less, and what jobs of 27 nodes gain here.
+    # Almost sure to wait 10 %, such a job gains 5 of its 55.2 points of MFU by their removal; they
+    # report 0.7: seven times less, as jobs of 27 nodes gain here.
     large, small = (wait(n_gpus=8 * nodes, **hosts) for nodes in (1536, 27))
     assert 0.552 * (1 - 1 / (1 + large)) == pytest.approx(0.050, rel=0.01)
     assert 0.552 * (1 - 1 / (1 + small)) == pytest.approx(0.007, rel=0.02)

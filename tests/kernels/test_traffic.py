@@ -182,7 +182,7 @@ def test_buckets_are_cut_off_until_nothing_is_left(bucket: float, zero_stage: in
     given |= {"zero_stage": zero_stage, **LINK}
     got = fleetcube.evaluate(["gradient_buckets", "data_parallel_time"], **given)
     assert got.gradient_buckets == count
-    # latency once a bucket, bytes once in all
+    # latency once per bucket, bytes once in total
     whole = 2 * ring(100.0, 16, 3.0, 2.0)
     assert float(got.data_parallel_time) == pytest.approx(whole + (count - 1) * 30 * 3.0)
 
@@ -227,8 +227,8 @@ MOE: dict[str, Any] = {
     [(64, 1, 1), (64, 2, 1), (64, 8, 1), (64, 8, 8), (64, 64, 1), (8, 4, 1), (1, 1, 1), (16, 4, 2)],
 )
 def test_two_rings_add_up_dense_weights_and_experts(ranks: int, expert: int, tensor: int) -> None:
-    # Dense weights on all ranks, experts on every e-th of them; a ring rides the rails of those
-    # of its ranks that sit on a node (8 GPUs, tensor ranks side by side).
+    # Dense weights on all ranks, experts on every e-th; a ring uses the rails of its ranks on a
+    # node (8 GPUs, adjacent tensor ranks).
     def link(members: int, stride: int) -> float:
         here = max(sum(i * stride < 8 for i in range(members)), 1)
         return 450e9 if here == members else min(450e9, here * 50e9)
@@ -244,7 +244,7 @@ def test_two_rings_add_up_dense_weights_and_experts(ranks: int, expert: int, ten
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 def test_experts_slow_every_stage_of_zero(zero_stage: int) -> None:
-    # 8 experts on 8 GPUs of each of 8 nodes: dense weights ride 8 rails, experts 1.
+    # 8 experts on 8 GPUs of each of 8 nodes: dense weights use 8 rails, experts 1.
     given = {"n_gpus": 64, "expert_parallel": 8, "zero_stage": zero_stage, "num_microbatches": 3}
     given |= {"fsdp_units": 1, **MOE}
     times = fleetcube.evaluate("data_parallel_time", **given)

@@ -87,8 +87,7 @@ class Wires:
 
 
 def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wires, float]:
-    """One pass of all-to-alls: every rank distributes each tensor's heads in its group, and back.
-    """
+    """One pass of all-to-alls: every rank distributes each tensor's heads in a group, and back."""
     wires, waited = Wires(ranks, near), 0.0
     rows, kv = TOKENS / ranks, max(KV / tensor, group) / group
     latency = LINKS["inter_node_latency" if group > near else "intra_node_latency"]

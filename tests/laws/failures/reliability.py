@@ -240,8 +240,7 @@ def binomial_repairs() -> Pairs:
 
 
 def _chain(births: list[float], crews: float, repair: float) -> list[float]:
-    """Shares of time with 0, 1, ... nodes in repair, from balance equations of births and deaths.
-    """
+    """Shares of time with 0, 1, ... nodes in repair, by balance equations of births and deaths."""
     logs = [0.0]
     for k, rate in enumerate(births):
         logs.append(logs[-1] + math.log(rate * repair / min(k + 1, crews)))
