@@ -1,7 +1,7 @@
-"""Attack cubes, files and readers, and count what is wrong.
+"""Attack cubes, files and readers, and count failures.
 
-`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` keeps
-what came of it in attacks.json; `make pages` puts the table of them into docs/storage.md.
+`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 without failures. `--write` saves
+the results in attacks.json; `make pages` writes their table into docs/storage.md.
 """
 
 import datetime
@@ -19,7 +19,7 @@ RESULTS = Path(__file__).with_name("attacks.json")
 
 @dataclass(frozen=True)
 class Attack:
-    """A command whose last line tells tries and failures: a module and how often, or tests."""
+    """A command whose last line gives tries and failures: a module and its count, or tests."""
 
     what: str
     module: str
@@ -27,7 +27,6 @@ class Attack:
     quick: int = 0
 
     def command(self, quick: bool) -> list[str]:
-        """What is run."""
         if not self.module.endswith(".py"):
             count = self.quick if quick else self.tries
             return ["-m", self.module, *([str(count)] if count else [])]
@@ -110,7 +109,7 @@ def attack(one: Attack, quick: bool) -> tuple[int, int, str]:
 
 
 def main() -> int:
-    """Run the attacks one after the other."""
+    """Run the attacks in turn."""
     words = sys.argv[1:]
     quick, write = "--quick" in words, "--write" in words
     results = json.loads(RESULTS.read_text(encoding="utf-8"))

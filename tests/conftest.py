@@ -1,4 +1,4 @@
-"""Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
+"""Shared by all tests: random draws, tables of rows, and a folder for compiled kernels."""
 
 import gc
 import signal
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collectstart() -> None:
-    gc.disable()  # until all is imported
+    gc.disable()  # until everything is imported
 
 
 def pytest_collection_finish() -> None:
@@ -41,7 +41,8 @@ def _bounded() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _released() -> Iterator[None]:
-    """What JAX compiled for one module of tests is no use to the next, and is gigabytes in all."""
+    """Release what JAX compiled for a module of tests: useless to the next, and gigabytes in total.
+    """
     yield
     memory.release()
 
@@ -57,7 +58,7 @@ def _kernel_cache() -> Iterator[None]:
 
 @pytest.fixture
 def _sigint() -> Iterator[None]:
-    """Children hear Ctrl-C, also where the tests run in the background of a script."""
+    """Children receive Ctrl-C even where the tests run in the background of a script."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

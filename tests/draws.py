@@ -1,4 +1,4 @@
-"""What tests draw: the same in every run of the suite, other and more in `make fuzz`."""
+"""Random draws of tests: fixed in the suite, different and more in `make fuzz`."""
 
 import os
 from collections import defaultdict
@@ -24,17 +24,17 @@ def load() -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("fleetcube")
-    # It would draw numbers that stand in the source of whatever modules are imported by then
+    # It would draw constants from the source of imported modules
     older = not hasattr(providers, "_local_constants")
     none: Any = defaultdict(set) if older else providers._local_constants
     providers._get_local_constants = lambda: none  # type: ignore
 
 
 def scaled(examples: int) -> int:
-    """So many examples in the suite, more in `make fuzz`."""
+    """This many examples in the suite, more in `make fuzz`."""
     return examples * TIMES
 
 
 def generator(seed: int) -> np.random.Generator:
-    """A generator of the suite's draws by a seed; of other draws in each `make fuzz`."""
+    """A seeded generator for the suite; different in each `make fuzz`."""
     return np.random.default_rng([seed, SEED] if SEED else seed)

@@ -1,4 +1,4 @@
-"""Every formula of the physics by its name, wherever it stands: `formulas.job_time(...)`."""
+"""Every formula of the physics by name, from any module: `formulas.job_time(...)`."""
 
 import importlib
 from typing import Any

@@ -1,8 +1,8 @@
 """`python -m tests.machines [KIND ...] [-- ARGUMENT ...]`: pytest on other kinds of machine.
 
-Libraries leave unused what CPUs of a kind lack, and pytest starts as a service's script in the
-background would: no terminal, SIGINT ignored, a home that cannot be written to, another locale,
-umask and time zone. Without KIND, on each that this CPU can emulate; ARGUMENTs are pytest's.
+Libraries skip features that CPUs of the kind lack, and pytest starts as from a service's background
+script: no terminal, SIGINT ignored, a read-only home, another locale, umask and time zone. Without
+KIND, on each that this CPU can emulate; ARGUMENTs are pytest's.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from numpy._core import _multiarray_umath as numpy_cpu
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of CPU, in the words of each library that has code for several."""
+    """A kind of CPU, in the terms of each library with CPU-specific code."""
 
-    needs: tuple[str, ...]  # in LLVM's words: else its code does not run here
+    needs: tuple[str, ...]  # in LLVM's terms: else its code does not run here
     xla: str
     numba: str
     openblas: str
     numpy: str  # a pattern of the features that NumPy must not use
     glibc: (
-        str  # those that the C library must not use: its exp, log and pow have other bits with FMA
+        str  # features that the C library must not use: its exp, log and pow have other bits with FMA
     )
 
 
@@ -41,14 +41,14 @@ KINDS = {
     "sandybridge": Kind(("avx",), "AVX", "sandybridge", "Sandybridge", *_SSE),
     "haswell": Kind(("avx2", "fma"), "AVX2", "haswell", "Haswell", *_AVX2),
     "skylakex": Kind(("avx512f",), "AVX512", "skylake-avx512", "SkylakeX", "AVX512_[A-Z]{3}$", ""),
-    # Libraries of a distribution that builds some for older CPUs
+    # A distribution that builds some libraries for older CPUs
     "mixed": Kind(("avx2", "fma"), "AVX2", "generic", "Nehalem", _SSE[0], _AVX2[1]),
 }
-# What a service's script has; /sys can be read, and not written to, not even by root
+# Environment of a service's script; /sys is read-only, even for root
 SURROUNDINGS = {
     "HOME": "/sys" if Path("/sys").is_dir() else "/",
     "LC_ALL": "C",
-    "TZ": "Pacific/Kiritimati",  # tomorrow, most of the day
+    "TZ": "Pacific/Kiritimati",  # a day ahead for most of the day
 }
 LEFT_OUT = ("COLUMNS", "TERM", "DISPLAY", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
@@ -66,13 +66,13 @@ def environment(name: str) -> dict[str, str]:
     kind = KINDS[name]
     off = "NPY_DISABLE_CPU_FEATURES"
     unused = os.environ.get(off, "").split()
-    # NumPy warns of a feature that it has no code for, or that is not here
+    # NumPy warns of features that it has no code for, or that are missing here
     can = [f for f in numpy_cpu.__cpu_dispatch__ if numpy_cpu.__cpu_features__[f] or f in unused]
     flags = re.sub(r"--xla_cpu_max_isa=\S+", "", os.environ.get("XLA_FLAGS", ""))
     return os.environ | {
         "XLA_FLAGS": f"{flags} --xla_cpu_max_isa={kind.xla}".strip(),
         "NUMBA_CPU_NAME": kind.numba,
-        "NUMBA_CPU_FEATURES": "",  # else those that are here
+        "NUMBA_CPU_FEATURES": "",  # else those of this CPU
         "OPENBLAS_CORETYPE": kind.openblas,
         off: " ".join(f for f in can if re.match(kind.numpy, f)),
         "GLIBC_TUNABLES": f"glibc.cpu.hwcaps={kind.glibc}" if kind.glibc else "",
@@ -103,7 +103,7 @@ def pytest(name: str, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Run pytest on each kind, and say how it ended on each."""
+    """Run pytest on each kind, and print the outcomes."""
     parser = argparse.ArgumentParser(prog="python -m tests.machines", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)

@@ -1,4 +1,4 @@
-"""Memory of a process of tests: what was compiled is forgotten where it grows."""
+"""Bounds the memory of a test process by releasing compiled code."""
 
 import ctypes
 import gc
@@ -11,15 +11,15 @@ from fleetcube.grid.function import _jitted
 from fleetcube.kernels.engines.jax import _program
 
 STATM = Path("/proc/self/statm")
-most: float = 1 << 30  # bytes, above which memory is given back
+most: float = 1 << 30  # bytes above which memory is released
 
 
 def bound() -> None:
-    """Release what was compiled where the process has grown too large."""
+    """Release compiled code if the process has grown too large."""
     global most
     if resident() > most:
         release()
-        most = max(most, 1.2 * resident())  # what cannot be given back is not tried at each test
+        most = max(most, 1.2 * resident())  # do not retry at each test what cannot be released
 
 
 def resident() -> int:
@@ -27,7 +27,7 @@ def resident() -> int:
 
 
 def release() -> None:
-    """Forget what was compiled, and give its memory back."""
+    """Drop compiled code, and return its memory."""
     _program.cache_clear()
     _jitted.cache_clear()
     if "jax" in sys.modules:

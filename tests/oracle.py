@@ -1,9 +1,9 @@
-"""What a change of code alone may not change: `python -m tests.oracle FILE`, and later `OLD NEW`.
+"""What refactoring must not change: `python -m tests.oracle FILE`, and later `OLD NEW`.
 
-FILE gets every formula (what it needs, the operations it computes, its unit, meaning and source),
-its values at the points of tests/kernels/test_engines.py, and of the examples the arrays on every
-engine, reductions, gradients, virtual slices and chunks on disk, hashed. Two files are compared:
-what differs is named, by kind, and the exit status is 1.
+FILE gets every formula (parameters, operations, unit, meaning and source), its values at the points
+of tests/kernels/test_engines.py, and hashes of the examples' arrays on every engine, reductions,
+gradients, virtual slices and chunks on disk. Comparing two files prints differences by kind, with
+exit status 1.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ ENGINES = ("numpy", "numba", "jax")
 
 
 def formulas() -> Found:
-    """Each formula of each quantity: what is said of it, and what it computes."""
+    """Each formula of each quantity: its docstring, and its operations."""
     values = operands()
     for quantity in graph.load().values():
         for choice, formula in quantity.formulas.items():
@@ -147,7 +147,7 @@ PARTS = (formulas, quantities, arrays, chunks)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What one file has and the other has not, and what they have otherwise."""
+    """Entries in only one of the files, and entries that differ."""
     said = []
     for part in old.keys() | new.keys():
         one, other = old.get(part, {}), new.get(part, {})

@@ -1,4 +1,4 @@
-"""Means of the slowest but some of many ranks, integrated."""
+"""Means of order statistics of many ranks, by integration."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def order_statistic(
     return float(integrate.simpson([weighted(x) for x in grid], x=grid))
 
 
-# Density and distribution, of mean 0 and standard deviation 1 both
+# Density and distribution, both of mean 0 and standard deviation 1
 NORMAL: tuple[Callable[[float], float], ...] = (
     lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
     lambda x: 0.5 * math.erfc(-x / math.sqrt(2)),

@@ -1,4 +1,4 @@
-"""One test over a table: every row is tried, and the rows that fail are named."""
+"""One test over a table: tries every row, and names those that fail."""
 
 import functools
 import inspect
@@ -9,7 +9,7 @@ import pytest
 
 from . import memory
 
-only = ""  # part of the names of rows that are tried, by `pytest --only NAME`
+only = ""  # part of the names of rows to try, from `pytest --only NAME`
 
 
 def each(names: str | tuple[str, ...], rows: Iterable[Any], ids: Any = None) -> Any:
@@ -59,7 +59,6 @@ def each(names: str | tuple[str, ...], rows: Iterable[Any], ids: Any = None) -> 
 
 
 def _name(number: int, row: Any, given: dict[str, Any], ids: Any) -> str:
-    """What a row is called."""
     if getattr(row, "id", None):
         return str(row.id)
     if callable(ids):

@@ -1,4 +1,4 @@
-"""The house rules: who may import whom, what loads when, how formulas are written."""
+"""Rules of the code base: who may import whom, what loads when, how formulas are written."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ FOLDERS = {
     "fleetcube.grid": ROOT / "grid",
 }
 STANDARD = frozenset(sys.stdlib_module_names)
-# What each folder may import beside the standard library; None: anything.
+# What each folder may import besides the standard library; None: anything.
 ALLOWED: dict[str, frozenset[str] | None] = {
     "fleetcube.kernels": frozenset({"jax", "llvmlite", "numba", "numpy", "platformdirs"}),
     "fleetcube.catalog": frozenset({"numpy", "pint"}),
@@ -61,7 +61,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def imports(package: str, path: Path) -> Iterator[tuple[str, int]]:
-    """Absolute names that a module imports, and how many dots they were written with."""
+    """Absolute names that a module imports, and the number of dots they were written with."""
     folder = path.parent.relative_to(FOLDERS[package]).parts
     here = [*package.split("."), *folder]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -75,7 +75,7 @@ def imports(package: str, path: Path) -> Iterator[tuple[str, int]]:
                 yield f"{stem}.{alias.name}", node.level
 
 
-# A room imports itself and lower floors; those of one floor do not know each other
+# A package imports itself and lower layers, none of its own layer
 FLOORS = {
     "fleetcube.grid": (
         {"datasets", "errors", "progress", "text"},
@@ -144,7 +144,7 @@ def test_siblings_are_imported_relatively_and_by_the_facade_absolutely(
 
 @each(("package", "path"), MODULES)
 def test_a_room_imports_lower_floors_only(package: str, path: Path) -> None:
-    """In functions and for type checkers, too: there is no import cycle of any kind."""
+    """Also in functions and for type checkers: there is no import cycle of any kind."""
     floors = FLOORS.get(package, ())
     floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
     room = path.relative_to(FOLDERS[package]).with_suffix("").parts[0]
@@ -159,12 +159,12 @@ def test_a_room_imports_lower_floors_only(package: str, path: Path) -> None:
 
 
 def test_topics_need_only_those_above_them() -> None:
-    """By the names that formulas need, and by what modules import."""
+    """Checked by formulas' parameters and modules' imports."""
     floor = {topic: number for number, topic in enumerate(physics.TOPICS)}
     home = {name: quantity.default.__module__.split(".")[-2] for name, quantity in QUANTITIES}
     for _, quantity in QUANTITIES:
         for formula in quantity.formulas.values():
-            own = formula.__module__.split(".")[-2]  # a feature plugs in above the topic
+            own = formula.__module__.split(".")[-2]  # a feature is plugged in above the topic
             for needed in graph.parameters(formula):
                 below = home.get(needed) or TOPIC_OF[needed]
                 fits = floor[below] <= floor[own]
@@ -178,7 +178,7 @@ def test_topics_need_only_those_above_them() -> None:
 
 
 def circles(package: str) -> list[list[str]]:
-    """Modules of a package that import each other, in functions and for type checkers, too."""
+    """Modules of a package that import each other, also in functions and for type checkers."""
     folder = FOLDERS[package]
     paths = {
         ".".join([package, *path.relative_to(folder).with_suffix("").parts]): path
@@ -249,7 +249,7 @@ def test_no_module_imports_a_folder_by_its_bare_name(path: Path) -> None:
             assert name.partition(".")[0] not in bare, f"write fleetcube.{name}"
 
 
-# The engines, and the rooms above them, never see a name of the physics: they ask by role
+# Engines and the packages above them contain no name of the physics: they ask by role
 
 NAMES = frozenset({*INPUTS, *dict(QUANTITIES)})
 BY_ROLE = [
@@ -258,7 +258,7 @@ BY_ROLE = [
     for path in sorted((ROOT / folder).rglob("*.py"))
     if not path.is_relative_to(ROOT / "grid" / "measured")  # reads tables and logs by name
 ]
-# Modules about one topic: their names are what they are about
+# Modules about one topic, which may name it
 TOPICS = {
     "grid/ask/calibrations.py": "what calibrations say of the time of a step",
     "grid/schedules/job_schedule.py": "one job's schedule, played",
@@ -275,7 +275,7 @@ TOPICS = {
     "grid/plots/step.py": "the picture of a step's time",
     "grid/plots/timeline.py": "the picture of a job's time",
 }
-# Words that happen to be names
+# Words that coincide with names
 WORDS = {
     "grid/plots/picture.py": {"ettr", "hfu", "mfu", "pue"},  # abbreviations, in upper case
     "grid/plots/topology.py": {"sites"},  # a kind of traffic
@@ -298,7 +298,7 @@ def test_physics_is_asked_by_role_and_not_by_name(path: Path) -> None:
 
 
 def test_every_package_is_listed() -> None:
-    # An editable install finds unlisted packages, a wheel lacks them.
+    # Editable installs find unlisted packages, wheels lack them.
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     found = {
         ".".join([package, *path.parent.relative_to(folder).parts])
@@ -347,10 +347,10 @@ def test_describing_a_sweep_loads_no_engine(code: str) -> None:
     assert loaded(hidden) & {"jax", "matplotlib", "numba", "xarray", "zarr"} == set()
 
 
-# What other libraries keep to themselves, and may change in any release
+# Private parts of other libraries, which any release may change
 
-# Where their manuals send who extends them, though they call it internal; `make oldest` and the
-# suite try each with the oldest release allowed and with the newest
+# Internal parts that the libraries' manuals recommend for extensions; `make oldest` and the suite
+# try each with the oldest release allowed and with the newest
 FENCED = {
     ("grid/read/elementwise.py", "xarray.core.indexing"): (
         ("LazilyIndexedArray", "ExplicitIndexer", "VectorizedIndexer"),
@@ -381,7 +381,7 @@ FENCED = {
         )
         for name in ("embedded", "machine_code", "overloads")
     },
-    # numba releases no machine code: what compiles without its dispatchers has no public name
+    # numba releases no machine code: compiling without its dispatchers has no public interface
     **{
         ("kernels/engines/machine_code.py", name): (names, "test_kernel_cache.py tries it")
         for name, names in {
@@ -417,7 +417,7 @@ _IMPORTED = re.compile(r"^ *(?:from|import) ((?!\.)[\w.]+)(?: import ([\w, ]+))?
 
 
 def private(text: str, own: set[str]) -> Iterator[str]:
-    """Internal modules of others that a module imports, and their private names that it uses."""
+    """Internal modules of other libraries that a module imports, and private names that it uses."""
     for module, names in _IMPORTED.findall(text):
         top = module.partition(".")[0]
         for name in names.split(", ") if names else [""]:
@@ -447,7 +447,7 @@ def test_private_names_of_other_libraries_are_used_where_it_is_said_only() -> No
     "module", sorted({module for (_, module), (names, _) in FENCED.items() if names})
 )
 def test_what_is_fenced_is_there(module: str) -> None:
-    """With the oldest release that pyproject.toml allows, too: `make oldest`."""
+    """`make oldest` runs this with the oldest release that pyproject.toml allows."""
     home, _, last = module.rpartition(".")
     found = getattr(importlib.import_module(home), last, None) or importlib.import_module(module)
     names = next(names for (_, name), (names, _) in FENCED.items() if name == module)
@@ -477,8 +477,8 @@ def test_laws_take_numpy_from_ops() -> None:
 
 
 def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
-    # Other globals would be missing from what tells formulas apart: fingerprints hash all reasons,
-    # and source_of states the value of a row
+    # Other globals would be missing from fingerprints, which hash all reasons, and a row's value by
+    # source_of
     formulas = {f for quantity in graph.load().values() for f in quantity.formulas.values()}
     for function in {used for formula in formulas for used in dependencies(formula)}:
         names = set(function.__code__.co_names) & set(function.__globals__)

@@ -1,4 +1,4 @@
-"""The attacks of `make attack` that no other test makes, in their short form."""
+"""Short forms of the attacks of `make attack` that no other test covers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`make machines`: libraries and surroundings are those of a kind, and what depends on it fails."""
+"""`make machines`: libraries and environment match the kind, and dependent code fails."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def test_a_kind_is_what_its_row_says_and_a_number_that_moves_fails(
     (tmp_path / "page.md").write_text(_PAGE)
     monkeypatch.setenv("PAGE", str(tmp_path / "page.md"))
     monkeypatch.setenv("PATTERN", machines.KINDS[name].numpy)
-    # NumPy warns, once imported, of names that it does not know
+    # NumPy warns at import of names that it does not know
     monkeypatch.setenv("PYTHONWARNINGS", "error::ImportWarning,error::RuntimeWarning")
     words = ("-c", "pyproject.toml", "--rootdir=.", "-q", "-n0", str(tmp_path / "test_inside.py"))
     code, out, err = run(name, "--", *words)

@@ -1,4 +1,5 @@
-"""What other systems lack is not needed, or refused in one line: simulated by taking it away."""
+"""Features missing on other systems, simulated by removing them: not needed, or a one-line error.
+"""
 
 import math
 import os

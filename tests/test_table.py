@@ -1,4 +1,4 @@
-"""A table of rows fails where a row does, and says which."""
+"""A table of rows fails if a row does, and names it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every benchmark runs, at a size at which its numbers mean nothing, and gives the rows it says."""
+"""Every benchmark runs, at a size too small to measure, and gives the promised rows."""
 
 import importlib
 import importlib.util
@@ -14,12 +14,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TINY = (3, 2, 4, 3, 2)
-SHORT = ("cluster_mtbf",)  # a chain that compilers take at once
+SHORT = ("cluster_mtbf",)  # a chain that compiles at once
 
 
 @pytest.fixture(scope="module")
 def load() -> Iterator[Any]:
-    """Import a module of the benchmarks, which are not installed, from the root."""
+    """Import a module of the benchmarks from the root, as they are not installed."""
     folder = ROOT / "benchmarks"
     spec = importlib.util.spec_from_file_location(
         "benchmarks", folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -138,7 +138,7 @@ def test_kernels_are_compiled_in_an_empty_folder_and_read_from_it_after(
 def test_what_is_measured_is_printed_as_it_begins(
     load: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """By processes whose errors are collected, too."""
+    """Also by processes whose standard error is captured."""
     main, measure, tables = load("__main__"), load("measure"), load("tables")
 
     def run(quick: bool) -> Any:
@@ -222,7 +222,7 @@ def test_tables_go_between_the_markers_and_nowhere_else(load: Any, tmp_path: Pat
     assert "old" not in text
     assert text.count("| A | B |\n| --- | --- |\n| 1,230,000 | yes |\n| 0.123 | - |") == 1
     assert "medians of interleaved runs" in text
-    for name in ("t", "u"):  # those that were not run again stay
+    for name in ("t", "u"):  # those not run again stay
         tables.write_json(results, measure.machine(), {name: table})
     held = json.loads(results.read_text())
     assert list(held) == ["t", "u"]
@@ -356,10 +356,10 @@ def test_calculon_differs_only_where_it_is_told(load: Any) -> None:
     ("work", "threads", "run", "seconds", "busy"),
     [
         ({}, 10, 0.0, 100.0, 0.0),
-        ({}, 1, 0.5, 1000.5, 0.5),  # sent and taken while the thread works, but for the first
-        ({}, 100, 0.1, 100.0, 1.0),  # client and scheduler have 100 s to do, workers 10
+        ({}, 1, 0.5, 1000.5, 0.5),  # sent and received while the thread works, except the first
+        ({}, 100, 0.1, 100.0, 1.0),  # client and scheduler have 100 s of work, workers 10
         ({"shared": 0.5}, 100, 0.0, 500.0, 0.0),
-        ({"lost": 1e-2}, 1, 0.0, 1000 + 10 * 180.0, 0.0),  # ten times for three minutes
+        ({"lost": 1e-2}, 1, 0.0, 1000 + 10 * 180.0, 0.0),  # ten losses of three minutes
     ],
 )
 def test_simulated_clusters_are_bound_by_what_is_slowest(

@@ -1,4 +1,4 @@
-"""Published curves are fitted as promised, and the catalog and the docs hold those fits."""
+"""Published curves are fitted as promised, and the catalog and docs contain those fits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Published records are not edited: corrections are new editions, and the ledger sees to it."""
+"""Published records are not edited: corrections are new editions, which the ledger enforces."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Catalog figures against vendors' data typed here, and against what they are made of."""
+"""Catalog figures against vendors' data entered here, and against their components."""
 
 import math
 from typing import Any
@@ -101,7 +101,7 @@ def test_narrow_formats_are_faster(label: str) -> None:
 
 @each("label", kind("gpu"))
 def test_memory_is_swept_in_a_plausible_time(label: str) -> None:
-    # A slip by a factor of 1000, or bits for bytes, leaves this range.
+    # A slip by a factor of 1000, or bits for bytes, is outside this range.
     values = of("gpu", label)
     assert 0.012 < values["hbm_capacity"] / values["hbm_bandwidth"] < 0.085
 
@@ -297,7 +297,7 @@ def test_pods_of_clusters(label: str, gpus: float, ratio: float) -> None:
     assert (fabric["gpus_per_pod"], fabric["pod_oversubscription"]) == (gpus, ratio)
 
 
-# A rack of trays: what a rack as one node takes, but trays fail one by one.
+# A rack of trays: the values of a rack as one node, but trays fail one by one.
 @pytest.mark.parametrize("rack", ["gb200-nvl72", "gb300-nvl72"])
 def test_trays_of_a_rack(rack: str) -> None:
     job = {"model": "llama-3-70b", "fabric": "infiniband-ndr", "n_gpus": 288, "tensor_parallel": 8}
@@ -494,7 +494,7 @@ STATED = {"parameters", "active_parameters", "looked_up_parameters", "training_t
 
 
 def counted(label: str, quantity: str = "parameters") -> float:
-    """What the engine makes of the shape of a catalog entry, its stated counts left out."""
+    """The engine's count for the shape of a catalog entry, without its stated counts."""
     shape = {
         key: value
         for key, value in of("model", label).items()
@@ -598,7 +598,7 @@ def test_parts_of_gpt_oss_are_those_of_its_card(label: str) -> None:
 
 @each("label", kind("model"))
 def test_the_multiplied_parameters_are_those_of_the_shape(label: str) -> None:
-    # stated counts less what is looked up, against every matrix; as near as the counts themselves
+    # stated counts less look-ups, against every matrix; as accurate as the counts
     names = ["layer_matrix_flops_per_token", "logits_flops_per_token"]
     said = fleetcube.evaluate(names, model=label)
     stated = sum(float(said[name]) for name in names)

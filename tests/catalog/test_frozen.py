@@ -1,4 +1,4 @@
-"""Predictions made before looking: never rewritten, and of what no table has measured."""
+"""Predictions made before measurements: never rewritten, and only of unmeasured runs."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def test_lines_are_only_ever_added(files: tuple[Path, Path, Path]) -> None:
     assert frozen.freeze("2026-11-24", path, of, values) == 0  # nothing is new
     values.write_text(NONE + "b,1.5,,there,2027-01-01\n")
     of.write_text(of.read_text().replace(",128,", ",512,").replace(",256,", ",512,"))
-    assert frozen.freeze("2027-01-02", path, of, values) == 1  # b has been looked at
+    assert frozen.freeze("2027-01-02", path, of, values) == 1  # b was measured
     assert path.read_bytes().startswith(before)
     assert [entry["id"] for entry in frozen.predictions(path)] == ["a", "b", "a"]
     with pytest.raises(InputError, match=r"--date 2026-12-31 is before 2027-01-02 of p\.jsonl"):
@@ -69,7 +69,7 @@ def test_what_was_changed_is_refused(files: tuple[Path, Path, Path]) -> None:
                 use(path)
             assert "\n" not in str(error.value)
         assert path.read_text().splitlines() == lines
-    path.write_text(f"{a}\n{b}")  # what is appended would spoil it
+    path.write_text(f"{a}\n{b}")  # an appended line would corrupt it
     with pytest.raises(InputError, match="line 2 is not as it was"):
         frozen.predictions(path)
 

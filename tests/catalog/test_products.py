@@ -1,4 +1,4 @@
-"""Matrix products that were measured alone judge the law that steps are fitted with."""
+"""Separately measured matrix products test the law that steps are fitted with."""
 
 import numpy as np
 
@@ -20,4 +20,4 @@ def test_the_law_of_steps_fits_products_measured_alone() -> None:
     step = {"fabric": "infiniband-ndr", "n_gpus": 64, "tensor_parallel": 8, "global_batch_size": 64}
     plan = Sweep({**scenario, **step}, {}, ["step_time"]).plan("numpy")
     posterior = plan.problem.constants["gemm_half_size"]
-    assert 0.5 < posterior / half_size < 2.0  # from whole steps, which know no kernel alone
+    assert 0.5 < posterior / half_size < 2.0  # fitted to whole steps, without single kernels

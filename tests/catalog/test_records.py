@@ -1,4 +1,4 @@
-"""The loader refuses what it cannot vouch for; every entry of the catalog loads."""
+"""The loader refuses invalid records; every entry of the catalog loads."""
 
 import datetime
 from typing import Any
@@ -53,7 +53,7 @@ REFUSED = [
     ("link", {**FABRIC, "date": '"March"'}, "is not YYYY-MM or YYYY-MM-DD"),
     ("link", {**FABRIC, "date": "2026-03-06"}, "has no date"),  # a TOML date is not text
     ("link", {**FABRIC, "speed": '"1 GB/s"'}, "has an unknown key 'speed'"),
-    ("link", {**FABRIC, "gpu_mttf": '"1 h"'}, "has an unknown key 'gpu_mttf'"),  # another kind's
+    ("link", {**FABRIC, "gpu_mttf": '"1 h"'}, "has an unknown key 'gpu_mttf'"),  # of another kind
     ("link", {**FABRIC, "inter_node_bandwidth": "50e9"}, "has no unit"),
     ("link", {**FABRIC, "inter_node_bandwidth": '"50"'}, "has no unit"),
     ("link", {**FABRIC, "inter_node_bandwidth": '"700 W"'}, "is not in B/s"),
@@ -164,7 +164,7 @@ def test_a_catalog_value_has_the_unit_of_the_quantity_of_that_name() -> None:
                     assert entry.unit(key) == load()[key].unit, (label, key)
 
 
-# What lacks a value that a default sweep needs: no bf16 tensor cores, or no published link.
+# Entries without a value that a default sweep needs: no bf16 tensor cores, or no published link.
 INCOMPLETE = {"v100-sxm2-32gb", "v100-pcie-32gb", "t4", "trainium-1", "dgx-1-v100", "aws-trn1"}
 
 

@@ -1,4 +1,4 @@
-"""A name that is not known is met by those that may have been meant."""
+"""Unknown names are answered by suggestions."""
 
 import pytest
 
@@ -12,11 +12,11 @@ KNOWN += ["llama-2-70b", "llama-3-70b"]
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
-        ("H20", ["h20"]),  # its case only
+        ("H20", ["h20"]),  # case only
         ("h100-nvl", ["H100-NVL"]),
-        ("h100", ["h100-sxm", "H100-NVL", "h100-pcie"]),  # those that hold it, short ones first
-        ("B200", ["b200-sxm", "gb200"]),  # a word of its own before a part of one
-        ("h100-smx", ["h100-sxm"]),  # spelled alike
+        ("h100", ["h100-sxm", "H100-NVL", "h100-pcie"]),  # names that contain it, short ones first
+        ("B200", ["b200-sxm", "gb200"]),  # a whole word before a part of one
+        ("h100-smx", ["h100-sxm"]),  # similar spelling
         ("LLAMA-3-70B", ["llama-3-70b"]),
         ("llama-4-70b", ["llama-3-70b", "llama-2-70b"]),  # a slip
         ("sx", []),  # too short to be a part

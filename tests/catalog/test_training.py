@@ -1,4 +1,4 @@
-"""Fits to published training steps: reproduced, and honest about rows they have not seen."""
+"""Fits to published training steps: reproducible, with errors on held-out rows."""
 
 import math
 import tomllib
@@ -36,7 +36,7 @@ def test_the_catalog_holds_the_fit(label: str) -> None:
 
 
 def test_a_fit_ends_at_what_kernels_reach() -> None:
-    fit = training.sets()["bridge-h100-fp8"].fit()  # free, it would end at 0.756 of the peak
+    fit = training.sets()["bridge-h100-fp8"].fit()  # unbounded, it would be 0.756 of the peak
     assert fit.values["gemm_efficiency"] == pytest.approx(0.709)  # 1402.6 of 1979 TFLOP/s
     assert fit.at_bound == ("gemm_efficiency",)
 
@@ -79,7 +79,7 @@ def test_rows_that_are_held_out_are_not_fitted() -> None:
 
 
 def test_the_factor_holds_nine_of_ten() -> None:
-    errors = [0.01 * k for k in range(1, 20)]  # 18 of 19 and one to come: the 18th
+    errors = [0.01 * k for k in range(1, 20)]  # 18 of 19 and a future one: the 18th
     assert training.error_factor(errors) == pytest.approx(math.exp(0.18))
     assert training.error_factor([-0.3]) == pytest.approx(math.exp(0.3))
     parts = [k % 2 for k in range(20)]
@@ -92,7 +92,7 @@ def test_goals_that_were_reached_stay_reached() -> None:
     bounds = {
         "korthikanti_table5": 3.65,
         "sc21_table1": 4,
-        "vtrain_multi": 7.7,  # 7.2 with products at 94 % of peak, 6.7 with stages alike
+        "vtrain_multi": 7.7,  # 7.2 with products at 94 % of peak, 6.7 with equal stages
         "mosaic": 4.5,
         "torchtitan": 6,
         "mlperf_gpt3": 6,

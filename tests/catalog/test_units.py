@@ -1,4 +1,4 @@
-"""Units at the door: text becomes a number in SI base units, or one clear line."""
+"""Parsing of units: text becomes a number in SI base units, or one clear error line."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The command line inside this process: without the second that Python and its imports take."""
+"""The command line inside this process, which saves a second of start-up."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from fleetcube.__main__ import main
 
 
 def fleetcube(*arguments: str, folder: Path | str = ".", **settings: str) -> CompletedProcess[str]:
-    """Run `fleetcube` with arguments in a folder, under an environment that is set otherwise."""
+    """Run `fleetcube` with arguments in a folder, with changes to the environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     code = run(*arguments, folder=folder, out=out, err=err, **settings)
     for stream in (out, err):
@@ -26,7 +26,7 @@ def fleetcube(*arguments: str, folder: Path | str = ".", **settings: str) -> Com
 def run(
     *arguments: str, folder: Path | str = ".", out: TextIO, err: TextIO, **settings: str
 ) -> int:
-    """The exit status, with what is printed sent to two streams."""
+    """The exit status; output goes to two streams."""
     before = {code: signal.getsignal(code) for code in (signal.SIGINT, signal.SIGTERM)}
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -35,7 +35,7 @@ def run(
         contextlib.redirect_stderr(err),
     ):
         patch.setattr(sys, "argv", ["fleetcube", *arguments])
-        patch.setattr(sys, "unraisablehook", sys.unraisablehook)  # which the command sets, too
+        patch.setattr(sys, "unraisablehook", sys.unraisablehook)  # the command sets it
         patch.setattr(warnings, "showwarning", warnings.showwarning)
         for name, value in settings.items():
             patch.setenv(name, value)

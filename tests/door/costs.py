@@ -1,6 +1,6 @@
-"""Small files that ask for much: each is accepted or refused in seconds and within memory.
+"""Small files that request much: each is accepted or refused in seconds and within memory.
 
-`python -m tests.door.costs`: exit 0 where none takes more than SECONDS or MEMORY.
+`python -m tests.door.costs`: exit 0 if none takes more than SECONDS or MEMORY.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ from fleetcube.grid.store.places.place import Folder
 from ..grid.test_tampered import attributes, repeat, seal_anew
 
 SECONDS = 5.0  # of a process, start-up included
-MEMORY = 500 << 20  # bytes that it may hold
-FILE = 1 << 20  # bytes of every file that is tried
+MEMORY = 500 << 20  # bytes, of a process
+FILE = 1 << 20  # bytes of every tried file
 
 SCENARIO = """outputs = ["job_time"]
 [scenario]
@@ -42,12 +42,10 @@ LONG = "{{linspace = [1, 1e6], num = {0}}}"
 
 
 def spec(*lines: str) -> str:
-    """A spec with these axes."""
     return "\n".join([SCENARIO, "[axes]", *lines])
 
 
 def steps(rows: int) -> str:
-    """A table of step times."""
     row = "llama-3-8b,dgx-h100,infiniband-ndr,64,64,{0}\n"
     return "model,node,fabric,n_gpus,global_batch_size,step_time\n" + "".join(
         row.format(1 + k * 1e-6) for k in range(rows)
@@ -55,7 +53,6 @@ def steps(rows: int) -> str:
 
 
 def records(count: int) -> str:
-    """Measured runs."""
     run = {
         "group": "g",
         "source": "s",
@@ -75,7 +72,7 @@ def log(rows: int) -> str:
     )
 
 
-# What each file holds, and the command that reads it
+# Contents of each file, and the command that reads it
 SPECS: dict[str, Callable[[], str]] = {
     "five axes of 1e8": lambda: spec(*(f"{name} = {LONG.format(10**8)}" for name in SWEPT)),
     "five axes of 1e7": lambda: spec(*(f"{name} = {LONG.format(10**7)}" for name in SWEPT)),
@@ -161,7 +158,7 @@ OTHERS: dict[str, tuple[str, Callable[[], str], list[str]]] = {
 
 
 def bombs(folder: Path, long: bool = False) -> dict[str, Path]:
-    """Cubes sealed anew around files that ask for much when they are read."""
+    """Cubes sealed again around files that need much memory to read."""
     sweep = Sweep(
         {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"},
         {"n_gpus": [8, 64], "layout": {"tensor_parallel": [1, 8]}},
@@ -233,7 +230,7 @@ def bombs(folder: Path, long: bool = False) -> dict[str, Path]:
 
 
 def zstd(size: int) -> bytes:
-    """Frames of zeros that say that they are this long, as one frame of repeated blocks."""
+    """Frames of zeros of a declared length, as one frame of repeated blocks."""
     blocks = -(-size // (128 << 10))
     head = b"\x28\xb5\x2f\xfd" + bytes([0b11100000]) + size.to_bytes(8, "little")
     repeat = (128 << 10) << 3 | 0b010  # RFC 8878, 3.1.1.2: a block of one byte, repeated
@@ -242,7 +239,7 @@ def zstd(size: int) -> bytes:
 
 
 def cost(command: list[str], folder: Path) -> tuple[int, float, int, str]:
-    """Exit status, seconds, most bytes held, and the last line said."""
+    """Exit status, seconds, peak memory in bytes, and the last line printed."""
     began = time.perf_counter()
     with (folder / "said").open("wb") as out:
         running = subprocess.Popen(

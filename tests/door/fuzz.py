@@ -1,6 +1,6 @@
-"""Files with a few spans replaced, by the hundred thousand: each is read, or refused in one line.
+"""Files with a few spans replaced, in large numbers: each is read, or refused in one line.
 
-`python -m tests.door.fuzz FILES`: exit 0 where every answer is one of ours, within SECONDS of work.
+`python -m tests.door.fuzz FILES`: exit 0 if every answer is one of ours, within SECONDS of work.
 """
 
 import random
@@ -16,12 +16,12 @@ from fleetcube.catalog.units import UnitError
 
 from .test_fuzz import PIECES, READERS
 
-SECONDS = 5.0  # of this process's own time: on a busy machine it waits, which is no answer's fault
-PLANNED = 25  # one spec in so many (of five kinds of files) is planned, too
+SECONDS = 5.0  # of CPU time: waits on a busy machine do not count
+PLANNED = 25  # one spec in this many (of five kinds of files) is also planned
 
 
 def edited(chosen: random.Random, text: str, pieces: list[str]) -> bytes:
-    """The text with spans replaced by pieces of it, of others, or by noise."""
+    """The text with spans replaced by pieces of it or others, or by noise."""
     for _ in range(chosen.randint(1, 4)):
         place = chosen.randrange(len(text) + 1)
         start = chosen.randrange(len(text) + 1)
@@ -32,7 +32,6 @@ def edited(chosen: random.Random, text: str, pieces: list[str]) -> bytes:
 
 
 def main(files: int) -> None:
-    """Take turns between the kinds of files."""
     chosen = random.Random(files)
     pieces = list(PIECES.elements)
     wrong = refused = 0

@@ -1,8 +1,8 @@
-"""Many clients of `fleetcube explore` at once, alone and beside those who send nothing.
+"""Many clients of `fleetcube explore` at once, with and without silent connections.
 
-`python -m tests.door.load CUBE|SPEC [CLIENTS] [SILENT]`: exit 0 where no request fails and, where
-all look at the same maps, 99 of 100 are answered within a second. Maps of their own are evaluated
-one after the other, and wait for each other.
+`python -m tests.door.load CUBE|SPEC [CLIENTS] [SILENT]`: exit 0 if no request fails and, where all
+view the same maps, 99 of 100 are answered within a second. Different maps are evaluated in turn,
+and wait for each other.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def ask(port: int, paths: list[str], keep: bool) -> list[float]:
                         wire = kept or await stack.enter_async_context(connected(port))
                         if await _answered(wire, path, keep):
                             break
-                        assert kept  # else it ended while it idled: a browser asks again, too
+                        assert kept  # it was closed while idle: retry, as browsers do
                 found.append(time.perf_counter() - begun)
             except (OSError, EOFError, AssertionError):
                 found.append(float("nan"))
@@ -49,7 +49,6 @@ async def ask(port: int, paths: list[str], keep: bool) -> list[float]:
 
 @contextlib.asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Wire]:
-    """A connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -60,7 +59,7 @@ async def connected(port: int) -> AsyncIterator[Wire]:
 
 
 async def _answered(wire: Wire, path: str, keep: bool) -> bool:
-    """Whether there is an answer; False where the connection has ended before."""
+    """Whether there is an answer; False if the connection was closed before."""
     reader, writer = wire
     writer.write(HEAD.format(path, "keep-alive" if keep else "close").encode())
     try:
@@ -78,7 +77,7 @@ async def _answered(wire: Wire, path: str, keep: bool) -> bool:
 
 
 async def drip(port: int) -> None:
-    """Send a request byte by byte, and come back where that is ended."""
+    """Send a request byte by byte, and reconnect when closed."""
     while True:
         with contextlib.suppress(OSError):
             async with connected(port) as (reader, writer):
@@ -92,7 +91,7 @@ async def drip(port: int) -> None:
 async def crowd(
     port: int, asked: list[list[str]], silent: int = 0, before: float = 1
 ) -> list[float]:
-    """Clients who come at once, every other one keeping its connection."""
+    """Simultaneous clients, every other one keeping its connection."""
     slow = [asyncio.create_task(drip(port)) for _ in range(silent)]
     await asyncio.sleep(before if silent else 0)
     clients = [ask(port, paths, k % 2 == 0) for k, paths in enumerate(asked)]
@@ -104,7 +103,7 @@ async def crowd(
 
 
 def places(cube: Any, client: int) -> str:
-    """A map that no other client asks for: over two axes of numbers, at places of its own."""
+    """A map that no other client requests: over two numeric axes, at different places."""
     draw = random.Random(client)
     at = "".join(f"&at.{axis['name']}={draw.randrange(axis['size'])}" for axis in cube["axes"])
     first, second = [axis["name"] for axis in cube["axes"] if axis["numeric"]][:2]
@@ -112,14 +111,14 @@ def places(cube: Any, client: int) -> str:
 
 
 def pages(cube: Any, clients: int, own: bool) -> list[list[str]]:
-    """What each client asks for: the page, and the same two maps as the others or its own."""
+    """Requests of each client: the page, and two maps, shared or its own."""
     page = ["/", "/page.js", "/api/cube"]
     return [[*page, *(places(cube, 2 * k * own + j) for j in (0, 1))] for k in range(clients)]
 
 
 @contextlib.contextmanager
 def explored(source: str) -> Iterator[int]:
-    """The port of a server in a process of its own."""
+    """Run a server in a separate process; yields its port."""
     words = [sys.executable, "-m", "fleetcube", "explore", source, "--no-browser"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -132,7 +131,6 @@ def explored(source: str) -> Iterator[int]:
 
 
 async def described(port: int) -> Any:
-    """The cube that is shown."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(HEAD.format("/api/cube", "close").encode())
     found = json.loads((await reader.read()).partition(b"\r\n\r\n")[2])
@@ -141,7 +139,7 @@ async def described(port: int) -> Any:
 
 
 def main(source: str, clients: int = 200, silent: int = 200) -> int:
-    """Measure, and say whether it holds."""
+    """Measure; returns the exit status."""
     good = True
     with explored(source) as port:
         cube = asyncio.run(described(port))

@@ -1,4 +1,4 @@
-"""What a terminal is sent by a command."""
+"""Output of commands on a terminal."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 
 def sent(command: list[str], width: int = 0, **how: Any) -> tuple[int, str]:
-    """Exit status of a command on a terminal of some width (0: as it comes), and all it printed."""
+    """Exit status and output of a command on a terminal of some width (0: default)."""
     ours, theirs = pty.openpty()
     if width:
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
@@ -23,7 +23,7 @@ def sent(command: list[str], width: int = 0, **how: Any) -> tuple[int, str]:
 
 
 def sent_inside(print_to: Callable[[TextIO], object]) -> str:
-    """All that a function of this process prints to a terminal."""
+    """Output of a function of this process on a terminal."""
     ours, theirs = pty.openpty()
     with ThreadPoolExecutor(1) as reader:
         text = reader.submit(_read, ours)
@@ -33,7 +33,6 @@ def sent_inside(print_to: Callable[[TextIO], object]) -> str:
 
 
 def _read(ours: int) -> str:
-    """What comes until the other end is closed."""
     found = b""
     try:
         while data := os.read(ours, 65536):

@@ -1,4 +1,4 @@
-"""docs/accuracy.md says what is computed."""
+"""docs/accuracy.md agrees with computation."""
 
 import re
 

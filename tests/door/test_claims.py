@@ -1,4 +1,4 @@
-"""Every claim of five documents is walked, and its verdict follows from the numbers."""
+"""Every claim of five documents is checked, and its verdict follows from the numbers."""
 
 import math
 import re

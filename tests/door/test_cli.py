@@ -234,7 +234,7 @@ def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_cube_that_cannot_be_shown_is_said_to_be_written(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As under a limit of address space, in which no further thread can be started."""
+    """As under an address-space limit that prevents starting another thread."""
 
     def no_thread(*_: object) -> None:
         raise RuntimeError("can't start new thread")

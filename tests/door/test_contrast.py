@@ -8,7 +8,7 @@ import pytest
 
 GRID = Path(__file__).parents[2] / "grid"
 SHEETS = [GRID / "explore" / "page.css", GRID / "live" / "live.css"]
-TEXT, PART = 4.5, 3.0  # the least ratio of text, and of what shows a control or a picture's part
+TEXT, PART = 4.5, 3.0  # least ratio of text, and of controls and parts of pictures
 Colour = tuple[float, float, float]
 
 

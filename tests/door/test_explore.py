@@ -1,4 +1,4 @@
-"""`fleetcube explore`: what the page is given, whom it refuses, and the page in a browser."""
+"""`fleetcube explore`: data for the page, refused requests, and the page in a browser."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ from tests.door import command, load
 from tests.door.wait import until
 
 HOSTILE = "<img src=x onerror=document.title=1>"
-# Only GPUs fail: the cluster's mean time between failures is that of one over their number.
+# Only GPUs fail: the cluster MTBF is that of one GPU over their number.
 SPEC = f"""
 outputs = ["cluster_mtbf", "recovery_time", "job_time", "dominant_overhead"]
 [scenario]
@@ -116,7 +116,7 @@ def numbers(found: Any) -> Any:
     return np.frombuffer(base64.b64decode(found["values"]), "<f8").reshape(sizes)
 
 
-# What the page is given
+# Data for the page
 
 
 def test_the_cube_is_described(server: Server) -> None:
@@ -195,7 +195,7 @@ def test_levers_of_whole_numbers_say_where_they_are_evaluated(server: Server) ->
 
 
 def test_a_link_holds_values_and_says_what_it_does_not_understand(server: Server) -> None:
-    # 500 GPUs are no point of the spec, 100,000 h is the last of its axis
+    # 500 GPUs are not a point of the spec, 100,000 h is the last of its axis
     found = asked(
         server,
         "/api/view?variable=cluster_mtbf&x=gpu_mttf&y=nothing&at.gpu_mttf=100,000+h&at.n_gpus=500"
@@ -282,7 +282,7 @@ def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
     point = "variable=job_time&at.n_gpus=1&at.layout=1"
     found = asked(server, f"/api/plan?{point}")
     assert found["rows"][0] == {"layout": "TP8 MBS1 ZeRO-1 recompute=selective", "take": None}
-    assert found["drops"] == ["layout"]  # it set nothing but the layout
+    assert found["drops"] == ["layout"]  # it set only the layout
     assert found["columns"][0]["title"] == "job time"
     assert found["seconds"] > 0
     best = Sweep.from_file(server.view.source)
@@ -293,7 +293,7 @@ def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
     days = planned["job_time"].values.ravel() / 86400
     told = [float(text) for text in found["columns"][0]["values"][1:]]
     np.testing.assert_allclose(told, days, rtol=1e-3)
-    # a layout taken is what the search said of it, and is run by what is copied
+    # a chosen layout gives the search's values, and the copied command runs it
     take = "&".join(f"{key}={text}" for key, text in found["rows"][1]["take"].items())
     view = asked(server, f"/api/view?{take}")
     assert view["notes"] == []
@@ -427,7 +427,7 @@ def test_numbers_are_short(value: float, text: str) -> None:
     assert number(value) == text
 
 
-# Whom it refuses, and what it survives
+# Refusals and robustness
 
 BAD = [
     ("", "variable = '' is not in the cube"),
@@ -581,7 +581,7 @@ def test_other_methods_and_other_protocols_are_refused(
 
 
 def test_requests_without_headers_are_refused(server: Server) -> None:
-    old = raw_answer(server, b"GET /api/cube\r\n\r\n")  # of HTTP 0.9: Python 3.14 answers nothing
+    old = raw_answer(server, b"GET /api/cube\r\n\r\n")  # HTTP 0.9: Python 3.14 does not answer
     assert b"does not name this machine" in old or not old
     assert b"does not name" in raw_answer(server, b"GET /api/cube HTTP/1.0\r\n\r\n")
 
@@ -593,7 +593,7 @@ def test_a_body_is_not_taken_for_the_next_request(server: Server) -> None:
 
 
 def raw_answer(server: Server, raw: bytes) -> bytes:
-    """All that comes back until the server ends it, or is silent."""
+    """The reply until the server closes or falls silent."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=2) as wire:
         wire.sendall(raw)
         found = b""
@@ -619,15 +619,15 @@ def test_a_failure_is_told_in_the_terminal_and_not_to_the_page(
     assert b"Traceback" not in data
     (line,) = capfd.readouterr().err.splitlines()
     assert "RuntimeError: cannot read /a/folder/of mine" in line
-    assert asked(server, "/api/cube")["source"]  # it goes on
+    assert asked(server, "/api/cube")["source"]  # still serving
 
 
-# Many at once
+# Concurrency
 
 
 @pytest.fixture
 def scarce(spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server that holds few connections."""
+    """A server that allows few connections."""
     monkeypatch.setattr(servers, "MOST_CONNECTIONS", 64)
     with served(View.open(str(spec))) as found:
         yield found
@@ -640,7 +640,7 @@ def begun(server: Server, path: str) -> socket.socket:
 
 
 def held_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, list[str]]:
-    """Slices wait for the event; those asked for."""
+    """Make slices wait for an event; returns it and the requested slices."""
     go, queries = threading.Event(), []
     ask = server.view.slice
 
@@ -673,7 +673,7 @@ def test_who_sends_nothing_or_drips_keeps_nobody_out(scarce: Server) -> None:
         for wire in slow[::2]:
             wire.sendall(b"GET /api/cube HTTP/1.1\r\nHost: loc")
         assert asked(scarce, "/api/cube")["source"]
-        assert slow[0].recv(1) == b""  # the oldest is ended
+        assert slow[0].recv(1) == b""  # the oldest is closed
 
 
 @pytest.mark.slow
@@ -749,7 +749,7 @@ def test_answers_that_nobody_takes_are_few_and_end(
             stack.enter_context(begun(server, f"/api/download.csv?{k}"))
         until(lambda: len(made) > 1, lambda: made)
         time.sleep(0.3)
-        assert len(made) == 2  # the second is begun where no more than MOST_UNSENT is held
+        assert len(made) == 2  # the second begins once at most MOST_UNSENT is buffered
         assert asked(server, "/api/cube")["source"]
         until(lambda: len(made) == 5, lambda: "the others are not answered")
 
@@ -807,7 +807,7 @@ def fleetcube_explore(*words: str, folder: Path) -> subprocess.Popen[str]:
 def test_the_command_serves_until_it_is_stopped(
     spec: Path, stop: signal.Signals, ignored: bool
 ) -> None:
-    """By Ctrl-C where that is heard: a script's jobs in the background ignore it."""
+    """By Ctrl-C where it is not ignored, as by a script's background jobs."""
     if ignored:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     process = fleetcube_explore("spec.toml", "--no-browser", folder=spec.parent)

@@ -44,4 +44,4 @@ def test_jax_in_float32_is_as_exact() -> None:
         assert values.dtype == np.float32
         error = np.max(np.abs(np.asarray(values, float) / right[name] - 1))
         assert error <= WORST.get(name, 2 * float32.FINE), name
-        assert error > 1e-9  # of float32 indeed
+        assert error > 1e-9  # really float32

@@ -1,4 +1,4 @@
-"""Whatever is fed to a reader, it answers, or refuses in one line of its own."""
+"""Readers accept any input, or refuse it in one line."""
 
 import os
 import threading
@@ -117,7 +117,7 @@ def edited(text: str) -> st.SearchStrategy[bytes]:
 
 
 def answered(of: Callable[[], Any]) -> None:
-    """Call it: an error is ours, in one line."""
+    """Call it: any error must be ours, in one line."""
     try:
         of()
     except (InputError, CatalogError, UnitError) as error:
@@ -159,7 +159,7 @@ def test_files(name: str, tmp_path: Path) -> None:
     text, read = READERS[name]
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    read(path)  # which is sound
+    read(path)  # a valid one
 
     @FUZZ
     @given(edited(text) | st.binary(max_size=80))

@@ -1,4 +1,4 @@
-"""What docs/gradients.md says works, and names every formula with a kink."""
+"""docs/gradients.md works, and names every formula with a kink."""
 
 import re
 import tomllib

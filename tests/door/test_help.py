@@ -1,4 +1,4 @@
-"""The command line's manners: help that runs, errors, exit status, completion, progress."""
+"""The command line: runnable help, errors, exit status, completion, progress."""
 
 import io
 import re
@@ -101,7 +101,7 @@ def exits(monkeypatch: pytest.MonkeyPatch, error: BaseException, *arguments: str
 
     monkeypatch.setattr("fleetcube.grid.explain.explain", fail)
     monkeypatch.setattr(sys, "argv", ["fleetcube", *arguments, "explain", "goodput"])
-    monkeypatch.setenv("FLEETCUBE_DEBUG", "")  # and as it was after the test
+    monkeypatch.setenv("FLEETCUBE_DEBUG", "")  # restored after the test
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as end:
         run()
@@ -246,7 +246,7 @@ class Terminal(io.StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, told: bool) -> str:
-    """What a command of half a second prints beside its result."""
+    """Progress output of a command that takes half a second."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", stream)

@@ -1,4 +1,4 @@
-"""Cubes, specs and records whose every string steers a terminal: none of it arrives there."""
+"""Cubes, specs and records whose strings contain terminal controls: none reaches a terminal."""
 
 import csv
 import json
@@ -32,22 +32,21 @@ how = {labels = ["whole", "cut"], tensor_parallel = [1, 8]}
 
 
 def told(folder: Path, commands: list[list[str]]) -> str:
-    """What a terminal is sent by commands."""
 
     def each(terminal: TextIO) -> None:
-        for words in commands:  # without progress, whose bars steer a terminal themselves
+        for words in commands:  # without progress bars, which use terminal controls
             command.run(*words, folder=folder, out=terminal, err=terminal, TERM="dumb")
 
     return sent_inside(each).replace("\r\n", "\n")
 
 
 def steering(text: str) -> list[str]:
-    """Characters that a terminal obeys, but for line ends."""
+    """Control characters except line ends."""
     return [char for char in text if not char.isprintable() and char != "\n"]
 
 
 def poisoned(value: Any) -> Any:
-    """JSON with something hostile at the end of every string."""
+    """JSON with hostile text at the end of every string."""
     if isinstance(value, dict):
         return {key: poisoned(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -105,7 +104,7 @@ def test_no_string_of_a_cube_steers_the_terminal(folder: Path, where: str) -> No
 
 
 def test_no_string_of_a_spec_or_of_records_steers_the_terminal(folder: Path) -> None:
-    text = json.dumps(EVIL)  # a TOML string, too, but for what TOML forbids
+    text = json.dumps(EVIL)  # also a TOML string, except for what TOML forbids
     (folder / "evil.toml").write_text(
         SPEC.replace('"whole"', text.replace("\\u0000", "")), encoding="utf-8"
     )

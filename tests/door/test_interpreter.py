@@ -1,4 +1,4 @@
-"""The command line under interpreters that are set otherwise."""
+"""The command line under other interpreter settings."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The page in one file: what its JavaScript answers is what `run` prints, in node and a browser."""
+"""The single-file page: its JavaScript gives what `run` prints, in node and a browser."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def script(text: str) -> str:
 
 
 def answers(text: str, asked: Sequence[tuple[int, Mapping[str, float]]], folder: Path) -> Any:
-    """What the page answers with inputs moved: value, low and high by output, and why not."""
+    """The page's results with changed inputs: value, low and high by output, and reasons."""
     rows = [[choice, list(moved.items())] for choice, moved in asked]
     program = folder / "page.js"
     program.write_text(
@@ -73,7 +73,7 @@ console.log(JSON.stringify(rows, finite));
 
 
 def check(scenario: Mapping[str, Any], outputs: Sequence[str], found: Any) -> None:
-    """An answer of the page against the interval of a sweep of one point."""
+    """Compare a result of the page with a one-point sweep and its interval."""
     named, why = found
     values = Sweep(scenario, {}, outputs).interval(engine="numpy")
     assert (why is None) == (values.get("infeasible_reason", 0) == 0)
@@ -301,7 +301,7 @@ def test_a_page_reads_without_its_script() -> None:
     assert levers["GPUs"] == ["GPUs", "job", "1,024", levers["GPUs"][3], more]
     assert "tensor parallel" not in levers
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
-    assert {"inputs", "shown"} <= {*still.hidden}  # what only a script can use
+    assert {"inputs", "shown"} <= {*still.hidden}  # only usable with scripts
     assert "fleetcube run" in still.text["foot"]
 
 
@@ -328,7 +328,7 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
 
     def card() -> str:
         script = "return document.querySelector('dd[data-name=job_cost]').textContent"
-        return str(browser.execute_script(script))  # at once: the cards are made anew
+        return str(browser.execute_script(script))  # at once: the cards are rebuilt
 
     def expected(n_gpus: int, price: float) -> str:
         job = {**JOB, "n_gpus": n_gpus, "gpu_hour_price": price, "zero_stage": 1}

@@ -1,4 +1,4 @@
-"""What docs/lookup.md and docs/command-line.md say works."""
+"""docs/lookup.md and docs/command-line.md work."""
 
 import re
 import shlex
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scope(folder: Path) -> dict[str, Any]:
-    """What the page's Python leaves."""
+    """Names that the page's Python defines."""
     scope: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -1,4 +1,4 @@
-"""The wheel: everything that runs is in it, nothing else is."""
+"""The wheel contains everything that runs, and nothing else."""
 
 import os
 import re
@@ -25,7 +25,7 @@ NO_BUILDER = re.compile(
 
 
 def new_setuptools() -> bool:
-    """Whether what builds the package is installed, and need not be fetched."""
+    """Whether a recent enough setuptools is installed."""
     held = next(iter(distributions(name="setuptools")), None)
     return held is not None and int(held.version.partition(".")[0]) >= 77
 

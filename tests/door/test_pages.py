@@ -1,4 +1,4 @@
-"""What the pages under docs/ say works: their Python, their commands, what these print."""
+"""The pages under docs/ work: their Python, their commands and the printed output."""
 
 import ast
 import inspect
@@ -109,7 +109,7 @@ def test_the_calls_of_a_page_have_the_arguments_they_are_given(page: Path) -> No
 
 
 def test_files_for_other_programs_are_what_these_read() -> None:
-    """Only their syntax, and that their parts name each other: the programs are not here."""
+    """Only syntax and references between parts: the programs are not installed here."""
     howto = {path.stem: blocks(path.read_text(encoding="utf-8")) for path in DOCS.glob("howto/*")}
     (script,) = [block for block in howto["run-on-slurm"] if block.language == "python"]
     compile(script.text, "run-on-slurm", "exec")

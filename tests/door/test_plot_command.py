@@ -1,4 +1,4 @@
-"""`fleetcube plot --kind`: what a kind needs, and cubes that lack it."""
+"""`fleetcube plot --kind`: needs of each kind, and cubes without them."""
 
 from pathlib import Path
 

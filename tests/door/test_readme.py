@@ -1,4 +1,4 @@
-"""What the README says works: its Python, its spec, its commands."""
+"""The README works: its Python, its spec, its commands."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The generated reference names everything, and its links lead somewhere. Sphinx is not needed."""
+"""The generated reference is complete, and its links resolve. Sphinx is not needed."""
 
 import inspect
 import re

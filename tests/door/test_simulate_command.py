@@ -1,4 +1,4 @@
-"""`fleetcube simulate` shows what its spec asks for."""
+"""`fleetcube simulate` shows what its spec requests."""
 
 from pathlib import Path
 

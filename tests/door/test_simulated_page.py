@@ -1,4 +1,4 @@
-"""docs/simulated.md: its tables count every scenario, and name laws that there are."""
+"""docs/simulated.md: its tables count every scenario, and name existing laws."""
 
 import re
 

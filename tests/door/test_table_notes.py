@@ -1,4 +1,4 @@
-"""What the foot of each table says, as a user sees it: once, in 80 columns."""
+"""Notes under each table, as a user sees them: once, in 80 columns."""
 
 import json
 import tomllib
@@ -153,7 +153,7 @@ def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:
 
 
 ODD: list[tuple[dict[str, Any], dict[str, Any], str | None, str | None]] = [
-    # of a scenario and its axes, efficiencies by default and tokens by default; None: not said
+    # scenario and axes, noted default efficiencies and default tokens; None: no note
     ({"calibration": "aws-p5"}, {}, "flops_efficiency 0.45", "20 a parameter = 1.4e+12"),
     ({"calibration": "none"}, {"training_tokens": [1e12]}, "flops_efficiency 0.45", None),
     ({"flops_efficiency": 0.4}, {}, None, "20 a parameter = 1.4e+12"),
@@ -200,7 +200,7 @@ def test_a_wall_stands_on_the_sizes_that_it_shows(spec: str) -> None:
 
 def test_simulations_say_what_they_stand_on(spec: str) -> None:
     words = ["simulate", spec, "n_gpus=512", "--trials", "2"]
-    assert not run(*words).stderr  # nothing of it depends on what a default decides
+    assert not run(*words).stderr  # no output depends on a default
     text = Path(spec).read_text(encoding="utf-8")
     text = text.replace("[axes]", "gpu_mttf = {lognormal = ['50000 h', 1.5]}\n[axes]")
     Path(spec).write_text(text, encoding="utf-8")

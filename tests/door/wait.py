@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere."""
+"""Waiting for other threads and processes."""
 
 import time
 from typing import Any

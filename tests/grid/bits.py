@@ -1,6 +1,6 @@
-"""`python -m tests.grid.bits OPERANDS`: what engines give, hashed, as a line of JSON.
+"""`python -m tests.grid.bits OPERANDS`: hashes of engines' results as a line of JSON.
 
-OPERANDS is a file of numbers, the same wherever this runs, for every formula and alternative.
+OPERANDS is a file of numbers for every formula and alternative, the same on every machine.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from .common import on_h100
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOB = on_h100(n_gpus=1024, software="nemo", restart_time={"lognormal": ["10 min", 1.5]})
-AXES: dict[str, Any] = {  # made of other numbers before there is a grid
+AXES: dict[str, Any] = {  # computed from other numbers before there is a grid
     "repair_time": {"geomspace": ["1 h", "7 d"], "num": 200},
     "sample": {
         "design": "sobol",

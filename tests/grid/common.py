@@ -1,4 +1,4 @@
-"""What tests of several files share: a job to start from, and how a refusal is checked."""
+"""Shared by tests of several files: a base job, and the check of a refusal."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -22,12 +22,12 @@ JUNK = st.recursive(  # anything that JSON may hold
 
 
 def on_h100(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
-    """A scenario: a model on DGX H100 nodes with NDR InfiniBand, and whatever else is given."""
+    """A scenario: a model on DGX H100 nodes with NDR InfiniBand, with further inputs."""
     return {"model": model, "node": "dgx-h100", "fabric": "infiniband-ndr"} | given
 
 
 def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -> str:
-    """The message of a refusal, which is one line with these words."""
+    """The message of a refusal: one line that contains these words."""
     with pytest.raises(InputError, match=words) as error:
         ask(*given, **named)
     assert "\n" not in str(error.value)
@@ -35,13 +35,12 @@ def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -
 
 
 def cases(names: str, *rows: Any, ids: Any = None) -> pytest.MarkDecorator:
-    """Try a test on each row of values, given one by one."""
     return pytest.mark.parametrize(names, rows, ids=ids)
 
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """No process writes a larger file, as on a full disk."""
+    """Limit the size of files that processes write, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -51,6 +50,5 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 def written(path: Path, text: str) -> Path:
-    """The path of a file that holds a text."""
     path.write_text(text, encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""One bit of a cube changed, in any of its files: no read gives other values, `verify` finds it.
+"""Flip one bit in any file of a cube: no read may give other values, and `verify` must find it.
 
 `python -m tests.grid.flips FLIPS`: exit 0 where none is wrong.
 """
@@ -19,12 +19,12 @@ OUTPUTS = ["goodput", "dominant_overhead"]
 
 
 def wrong(path: Path, sound: xarray.Dataset) -> str:
-    """What a reader or `verify` missed; empty where neither did."""
+    """What a reader or `verify` missed; empty if nothing."""
     try:
         if open_cube(path).load().identical(sound):
             return "opened as if it were sound"
         return "read as other values"
-    except ValueError as error:  # an InputError, or what Zarr's crc32c says of a chunk
+    except ValueError as error:  # an InputError, or a chunk that fails Zarr's crc32c
         if "\n" in str(error):
             return "refused in more than one line"
     try:
@@ -34,7 +34,7 @@ def wrong(path: Path, sound: xarray.Dataset) -> str:
 
 
 def main(flips: int) -> None:
-    """Flip a bit at a random place of a random file, look, and put it back."""
+    """Flip a bit at a random place of a random file, check, and restore it."""
     chosen = random.Random(flips)
     outcomes: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:

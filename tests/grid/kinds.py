@@ -1,7 +1,7 @@
 """Kill a run on one kind of CPU, and continue it on another.
 
-`python -m tests.grid.kinds KILLS`: as many kills each way between two kinds, each after a drawn
-number of chunks; exit 0 where every cube has the bytes of one that was never stopped.
+`python -m tests.grid.kinds KILLS`: that many kills in each direction between two kinds, each after
+a random number of chunks; exit 0 if every cube has the bytes of an uninterrupted one.
 """
 
 import os
@@ -28,7 +28,7 @@ def command(kind: str, folder: Path, engine: str, name: str) -> "subprocess.Pope
 
 
 def killed(running: "subprocess.Popen[bytes]", partial: Path, chunks: int) -> bool:
-    """Whether the run was killed, once so many of its chunks are on disk, before it ended."""
+    """Kill the run once this many chunks are on disk; False if it ended before."""
     while running.poll() is None:
         if (
             sum("c" in Path(root).parts for root, _, files in os.walk(partial) for _ in files)
@@ -46,7 +46,7 @@ def finish(running: "subprocess.Popen[bytes]") -> None:
 
 
 def main(kills: int, folder: Path) -> int:
-    """How many cubes differ."""
+    """Number of cubes that differ."""
     one, other = here()[0], here()[-1]
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
     drawn, wrong = random.Random(kills), 0

@@ -1,7 +1,7 @@
 """Attack cubes on object servers through a proxy that injects faults.
 
-`python -m tests.grid.objects TRIES [SERVER...]`: on every server whose programs are on PATH; exit 0
-where nothing is wrong. What a server lacks, so that it is refused, is told.
+`python -m tests.grid.objects TRIES [SERVER...]`: by default every server with programs on PATH;
+exit 0 if nothing is wrong. Prints why a server is refused.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ from .test_resume import disk_full, stop_after
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 CHUNKS = {"gpu_mttf": 3, "n_gpus": 1}
-ROUNDS = 30  # in which a cube has to be whole; in the last half nothing is amiss
+ROUNDS = 30  # within which a cube must be whole; the last half is without faults
 
-# What is killed: a run that begins a cube
+# The process to kill: a run that begins a cube
 KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -47,7 +47,7 @@ with hasten():
 
 @contextlib.contextmanager
 def hasten() -> Any:
-    """Locks of seconds: those of a minute would be waited for."""
+    """Shorten locks from a minute to seconds, to avoid waiting."""
     before = objects.RENEW_SECONDS, objects.STALE_SECONDS, objects.BATCH_SECONDS
     objects.RENEW_SECONDS, objects.STALE_SECONDS, objects.BATCH_SECONDS = 0.4, 2.5, 0.05
     try:
@@ -58,7 +58,7 @@ def hasten() -> Any:
 
 @cache
 def sweep(name: str) -> Sweep:
-    """The first cube; the first with more labels; or a second of other values."""
+    """The first cube, the first with more labels, or a second with other values."""
     axes: dict[str, Any] = {"fabric": ["infiniband-ndr", "roce-100g"]}
     axes |= {"n_gpus": [8, 64, 512] + [1024] * (name == "longer")}
     axes |= {"gpu_mttf": [1e7, 2e7, 5e7, 1e8, 2e8]}
@@ -80,7 +80,7 @@ def whole(name: str) -> dict[str, bytes]:
 
 @cache
 def values(name: str) -> bytes:
-    """The numbers of a cube, as evaluated."""
+    """The evaluated numbers of a cube."""
     return _bytes(sweep(name).evaluate())
 
 
@@ -90,11 +90,11 @@ def _bytes(cube: Any) -> bytes:
 
 
 class WrongError(Exception):
-    """What no fault may bring about."""
+    """A result that no fault may cause."""
 
 
 class Attack:
-    """Tries on one server, of which one port is faulty."""
+    """Tries on one server that has a faulty port."""
 
     def __init__(self, bucket: str, faults: Faults, seed: int) -> None:
         self.bucket, self.faults, self.random = bucket, faults, random.Random(seed)
@@ -117,7 +117,7 @@ class Attack:
             self.faults.rate = 0.0
 
     def told(self, call: Callable[[], Any]) -> str:
-        """What a refusal says, in one line; empty where there was none."""
+        """The one-line message of a refusal; empty if there was none."""
         try:
             call()
         except (InputError, OSError) as error:
@@ -133,7 +133,7 @@ class Attack:
         return ""
 
     def read(self, url: str, *names: str) -> None:
-        """Read a cube, and check it: as evaluated or refused."""
+        """Read a cube, and check that it is as evaluated or refused."""
         known = [values(name) for name in names]
 
         def reading() -> None:
@@ -156,9 +156,9 @@ class Attack:
         self.compare(url, name)
 
     def compare(self, url: str, *names: str) -> None:
-        """Every byte, and what `verify` says, without faults.
+        """Compare every byte and `verify`'s findings, without faults.
 
-        A stale list may leave parts of the journal behind: `verify` finds each of them.
+        A stale list may leave parts of the journal behind: `verify` must find each of them.
         """
         place = Objects(url)
         held = {name: place.read(name) for name in place.names() or ()}
@@ -232,7 +232,7 @@ class Attack:
         self.until(url, "second", overwrite=True, resume=True)
 
     def take(self, url: str) -> None:
-        """Eight writers at once: for a lock that is not there, and for one that is stale."""
+        """Eight writers at once take a missing lock and a stale one."""
         held: list[Any] = []
         for stale in (False, True):
             held.clear()
@@ -247,7 +247,7 @@ class Attack:
             time.sleep(0 if stale else 4)
 
     def one(self) -> str:
-        """One try; what went wrong, or nothing."""
+        """Run one try; returns what went wrong, or an empty text."""
         way = self.ways[self.count % len(self.ways)]
         self.count += 1
         url = f"{self.bucket}/{way.__name__}/{self.count}.zarr"
@@ -260,7 +260,7 @@ class Attack:
 
 
 def attack(server: str, tries: int) -> list[str]:
-    """Attack one server; says what came of it, and returns what went wrong."""
+    """Attack one server; prints the outcome, and returns failures."""
     with (
         served(server) as port,
         proxy(port) as (faulty, faults),
@@ -288,7 +288,6 @@ def attack(server: str, tries: int) -> list[str]:
 
 
 def main(tries: int, servers: list[str]) -> None:
-    """Attack servers, one after the other."""
     missing = sorted(set(servers) - set(installed()))
     if missing:
         sys.exit(f"{missing[0]!r} is not here; put its programs on PATH, or leave it out")

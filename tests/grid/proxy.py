@@ -1,4 +1,4 @@
-"""A proxy before an object server that answers as a bad network and a busy store do."""
+"""A proxy before an object server that answers like a bad network and a busy store."""
 
 import http.client
 import http.server
@@ -13,21 +13,21 @@ from typing import Any
 
 KINDS = ("500", "503", "unsent", "unanswered", "cut", "slow", "stale")
 PIECES, PAUSE = 5, 0.02  # of a slow answer
-OWN = {"connection", "transfer-encoding", "content-length", "keep-alive"}  # headers of one way
+OWN = {"connection", "transfer-encoding", "content-length", "keep-alive"}  # hop-by-hop headers
 
 
 class Faults:
-    """What a proxy does amiss: `rate` of the answers, drawn from `kinds`.
+    """A proxy's faults, in `rate` of the answers, drawn from `kinds`.
 
-    500 and 503: said before the store is asked. unsent: the connection ends before that.
-    unanswered: it ends after that, so that what was written is there. cut: it ends amid the
-    answer. slow: the answer comes in pieces. stale: a list as it was up to five lists before.
+    500 and 503: sent before the store is asked. unsent: the connection closes before that.
+    unanswered: it closes after that, so that writes have happened. cut: it closes amid the answer.
+    slow: the answer comes in pieces. stale: a list as it was up to five lists before.
     """
 
     def __init__(self, port: int, seed: int = 0) -> None:
         self.port, self.rate, self.kinds = port, 0.0, KINDS
         self.done: Counter[str] = Counter()
-        # changes the headers of a request, or gives the status that answers it
+        # changes a request's headers, or returns the status to answer
         self.change: Callable[[str, dict[str, str]], int | None] = lambda *_: None
         self._random, self._lock = random.Random(seed), threading.Lock()
         self._lists: dict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=5))
@@ -38,7 +38,6 @@ class Faults:
             return self._random.choice(self.kinds) if self._random.random() < self.rate else ""
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Any:
-        """What the store answers."""
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             link.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -51,7 +50,7 @@ class Faults:
             link.close()
 
     def stale(self, method: str, path: str, answer: Any, fault: str) -> Any:
-        """A list of the same names as it was before, where that is asked."""
+        """For a list request, an earlier list of the same names."""
         if method != "GET" or "list-type" not in path or answer[0] != 200:
             return answer
         with self._lock:
@@ -62,12 +61,12 @@ class Faults:
 
 @contextmanager
 def proxy(port: int, seed: int = 0) -> Iterator[tuple[int, Faults]]:
-    """Serve what a port serves; gives the proxy's port, and its faults."""
+    """Proxy a port; yields the proxy's port and its faults."""
     faults = Faults(port, seed)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer is one packet
+        wbufsize = -1  # one packet per answer
 
         def pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -1,8 +1,8 @@
-"""Readers beside a writer: two cubes take turns in one place, and every read is told apart.
+"""Readers concurrent with a writer: two cubes alternate in one place, and every read is classified.
 
-The writer overwrites one by the other, appends to one until it is the other, or repairs one that is
-harmed; in a folder and in an Icechunk repository. `python -m tests.grid.races READS`: exit 0 where
-no read is wrong.
+The writer overwrites one by the other, appends to one until it is the other, or repairs a damaged
+one, in a folder and in an Icechunk repository. `python -m tests.grid.races READS`: exit 0 if no
+read is wrong.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ SIZES = (20, 9)  # points of gpu_mttf of the two cubes
 WAYS = ("lazily", "eagerly", "dask", "xarray", "slice", "plot", "explorer")
 CHUNKS = {"gpu_mttf": 8}
 
-# What the other process does, until it is stopped
+# The other process, until it is stopped
 BESIDE = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
@@ -55,14 +55,14 @@ WRITERS = ("overwrite", "append", "repair")
 
 @cache
 def sweep(size: int, of: int | None = None) -> Sweep:
-    """One of the two: other points of one axis, other values. Or the first points `of` one."""
+    """One of the two cubes' sweeps, of different points and values; or the first points `of` one.
+    """
     of = of or size
     axes = {**AXES, "gpu_mttf": np.geomspace(1e7, 1e9, of)[:size]}
     return Sweep({**SCENARIO, "restart_time": float(of)}, axes, ["goodput", "job_time"])
 
 
 def write(path: str, how: str) -> None:
-    """What a writer does to the cube in a place, once."""
     large, small = map(sweep, SIZES)
     if how == "repair":
         harm(path)
@@ -77,7 +77,7 @@ def write(path: str, how: str) -> None:
 
 
 def harm(path: str) -> None:
-    """Put a chunk in the place of another, each of which is sound, and lose a third."""
+    """Replace a chunk by another valid one, and lose a third."""
     place = place_of(path)
     one, other, third = sorted(name for name in place.names() or () if "goodput/c/" in name)[:3]
     data = place.read(one)
@@ -93,12 +93,11 @@ def harm(path: str) -> None:
 
 @cache
 def truth(size: int) -> xarray.Dataset:
-    """What a cube holds, as evaluated."""
     return sweep(size).evaluate()
 
 
 def answer(path: str, how: str) -> Any:
-    """What one way to read a cube gives."""
+    """Result of one way to read a cube."""
     if how == "slice":
         words = ["slice", path, "n_gpus=512", "-v", "goodput", "-v", "job_time"]
         return _command(*words)
@@ -130,7 +129,7 @@ def _command(*words: str) -> str:
 
 @cache
 def answers(how: str) -> dict[Any, str]:
-    """What the cubes give where nobody writes."""
+    """Results of the cubes without a writer."""
     cubes = dict(first=sweep(SIZES[0]), second=sweep(SIZES[1]), begun=sweep(SIZES[1], SIZES[0]))
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -153,12 +152,12 @@ def read(path: str, how: str) -> str:
 
 @contextmanager
 def beside(path: str, how: str) -> Iterator[None]:
-    """While a writer goes on in another process, which has written once."""
+    """Run a writer in another process, once it has written."""
     code = [sys.executable, "-c", BESIDE, path, how, str(ROOT)]
     writer = subprocess.Popen(code, stdout=subprocess.PIPE)
     assert writer.stdout is not None
     try:
-        writer.stdout.readline()  # the few that follow fit into the pipe
+        writer.stdout.readline()  # later lines fit into the pipe
         yield
         assert writer.poll() is None, "the writer failed"
     finally:
@@ -168,7 +167,7 @@ def beside(path: str, how: str) -> Iterator[None]:
 
 
 def main(reads: int) -> None:
-    """Read in every way, beside every writer, in every kind of place."""
+    """Read in every way, during every kind of write, in every kind of place."""
     every: Counter[str] = Counter()
     for scheme, how in product(("", "icechunk://"), WRITERS):
         outcomes: Counter[str] = Counter()

@@ -1,6 +1,6 @@
-"""Object servers of several makes on this machine, from the programs that PATH holds.
+"""Object servers of several makes on this machine, from programs on PATH.
 
-Each is started in a folder of its own and holds nothing once it has ended: one copy, no TLS.
+Each runs in a temporary folder, with one copy and no TLS.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 KEY, SECRET = "test:tester", "testing"
-SECONDS = 60.0  # that a server may take to answer
+SECONDS = 60.0  # limit for a server to answer
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that Linux gives to clients."""
+    """A free port below those that Linux gives to clients."""
     while True:
         with socket.socket() as found, contextlib.suppress(OSError):
             found.bind(("127.0.0.1", random.randrange(12_000, 32_000)))
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 @contextmanager
 def program(folder: Path, *words: str, **environment: str) -> Iterator[None]:
-    """Run a program until the end; what it says goes into a file."""
+    """Run a program until the block ends; its output goes into a file."""
     with (folder / f"{Path(words[0]).name}-{uuid.uuid4().hex[:4]}.log").open("wb") as log:
         running = subprocess.Popen(
             words, cwd=folder, stdout=log, stderr=log, env={**os.environ, **environment}
@@ -49,7 +49,7 @@ def program(folder: Path, *words: str, **environment: str) -> Iterator[None]:
 
 
 def answers(port: int) -> int:
-    """Wait until something speaks HTTP on a port."""
+    """Wait until a port answers HTTP."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         try:
@@ -67,7 +67,7 @@ def answers(port: int) -> int:
 
 @contextmanager
 def moto(_: Path) -> Iterator[int]:
-    """What the other tests use."""
+    """moto, which the other tests use."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -234,5 +234,4 @@ SERVERS = {
 
 
 def installed() -> list[str]:
-    """The servers whose programs are here."""
     return [name for name, (_, needs) in SERVERS.items() if all(map(shutil.which, needs))]

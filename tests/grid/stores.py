@@ -17,14 +17,14 @@ BUCKET = "bucket"
 
 @contextmanager
 def object_store() -> Iterator[str]:
-    """Serve a bucket with moto, and the environment that reaches it; gives its URL."""
+    """Serve a bucket with moto and set the environment for it; yields its URL."""
     with served("moto") as port, reached(port) as url:
         yield url
 
 
 @contextmanager
 def served(name: str) -> Iterator[int]:
-    """Serve an empty bucket with a server; gives its port."""
+    """Serve an empty bucket with a server; yields its port."""
     with tempfile.TemporaryDirectory() as folder, SERVERS[name][0](Path(folder)) as port:
         client = boto3.client(
             "s3",
@@ -40,7 +40,7 @@ def served(name: str) -> Iterator[int]:
 
 @contextmanager
 def reached(port: int) -> Iterator[str]:
-    """The environment that reaches the bucket at a port; gives its URL."""
+    """Set the environment for the bucket at a port; yields its URL."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)

@@ -1,6 +1,6 @@
-"""Kill `--overwrite` amid its renames where names cannot be exchanged (NFS), and go on.
+"""Kill `--overwrite` amid its renames where names cannot be exchanged (NFS), and resume.
 
-`python -m tests.grid.swaps KILLS`: exit 0 where no cube, name or file of the user is lost.
+`python -m tests.grid.swaps KILLS`: exit 0 if no cube, name or file of the user is lost.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from fleetcube.grid.store.places import durable
 from .kill import contents
 from .races import CHUNKS, sweep
 
-SECONDS = 600  # that a run may take
-# Forked, not started: imports would take most of the time of a run
+SECONDS = 600  # limit of a run
+# Forked, not spawned: imports would take most of a run's time
 Run = multiprocessing.get_context("fork").Process
 
 
 def no_exchange() -> None:
-    """From now on the system cannot exchange names, as renameat2 says on an NFS."""
+    """Make renameat2 refuse to exchange names, as on NFS."""
     refused = SimpleNamespace(renameat2=lambda *_: -1)
     durable.ctypes = SimpleNamespace(  # type: ignore[assignment]
         CDLL=lambda *_, **__: refused, get_errno=lambda: errno.EINVAL
@@ -52,7 +52,7 @@ def _store(path: Path, count: int, seed: int | None, modes: dict[str, bool]) -> 
     if seed is not None:
         for name in ("rename", "rmdir"):
             setattr(os, name, slowly(getattr(os, name), random.Random(seed)))
-    with contextlib.suppress(InputError):  # a refusal has to restore, too
+    with contextlib.suppress(InputError):  # a refusal must restore, too
         sweep(count).store(path, chunks=CHUNKS, threads=1, **modes)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""`cube.fleetcube`: alike on every kind of cube, against other libraries and the sweep itself."""
+"""`cube.fleetcube`: the same on every kind of cube, against other libraries and the sweep."""
 
 import datetime
 import gc
@@ -65,7 +65,7 @@ def cubes(stored: Path) -> dict[str, xarray.Dataset]:
 
 
 def _same_kind(found: xarray.Dataset, cube: xarray.Dataset) -> None:
-    """Nothing was read, and Dask's blocks are where they were."""
+    """Nothing was read, and Dask's blocks are unchanged."""
     for name, variable in cube.variables.items():
         assert found[name].chunks == variable.chunks
         assert is_read_when_sliced(found[name].variable) == is_read_when_sliced(variable)
@@ -381,7 +381,7 @@ def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
     ids=["reduce", "crossing", "solve", "open_cube", "interp"],
 )
 def test_what_is_made_has_an_accessor(make: Any, stored: Path, monkeypatch: Patch) -> None:
-    for kind in (xarray.Dataset, xarray.DataArray):  # as if nothing had been made before
+    for kind in (xarray.Dataset, xarray.DataArray):  # without anything cached
         monkeypatch.delattr(kind, "fleetcube")
     monkeypatch.delitem(sys.modules, "fleetcube.grid.accessor")
     monkeypatch.delattr(fleetcube.grid, "accessor")

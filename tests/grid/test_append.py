@@ -1,4 +1,4 @@
-"""A cube gets more labels on its axes, and what is there is not computed again."""
+"""A cube gets more labels on its axes, without recomputing existing values."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def whole(tmp_path: Path, axes: dict[str, Any]) -> dict[str, bytes]:
-    """The same sweep stored at once, in the chunks of the cube that grew: fabrics by two."""
+    """The same sweep stored at once, in the grown cube's chunks: fabrics by two."""
     chunks = {**CHUNKS, "fabric": 2}
     made = Sweep(SCENARIO, axes, OUTPUTS).store(tmp_path / "whole.zarr", chunks=chunks)
     assert isinstance(made, Path)
@@ -116,7 +116,7 @@ def test_what_is_no_growth(path: Path, scenario: Any, axes: Any, keywords: Any, 
 
 
 def test_a_label_that_makes_outputs_depend_on_more_is_refused(tmp_path: Path) -> None:
-    """The roofline does not ask for a share of peak: an array cannot gain a dimension later."""
+    """The roofline does not use a share of peak: an array cannot gain a dimension later."""
     scenario = {**SCENARIO, "fabric": "infiniband-ndr"}
     axes = {"compute_model": ["roofline"], "flops_efficiency": [0.4, 0.5], "n_gpus": [8, 64]}
     path = Sweep(scenario, axes, ["step_time"]).store(tmp_path / "a.zarr")

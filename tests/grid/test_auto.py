@@ -1,4 +1,4 @@
-"""Coefficients that are found from GPU, precision, software and layers, and their intervals."""
+"""Calibration "auto": coefficients from GPU, precision, software and layers, with intervals."""
 
 import json
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
         alone = answer(**point)
         for name in TIMES:
             assert cube[name].values[index] == alone[name], (name, point)
-    high = Sweep({**scenario, "step_time": 4.0}, axes, TIMES[2:])  # one formula to compile
+    high = Sweep({**scenario, "step_time": 4.0}, axes, TIMES[2:])  # compiles one formula only
     factors = high.evaluate("numba").step_time_high / 4
     assert factors.dims == tuple(axes)
     assert np.allclose(factors, cube.step_time_high / cube.step_time, rtol=1e-15)
@@ -278,7 +278,7 @@ def test_commands_say_what_results_rest_on(tmp_path: Path, capsys: Any, monkeypa
         cli.main([*command, str(spec)], standalone_mode=False)
         said = capsys.readouterr()
         assert stands in said.out + said.err, command
-    ranked = said.out.splitlines()  # the reason stands below each, folded
+    ranked = said.out.splitlines()  # the reason is below each, wrapped
     assert max(map(len, ranked)) <= 80
     place = next(k for k, line in enumerate(ranked) if line.startswith("megatron-h100-fp8 "))
     assert ranked[place + 1] == "  Megatron-LM on H100 GPUs in FP8"

@@ -1,4 +1,4 @@
-"""Every bad input is one line that names the value, the rule and the next action."""
+"""Every bad input gives one line with the value, the rule and the next action."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The bits of values and the bytes of cubes are the same on every kind of CPU, or refused."""
+"""Bits of values and bytes of cubes are the same on every kind of CPU, or refused."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ both = pytest.mark.skipif(not {OLD, NEW} <= {*here()}, reason="this CPU can emul
 
 
 def on(kind: str, *words: str, folder: Path = ROOT, status: int = 0) -> str:
-    """What Python prints on a kind of CPU: its standard output, or error where it fails."""
+    """Standard output of Python on a kind of CPU, or standard error if it fails."""
     given = dict(cwd=folder, env=environment(kind), capture_output=True, text=True, timeout=600)
     run = subprocess.run([sys.executable, *words], **given, check=False)
     assert run.returncode == status, run.stderr

@@ -1,4 +1,4 @@
-"""Fits recover what was planted, with errors that are honest."""
+"""Fits recover planted coefficients, with correct errors."""
 
 import math
 from pathlib import Path
@@ -24,7 +24,7 @@ RANKS = 16
 
 
 def log_of(sizes: Any, times: Any) -> str:
-    """A log of nccl-tests, one row in place and one out of place of each pair of times."""
+    """A log of nccl-tests, with a row in place and one out of place for each pair of times."""
     share = 2 * (RANKS - 1) / RANKS
     lines = ["# Collective test starting: all_reduce_perf"]
     for size, pair in zip(sizes, times, strict=True):
@@ -37,7 +37,7 @@ def log_of(sizes: Any, times: Any) -> str:
 
 
 def planted(truth: dict[str, float], sizes: Any = SIZES) -> Any:
-    """The law as the kernels compute it, for messages in place and out of place."""
+    """Times by the kernels' law, in place and out of place."""
     return np.repeat(fitted_all_reduce_time(sizes, RANKS, **truth)[:, None], 2, axis=1)
 
 
@@ -57,9 +57,9 @@ def test_a_log_without_noise_gives_what_was_planted() -> None:
     assert fit.at_bound == ()
 
 
-# Coverage. The truth is in the 90 % intervals in about 90 of 100 logs, and what is at a bound may
-# be covered more often. 100 logs scatter by 3 %, and tell intervals that are a third too short,
-# which hold 73; those of `make fuzz`, 20 times as many, scatter by 0.7 %.
+# Coverage: the truth is in the 90 % intervals in about 90 of 100 logs, more often at a bound. 100
+# logs scatter by 3 %, which detects intervals a third too short (73); the 2,000 of `make fuzz` by
+# 0.7 %.
 LOGS = scaled(100)
 CASES = [
     pytest.param(TRUTH, SIZES, 0.05, 0.85, 0.95, id="long"),
@@ -76,7 +76,7 @@ def noisy_fits(truth: dict[str, float], sizes: Any, noise: float) -> list[Collec
 
 @pytest.fixture(scope="module")
 def fits() -> list[CollectiveFit]:
-    """Of logs of the first case."""
+    """Fits to logs of the first case."""
     return noisy_fits(TRUTH, SIZES, 0.05)
 
 
@@ -194,7 +194,7 @@ def test_intervals_of_step_times_hold_the_truth(tmp_path: Path) -> None:
         for name, value in truth.items():
             low, high = fit.intervals[name]
             held[name] += low <= value <= high
-    for name, count in held.items():  # 22.5 expected, 1.5 scatter
+    for name, count in held.items():  # 22.5 expected, 1.5 standard deviation
         assert count >= 19, (name, count)
 
 
@@ -292,7 +292,7 @@ def test_a_share_above_1_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_wrong_unit_is_doubted(tmp_path: Path) -> None:
-    """At an efficiency of 1 the steps, which were of 0.5, take half as long, not a thousandth."""
+    """At an efficiency of 1 the steps (at 0.5) take half as long, not a thousandth."""
     text = alone([(batch, 0.5) for batch in (8, 16, 32)])
     assert fit_steps(table(tmp_path, text), ALONE).doubt is None
     wrong = fit_steps(table(tmp_path, text.replace("step_time", "step_time [ms]")), ALONE)
@@ -360,7 +360,7 @@ def test_every_input_that_may_be_fitted_is_a_real_one() -> None:
 
 
 ALONE: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 1}
-ALONE |= {"fabric": "infiniband-ndr"}  # steps that are computing, and nothing else
+ALONE |= {"fabric": "infiniband-ndr"}  # steps of computing only
 
 
 def alone(rows: list[tuple[int, float]], **more: float) -> str:

@@ -1,4 +1,4 @@
-"""A calibration in a spec: what it sets, what stands over it, where it is found, its changes."""
+"""A calibration in a spec: what it sets, what overrides it, where it is found, its changes."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def step_time(**scenario: Any) -> float:
-    named = {"calibration": "none", **SCENARIO, **scenario}  # or one would be found
+    named = {"calibration": "none", **SCENARIO, **scenario}  # else one would be found
     return float(fleetcube.evaluate("step_time", **named))
 
 

@@ -1,4 +1,4 @@
-"""Quantities of units libraries are converted at every door, or refused in one line."""
+"""Quantities of units libraries are converted at every interface, or refused in one line."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ u: Any = pint.UnitRegistry()
 
 
 class Astropy(np.ndarray):
-    """What astropy's Quantity is to others: an array with `value` and `unit`."""
+    """Stands in for astropy's Quantity: an array with `value` and `unit`."""
 
     unit: str
 

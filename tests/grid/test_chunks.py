@@ -15,7 +15,7 @@ from fleetcube.grid.store.chunks import codecs, encode, fill, fill_value
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (100, 33), (5, 6, 7)])
 def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    """Whole chunks and those that reach over the end, which Zarr fills."""
+    """Whole chunks and those that extend beyond the end, which Zarr fills."""
     steps = tuple(max(1, size * 2 // 3) for size in shape)
     values = np.random.default_rng(0).geometric(0.05, shape).astype(dtype)
     made = dict(shape=shape, chunks=steps, dtype=dtype, fill_value=fill_value(dtype))
@@ -25,7 +25,7 @@ def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int
     found = 0
     for index in np.ndindex(*(-(-n // step) for n, step in zip(shape, steps, strict=True))):
         cut = tuple(slice(k * s, (k + 1) * s) for k, s in zip(index, steps, strict=True))
-        chunk = np.full(steps, 99, dtype)  # what another chunk left in memory that is used again
+        chunk = np.full(steps, 99, dtype)  # left by another chunk in reused memory
         data, crc = encode(fill(chunk, values[cut]))
         assert data == (tmp_path / "v" / "c" / "/".join(map(str, index))).read_bytes()
         assert crc == google_crc32c.value(data[:-4])

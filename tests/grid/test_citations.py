@@ -1,4 +1,4 @@
-"""What a result rests on, as BibTeX: for datasets, cubes, cuts and files."""
+"""Citations of results as BibTeX: for datasets, cubes, cuts and files."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def test_a_formula_that_is_a_law_cites_what_the_law_cites() -> None:
     # the interval is `kernels.checkpoint.exact_interval`, whose Lambert W is Corless et al. 1996
     given = dict(checkpoint_stall_time=60, cluster_mtbf=1e4, recovery_time=0)
     assert "corless1996" in keys(citations(evaluate(["checkpoint_interval"], **given)))
-    # The quantity cites Daly alone; the branch point that the law unfolds is in Corless et al.
+    # The quantity cites Daly only; the law's branch point is in Corless et al.
     result = evaluate(["checkpoint_interval"], checkpoint_stall_time=30, cluster_mtbf=86400)
     assert keys(citations(result)) == ["fleetcube", "corless1996", "daly2006"]
 

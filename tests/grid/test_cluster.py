@@ -1,4 +1,4 @@
-"""Sweeps on Dask give the bits of threads, and lose nothing that is finished when it fails."""
+"""Sweeps on Dask give the bits of threads, and lose nothing finished when Dask fails."""
 
 import contextlib
 import os
@@ -97,14 +97,14 @@ def test_a_reduction_is_that_of_threads(client: Any, asked: str, monkeypatch: Pa
     wanted = ASKED[asked](sweep, threads=2, **given)
     xarray.testing.assert_identical(ASKED[asked](sweep, dask=client, **given), wanted)
     values = wanted if isinstance(wanted, xarray.DataArray) else wanted["job_time"]
-    assert values.size > 0  # and not all of it NaN, where every sum would agree
+    assert values.size > 0  # not all NaN, for which every sum would agree
     assert bool(values.notnull().any())
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_every_engine_runs_on_dask(client: Any, engine: str) -> None:
     axes = {name: AXES[name] for name in ("gpu_mttf", "n_gpus")}
-    sweep = Sweep(SCENARIO, axes, ["cluster_mtbf"])  # few formulas to compile
+    sweep = Sweep(SCENARIO, axes, ["cluster_mtbf"])  # compiles few formulas
     wanted = sweep.reduce("argmin", "n_gpus", engine=engine)
     found = sweep.reduce("argmin", "n_gpus", engine=engine, dask=client)
     xarray.testing.assert_identical(found, wanted)
@@ -135,9 +135,9 @@ def slow_square(plan: Any, number: int) -> int:
     "seconds, left, threads, wanted",
     (0.01, 10**6, 1, 50),  # half a second
     (0.01, 10**6, 50, 50),
-    (0.01, 3 * 10**6, 1000, 750),  # what is left, as 4 for each thread
-    (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads end 100 in a second
-    (0.01, 10**6, 1000, 500),  # and no more than 200 near the end
+    (0.01, 3 * 10**6, 1000, 750),  # the remainder, as 4 runs per thread
+    (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads finish 100 per second
+    (0.01, 10**6, 1000, 500),  # at most 200 near the end
     (0.01, 10, 2, 10),  # 0.1 s
     (20.0, 10**6, 1000, 1),
 )
@@ -169,7 +169,7 @@ def _recipe(sweep: Sweep) -> Recipe:
 def stopped(
     sweep: Sweep, path: Path, client: Any, blocks: int, stop: Callable[[], Any], chunks: Any = MANY
 ) -> None:
-    """Store, and do something once so many blocks are counted."""
+    """Store, and call `stop` once this many blocks are counted."""
     seen: list[None] = []
     done = threading.Event()
 
@@ -272,7 +272,7 @@ def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> No
     plan = sweep.plan()
     work = remote._Write(Folder(partial), "float64", tuple(MANY.items()), ())
     task = next(iter(remote.Writer(plan, sweep.spec, "float64", MANY).regions()))
-    work(plan, task)  # while the run is there
+    work(plan, task)  # during the run
     joined = remote._opened(plan, work)[1]
     partial.rename(path)
     with pytest.raises(FileNotFoundError, match="has ended"):
@@ -296,7 +296,7 @@ def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path:
     whole = contents(sweep.store(tmp_path / "a.zarr", chunks=FEW))
     with object_store() as bucket:
         url = f"{bucket}/a.zarr"
-        client.run(os.environ.update, {**os.environ})  # by which the bucket is reached
+        client.run(os.environ.update, {**os.environ})  # to reach the bucket
         sweep.store(url, chunks=FEW, dask=client)
         place = place_of(url)
         assert {name: place.read(name) for name in place.names() or ()} == whole
@@ -319,12 +319,12 @@ def test_versions_are_told(client: Any, sweep: Sweep, tmp_path: Path, monkeypatc
     cluster.facts.cache_clear()
 
 
-WITHOUT = "fleetcube"  # a worker that lacks it
+WITHOUT = "fleetcube"  # a worker without it
 
 
 @contextlib.contextmanager
 def another(client: Any, what: str) -> Iterator[str]:
-    """Make a worker another in something that its fingerprint holds; its address."""
+    """Change a worker in something that its fingerprint covers; yields its address."""
     worker = min(client.nthreads())
     client.run(_pretend, what, workers=[worker])
     try:
@@ -350,7 +350,7 @@ def test_a_worker_that_differs(client: Any, sweep: Sweep, tmp_path: Path, what: 
             sweep.store(path, dask=client, chunks=MANY, engine="numba")
         lines.append(str(told.value))
         assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
-        with pytest.MonkeyPatch.context() as patch:  # as if it came after the others were asked
+        with pytest.MonkeyPatch.context() as patch:  # as if it joined after the others were asked
             patch.setattr(
                 cluster, "_ask_workers", lambda client, function, *_: {worker: function(*_)}
             )
@@ -365,7 +365,7 @@ def test_a_worker_that_differs(client: Any, sweep: Sweep, tmp_path: Path, what: 
 
 
 class Dies:
-    """An answer of a worker that is killed the first times that it is asked."""
+    """A worker's result, which kills it the first times that it is asked."""
 
     def __init__(self, folder: Path, times: int) -> None:
         self.folder, self.times = folder, times
@@ -388,8 +388,8 @@ def test_a_worker_killed_while_asked_is_waited_for(tmp_path: Path, monkeypatch: 
 
 
 def test_paused_runs_end(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    """As they do near their memory limit, for good where memory does not come back."""
-    most = {"n_gpus": 2, "gpu_mttf": 5}  # so many blocks that some are left when workers pause
+    """Workers pause near their memory limit, for good if no memory is freed."""
+    most = {"n_gpus": 2, "gpu_mttf": 5}  # enough blocks to have some left when workers pause
     monkeypatch.setattr(cluster, "PAUSED", 0.3)
 
     def pause() -> None:
@@ -411,7 +411,7 @@ def _be(status: str, dask_worker: Any) -> None:
 
 @pytest.mark.usefixtures("_sigint")
 def test_being_stopped_while_processes_start_is_not_lost(sweep: Sweep, monkeypatch: Patch) -> None:
-    """The start goes on to its end, and what it opened is closed."""
+    """The start completes, and what it opened is closed."""
     told = []
 
     class Slow:
@@ -432,11 +432,11 @@ def test_being_stopped_while_processes_start_is_not_lost(sweep: Sweep, monkeypat
     monkeypatch.setattr(distributed, "Client", lambda *_, **__: client)
     with pytest.raises(KeyboardInterrupt):
         sweep.reduce("min", dask=2)
-    assert told == [{signal.SIGINT}, "closed"]  # so do the processes leave Ctrl-C to this one
+    assert told == [{signal.SIGINT}, "closed"]  # the processes leave Ctrl-C to this one
 
 
 def test_an_unseen_folder(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Path, "touch", lambda *_: None)  # the mark is not there for them
+    monkeypatch.setattr(Path, "touch", lambda *_: None)  # they do not see the mark
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     with pytest.raises(InputError, match=r"Dask worker tcp://\S+ does not see the folder"):
         sweep.store(tmp_path / "a.zarr", dask=client)
@@ -487,7 +487,7 @@ def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: Patch) -> Non
 
 
 def peaks(client: Any) -> list[int]:
-    """Bytes of memory that each worker has had at most."""
+    """Peak memory of each worker in bytes."""
 
     def peak() -> int:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()

@@ -1,4 +1,4 @@
-"""Two scenarios compared: terms that add up, and what each change does."""
+"""Two scenarios compared: terms that add up, and the effect of each change."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def differences_add_up(found: Comparison, names: tuple[str, ...] = DECOMPOSED) -
         np.testing.assert_allclose(rest / scale, 0, rtol=0, atol=1e-12)
 
 
-# Each feature brings a term: one that is forgotten shows in the total
+# Each feature adds a term: a forgotten one shows in the total
 FEATURES: list[dict[str, object]] = [{}, {"global_batch_size": 4096}, {"offload": "cpu"}]
 FEATURES += [{"goodput_model": model} for model in ("first_order", "additive")]
 FEATURES += [{"goodput": 0.8}, {"exposed_communication_time": "1 s"}, {"maintenance_fraction": 0.2}]
@@ -56,7 +56,7 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
     found = compare(sweep(JOB, axes), sweep(FASTER, axes), over=["n_gpus", "goodput_model"])
     assert found.values["job_time"].sizes == {"scenario": 2, "n_gpus": 3, "goodput_model": 2}
     assert found.values["job_time"].sel(n_gpus=100_000).isnull().all()  # replicas without a batch
-    assert found.infeasible == ("2 of 6 layouts", "2 of 6 layouts")  # budgets may leave nothing
+    assert found.infeasible == ("2 of 6 layouts", "2 of 6 layouts")  # budgets may leave no time
     assert found.changes[0].factor.sel(n_gpus=100_000).isnull().all()
     none = {"n_gpus": [100_000, 200_000]}
     with pytest.raises(InputError, match="no point is feasible in both: infeasible are 2 of 2"):
@@ -66,7 +66,7 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
 
 
 def test_terms_are_the_shares_of_the_wall_time() -> None:
-    # A second way: shares of the wall time that overheads state, times the share that is available
+    # Independently: overheads' shares of the wall time, times the available share
     names = {"bubble_time": "bubble_overhead", "straggler_time": "straggler_overhead"}
     names |= {"rework_overhead": "rework_overhead", "checkpoint_overhead": "checkpoint_overhead"}
     names |= {"recovery_overhead": "recovery_overhead"}
@@ -82,7 +82,7 @@ def test_terms_are_the_shares_of_the_wall_time() -> None:
 
 def test_only_terms_that_are_there_are_named() -> None:
     named = set(compare(sweep(JOB), sweep(FASTER)).values["job_time_term"].values)
-    assert "other_losses" not in named  # of exact goodput nothing is left
+    assert "other_losses" not in named  # exact goodput leaves none
     assert "exposed_expert_parallel_time" not in named
     additive = compare(sweep(JOB), sweep({**JOB, "goodput_model": "additive"}))
     rest = additive.values["job_time_terms"].sel(job_time_term="other_losses")
@@ -98,7 +98,7 @@ def test_a_quantity_that_is_given_is_not_taken_apart() -> None:
     assert set(found.values["job_time_term"].values) >= {"step_time", "recovery_overhead"}
     differences_add_up(found, ("job_time", "job_cost"))
     bare = {name: value for name, value in JOB.items() if not name.startswith("checkpoint")}
-    given = {**bare, "goodput": 0.8}  # of no checkpoint anything is known
+    given = {**bare, "goodput": 0.8}  # nothing is known of checkpoints
     found = compare(sweep_of(given), sweep_of({**given, "goodput": 0.9}))
     losses = found.values["job_time_terms"].sel(job_time_term="other_losses")
     jobs = found.values["job_time"]
@@ -219,7 +219,7 @@ def test_bad_questions_are_refused_in_one_line(asked: dict[str, object], words: 
 
 
 def test_traffic_between_sites_is_a_term() -> None:
-    """A step on one site and on two differ by what they wait for each other, and by groups."""
+    """A step on one site and on two differs by waits between the sites, and by groups."""
     one = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
     two = {**one, "sites": 2, "site_bandwidth": "400 Gbit/s"}
     found = compare(Sweep(one, {}, ["step_time"]), Sweep(two, {}, ["step_time"]))

@@ -1,4 +1,4 @@
-"""Cubes that another program copied or changed: called so, read as they are, never repaired."""
+"""Cubes copied or changed by another program: reported, read as they are, never repaired."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Cubes on disk: what is stored, that it is whole, and that bad targets are refused."""
+"""Cubes on disk: stored content, completeness, and refusal of bad targets."""
 
 import errno
 from pathlib import Path
@@ -42,7 +42,7 @@ def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_cubes_hold_values(sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: Patch) -> None:
-    # several along every axis; on a compiler fewer formulas, and fewer axes to cut
+    # several along every axis; compiled engines get fewer formulas and fewer axes to cut
     monkeypatch.setattr("fleetcube.grid.plan.tiles.CHUNK", 30 if engine == "numpy" else 4)
     if engine != "numpy":
         scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}

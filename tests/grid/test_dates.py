@@ -86,7 +86,7 @@ def test_a_spec_says_when_its_job_starts(tmp_path: Path) -> None:
     assert told("run")[1][-2] == last
     assert told("run", "start_date=2027-12-01")[1][-2] > "2027-12-01"
     assert told("run", "phase=half")[1][-2] == first
-    # what stands before it is not known of a later phase by itself, nor when it starts
+    # a later phase by itself has unknown predecessors and start
     assert "ends" not in told("run", "phase=whole")[0]
     assert "ends" not in told("run", "phase=whole,half")[0]
     assert "ends" not in told("reduce", "sum", "phase=all", "--of", "job_time")[0]

@@ -1,4 +1,4 @@
-"""Sampling designs: what is drawn covers the ranges as the design promises."""
+"""Sampling designs: samples cover the ranges as the design promises."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def drawn(design: str, num: int = 256, **more: Any) -> Any:
 
 
 def places(found: Any) -> np.ndarray[Any, Any]:
-    """Where the points lie in their ranges, between 0 and 1."""
+    """Positions of the points in their ranges, between 0 and 1."""
     mttf = np.log(found.gpu_mttf / 3600 / 5_000) / np.log(100)
     return np.stack([mttf.values, (found.checkpoint_stall_time.values - 10) / 40])
 

@@ -1,4 +1,4 @@
-"""JAX on several devices: simulated ones of the host, in a process of their own."""
+"""JAX on several simulated host devices, in a separate process."""
 
 import os
 import subprocess
@@ -60,7 +60,7 @@ def test_the_axis_that_wastes_least_is_shared(devices: int) -> None:
 
 @pytest.mark.slow
 def test_blocks_grow_with_the_memory_of_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what is reduced in them stays the same; masked points are left out where they are."""
+    """Reductions stay the same; masked points are left out on the device."""
     scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     axes = {"n_gpus": [8, 12, 64], "gpu_mttf": np.geomspace(1e7, 1e9, 24).tolist()}
     sweep = Sweep(scenario, axes, ["data_parallel_time", "cluster_mtbf", "infeasible_reason"])

@@ -1,4 +1,4 @@
-"""Mixtures of experts through the door: domains of one switch, edges, options without effect."""
+"""Mixture of experts in whole scenarios: switch domains, edge cases, options without effect."""
 
 from typing import Any
 

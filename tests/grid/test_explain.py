@@ -1,4 +1,4 @@
-"""What `explain` says is what the functions and the table of inputs say."""
+"""`explain` agrees with the functions and the table of inputs."""
 
 import math
 import os
@@ -34,14 +34,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def field(text: str, title: str) -> list[str]:
-    """Words of one of the first lines, which may go on over several."""
+    """Words of one of the first lines, which may be wrapped."""
     match = re.search(rf"^{title}:(.*(?:\n {{9}}.*)*)", text, re.MULTILINE)
     assert match is not None
     return [" ".join(word.split()) for word in match.group(1).split(",")]
 
 
 def branches(name: str) -> list[tuple[int, str]]:
-    """Depth and quantity of every line of a tree; a choice may stand on a line of its own."""
+    """Depth and quantity of every line of a tree; a choice may have its own line."""
     lines = section(explain(name), "Computed from")
     named = [re.fullmatch(r"((?:  )+)(\w+)(?: \(.*)?", line) for line in lines]
     return [(len(match.group(1)) // 2 - 1, match.group(2)) for match in named if match]
@@ -49,7 +49,7 @@ def branches(name: str) -> list[tuple[int, str]]:
 
 @cache
 def upstream(name: str) -> set[str]:
-    """A quantity and all that it needs under the default options, from the signatures."""
+    """A quantity and all its dependencies under the default options, from the signatures."""
     if name not in GRAPH:
         return {name}
     quantity = GRAPH[name]
@@ -139,7 +139,7 @@ def test_the_list_says_what_a_name_means_by_default() -> None:
 
 @cache
 def ancestors(name: str) -> set[str]:
-    """All that a name may need under any options."""
+    """All dependencies of a name under any options."""
     if name not in GRAPH:
         return set()
     needs = {p for f in GRAPH[name].formulas.values() for p in parameters(f)}
@@ -218,7 +218,7 @@ def test_the_list_has_every_quantity_once_under_its_topic() -> None:
 
 
 def found(text: str) -> list[str]:
-    """Names that a search lists; their meanings may go on over several lines."""
+    """Names that a search lists; their meanings may be wrapped."""
     return re.findall(r"^  (\w+)  ", text, re.MULTILINE)
 
 
@@ -236,7 +236,7 @@ def test_a_word_lists_the_names_that_hold_it_before_the_meanings_that_do() -> No
 def test_several_words_must_all_be_there() -> None:
     first = ["checkpoint_write_bandwidth", "checkpoint_read_bandwidth"]
     assert found(explain("checkpoint bandwidth"))[:2] == first
-    assert "straggler_slowdown" not in found(explain("low"))  # each is met from its beginning
+    assert "straggler_slowdown" not in found(explain("low"))  # words match from their start
     assert "job_cost" in found(explain("TCO"))  # the cost of ownership
 
 

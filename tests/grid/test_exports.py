@@ -1,4 +1,4 @@
-"""Tables for other tools: what each format holds, in which units, and what is refused."""
+"""Tables for other tools: content and units of each format, and refusals."""
 
 import csv
 import io
@@ -116,7 +116,7 @@ def test_parquet_holds_codes_units_and_meanings(cube: xarray.Dataset, tmp_path: 
 
 
 def sheet(path: Path) -> list[dict[str, tuple[str, str]]]:
-    """Rows of a sheet of Excel: the type of each cell and what it holds, formulas marked."""
+    """Rows of an Excel sheet: the type and value of each cell, formulas marked."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
     with zipfile.ZipFile(path) as parts:
         inside = {name: ElementTree.fromstring(parts.read(name)) for name in parts.namelist()}

@@ -28,7 +28,7 @@ SPEC = LARGE.replace("1288", "648")  # 400 blocks
 CHUNKS = {"n_gpus": 4, "gpu_mttf": 6}
 WORDS = ["run", "spec.toml", "--chunks", CUT, "-o"]
 RUN = [sys.executable, "-m", "fleetcube", *WORDS]
-# Even root is bound by the permissions of its files then: prctl(2), capabilities(7)
+# Makes file permissions bind even root: prctl(2), capabilities(7)
 NO_OVERRIDE = """
 import ctypes, os
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -53,19 +53,19 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 
 def bound(command: list[str], folder: Path, before: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command in a process that some code has bound first."""
+    """Run a command in a process after code that restricts it."""
     code = f"{before}\nimport os\nos.execv({sys.executable!r}, {command!r})"
     given: Any = dict(cwd=folder, capture_output=True, text=True, timeout=600)
     return subprocess.run([sys.executable, "-c", code], **given)
 
 
 def failed(folder: Path, before: str, *options: str) -> str:
-    """What a run says that ends with an error: one line. The code before it binds the run too."""
+    """The one-line error of a run in a process restricted by the code `before`."""
     return refusal(bound([*RUN, "a.zarr", *options], folder, before))
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> str:
-    """The one line of a run that ends with an error."""
+    """The one-line message of a failed run."""
     assert done.returncode in (1, 2), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("fleetcube: ")]
     assert len(lines) == 1, done.stderr
@@ -74,7 +74,7 @@ def refusal(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def finish(folder: Path, whole: Path) -> None:
-    """Resume; not one byte may differ from the uninterrupted cube."""
+    """Resume; no byte may differ from the uninterrupted cube."""
     Sweep.from_file(folder / "spec.toml").store(folder / "a.zarr", chunks=CHUNKS, resume=True)
     assert contents(folder / "a.zarr") == contents(whole / "whole.zarr")
     assert sorted(entry.name for entry in folder.iterdir()) == ["a.zarr", "spec.toml"]
@@ -101,7 +101,7 @@ def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
 
 
 def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> None:
-    """No file may be larger than some chunks are: a write fails as on a full disk."""
+    """Files are limited below the size of some chunks: a write fails as on a full disk."""
     held = contents(whole / "whole.zarr")
     sizes = sorted(len(data) for name, data in held.items() if "/c" in name)
     with files_of_at_most(sizes[-1] - 1):
@@ -115,7 +115,7 @@ def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> N
 
 
 def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> None:
-    """Whose library says "Permission denied" of it."""
+    """Its library reports "Permission denied"."""
     with files_of_at_most(0):
         done = fleetcube("slice", str(whole / "whole.zarr"), "-o", "s.nc", folder=tmp_path)
     assert "cannot write 's.nc' (File too large)" in refusal(done)
@@ -124,7 +124,7 @@ def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> 
 
 @pytest.fixture
 def closed(folder: Path) -> Iterator[Path]:
-    """A folder into which nobody may write."""
+    """A folder that nobody may write to."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     folder.chmod(0o555)
     yield folder
@@ -177,7 +177,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def each_byte(path: Path, check: Callable[[int], None], most: int = 10**9) -> None:
-    """Change every byte of a file (or so many of them), in one bit each, and look."""
+    """Change every byte of a file (or `most` of them) in one bit each, and check."""
     data = path.read_bytes()
     try:
         for k in range(0, len(data), -(-len(data) // most)):
@@ -202,7 +202,7 @@ def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
 
 
 def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
-    """Bytes all over every file that is not a chunk: metadata, coordinates, journal, seal."""
+    """Bytes throughout every file that is not a chunk: metadata, coordinates, journal, seal."""
     blocks = journal.read_journal(Folder(small)).values()
     chunks = {name for block in blocks for name, _, _ in block.files}
     names = contents(small).keys() - chunks
@@ -217,7 +217,7 @@ def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
 
 
 def test_a_changed_root_is_refused_by_the_reader_itself(small: Path) -> None:
-    """`open_cube` as a whole, on some bytes of the root and of an array's metadata."""
+    """`open_cube` on some changed bytes of the root and of an array's metadata."""
     for name in ("zarr.json", "job_time/zarr.json"):
         data = (small / name).read_bytes()
         for k in range(0, len(data), 211):

@@ -18,7 +18,6 @@ from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, both, questions
 
 
 def first_crossing(axis: list[float], row: list[float], at: float, log: bool) -> float:
-    """Walk from point to point."""
     if log:
         axis, row, at = [math.log(x) for x in axis], [math.log(y) for y in row], math.log(at)
     found = math.nan
@@ -79,7 +78,6 @@ def test_a_power_law_is_crossed_exactly_in_logarithms() -> None:
 
 
 def front(points: list[tuple[float, ...]]) -> list[int]:
-    """Compare every point with every other."""
     found = []
     for i, p in enumerate(points):
         beaten = any(

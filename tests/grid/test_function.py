@@ -1,4 +1,4 @@
-"""Functions for other programs: the same values as sweeps, exact derivatives, in every engine."""
+"""Functions for other programs: sweeps' values and exact derivatives on every engine."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ OUTPUTS = ["job_time", "infeasible_reason", "d_goodput_d_n_gpus"]
 
 
 def drawn(count: int) -> dict[str, Any]:
-    """Points of the inputs: clusters that can be laid out and others, one replica among them."""
+    """Points of the inputs: feasible and infeasible clusters, one of a single replica."""
     rng = generator(71)
     return {
         "n_gpus": rng.choice([32.0, 64.0, 100.0, 1024.0, 16384.0, 1e6], count),
@@ -155,7 +155,7 @@ def test_second_derivatives_are_exact() -> None:
         assert math.isclose(float(jax.hessian(of)(1e5)), expected, rel_tol=1e-13)
         job = function("goodput", SCENARIO, ["n_gpus", "gpu_mttf"], engine="jax")
         curved = jax.jit(jax.hessian(job, argnums=(0, 1)))(1024.0, 1.8e8)
-        # Where a first derivative is 0, it still changes: no cards, M = 1 / (n / m + n c / (8 k))
+        # A first derivative of 0 still has a slope: no cards, M = 1 / (n / m + n c / (8 k))
         cards = {"n_gpus": 1024, "gpu_mttf": 1e8}
         of = function("cluster_mtbf", cards, ["nics_per_node", "nic_mttf"], engine="jax")
         at_none = jax.hessian(of, argnums=(0, 1))(0.0, 2e8)
@@ -164,7 +164,7 @@ def test_second_derivatives_are_exact() -> None:
         assert math.isclose(float(at_none[0][0]), 2 * mtbf**3 * (nodes / 2e8) ** 2, rel_tol=1e-12)
         for mixed in (at_none[0][1], at_none[1][0]):
             assert math.isclose(float(mixed), mtbf**2 * nodes / 2e8**2, rel_tol=1e-12)
-        # A slope that is a number already: GPU hours rise as 1 / (peak), and so twice as 2 / peak^2
+        # A constant slope: GPU hours grow as 1 / (peak), with second derivative 2 / peak^2
         of = function("gpu_hours", SCENARIO | POINT, ["training_tokens"], engine="jax")
         assert abs(float(jax.grad(jax.grad(of))(1e12))) <= 1e-12 * float(of(1e12)) / 1e24
     slopes = function("goodput", SCENARIO, ["n_gpus", "gpu_mttf"]).gradient()
@@ -180,7 +180,7 @@ def test_second_derivatives_are_exact() -> None:
 
 @pytest.mark.slow
 def test_a_branch_not_taken_does_no_harm() -> None:
-    """One replica: nothing to reduce, and what would be divided by is 0 on the other branch."""
+    """One replica: nothing to reduce, and the divisor is 0 on the other branch."""
     ways: dict[str, Any] = {
         "one replica": {"n_gpus": 32.0, "gpu_mttf": 1.8e8, "inter_node_bandwidth": 5e10},
         "no failures": {"n_gpus": 1024.0, "gpu_mttf": math.inf, "inter_node_bandwidth": 5e10},
@@ -224,7 +224,7 @@ def test_beyond_the_bounds_there_is_no_number(engine: str) -> None:
 
 
 def test_what_a_function_gives_is_as_if_the_scenario_gave_it() -> None:
-    """Options that an input implies, totals of a label that it voids, a quantity that is given."""
+    """Options implied by an input, a label's totals voided by it, a given quantity."""
     for inputs, point, outputs in (
         (["fixed_checkpoint_interval"], {"fixed_checkpoint_interval": 600.0}, ["goodput"]),
         (["layers"], {"layers": 40.0}, ["step_time"]),
@@ -271,7 +271,7 @@ def test_compiled_code_calls_it() -> None:
         assert_array_equal(again, expected["cluster_mtbf"])
         assert_array_equal(reason, expected["layout_reason"])
         assert_array_equal(change, slopes(1024, mttf)["n_gpus"])
-    # numba names machine code by the file: it would call another scenario's function of before
+    # numba caches by file name: it would call an earlier scenario's function
     kept = numba.njit(cache=True)(lambda n: one(n, 1e8))
     with pytest.warns(numba.NumbaWarning, match="Cannot cache compiled function"):
         assert kept(1024.0) == one(1024.0, 1e8)
@@ -343,7 +343,7 @@ def test_jax_exports_shards_and_keeps_the_type() -> None:
 
 @each("engine", ENGINES)
 def test_whatever_holds_numbers_is_taken(engine: str) -> None:
-    """In JAX's 32 bits, too, where whole numbers above 2^31 would be cut off."""
+    """Also in JAX's 32 bits, where integers above 2^31 would be truncated."""
     of = function("cluster_mtbf", {}, ["n_gpus", "gpu_mttf"], engine=engine)
     right = function("cluster_mtbf", {}, ["n_gpus", "gpu_mttf"])(1024.0, 1e11)
     for n, mttf in (

@@ -66,7 +66,7 @@ def held(url: str) -> dict[str, bytes]:
 
 
 def plain(url: str, **version: str) -> Any:
-    """What a reader that knows nothing of fleetcube opens."""
+    """Open as a reader without fleetcube."""
     return Icechunk(url)._open().readonly_session(**(version or {"branch": "main"})).store
 
 
@@ -164,7 +164,7 @@ def test_a_second_writer_is_refused(sweep: Sweep, stopped: str) -> None:
 
 
 def test_of_two_who_commit_one_fails(stopped: str) -> None:
-    """As when a lock was taken over from a writer that was only slow."""
+    """As when a lock was taken from a writer that was only slow."""
     slow = Icechunk(stopped, UNFINISHED)
     with slow.one_writer():
         other = slow._repository.writable_session(UNFINISHED)
@@ -207,7 +207,7 @@ main()
 
 
 def test_newer_formats_are_refused(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    """As Icechunk 1 sees one of Icechunk 2."""
+    """As Icechunk 1 refuses repositories of Icechunk 2."""
     monkeypatch.setattr(icechunk.Repository, "exists", lambda *_: False)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "repo").touch()
@@ -237,7 +237,7 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: Patch) -> None:
 def test_the_commands_take_repositories(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     for words in (
-        ("run", "spec.toml", "-o", "icechunk://cubes/a"),  # beside, as a path would be
+        ("run", "spec.toml", "-o", "icechunk://cubes/a"),  # next to it, as a path would be
         ("show", "icechunk://cubes/a"),
         ("verify", "icechunk://cubes/a"),
         ("slice", "icechunk://cubes/a", "n_gpus=512", "gpu_mttf=10000h"),
@@ -250,11 +250,11 @@ def test_the_commands_take_repositories(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_damaged_object_is_another_number(tmp_path: Path) -> None:
-    """Every file of a repository on a disk: lost, cut, and one bit of it changed."""
+    """Every file of a repository on disk: lost, truncated, and with one bit flipped."""
     url = f"icechunk://{tmp_path}/a"
     races.sweep(300).store(url)
     whole, good = held(url), races.answer(url, "eagerly")
-    lost: list[Path] = []  # which hold chunks, not the record
+    lost: list[Path] = []  # files of chunks, not of the record
     for file in sorted(file for file in (tmp_path / "a").rglob("*") if file.is_file()):
         data = file.read_bytes()
         for harmed in (None, data[: len(data) // 2], bytes([*data[:-1], data[-1] ^ 16])):

@@ -26,7 +26,7 @@ Z = norm.ppf(0.95)
 
 
 def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
-    """All that a quantity is computed from, under any option, but not through `cut`."""
+    """All dependencies of a quantity under any option, except through `cut`."""
     seen: set[str] = set()
     level = [name]
     for current in level:
@@ -49,7 +49,7 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
         for formula in quantity.formulas.values()
         if parts & {*parameters(formula)} and "step_time_ratio" not in parameters(formula)
     }
-    scaled = {"batch_independent_time"}  # has a formula in which all parts are alike
+    scaled = {"batch_independent_time"}  # scales like all its parts
     assert mixed - scaled <= RATIOS_OF_PARTS
     others = {n for n in RATIOS_OF_PARTS if not {*up(n), n} & mixed}
     assert others == {"step_time_low", "step_time_high"}
@@ -142,7 +142,7 @@ def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -
     np.testing.assert_allclose(found["gpu_cost"], [cost / wide, cost * wide], rtol=rtol)
     np.testing.assert_allclose(found["job_time"], [time / 1.3, time * 1.3], rtol=rtol)
     assert found["goodput_std"] == 0
-    assert found["communication_overhead_std"] == 0  # the error of the whole says nothing of it
+    assert found["communication_overhead_std"] == 0  # the error of the whole implies none for it
     both = made.interval()
     np.testing.assert_allclose(both["gpu_cost_high"], cost * wide, rtol=2e-3)
     np.testing.assert_allclose(both["job_time_high"], time * 1.3, rtol=1e-12)

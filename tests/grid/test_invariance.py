@@ -1,4 +1,4 @@
-"""Values depend on the sweep alone: not on axis order, block shape, threads or neighbours."""
+"""Values depend only on the sweep, not on axis order, block shape, threads or neighbours."""
 
 import itertools
 from typing import Any
@@ -43,13 +43,13 @@ def axes(draw: Any, most: int = 4) -> dict[str, list[Any]]:
     return chosen
 
 
-# What labels of the scenario choose, an overlap implies, and the calibration that is found says
+# Options chosen by labels, implied by an overlap, or set by the calibration
 CHOSEN = {"gated_ffn": True, "node_reduction": True, "link_sharing": True}
 CHOSEN |= {"compute_model": "roofline"}
 
 
 def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
-    """Quantities at one point, by calling the formulas one after the other."""
+    """Quantities at one point, by calling the formulas in order."""
     case = Sweep({**SCENARIO, **point}, {}, names).plan("numpy").cases[0]
     values: dict[str, float] = {k: float(v.item()) for k, v in case.leaves.items()}
 
@@ -67,7 +67,7 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
     return {name: value(name) for name in names}
 
 
-# JAX compiles for seconds at every example: in the suite it has one that is fixed
+# JAX compiles for seconds per example: the suite has one fixed example
 SOME_JAX = st.sampled_from(["numpy"] * 7 + ["jax"] * (TIMES > 1))
 
 
@@ -132,7 +132,7 @@ NUMBA_AXES = {name: AXES[name] for name in SOME}
     st.sampled_from([1, 2, 5]),
 )
 def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, threads: int) -> None:
-    names = ["goodput", "checkpoint_overhead"]  # all of the rest would compile for a minute
+    names = ["goodput", "checkpoint_overhead"]  # the rest would compile for a minute
     reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate("numba", threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiles.AT_ONCE, "numba", block)
@@ -144,7 +144,7 @@ def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, thr
 def test_any_region_holds_what_the_whole_grid_holds(engine: str) -> None:
     chosen = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "tensor_parallel")}
     chosen["all_reduce"] = ["ring", "hierarchical"]
-    name = "job_time" if engine == "numpy" else "data_parallel_time"  # which compiles sooner
+    name = "job_time" if engine == "numpy" else "data_parallel_time"  # compiles faster
     sweep = Sweep(SCENARIO, chosen, [name])
     plan = sweep.plan(engine)
     (dims,) = [dims for dims, names in plan.groups().items() if name in names]

@@ -1,4 +1,4 @@
-"""Compiled kernels outlive the process that compiled them, and are loaded as they were written."""
+"""Compiled kernels outlive their process, and are loaded only if unchanged."""
 
 import gc
 import logging
@@ -34,7 +34,7 @@ print(result["nodes"].values.sum())
 
 
 def run(cache: Path, **others: str) -> tuple[str, str]:
-    """What another process gives, and what it says of its kernel."""
+    """Result of another process, and its log of the kernel."""
     environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), **others}
     given: Any = dict(capture_output=True, text=True, env=environment, timeout=600)
     done = subprocess.run([sys.executable, "-c", SCRIPT], **given)
@@ -45,7 +45,7 @@ def run(cache: Path, **others: str) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache with one kernel, and what it gives."""
+    """A cache with one kernel, and the kernel's result."""
     folder = tmp_path_factory.mktemp("cache")
     result, said = run(folder)
     assert "kernel of nodes compiled in" in said
@@ -65,7 +65,7 @@ def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
 def inside(
     monkeypatch: Patch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> Callable[[Path], tuple[str, bool, str]]:
-    """What this process gives, as if it were a new one; whether it compiles; its warnings."""
+    """Result of this process as if new; whether it compiles; its warnings."""
     caplog.set_level(logging.INFO, "fleetcube")
 
     def again(cache: Path) -> tuple[str, bool, str]:
@@ -90,7 +90,7 @@ def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str]
 
 @pytest.mark.slow
 def test_numba_is_not_asked_for_what_it_keeps(cache: Path, tmp_path: Path) -> None:
-    """Its folder has no sums, and may be anyone's."""
+    """numba's own folder has no checksums, and may belong to anyone."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     run(cache, NUMBA_CACHE_DIR=str(theirs))
@@ -134,7 +134,7 @@ def test_only_files_are_read(filled: tuple[Path, str], cache: Path, inside: Any,
     file.rename(file.with_name("elsewhere"))
     NO_FILES[kind](file)
     assert inside(cache)[:2] == (filled[1], True)
-    assert inside(cache)[1] == (kind == "a folder")  # any other is replaced
+    assert inside(cache)[1] == (kind == "a folder")  # anything else is replaced
 
 
 @pytest.mark.parametrize("who", ["group", "all", "a link", "file"])
@@ -154,7 +154,7 @@ def test_what_others_may_write_is_not_used(
     result, compiled, said = inside(cache)
     assert (result, compiled) == (filled[1], True)
     assert said.count(f"others may write to '{path}'") == 1
-    assert inside(cache)[1] == (who != "file")  # it was replaced by a file of this user's
+    assert inside(cache)[1] == (who != "file")  # it was replaced by this user's file
 
 
 def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, inside: Any) -> None:
@@ -167,7 +167,7 @@ def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, i
 
 @pytest.mark.parametrize("made", ["kernels", "functions"])
 def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
-    """numba's own engine would keep it, and all that it was compiled from."""
+    """numba's own engine would keep it, and everything it was compiled from."""
     engines: list[weakref.ref[Any]] = []
     loaded = llvmlite.binding.create_mcjit_compiler
 
@@ -180,7 +180,7 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
         gc.collect()
         return sum(engine() is not None for engine in engines)
 
-    # what is loaded once and stays, whichever test needs it first
+    # loaded once and kept, whichever test needs it first
     loops.address()
     Sweep({}, {"n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate("numba")
     function("cluster_mtbf", {"n_gpus": 8}, "gpu_mttf", engine="numba")(1e8)
@@ -189,7 +189,7 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
     if made == "kernels":
         monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
         monkeypatch.setattr(numba_engine, "KEPT", 2)
-        for nodes in range(2, 6):  # each a table of its own
+        for nodes in range(2, 6):  # each has its own table
             axes = {f"{kind}_mttf": [1e6, 2e6] for kind in ("gpu", "nic", "node")[: nodes - 2]}
             Sweep({}, {**axes, "n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate("numba")
         assert len(engines) > 2

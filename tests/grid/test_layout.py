@@ -1,4 +1,4 @@
-"""The layout of a cube (docs/layout.md): its version, what plain readers see, where values are."""
+"""The layout of a cube (docs/layout.md): version, plain readers' view, places of values."""
 
 import contextlib
 import functools
@@ -41,7 +41,7 @@ COUPLED |= {"zero_stage": [k % 4 for k in range(200)]}
 COUPLED |= {"all_reduce": {"values": ["ring", "auto"] * 100}}
 AXES: dict[str, Any] = {"both": COUPLED, "fabric": ["roce-100g", "infiniband-ndr"]}
 OUTPUTS = ["goodput", "job_time"]
-# Entries of an axis, and the value that its point number 100 has
+# Entries of an axis, and the value of its point number 100
 LONG: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "array": ({"gpu_mttf": MANY}, {"gpu_mttf": MANY[100]}),
     "whole numbers": ({"gpu_mttf": np.arange(1, 201)}, {"gpu_mttf": 101.0}),
@@ -84,7 +84,7 @@ def spec(attrs: Any) -> Any:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """A folder on a static http server, which lists nothing that Zarr reads."""
+    """Serve a folder by static HTTP, which lists nothing that Zarr reads."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
@@ -120,7 +120,7 @@ def test_zarr_sees_arrays_and_no_record(made: Path) -> None:
     for name, array in members.items():
         assert isinstance(array, zarr.Array)
         assert repr(array.metadata) == repr(zarr.open_array(made / name, mode="r").metadata)
-    # a reader that ignores what the root repeats is not warned of files it does not know, either
+    # a reader that ignores the root's copies is not warned of unknown files, either
     listed = zarr.open_group(made, mode="r", use_consolidated=False)
     assert set(listed.array_keys()) == members.keys()
 
@@ -139,7 +139,7 @@ def test_long_axes_are_referred_to_and_put_back(tmp_path: Path, entry: Any, poin
     xarray.testing.assert_identical(again.evaluate("numpy"), sweep.evaluate("numpy"))
     at = again.evaluate("numpy").isel(dict.fromkeys(entry, 100))
     assert {name: at[name].item() for name in point} == point
-    # from what was put back, too, a run goes on
+    # a run also resumes from what was put back
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     again.store(path, engine="numpy", resume=True)
     assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
@@ -167,7 +167,7 @@ def test_results_in_memory_carry_no_copies() -> None:
 
 
 def test_an_axis_that_no_output_has_is_written_out(tmp_path: Path) -> None:
-    """There is no coordinate to refer to, and the spec must still be whole."""
+    """Without a coordinate to refer to, the spec must still be complete."""
     axes = {"gpu_mttf": [1e8, 2e8], "electricity_price": [k * 1e-8 for k in range(1, 201)]}
     path = Sweep(SCENARIO, axes, ["goodput"]).store(tmp_path / "a.zarr", engine="numpy")
     assert spec(open_cube(path).attrs)["axes"] == axes
@@ -227,7 +227,7 @@ def test_a_reference_to_nothing_is_found(cube: Path) -> None:
 
 
 def test_a_root_that_repeats_something_else_is_found(cube: Path) -> None:
-    """Every array is as it was; only who reads the root would take seconds for hours."""
+    """Every array is unchanged; only readers of the root would take seconds for hours."""
     held = root(cube)
     held["consolidated_metadata"]["metadata"]["job_time"]["attributes"]["units"] = "h"
     (cube / "zarr.json").write_text(json.dumps(held), encoding="utf-8")
@@ -237,7 +237,7 @@ def test_a_root_that_repeats_something_else_is_found(cube: Path) -> None:
 
 
 def outdated(cube: Path) -> None:
-    """Make a cube what fleetcube 0.2 wrote: no layout, nothing repeated, all values in the spec."""
+    """Turn a cube into one of fleetcube 0.2: no layout, no copies, all values in the spec."""
     held = root(cube)
     held["attributes"].pop("fleetcube_layout")
     held.pop("consolidated_metadata")
@@ -271,7 +271,7 @@ def test_cubes_without_a_layout_are_read(cube: Path, made: Path) -> None:
 
 def test_newer_layouts_are_refused(cube: Path) -> None:
     attributes(cube, ".", **{"fleetcube_layout": 2, "fleetcube_version": "7.1"})
-    (cube / SEAL).unlink()  # of which nothing is known
+    (cube / SEAL).unlink()  # unknown then
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     for of in (
         lambda: open_cube(cube),
@@ -318,7 +318,6 @@ def test_a_reader_can_be_written_from_the_page(made: Path) -> None:
 
 
 def decoded(cube: Path, name: str, meta: Any, chunks: dict[str, tuple[int, int]]) -> Any:
-    """An output."""
     shape, inner = meta["shape"], meta["chunk_grid"]["configuration"]["chunk_shape"]
     values = np.empty(shape, meta["data_type"])
     for at in np.ndindex(*(-(-s // c) for s, c in zip(shape, inner, strict=True))):
@@ -347,7 +346,7 @@ def coordinate(cube: Path, name: str, meta: Any) -> Any:
 
 
 def test_readers_without_texts_find_labels_beside_them(made: Path) -> None:
-    """Of numbers alone tensorstore makes arrays; short lists of texts are attributes, too."""
+    """tensorstore reads only numbers as arrays; short lists of texts are also attributes."""
     file = {"driver": "file", "path": str(made / "fabric")}
     with pytest.raises(ValueError, match="string data type is not one of the supported"):
         tensorstore.open({"driver": "zarr3", "kvstore": file}).result()

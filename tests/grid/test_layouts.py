@@ -1,4 +1,4 @@
-"""The best layouts: what a search of all of them finds, as `run` answers there."""
+"""The best layouts of a full search agree with `run` there."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_the_best_are_those_that_all_of_the_grid_has() -> None:
         for rank in range(4):
             layout = {n: found[n].sel(n_gpus=gpus).values[rank] for n in TRIED}
             at = {n: v == "true" if n == "sequence_parallel" else v for n, v in layout.items()}
-            # of equal layouts the first is taken
+            # the first of equal layouts is taken
             assert times.sel(n_gpus=gpus, **at).item() == found["job_time"].sel(n_gpus=gpus)[rank]
     able = times.notnull().sum([n for n in times.dims if n != "n_gpus"])
     np.testing.assert_array_equal(found["feasible_layouts"], able)
@@ -129,7 +129,7 @@ def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
     report = tmp_path / "plan.html"
     text = command(str(PLAN), "--top", "2", "-o", str(report))
     assert text.startswith("best layout: TP8 ")
-    table = text.partition("calibration auto")[0]  # a remark, which a terminal wraps
+    table = text.partition("calibration auto")[0]  # the rest is a remark, which terminals wrap
     assert max(map(len, table.splitlines())) <= 80
     assert "the wall time goes to: compute inefficiency" in text
     assert "what would better job_time in this layout:\n  n_gpus +100%: job_time -" in text

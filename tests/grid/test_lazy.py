@@ -1,4 +1,4 @@
-"""Lazy sweeps: blocks computed by Dask are the grid's, and the graph stays small."""
+"""Lazy sweeps: Dask's blocks equal the grid's, and the graph stays small."""
 
 import ast
 import pickle

@@ -1,4 +1,4 @@
-"""Batch and loss in sweeps: what they cost, what is said, and what is refused."""
+"""Batch and loss in sweeps: costs, notes and refusals."""
 
 import re
 from typing import Any
@@ -88,14 +88,14 @@ def test_each_law_of_the_critical_batch_has_its_own_runs() -> None:
         assert "fleetcube_remarks" not in few.attrs
         (line,) = many.attrs["fleetcube_remarks"].splitlines()
         assert line.startswith(f"critical_batch_law = {law} was fitted to trained_tokens")
-    # Stated, it stands on no fit
+    # A stated value depends on no fit
     given = {"training_tokens": 1e13, "critical_batch_tokens": 2e7, "global_batch_size": 4096}
     assert "fleetcube_remarks" not in fleetcube.evaluate(["tokens_to_target"], **given).attrs
 
 
 def test_a_run_that_ends_within_its_ramp_is_infeasible() -> None:
     given = {**JOB, "critical_batch_tokens": 1e6, "ramp_tokens": 14.9e12, "batch_ramp": "step"}
-    # Stated for large batches: the small ones of the ramp learn as much from fewer tokens
+    # Stated for large batches: the ramp's small ones learn as much from fewer tokens
     given |= {"reference_batch_tokens": 1e8, "ramp_start_batch_size": 64}
     found = fleetcube.evaluate(["tokens_to_target", "infeasible_reason"], **given)
     names = str(found.infeasible_reason.attrs["flag_meanings"]).split()

@@ -1,4 +1,4 @@
-"""Links planted in an unfinished cube: nothing outside of it is written, whoever put them there."""
+"""Links planted in an unfinished cube: nothing outside it is written."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ HELD = b"what is not ours"
 
 @pytest.fixture
 def victims(tmp_path: Path) -> Path:
-    """A folder with files beside the cubes."""
+    """A folder of files next to the cubes."""
     folder = tmp_path / "victims"
     for name in ("file", "c/0/0", "record/lock", "record/plan", "zarr.json"):
         path = folder / name
@@ -32,7 +32,7 @@ def asked() -> Sweep:
     return sweep(20)
 
 
-# What is replaced by a link, and what the link leads to
+# What is replaced by a link, and the link's target
 PLANTED = {"the folder": ("", ""), "the lock": (LOCK, "file"), "the journal": (JOURNAL, "file")}
 PLANTED |= {"the record": (RECORD, "record"), "an array": ("goodput", "")}
 PLANTED |= {"its chunks": ("goodput/c", "c"), "a chunk": ("goodput/c/0/0", "file")}
@@ -68,7 +68,7 @@ def test_no_link_counts(tmp_path: Path, victims: Path, what: str, again: str, as
 
 
 def test_a_linked_place_is_one_place(tmp_path: Path, asked: Sweep) -> None:
-    """A link to where cubes are kept is the user's own way to name it."""
+    """Users may link to the folder of their cubes."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "cubes").symlink_to("disk")
     path = asked.store(tmp_path / "cubes" / "a.zarr", chunks=CHUNKS)
@@ -77,7 +77,7 @@ def test_a_linked_place_is_one_place(tmp_path: Path, asked: Sweep) -> None:
 
 @pytest.mark.parametrize("mode", [{}, {"overwrite": True}])
 def test_a_link_in_the_place_of_a_cube_stays(tmp_path: Path, asked: Sweep, mode: Any) -> None:
-    """A rename takes the link away, and leaves the cube that it led to as it was."""
+    """A rename removes the link, and leaves its target unchanged."""
     (tmp_path / "disk").mkdir()
     if mode:
         sweep(9).store(tmp_path / "disk" / "a.zarr", chunks=CHUNKS)

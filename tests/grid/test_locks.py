@@ -1,4 +1,4 @@
-"""The lock of a cube in a folder: refused where it would do nothing, and not needed to read."""
+"""The lock of a cube in a folder: refused where locks have no effect, not needed to read."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ def nothing(*_: Any) -> None:
 
 
 def no_locks(*_: Any) -> None:
-    """A file system that has none, as Lustre without -o flock."""
+    """A file system without locks, such as Lustre without -o flock."""
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 
@@ -31,7 +31,7 @@ def test_file_systems_without_locks(flock: Any, tmp_path: Path, monkeypatch: Pat
     path = tmp_path / "a.zarr"
     refused(r"does not lock files .* mount it with locks", lambda: Sweep({}, **SMALL).store(path))
     monkeypatch.undo()
-    Sweep({}, **SMALL).store(path, resume=True)  # the locks are there: nothing is in the way
+    Sweep({}, **SMALL).store(path, resume=True)  # with locks nothing is refused
 
 
 READS = """

@@ -1,4 +1,4 @@
-"""What the logger "fleetcube" says of a run, and that it says nothing unasked."""
+"""Messages of the logger "fleetcube" during a run, and silence by default."""
 
 import logging
 import subprocess

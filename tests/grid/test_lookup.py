@@ -1,4 +1,4 @@
-"""Values between the points of a cube: what is exact, what the error says, what is refused."""
+"""Values between the points of a cube: exact cases, error estimates, refusals."""
 
 import re
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_the_error_bounds_what_bends_one_way(bent: Any) -> None:
     found = interp(cube(bent, n_gpus=N_GPUS), {"n_gpus": points})
     wrong = np.abs(found.y - bent(points))
     assert (wrong <= found.y_error * (1 + 1e-9) + 1e-9).all()
-    assert wrong.max() > found.y_error.max() / 8  # and is no idle bound
+    assert wrong.max() > found.y_error.max() / 8  # and the bound is not vacuous
 
 
 def test_the_error_of_a_smooth_function_is_four_times_too_large() -> None:

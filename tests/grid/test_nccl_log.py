@@ -1,4 +1,4 @@
-"""The output of nccl-tests as its versions and launchers print it, and whatever else comes."""
+"""The output of nccl-tests in its versions and launchers, and malformed input."""
 
 import json
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def test_a_log_and_a_report_give_rows_in_order_with_ranks_and_nodes() -> None:
         assert read.dropped == {}
 
 
-# What launchers, shells and NCCL do to a log.
+# Changes to a log by launchers, shells and NCCL.
 DISGUISES: dict[str, Callable[[str], str]] = {
     "crlf": lambda text: text.replace("\n", "\r\n"),
     "mpirun": lambda text: "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines()),
@@ -188,7 +188,7 @@ def test_tests_of_one_file_are_told_apart() -> None:
 
 
 def test_groups_of_ranks_are_communicators() -> None:
-    # NCCL_TESTS_SPLIT: every group runs the test on its own
+    # NCCL_TESTS_SPLIT: every group runs the test separately
     split = DEVICES
     for k in range(4, 8):
         split = split.replace(f"Rank  {k} Group  0", f"Rank  {k} Group  1")
@@ -218,7 +218,7 @@ def test_bytes_on_the_bus(collective: str, share: float) -> None:
 
 
 def report() -> dict[str, object]:
-    """What -J writes of the same test."""
+    """The same test's output by -J."""
     results = []
     for size, out, inside in zip(SIZES[::2], TIMES[::2], TIMES[1::2], strict=True):
         row: dict[str, object] = {"size": size, "count": size // 4, "type": "float", "redop": "sum"}
@@ -253,7 +253,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert len(read_log(wide).rows) == 6
 
 
-# Fuzzing: a parser of untrusted text raises InputError, or returns rows that agree with themselves.
+# Fuzzing: a parser of untrusted text raises InputError, or returns consistent rows.
 
 PIECES = st.one_of(
     st.sampled_from([*LOG.splitlines(), "nan", "1e308", "-1", "N/A", "float", "[1,0]<stdout>:"]),

@@ -1,4 +1,4 @@
-"""Both sides of the limit of memory: refused, let pass with a word, or far from it."""
+"""Both sides of the memory limit: refused, accepted with a note, or far from it."""
 
 from typing import Any
 

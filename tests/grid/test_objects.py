@@ -1,4 +1,4 @@
-"""Cubes on an object store: the bytes of a folder's, never half there, one writer at a time."""
+"""Cubes on an object store: the same bytes as in a folder, never partial, one writer at a time."""
 
 import contextlib
 import http.server
@@ -74,7 +74,7 @@ def held(url: str) -> dict[str, bytes]:
 
 
 def plain(url: str) -> "ObjectStore[Any]":
-    """What a reader that knows nothing of fleetcube opens."""
+    """Open as a reader without fleetcube."""
     return ObjectStore(Objects(url).client, read_only=True)
 
 
@@ -155,7 +155,7 @@ def test_no_reader_sees_an_unfinished_cube(stopped: str) -> None:
 
 @pytest.mark.slow
 def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
-    """After each write of a sealing, an array that opens has its values, and the root is last."""
+    """After each write of sealing, an array that opens has its values, and the root comes last."""
     seen: list[str] = []
     write = Objects.write
     truth = sweep.evaluate()
@@ -247,7 +247,7 @@ def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: P
 
 
 def taken_from(first: Objects, monkeypatch: Patch) -> Any:
-    """The lock of another writer, to whom that of the first is stale: of two, one has it."""
+    """Take the lock as another writer who finds the first one's stale; only one has it."""
     monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
     second = objects._Lease(Objects(first.url), LOCK)
     monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
@@ -257,7 +257,7 @@ def taken_from(first: Objects, monkeypatch: Patch) -> Any:
 
 
 def renewed(place: Objects) -> None:
-    """Wait until a lock was renewed three times, and have its thread end."""
+    """Wait until a lock was renewed three times, then end its thread."""
     end = time.monotonic() + 600
     while json.loads(place.read(LOCK))["count"] < 3 and time.monotonic() < end:
         time.sleep(0.02)
@@ -342,7 +342,7 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
     refused("is being written by process", sweep.store, url, chunks=sizes, resume=True)
     monkeypatch.setattr(objects, "STALE_SECONDS", 1.5)
     monkeypatch.setattr(objects, "RENEW_SECONDS", 0.2)
-    time.sleep(2.6)  # the store tells whole seconds
+    time.sleep(2.6)  # the store's times are whole seconds
     with monkeypatch.context() as patch:
         wrote = blocks_written(patch)
         sweep.store(url, chunks=sizes, resume=True)
@@ -405,7 +405,7 @@ def test_refused_access_is_one_line(bucket: str, sweep: Sweep, monkeypatch: Patc
 
 
 def test_cubes_open_with_few_requests(sweep: Sweep, url: str, caplog: Any) -> None:
-    """Each file beside the chunks is read once, and the chunks are listed once."""
+    """Each file other than chunks is read once, and the chunks are listed once."""
     sweep.store(url, chunks=CHUNKS)
     sealed = journal.read_record(Objects(url), SEAL)
     assert sealed is not None
@@ -433,7 +433,7 @@ def _behind() -> Iterator[tuple[int, Faults]]:
 
 @pytest.fixture
 def between(_behind: tuple[int, Faults]) -> Iterator[tuple[str, Faults]]:
-    """A place in a bucket behind a proxy, and what that does amiss."""
+    """A place in a bucket behind a proxy, and the proxy's faults."""
     port, faults = _behind
     with reached(port) as bucket:
         yield f"{bucket}/{next(_numbers)}.zarr", faults
@@ -473,7 +473,7 @@ def test_a_store_without_conditional_writes_is_refused(
 
 
 def test_a_lock_of_tags_without_quotes(between: tuple[str, Faults], monkeypatch: Patch) -> None:
-    """As in Ceph 16: a condition with the quotes that the standard wants never holds."""
+    """As in Ceph 16: conditions with the standard's quotes never hold."""
 
     def change(method: str, headers: dict[str, str]) -> int | None:
         tag = headers.get("if-match", "")
@@ -492,7 +492,7 @@ def test_a_lock_of_tags_without_quotes(between: tuple[str, Faults], monkeypatch:
 
 @pytest.mark.slow
 def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: Patch) -> None:
-    """What was written, and its answer lost, is asked for again: the lock is ours all the same."""
+    """A write whose answer was lost is checked: the lock is still ours."""
     url, faults = between
     monkeypatch.setattr(faults, "kinds", ("unanswered", "503"))
     monkeypatch.setattr(faults, "rate", 0.3)
@@ -506,7 +506,7 @@ def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: 
 
 
 def test_a_stale_list_hides(between: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
+    """Blocks of a stopped run exist, but no list shows them when it is overwritten."""
     url, _ = between
     other = Sweep({**SCENARIO, "restart_time": 700.0}, AXES, OUTPUTS)
     for begun, how, stale in ((sweep, {}, False), (other, {"overwrite": True}, True)):

@@ -39,7 +39,7 @@ def test_the_best_fixed_interval_is_the_exact_one() -> None:
 
 
 def test_several_inputs_under_a_condition_meet_it_exactly_where_it_binds() -> None:
-    """The frailest cluster that keeps 95 % has the fastest storage, and no more than 95 %."""
+    """The least reliable cluster that keeps 95 % has the fastest storage, and exactly 95 %."""
     sweep = fleetcube.Sweep(LLAMA, {}, ["goodput"])
     between = {"checkpoint_write_bandwidth": ["1 GB/s", "1 TB/s"]}
     between |= {"gpu_mttf": ["1_000 h", "1_000_000 h"]}
@@ -52,7 +52,7 @@ def test_several_inputs_under_a_condition_meet_it_exactly_where_it_binds() -> No
 
 
 def test_what_does_not_fit_in_memory_is_no_optimum() -> None:
-    """The least GPU hours would be a cluster too small to hold the model's state."""
+    """The least GPU hours would be on a cluster too small for the model's state."""
     scenario = {**LLAMA, "pipeline_parallel": 1, "zero_stage": 3}
     sweep = fleetcube.Sweep(scenario, {}, ["job_time"])
     free = sweep.optimize("gpu_hours", {"n_gpus": [8, 4096]}, feasible=False)
@@ -73,7 +73,7 @@ def verdict(found: object) -> tuple[str, str]:
 
 
 def test_what_cannot_run_is_told_apart_from_conditions() -> None:
-    """A GPU of 1 GB holds no such model, whatever the cluster; one replica needs 32 GPUs."""
+    """A GPU of 1 GB cannot hold the model on any cluster; one replica needs 32 GPUs."""
     between = {"n_gpus": [64, 4096]}
     for conditions in ([], ["job_time <= 1000 d"]):
         sweep = fleetcube.Sweep({**LLAMA, "hbm_capacity": "1 GB"}, {}, ["job_time"])
@@ -118,7 +118,7 @@ def test_bad_questions(of: str, between: object, subject_to: list[str], told: st
 
 
 def test_a_few_whole_numbers_are_all_tried() -> None:
-    # 1,273 layouts, of which few divide the batch: no slope leads to them
+    # 1,273 layouts, few of which divide the batch: no gradient leads to them
     job = on_h100("llama-3-70b", tensor_parallel=8, sequence_parallel=True, global_batch_size=3072)
     axes = {"n_gpus": np.arange(2000, 3269, 8.0), "pipeline_parallel": [1, 2, 3, 4, 5, 6, 7, 8]}
     every = fleetcube.Sweep(job, axes, ["job_time"])
@@ -130,7 +130,7 @@ def test_a_few_whole_numbers_are_all_tried() -> None:
 
 
 def test_counts_are_traded_for_each_other() -> None:
-    """126 layers on 6 stages of 7 chunks; 80 on 8 of 10: no slope leads to either."""
+    """126 layers on 6 stages of 7 chunks; 80 on 8 of 10: no gradient leads to either."""
     job = {"node": "dgx-h100", "fabric": "infiniband-ndr", "pipeline_schedule": "interleaved"}
     axes = {"pipeline_parallel": np.arange(1, 65), "virtual_stages": np.arange(1, 21)}
     axes |= {"tensor_parallel": np.array([1, 2, 4, 8, 16])}
@@ -159,7 +159,7 @@ def test_counts_that_are_given_stay_whole() -> None:
 
 
 def test_choices_are_searched_one_by_one() -> None:
-    """Every choice alone, beside which the best one is looked for by hand."""
+    """Every choice by itself, against a manual search for the best."""
     axes = {"recompute": [False, "full"], "pipeline_parallel": [2.0, 4.0], "gpu_mttf": [3e7, 2e8]}
     sweep = fleetcube.Sweep(LLAMA, axes, ["job_cost"])
     between, most = {"n_gpus": [64, 4096]}, ["job_time <= 100 d"]

@@ -1,4 +1,4 @@
-"""Every option is an axis: along it stands what each choice gives alone."""
+"""Every option can be an axis, with the values of each choice alone."""
 
 import itertools
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
     assert option("recompute", written) is False
 
 
-# Cases are cut in the same way whatever the option: one will do for `make test`
+# Cases are cut alike for all options: one is enough for `make test`
 @cases(
     "option",
     *(pytest.param(name, marks=[pytest.mark.slow] * (name != "all_reduce")) for name in OPTIONS),
@@ -84,8 +84,8 @@ def test_an_option_is_an_axis_of_compiled_sweeps(option: str) -> None:
     def formulas(name: str) -> int:
         return sum(len(case.formulas) for case in Sweep(JOB, axis, [name]).plan("numpy").cases)
 
-    # test_engines has each formula on each engine: here the choice is tried, on the shortest
-    # chain whose values tell the choices apart
+    # test_engines has each formula on each engine: this tests the choice, on the shortest chain
+    # whose values distinguish the choices
     told = [name for name in moved if (swept[name] != swept[name].isel({option: 0})).any()]
     name = min(told or moved, key=formulas)
     with jax.disable_jit():
@@ -100,7 +100,7 @@ def pairs(name: str, choice: Any, row: dict[str, Any]) -> set[Any]:
 
 
 def covering_rows() -> list[dict[str, Any]]:
-    """Choices of all options, so that every two choices of two options stand in one row."""
+    """Rows of choices of all options that cover every pair of choices."""
     rng = np.random.default_rng(17)
     left = {
         (a, x, b, y)
@@ -135,7 +135,7 @@ def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
 
 
 def test_off_is_found_on_an_axis_of_words() -> None:
-    """As `False`, as in scenarios, and as the word that the axis has."""
+    """As `False`, like in scenarios, and as the axis's word."""
     found = fleetcube.Sweep(JOB, {"recompute": [False, "full"]}, ["step_time"]).evaluate("numpy")
     for off in (False, np.False_, "false"):
         assert found.fleetcube.sel(recompute=off).identical(found.isel(recompute=0))

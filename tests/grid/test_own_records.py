@@ -1,4 +1,4 @@
-"""Records by public names: read as by hand, written and read again without a bit lost."""
+"""Records by public names: read as by hand, written and read back bit for bit."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A job in phases: each judged as a job of its own, and the whole by adding up."""
+"""A job in phases: each phase as a separate job, and the whole by summing up."""
 
 import json
 import pickle
@@ -46,14 +46,14 @@ ENGINES = pytest.mark.parametrize(
 
 
 def alone(outputs: list[str], axes: Any = AXES, **more: Any) -> list[xarray.Dataset]:
-    """Each phase as a job of its own."""
+    """Each phase as a separate job."""
     owns = [{**JOB, **more, **{k: v for k, v in own.items() if k != "name"}} for own in PHASES]
     return [Sweep(own, axes, outputs).evaluate("numpy") for own in owns]
 
 
 @ENGINES
 def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
-    """Times, tokens and money are sums; shares are what is lost in all over the time of all."""
+    """Times, tokens and money are sums; shares are total losses over total time."""
     outputs = ["job_time", "job_cost", "energy", "goodput", "mfu", "checkpoint_overhead"]
     outputs += ["memory_per_gpu", "training_tokens", "cost_per_million_tokens", "availability"]
     extra = {"gpu_hour_price": 2.0}
@@ -79,7 +79,7 @@ def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
 
 
 def gpus(cube: xarray.Dataset) -> float:
-    """GPUs of a phase, known by its tokens: the last has twice as many."""
+    """GPUs of a phase by its tokens: the last phase has twice as many."""
     return 16384.0 if float(cube.training_tokens.max()) == 0.8e12 else 8192.0
 
 
@@ -155,7 +155,7 @@ def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
 
 
 def with_gpus(number: float) -> float:
-    """Time of the job where its last phase has so many GPUs."""
+    """Time of the job with this many GPUs in its last phase."""
     sweep = Sweep(JOB, {}, ["job_time"], phases=[*PHASES[:2], {**PHASES[2], "n_gpus": number}])
     return float(sweep.evaluate("numpy").job_time)
 
@@ -201,7 +201,7 @@ def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
 
 @ENGINES
 def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> None:
-    """The job is longer by the times stated; shares of the time in which it runs stay."""
+    """The job is longer by the stated times; shares of its running time stay."""
     job = {**JOB, **PRICES, "maintenance_fraction": 0.1}
     outputs = ["job_time", "gpu_hours", "job_cost", "energy", "goodput", "rework_overhead"]
     outputs += ["transition_share", "availability", "mfu", "useful_compute_share"]
@@ -281,7 +281,7 @@ def test_what_has_no_whole_is_asked_of_a_phase() -> None:
 
 
 def test_what_is_said_of_formulas_is_said_in_phases() -> None:
-    """Phases hide no formula: a fit that is left, and a batch whose quality is counted."""
+    """Notes on fits and on the batch's quality appear in phases, too."""
     job = {**JOB, "batch_quality": "critical", "critical_batch_law": "zhang"}
     (there,) = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES).plan().remarks()
     assert "was fitted to" in there
@@ -297,7 +297,7 @@ SPLIT = {"a": 1e12, "b": 9e12, "c": 5e12}
 
 @pytest.mark.parametrize("law", ["bergsma", "zhang", "kaplan"])
 def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
-    """A run cut into phases that are alike takes what it takes uncut, and learns as much."""
+    """A run cut into equal phases takes as long as uncut, and learns as much."""
     job = {**JOB, "global_batch_size": 2048, "batch_quality": "critical", "critical_batch_law": law}
     outputs = ["tokens_to_target", "job_time", "loss", "overtraining", "trained_tokens"]
     outputs += ["compute_optimal_loss", "lifetime_flops", "tokens_before"]
@@ -370,7 +370,7 @@ def test_an_input_of_one_phase_is_sought_around_its_values() -> None:
     sweep = Sweep(job, {}, ["job_time"], phases=phases)
     now = sweep.evaluate("numpy")["job_time"].item()
     found = sweep.solve("training_tokens__first", f"job_time <= {1.5 * now!r} s", engine="numpy")
-    # Steady phases alike but for their tokens: half as long again is 2e12 tokens more
+    # Phases equal but for their tokens: half as long again is 2e12 more tokens
     np.testing.assert_allclose(found["training_tokens__first"].item(), 3e12, rtol=1e-6)
 
 
@@ -422,7 +422,7 @@ def test_an_input_that_implies_an_option_may_be_of_one_phase_alone(said: Any, at
 
 
 def test_a_cube_of_phases_is_known_by_any_process(tmp_path: Path) -> None:
-    # names of laws and their code, no address of memory: else none is verified or resumed
+    # names of laws and their code, no memory address: else nothing is verified or resumed
     code = (
         "import sys, json, fleetcube.grid.plan.fingerprint as made; from fleetcube import Sweep\n"
         "job = Sweep(json.loads(sys.argv[1]), {}, ['energy'], phases=json.loads(sys.argv[2]))\n"

@@ -1,4 +1,4 @@
-"""Readers beside writers: an open cube stays the cube that was opened, or says so in one line."""
+"""Readers concurrent with writers: an open cube stays as opened, or fails in one line."""
 
 import functools
 import pickle
@@ -59,14 +59,14 @@ def test_a_changed_bit_is_named_with_its_file(path: str) -> None:
 
 
 def test_chunks_that_change_places_are_no_numbers(path: str) -> None:
-    """Each is sound by its own checksum: of the other chunk, or of the cube before."""
+    """Each has a valid checksum, but is another chunk or from an earlier cube."""
     one, other = sorted((Path(path) / "goodput" / "c").rglob("[0-9]/[0-9]"))[:2]
     data = one.read_bytes(), other.read_bytes()
     one.write_bytes(data[1])
     other.write_bytes(data[0])
     cube = open_cube(path)
     assert "has changed since the cube was opened" in told(lambda: cube["goodput"].values)
-    plain = zarr.open_group(path, mode="r")["goodput"][...]  # which storage.md warns of
+    plain = zarr.open_group(path, mode="r")["goodput"][...]  # see the warning in storage.md
     assert not np.array_equal(plain, truth(20)["goodput"])
 
 
@@ -103,7 +103,7 @@ def test_a_changed_coordinate_is_an_error_in_every_reader(path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_read_beside_a_writer_is_wrong(path: str, writer: str) -> None:
-    """Two cubes take turns in one place: what is read is one of the two, whole, or one line."""
+    """Two cubes alternate in one place: a read gives one of them, whole, or a one-line error."""
     for how in WAYS:
         answers(how)  # while nobody writes
     with beside(path, writer):

@@ -1,4 +1,4 @@
-"""Layouts of pipelines, as Megatron-LM writes them, against stages counted by hand."""
+"""Pipeline layouts in Megatron-LM's notation, against stages counted by hand."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_a_layout_sets_the_split_of_a_job() -> None:
 
 
 def test_pieces_that_come_back_are_folded() -> None:
-    """8 layers in front, one in each other piece: with the first stage, or with the third."""
+    """8 layers in the first chunk, one in each other: folded with the first stage or the third."""
     assert stages("E" + "t" * 8 + "|t|t|t|t|tL", 2)["first_stage_layers"] == 9
     made = stages("E" + "t" * 4 + "|t|t|t|t|ttL", 2, folded=True)
     assert [made[f"{place}_stage_layers"] for place in ("first", "middle", "last")] == [6, 2, 2]
@@ -62,7 +62,7 @@ def test_models_of_an_axis_hold_the_layers_of_a_layout() -> None:
 
 
 def test_stages_between_that_differ_are_bounded() -> None:
-    """The second stage holds 8 layers; memory of the fullest is that of 8 on each between."""
+    """The second stage holds 8 layers; peak memory is that of 8 on each middle stage."""
     job = {"hidden_size": 4096, "attention_heads": 32, "n_gpus": 60, "global_batch_size": 60}
     uneven = fleetcube.evaluate("memory_per_gpu", **job, pipeline_layout="Et|t*8|t|t|tL")
     full = fleetcube.evaluate("memory_per_gpu", **job, pipeline_layout="Et|(t*8|)*3tL")

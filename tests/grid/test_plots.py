@@ -1,4 +1,4 @@
-"""Pictures: what their artists show, and what is refused. Pixels are looked at by people."""
+"""Plots: contents of their artists, and refusals. Pixels are checked by eye."""
 
 import io
 import itertools
@@ -43,7 +43,7 @@ def png(tmp_path: Path) -> Path:
 
 
 def spans(axes: Any) -> list[tuple[float, float]]:
-    """Where stretches along x are grey."""
+    """Grey intervals along x."""
     from matplotlib.patches import Rectangle
 
     grey = [p for p in axes.patches if isinstance(p, Rectangle) and p.get_y() == 0]
@@ -51,7 +51,7 @@ def spans(axes: Any) -> list[tuple[float, float]]:
 
 
 def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> None:
-    counts = [512, 1024, 2048, 200_000]  # of the last replicas some have no batch
+    counts = [512, 1024, 2048, 200_000]  # at the last, some replicas have no batch
     held = cube({"n_gpus": counts}, [*LOSSES, "job_time"])
     top, below = losses(held, "n_gpus", png).axes
     job = held["job_time"].values[:3] / 86400
@@ -228,7 +228,7 @@ def test_infeasible_points_of_a_curve_stand_hollow_beside_it_or_far_off(png: Pat
     np.testing.assert_array_equal(hollow.get_ydata(), [days[0], np.nan, np.nan])
     assert hollow.get_fillstyle() == "none"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["infeasible"]
-    held["job_time"].values[0] *= 100  # far off, it does not set the range
+    held["job_time"].values[0] *= 100  # an outlier does not set the range
     (axes,) = plot(held, "job_time", "n_gpus", None, png).axes
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert texts == ["infeasible (1 far off)"]

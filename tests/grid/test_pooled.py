@@ -1,4 +1,4 @@
-"""The pooled fit recovers what was planted, stays below data sheets, and is cautious with few."""
+"""The pooled fit recovers planted effects, stays below data sheets, and shrinks small groups."""
 
 from dataclasses import replace
 from functools import cache
@@ -51,7 +51,7 @@ FITTED = (
 
 @cache
 def planted() -> tuple[Pooled, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """A model of rows as its own coefficients give them, with 1 % of noise, and those."""
+    """A model of rows generated from known coefficients with 1 % of noise, and those."""
     empty = pooled_of(rows())
     truth = np.zeros(len(empty.effects))
     for k, effect in enumerate(empty.effects):

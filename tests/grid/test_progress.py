@@ -1,4 +1,4 @@
-"""Whoever watches hears of all that is done, and of nothing else."""
+"""Progress callbacks report exactly what is done."""
 
 import threading
 from collections.abc import Callable
@@ -25,7 +25,7 @@ POINTS = 9 * 40
 
 
 def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
-    """What is told to have been done while something is asked for, the last total and the unit."""
+    """Reported amounts during a call, the last total and the unit."""
     told: list[tuple[int, int, str]] = []
     with watching(lambda *row: told.append(row)):
         ask()
@@ -38,7 +38,7 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
 @cases(
     "ask, total, unit",
     (lambda: SWEEP.reduce("max"), POINTS, "points"),
-    # and of the winners: the other outputs, and whether memory's error decides
+    # and for the winners: other outputs, and whether the memory error decides
     (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 2 * 9, "points"),
     (lambda: SWEEP.pareto(["job_time", "goodput"], ["min", "max"]), POINTS, "points"),
     (lambda: SWEEP.crossing("goodput", "gpu_mttf", 0.9), 9, "points"),

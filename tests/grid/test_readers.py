@@ -1,4 +1,4 @@
-"""A cube is plain Zarr v3: readers that know nothing of fleetcube read the same numbers."""
+"""A cube is plain Zarr v3: readers without fleetcube read the same numbers."""
 
 import json
 from pathlib import Path

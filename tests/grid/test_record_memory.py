@@ -1,4 +1,4 @@
-"""Published memory figures against the model: how near each group is, and what is left out."""
+"""Published memory figures against the model: error of each group, and exclusions."""
 
 import csv
 from pathlib import Path

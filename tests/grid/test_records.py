@@ -1,4 +1,4 @@
-"""Published measurements become public inputs, or are left out with a reason; none is lost."""
+"""Published measurements become public inputs, or are excluded with a reason; none is lost."""
 
 import csv
 import json
@@ -30,12 +30,12 @@ A100 |= {"compute_model": "roofline", "attention_kernel": "standard"}
 
 
 def case(group: str, *rows: tuple[Any, ...], **record: Any) -> tuple[str, Any, list[Any]]:
-    """A record of a group, and the rows it must be read as: what is measured, then inputs."""
+    """A record of a group, and its expected rows: the measurement, then inputs."""
     read = [(dict(ChainMap(*reversed(given))), measured) for measured, *given in rows]
     return group, record, read
 
 
-# One record of each group, shortened; what it must be read as; seconds by hand.
+# One shortened record of each group, its expected rows, and seconds by hand.
 CASES = [
     case(
         "sc21_table1",
@@ -341,7 +341,7 @@ def test_gpt_3_on_gaudi_runs_as_its_commands_say(tmp_path: Path) -> None:
     record |= {"source": "MLCommons training_results_v4.0", "parallel": {"gbs": 2048}}
     (row,), left_out = read(tmp_path, record)
     assert not left_out
-    assert row.group == "mlperf_gpt3_gaudi"  # nothing is fitted to it: errors of its own
+    assert row.group == "mlperf_gpt3_gaudi"  # nothing is fitted to it: a separate group
     expected = {"n_gpus": 1024, "tensor_parallel": 8, "pipeline_parallel": 8, "precision": "fp8"}
     expected |= {"micro_batch_size": 2, "global_batch_size": 2048, "recompute": "selective"}
     assert {name: row.inputs.get(name) for name in expected} == expected
@@ -569,7 +569,7 @@ def test_the_most_specific_calibration_comes_first() -> None:
     assert experts == [*moe, *dense, *nearby, "megatron-gb200"]
     later = {**BRIDGE, "where": "26.08 NeMo Container"}
     dense = list(record_calibration.candidates(later, {**GB200, "model": "llama-3-70b"}))
-    assert dense[0] == "bridge-gb200-fp8"  # releases matter to experts only
+    assert dense[0] == "bridge-gb200-fp8"  # releases matter only with experts
     eager = {"group": "torchtitan", "parallel": {"variant": "FSDP"}}
     assert next(record_calibration.candidates(eager, {"node": "dgx-h100"})) == (
         "torchtitan-eager-h100"

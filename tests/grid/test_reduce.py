@@ -1,4 +1,4 @@
-"""Reductions in the stream against plain loops over the whole grid."""
+"""Streaming reductions against plain loops over the whole grid."""
 
 import itertools
 from typing import Any
@@ -39,7 +39,7 @@ def questions(draw: Any) -> tuple[Sweep, list[str], str, int, int, bool]:
     """A sweep, axes to reduce, an engine, points of a block, threads, whether to mask."""
     order = draw(st.permutations(list(AXES)))
     over = [axis for axis in order if draw(st.booleans())]
-    # XLA compiles for seconds at every example: one that is fixed is below
+    # XLA compiles for seconds per example: a fixed one is below
     engine = draw(st.sampled_from(["numpy"] * 5 + ["jax"] * (TIMES > 1)))
     block, threads = draw(st.sampled_from([5, 40, 300, 1 << 20])), draw(st.sampled_from([1, 3]))
     sweep = Sweep(SCENARIO, {name: AXES[name] for name in order}, OUTPUTS)
@@ -52,7 +52,7 @@ ON_JAX = (ROCE, ["n_gpus", "gpu_mttf"], "jax", 8, 3, True)
 
 
 def both(question: Any, ask: Any, **patched: int) -> tuple[Any, Any]:
-    """The whole grid of a question, and what is asked of its sweep block by block."""
+    """The whole grid of a question, and the answer from its sweep block by block."""
     sweep, over, engine, block, threads, mask = question
     given = {"engine": engine, "mask_infeasible": mask}
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +62,7 @@ def both(question: Any, ask: Any, **patched: int) -> tuple[Any, Any]:
 
 
 def cells(whole: xarray.DataArray, over: list[str]) -> Any:
-    """For each cell: where it is, and the points reduced into it in the order of the axes."""
+    """For each cell, its position and the points reduced into it, in the order of the axes."""
     kept = [dim for dim in whole.dims if dim not in over]
     away = [dim for dim in whole.dims if dim in over]
     for place in itertools.product(*(range(whole.sizes[dim]) for dim in kept)):
@@ -122,7 +122,7 @@ def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
                 nothing = -1 if got.dtype == np.int8 else np.nan
                 assert_array_equal(got, np.full(got.shape, nothing))
                 continue
-            # where step_time does not vary along an axis, its first point is as good as any
+            # along axes without effect on step_time the first point counts
             index = {**dict.fromkeys(moving, 0), **({} if at is None else at)}
             index |= dict(zip(kept, place, strict=True))
             own = {dim: k for dim, k in index.items() if dim in whole[name].dims}
@@ -151,7 +151,7 @@ def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
 def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> None:
     over = question[1]
     with pytest.MonkeyPatch.context() as patch:
-        if question[2] != "jax":  # which compiles with as many as it has
+        if question[2] != "jax":  # which compiles one program per shape
             patch.setattr(quantile, "BITS", 11)
         whole, found = both(
             question,
@@ -179,7 +179,7 @@ def test_jax_reduces_alike(test: Any, more: list[Any]) -> None:
 
 @pytest.mark.slow
 def test_compiled_blocks_give_the_same_winners_and_quantiles(monkeypatch: Patch) -> None:
-    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, for few formulas to compile
+    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, so that few formulas are compiled
     sweep = Sweep(scenario, {name: AXES[name] for name in list(AXES)[:5]}, ["data_parallel_time"])
     whole = sweep.evaluate("numba", mask_infeasible=True)["data_parallel_time"]
     monkeypatch.setattr(tiles, "BLOCK", 20)

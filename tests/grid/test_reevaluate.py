@@ -1,4 +1,4 @@
-"""Intervals of cubes: evaluated at the points of a cut, where they belong to its values."""
+"""Intervals of cubes, evaluated at the points of a cut if they match its values."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SCENARIO |= {"global_batch_size": 1024, "training_tokens": 1e12}
 DISK = {"checkpoint_write_bandwidth": ["2 GB/s", "200 GB/s"], "labels": ["slow", "fast"]}
 DISK |= {"checkpoint_restore_time": ["60 s", "600 s"]}
 AXES: dict[str, Any] = {"n_gpus": [32, 256, 1024]}
-AXES |= {"gpu_mttf": np.geomspace(3.6e6, 3.6e8, 200).tolist()}  # its values: in a coordinate
+AXES |= {"gpu_mttf": np.geomspace(3.6e6, 3.6e8, 200).tolist()}  # values in a coordinate
 AXES |= {"disk": DISK, "sequence_parallel": [False, True]}
 OUTPUTS = ["step_time", "job_time", "goodput", "memory_per_gpu"]
 
@@ -54,7 +54,7 @@ def test_ends_are_those_of_the_whole_sweep(sweep: fleetcube.Sweep, path: str, ki
             ours = cut[f"{name}_{side}"]
             np.testing.assert_allclose(ours, whole[f"{name}_{side}"].broadcast_like(ours), 1e-12)
     assert (cut["step_time_low"] < cut["step_time"]).all()
-    assert "goodput_low" not in cut  # it does not feel how long a step takes
+    assert "goodput_low" not in cut  # does not depend on the step time
 
 
 def test_what_is_cut_to_a_point_or_left_out_is_known(path: str) -> None:
@@ -63,7 +63,7 @@ def test_what_is_cut_to_a_point_or_left_out_is_known(path: str) -> None:
     alone = point[["job_time"]].fleetcube.interval("job_time")
     assert alone["job_time_high"].ndim == 0
     assert float(alone["job_time_low"]) < float(alone["job_time"]) < float(alone["job_time_high"])
-    steps = cube[["step_time"]].isel(n_gpus=1, sequence_parallel=1)  # gpu_mttf, disk: not felt
+    steps = cube[["step_time"]].isel(n_gpus=1, sequence_parallel=1)  # no gpu_mttf, no disk
     assert "gpu_mttf" not in steps.coords
     refused("does not have the coordinate 'gpu_mttf' of its spec", steps.fleetcube.interval)
 

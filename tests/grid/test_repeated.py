@@ -1,4 +1,4 @@
-"""What is kept from one sweep and one call to the next: it never shows in a result."""
+"""Caches between sweeps and calls never change a result."""
 
 import itertools
 import os
@@ -27,8 +27,8 @@ AXES: dict[str, Any] = {"n_gpus": [64, 512], "fabric": ["infiniband-ndr", "roce-
 OUTPUTS = ["job_time", "goodput", "mfu", "cluster_mtbf"]
 CALIBRATION = 'title = "My cluster"\nsource = "measured"\ndate = "2026-11-21"\n'
 CALIBRATION += 'note = "two nodes"\nflops_efficiency = 0.{}\n'
-# Neighbours in everything that keys are made of: numbers, their types and order, options, what
-# implies one, labels, lengths and values of axes, outputs, the mask
+# Variations of everything in cache keys: numbers, their types and order, options, what implies one,
+# labels, lengths and values of axes, outputs, the mask
 CHANGES: list[dict[str, Any]] = [{}, {"n_gpus": 1024}, {"gpu_mttf": "50_000 h"}]
 CHANGES += [{"gpu_mttf": {"lognormal": ["50_000 h", n]}} for n in (2, 3)]
 CHANGES += [
@@ -65,7 +65,7 @@ def forget(monkeypatch: Patch, most: int) -> None:
 
 @pytest.fixture(scope="module")
 def alone() -> list[list[xarray.Dataset]]:
-    """Each sweep as it is where nothing is kept: without and with a mask."""
+    """Each sweep without caches, without and with a mask."""
     with pytest.MonkeyPatch.context() as patch:
         forget(patch, 0)
         sweeps = [Sweep(*sweep) for sweep in SWEEPS]
@@ -108,7 +108,7 @@ def test_a_changed_calibration_file_is_read_again(tmp_path: Path) -> None:
     found = []
     for efficiency in ("60", "30", "60"):
         path.write_text(CALIBRATION.format(efficiency))
-        os.utime(path, (1, 1))  # nor do its size or its time tell
+        os.utime(path, (1, 1))  # same size and time
         for at in ({"calibration": str(path)}, {"calibration": [str(path)]}):
             result = fleetcube.evaluate(["step_time"], **{**SCENARIO, **at})
             found.append(float(result["step_time"].squeeze()))
@@ -118,7 +118,7 @@ def test_a_changed_calibration_file_is_read_again(tmp_path: Path) -> None:
 
 
 def test_threads_share_what_is_kept(monkeypatch: Patch) -> None:
-    forget(monkeypatch, 3)  # fewer than are used: results are forgotten all the time
+    forget(monkeypatch, 3)  # fewer than are used: results are evicted all the time
     kinds: list[dict[str, Any]] = [{}, {"sequence_parallel": True}, {"gpu_mttf": [1e8, 2e8]}]
     kinds += [{**kind, "fabric": ["infiniband-ndr"]} for kind in kinds]
     pairs = itertools.product(range(len(kinds)), (64, 128))
@@ -145,7 +145,7 @@ def test_threads_share_what_is_kept(monkeypatch: Patch) -> None:
 
 @pytest.mark.machine
 def test_calls_that_come_back_have_the_same_bits(monkeypatch: Patch) -> None:
-    """By NumPy, by kernels once they are there, into fresh arrays and into the same."""
+    """By NumPy, by compiled kernels, into fresh and into reused arrays."""
     monkeypatch.setattr(engine, "MOST_TABLE", 4)
     monkeypatch.setattr(auto_engine, "WORTH_AGAIN", 100)
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)

@@ -1,4 +1,4 @@
-"""Cubes are never half-true: what stops is continued to the same bytes, or refused."""
+"""Interrupted cubes are continued to the same bytes, or refused."""
 
 import errno
 import functools
@@ -44,14 +44,14 @@ def sweep() -> Sweep:
 
 
 def no_exchange(patch: Patch) -> None:
-    """Answer as renameat2 does on an NFS."""
+    """Make renameat2 fail as on NFS."""
     system = SimpleNamespace(renameat2=lambda *_: -1)
     calls = SimpleNamespace(CDLL=lambda *_, **__: system, get_errno=lambda: errno.EINVAL)
     patch.setattr(durable, "ctypes", calls)
 
 
 def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patch) -> None:
-    """Let so many blocks be written, then fail."""
+    """Let this many blocks be written, then fail."""
     write = writer_module.Writer.write
     begun = itertools.count()
 
@@ -64,7 +64,7 @@ def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patc
 
 
 def blocks_written(monkeypatch: Patch) -> list[Any]:
-    """The blocks that are written from now on, as they come."""
+    """The blocks written from now on, in order."""
     written: list[Any] = []
     write = writer_module.Writer.write
     recorded = lambda *given: (written.append(given[-1]), write(*given))[1]  # noqa: E731
@@ -112,7 +112,7 @@ def test_stopped_runs_go_on(
 @pytest.mark.parametrize("again", [{"resume": True}, {"resume": True, "overwrite": True}])
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_a_replacement_goes_on(sweep: Sweep, tmp_path: Path, count: int, again: Any) -> None:
-    """The cube that is replaced is another one, and stays until the new one is whole."""
+    """The replaced cube differs, and stays until the new one is complete."""
     whole = contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
     path = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS).store(
         tmp_path / "a.zarr", chunks=CHUNKS
@@ -287,7 +287,7 @@ def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
 
 
 def killed(path: str, ends_after: int) -> None:
-    """Overwrite a cube, and be killed after one of the steps."""
+    """Overwrite a cube, killed after one of the steps."""
     steps = itertools.count(1)
 
     def step(call: Any, *arguments: Any, **named: Any) -> None:
@@ -308,7 +308,7 @@ def killed(path: str, ends_after: int) -> None:
 def test_a_name_that_cannot_be_exchanged_is_not_lost(
     sweep: Sweep, tmp_path: Path, ends_after: int, again: Any
 ) -> None:
-    """As on an NFS, and killed after one of the steps: two renames, and the removal."""
+    """As on NFS, killed after one of the steps: two renames and the removal."""
     new = contents(sweep.store(tmp_path / "b.zarr", chunks=CHUNKS))
     before = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
     path = Path(before.store(tmp_path / "a.zarr", chunks=CHUNKS))
@@ -358,7 +358,7 @@ def test_what_is_not_replaceable(sweep: Sweep, tmp_path: Path, monkeypatch: Patc
 
 
 def test_a_removal_that_was_killed_is_no_foreign_folder(sweep: Sweep, tmp_path: Path) -> None:
-    """Of the cube that was replaced: what is left is ours to remove, whichever file went last."""
+    """The rest of the replaced cube may be removed, whichever file was removed last."""
     path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
     partial = Path(f"{path}.partial")
     unlink = os.unlink

@@ -1,4 +1,4 @@
-"""Rows of scenarios: what each is alone, in any frame and order; what is refused, and where."""
+"""Rows of scenarios: the same as alone, in any frame and order; refusals and their places."""
 
 import decimal
 import sys
@@ -22,7 +22,7 @@ from .common import Patch, on_h100
 
 SCENARIO = on_h100("llama-3-70b", gpu_hour_price=2.5, global_batch_size=1024, training_tokens="15T")
 SCENARIO |= {"pipeline_parallel": 8, "tensor_parallel": 4}
-# Cells to draw from, and the share that is missing
+# Cells to draw from, and the share of missing ones
 DRAWN: dict[str, tuple[list[Any], float]] = {
     "n_gpus": ([512, 1000, "4k"], 0.0),
     "gpu_mttf": (["50_000 h", 3e8, "20000h"], 0.3),  # missing: the default
@@ -34,7 +34,7 @@ DRAWN: dict[str, tuple[list[Any], float]] = {
     "precision": (["bf16", "fp16"], 0.3),
     "model": (["llama-3-70b", "llama-3-405b", "llama-3-8b"], 0.3),
     "node": (["dgx-h100", "dgx-b200"], 0.3),
-    "gpu": (["h200-sxm", "a100-sxm-80gb"], 0.7),  # takes the place of the node's
+    "gpu": (["h200-sxm", "a100-sxm-80gb"], 0.7),  # replaces the node's
     "layers": ([80, 32], 0.8),  # voids the model's count of parameters
     "vocab_size": ([32000, 51200], 0.7),  # and this, though it has a default
     "spare_nodes": ([0, 4, 8], 0.6),  # implies an option
@@ -63,7 +63,7 @@ def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: Patch) -> None:
             for name in [*OUTPUTS, "infeasible_reason"]:
                 one, other = found[name][row], alone[name].values
                 assert one.tobytes() == other.tobytes() or np.isnan([one, other]).all(), given
-        assert np.isnan(found["job_time"]).any() == mask  # there is something to mask
+        assert np.isnan(found["job_time"]).any() == mask  # some points are masked
 
 
 @pytest.mark.machine
@@ -102,7 +102,7 @@ def _polars(frame: pandas.DataFrame) -> Any:
     cells = frame.astype(object).where(frame.notna(), None)
     polars = pytest.importorskip("polars")
     columns = cells.to_dict("list")
-    kept = polars.Series("id", columns.pop("id"), polars.Object)  # nothing that Arrow has
+    kept = polars.Series("id", columns.pop("id"), polars.Object)  # no type of Arrow
     return polars.DataFrame(columns, strict=False).with_columns(kept)
 
 

@@ -1,4 +1,4 @@
-"""Playing pipeline schedules: what is refused, what must hold of any, the picture."""
+"""Simulating pipeline schedules: refusals, properties of all schedules, the picture."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ from .common import cases
 
 
 def runs(layout: dict[str, Any]) -> dict[str, Any]:
-    """The layout with as many micro-batches and stages as its schedule runs."""
+    """The layout with numbers of micro-batches and stages that its schedule runs."""
     p, m = layout["pipeline_parallel"], layout["num_microbatches"]
     match layout["pipeline_schedule"]:
         case "dualpipe" | "dualpipev":
@@ -73,7 +73,7 @@ def test_every_pass_is_played_once_and_none_before_its_input(layout: dict[str, A
 @settings(deadline=None, max_examples=200)
 @given(LAYOUTS, st.sampled_from(["blocking", "asynchronous"]), st.floats(0, 0.2))
 def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: float) -> None:
-    # Bubble and sends waited for are those of a step played, and where a law is a bound, above it.
+    # Bubble and exposed sends match a simulated step, or exceed it where a law is a bound.
     played = simulate_schedule(send_time=send, pipeline_sends=sends, **layout)
     m = layout["num_microbatches"]
     given = {key: value for key, value in layout.items() if key != "recompute_time"}
@@ -93,7 +93,7 @@ def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: 
 
 
 def test_with_as_few_microbatches_as_stages_a_step_is_nearly_flat() -> None:
-    # A micro-batch more costs a v-th of itself: the chunks of one follow those of the others.
+    # One more micro-batch costs 1/v of itself: its chunks follow those of the others.
     def step(m: int) -> float:
         given = dict(virtual_stages=8, pipeline_scheduler="pytorch", pipeline_sends="asynchronous")
         return simulate_schedule(pipeline_parallel=16, num_microbatches=m, **given).step_time
@@ -126,7 +126,7 @@ def test_passes_that_overlap_take_their_time_together() -> None:
 
 
 def test_pieces_take_times_of_their_own() -> None:
-    # A slow last stage never waits but for the first micro-batch; then the last goes back up.
+    # A slow last stage waits only for the first micro-batch; then the last goes back up.
     played = simulate_schedule(pipeline_parallel=3, num_microbatches=5, piece_times=[1, 1.5, 2])
     assert played.step_time == (1 + 1.5) + 5 * 2 * 3 + 2 * (1 + 1.5)
     assert played.bubble_ratio == pytest.approx(7.5 / 30)  # of the stage that works longest

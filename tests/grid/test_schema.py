@@ -1,4 +1,4 @@
-"""The JSON Schema of specs: it takes what the program takes, and refuses what has another shape."""
+"""The JSON Schema of specs accepts what the program accepts, and refuses other shapes."""
 
 import json
 import re
@@ -30,7 +30,7 @@ for page in sorted((ROOT / "docs").rglob("*.md")):
     blocks = [] if "reference" in page.parts else BLOCK.findall(page.read_text(encoding="utf-8"))
     specs = {f"{page.name} {number}": block for number, block in enumerate(blocks)}
     SPECS |= {name: block for name, block in specs.items() if "outputs" in tomllib.loads(block)}
-# Messages about what no schema sees: two values together, a label's contents, the meaning of a unit
+# Messages about what a schema cannot check: two values together, labels' contents, units
 UNSEEN = (
     *("twice", "set by the axes", "is missing", "unknown unit", "is not in ", "equal"),
     *("at most 5,000,000", "at most 300,000", "hold 6,000,000 values", "is an axis", "is empty"),
@@ -41,7 +41,7 @@ UNSEEN = (
 
 
 def wrong(spec: Any) -> str:
-    """The first thing that the schema refuses."""
+    """The schema's first refusal."""
     return next((error.message[:200] for error in VALIDATOR.iter_errors(spec)), "")
 
 
@@ -49,7 +49,7 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
     jsonschema.Draft7Validator.check_schema(schema())
     done = CliRunner().invoke(cli, ["schema"])
     assert json.loads(done.output) == schema()
-    assert len(done.output) < 6 << 17  # editors read it again and again
+    assert len(done.output) < 6 << 17  # editors reread it often
     known = schema()["properties"]["scenario"]["properties"].keys()
     results = {name for name, quantity in load().items() if quantity.unit == "flag"}
     assert known == {*INPUTS, *load(), *KINDS, "layer_pattern", "start_date"} - results
@@ -104,7 +104,7 @@ def test_axes_are_judged_as_the_program_judges_them(axes: dict[str, Any], valid:
 
 
 def test_bad_specs_are_refused_but_for_what_no_schema_sees() -> None:
-    """The table of bad specs, of those that TOML can hold."""
+    """The table of bad specs, as far as TOML can express them."""
     unseen, refused = set(), 0
     for scenario, axes, outputs, words in CASES:
         spec = {"scenario": {**GOOD, **scenario}, "axes": axes, "outputs": outputs}

@@ -30,7 +30,7 @@ AXES: dict[str, Any] = {
     "checkpoint_write_bandwidth": [1e9, 1e11, 1e10],
     "spare_nodes": [2, 0, 1],
     "zero_stage": [1, 0, 3],  # options cut the sweep into cases
-    "goodput_model": ["exact", "first_order"],  # which is undefined where too much is lost
+    "goodput_model": ["exact", "first_order"],  # undefined where too much is lost
     "set": {"labels": ["late", "soon"], "training_tokens": [1e12, 1e12]},  # all points are equal
 }
 OUTPUTS = ["job_time", "job_cost", "goodput", "step_time", "memory_per_gpu", "mfu", "bubble_ratio"]
@@ -66,7 +66,7 @@ def test_searches_equal_scans(question: Any, radix: int, kept: tuple[int, int], 
 
 
 def test_cells_have_winners_of_their_own() -> None:
-    """What is worse than the best of one count of GPUs may be the best of another."""
+    """A point worse than the best for one count of GPUs may be the best for another."""
     fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
     axes = {name: AXES[name] for name in ("zero_stage", "n_gpus", "tensor_parallel")}
     sweep = Sweep(fixed, axes, ["memory_per_gpu"])
@@ -77,7 +77,7 @@ def test_cells_have_winners_of_their_own() -> None:
 def searched(
     sweep: Sweep, asked: Any, radix: int = 32, kept: Any = (1 << 24, 1 << 21), least: int = 16
 ) -> Any:
-    """What a search finds, whatever it costs."""
+    """The result of a search without a limit on its cost."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "WORTH", 0)
         patch.setattr(search, "MOST_SHARE", np.inf)
@@ -100,7 +100,7 @@ PRICES = np.linspace(4.0, 2.0, 1000)
 
 
 def test_a_trillion_layouts(monkeypatch: Patch) -> None:
-    """Against the same minimum taken apart: layouts, then failures, then tokens and prices."""
+    """Against the same minimum in steps: layouts, then failures, then tokens and prices."""
     fixed = {**SCENARIO, "model": "llama-3-70b"}
     del fixed["n_gpus"], fixed["global_batch_size"], fixed["gpu_hour_price"]
     axes = {"training_tokens": TOKENS, "gpu_hour_price": PRICES, **BEST, **LIVES}

@@ -1,4 +1,4 @@
-"""Which inputs matter: at a point, over the cube, all at once. Sums and products known by hand."""
+"""Sensitivity at a point, over the cube and globally, for sums and products known by hand."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def test_what_is_not_linear_is_evaluated_anew() -> None:
 def test_whole_inputs_go_to_valid_numbers_bounds_hold_and_no_option_is_implied() -> None:
     scenario = {**JOB, "tensor_parallel": 8, "data_parallel_overlap": 0.95}
     found = Sweep(scenario, {}, ["job_time"]).levers("job_time")
-    # every input becomes a given one, and some, given, would choose other formulas
+    # every input becomes given, and some given inputs would choose other formulas
     assert found["job_time"].item() == evaluate("job_time", **scenario).item()
     for name, ends in {"tensor_parallel": (4, 16), "micro_batch_size": (1, 2)}.items():
         row = found.sel(input=name)
@@ -54,7 +54,7 @@ def test_whole_inputs_go_to_valid_numbers_bounds_hold_and_no_option_is_implied()
         for end, side in zip(ends, ("below", "above"), strict=True):
             known = evaluate("job_time", **{**scenario, name: end})
             assert row[f"job_time_{side}"].item() == pytest.approx(known.item(), rel=1e-12)
-    row = found.sel(input="hidden_size")  # 4096: no rule but that it is whole
+    row = found.sel(input="hidden_size")  # 4096: any whole number is valid
     assert (row["value_below"].item(), row["value_above"].item()) == (4096 - 410, 4096 + 410)
     assert found["value_above"].sel(input="data_parallel_overlap").item() == 1
 

@@ -1,4 +1,4 @@
-"""From a scenario to simulated jobs: against the closed forms, and as labelled data."""
+"""Simulated jobs of a scenario: against closed forms, and as labelled data."""
 
 import json
 import math
@@ -157,7 +157,7 @@ def test_a_recovery_time_that_is_given_holds_all_of_it() -> None:
 
 
 def test_clustered_failures_cost_less_rework_and_strike_recoveries() -> None:
-    # Of the same mean; shape 0.7 as measured by Schroeder & Gibson 2010, IEEE TDSC 7(4)
+    # The same mean; shape 0.7 as measured by Schroeder & Gibson 2010, IEEE TDSC 7(4)
     found = fleetcube.simulate(**PLAIN, failure_shape=[0.7, 1.0])
     assert found.goodput[0] > found.goodput[1] + 5 * found.goodput_error[1]
 
@@ -177,7 +177,7 @@ def test_kinds_of_failures_and_late_corruption_agree_with_the_closed_forms() -> 
     grid |= {"corruption_latency": ["0 s", "2 h"], "checkpoint_mode": ["sync", "async"]}
     found = fleetcube.simulate(trials=200, **grid)
     exact = fleetcube.evaluate(SHARES, **grid)
-    # a corruption leaves the snapshot under way readable, whose flush the closed form counts
+    # a corruption leaves the snapshot being flushed readable; the closed form counts its flush
     for name in SHARES:
         off = abs(found[name] - exact[name].broadcast_like(found[name]))
         assert (off < 4.5 * found[f"{name}_error"] + 1e-4).all(), name
@@ -221,7 +221,7 @@ def test_each_kind_and_tier_loses_what_the_closed_forms_say() -> None:
     exact = fleetcube.evaluate(names, engine="numpy", **case)
     for name in names:
         off = abs(found[name] - exact[name].broadcast_like(found[name]))
-        # the split of tiers is that of rare failures, a closed pool's share within 0.19 r
+        # the split of tiers assumes rare failures; a closed pool's share is within 0.19 r
         assert (off <= 4.5 * found[f"{name}_error"] + 0.03 * found[name]).all(), name
     drawn = sum(found[f"{kind}_failures"] for kind in kinds)
     np.testing.assert_allclose(drawn, found.failures, rtol=1e-12)
@@ -285,7 +285,7 @@ def test_failures_follow_the_age_of_the_fleet() -> None:
         abs(window.goodput - exact.goodput) < 4.5 * window.goodput_error + 1e-3
     ).all()  # as the law's Range says
     assert float(window.wall_time[1]) == pytest.approx(60 * 86400, rel=0.01)
-    # at one age the rate is a rate like any other
+    # at a fixed age the rate is constant
     mttf = {**FLEET, "cluster_mtbf": float(fleetcube.evaluate("cluster_mtbf", **case))}
     plain = fleetcube.simulate(trials=200, **mttf)
     assert float(plain.goodput) == pytest.approx(float(window.goodput[0]), abs=1e-12)
@@ -328,7 +328,7 @@ def test_a_stated_job_has_its_length_and_may_be_late() -> None:
     begun = fleetcube.simulate(**PLAIN, job_duration=["10 d", "100 d"], transition_time="1 h")
     np.testing.assert_allclose(begun.wall_time - found.wall_time, 3600, rtol=1e-6)
     late = found.wall_time_p95 / found.wall_time - 1
-    assert late[0] > 2 * late[1]  # chance evens out with the square root of the length
+    assert late[0] > 2 * late[1]  # noise falls with the square root of the length
 
 
 def test_a_point_that_cannot_be_simulated_is_nan_and_says_why() -> None:

@@ -1,4 +1,4 @@
-"""Cubes written by the jobs of a real batch system: Slurm on one node, for these tests alone."""
+"""Cubes written by jobs of a real batch system: Slurm on one node, for these tests only."""
 
 import contextlib
 import getpass
@@ -60,7 +60,7 @@ KillWait=1
 NodeName={NODE} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000
 PartitionName=all Nodes=ALL Default=YES
 """
-SECONDS = 120.0  # that anything may take on a busy machine
+SECONDS = 120.0  # limit of any wait on a busy machine
 CHUNKS = {"n_gpus": 4, "gpu_mttf": 10}  # 120 blocks of job_time
 
 
@@ -79,7 +79,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Slurm's daemons, of this user, in a folder whose name is short enough for a socket."""
+    """Slurm's daemons as this user, in a folder with a name short enough for a socket."""
     monkeypatch.setenv("PATH", PATH)
     with contextlib.ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="slurm")))
@@ -105,7 +105,7 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def workers(folder: Path) -> Iterator[tuple[Any, Any]]:
-    """Two workers, each in a job that Slurm starts again if it is lost."""
+    """Two workers, each in a job that Slurm restarts if it is lost."""
     with (
         dask_jobqueue.SLURMCluster(
             cores=1,
@@ -124,7 +124,7 @@ def workers(folder: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def stopped(sweep: Sweep, path: Path, client: Any, stop: Callable[[], Any], **given: Any) -> None:
-    """Store, and do something after the ninth time that blocks were counted."""
+    """Store, and call `stop` after blocks were counted nine times."""
     seen: list[None] = []
     done = threading.Event()
 
@@ -148,22 +148,22 @@ def test_lost_jobs_change_no_byte_of_a_cube(batch: None, tmp_path: Path) -> None
         lost = next(iter(jobs.workers.values())).job_id
 
         def requeue() -> None:
-            slurm("scontrol", "requeue", lost)  # as after a node has failed, or for another's job
+            slurm("scontrol", "requeue", lost)  # as after a node failure, or a preemption
 
         def runs_again() -> bool:
             state = slurm("scontrol", "show", "job", lost)
-            if "Reason=BeginTime" in state:  # Slurm would wait for two minutes
+            if "Reason=BeginTime" in state:  # else Slurm waits for two minutes
                 slurm("scontrol", "update", f"jobid={lost}", "StartTime=now")
             return "Restarts=1" in state and "JobState=RUNNING" in state
 
         stopped(sweep, tmp_path / "a.zarr", client, requeue)
         assert contents(tmp_path / "a.zarr") == whole
         until(runs_again)
-        until(lambda: len(client.nthreads()) == 2)  # the same job, a worker again
+        until(lambda: len(client.nthreads()) == 2)  # the same job, with a worker again
 
         def end() -> None:
             slurm("scancel", "--user", getpass.getuser())
-            jobs.close()  # with the scheduler, as when its own job reaches its time limit
+            jobs.close()  # with the scheduler, as at its job's time limit
 
         with pytest.raises(OSError, match=r"\d+ finished blocks are kept in .*--resume"):
             stopped(sweep, tmp_path / "b.zarr", client, end)

@@ -1,4 +1,4 @@
-"""Inverting outputs: against inversions by hand, at every point, and where there is no answer."""
+"""Solving for inputs: against inversion by hand, at every point, and without a solution."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ def test_twice_the_reliability_carries_twice_the_cluster() -> None:
 def test_a_grid_is_solved_point_by_point(engine: str) -> None:
     of, second, aim = "job_time", "inter_node_bandwidth", 90 * DAY
     policies = ["young", "exact"]
-    if engine != "numpy":  # each policy is compiled for itself, and job_time for half a minute
+    if engine != "numpy":  # each policy is compiled separately, job_time for half a minute
         of, second, aim, policies = "goodput", "checkpoint_write_bandwidth", 0.975, ["young"]
     axes = {"checkpoint_policy": policies, "gpu_mttf": np.geomspace(5e7, 1e9, 5)}
     axes |= {second: np.geomspace(2e10, 1e11, 4)}
@@ -51,7 +51,7 @@ def test_a_grid_is_solved_point_by_point(engine: str) -> None:
 
     root = scipy.optimize.brentq(excess, 64, 8192, xtol=1e-9, rtol=1e-14)
     assert float(found["n_gpus"].sel(here)) == pytest.approx(root, rel=1e-9)
-    if of == "job_time":  # which depends on the layout
+    if of == "job_time":  # depends on the layout
         meanings = found["infeasible_reason"].attrs["flag_meanings"].split()
         assert (found["infeasible_reason"] == meanings.index("not_a_whole_number")).all()
 
@@ -136,7 +136,7 @@ def test_why_there_is_no_answer() -> None:
 
 
 def test_an_output_that_jumps_over_the_target_is_said() -> None:
-    """Buckets are whole: 10.5 of them never are."""
+    """Buckets are whole numbers: there are never 10.5."""
     found = fleetcube.solve("bucket_bytes", "gradient_buckets = 10.5", **LLAMA, n_gpus=1024)
     assert reason(found, int(found["unsolved_reason"])) == "jumps_over_target"
     assert float(found["gradient_buckets"]) in (10, 11)
@@ -145,7 +145,7 @@ def test_an_output_that_jumps_over_the_target_is_said() -> None:
 @cases(
     "for_, target, most",
     ("flops_efficiency", "job_time = 90 d", 6),
-    ("n_gpus", "job_time = 60 d", 9),  # and a third of the points near the turning point
+    ("n_gpus", "job_time = 60 d", 9),  # plus a third of the points near the turning point
     ("gpu_mttf", "goodput = 0.95", 9),
     ("bucket_bytes", "gradient_buckets = 10.5", 53 + SLACK + 1 + 1),  # bisection, and the answer
 )
@@ -169,7 +169,7 @@ def test_a_few_evaluations_find_what_is_smooth_and_bisection_bounds_the_rest(
 
 
 def test_what_is_nearest_is_told_only_where_there_is_no_solution() -> None:
-    """Formulas need not answer an input of NaN with NaN."""
+    """Formulas need not return NaN for an input of NaN."""
     given = {**LLAMA, "n_gpus": [512, 4096, 32768]}
     found = fleetcube.solve("checkpoint_write_bandwidth", "goodput = 0.97", **given)
     assert found["unsolved_reason"].values.tolist() == [0, 0, 2]
@@ -206,7 +206,7 @@ def checkpoint_overhead(bandwidth: object) -> np.ndarray:
 
 
 def test_a_second_solution_is_told_and_found_above() -> None:
-    """Storage so slow that rework leaves nothing to wait for keeps to the target, too."""
+    """Storage so slow that rework dominates also meets the target."""
     found = fleetcube.solve("checkpoint_write_bandwidth", "checkpoint_overhead <= 2 %", **FRAIL)
     low, high = 1e6, 1e15
     over = checkpoint_overhead(np.geomspace(low, high, 2000)) > 0.02

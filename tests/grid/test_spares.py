@@ -1,4 +1,4 @@
-"""Spares of a closed cluster: what they bring, and how many are needed."""
+"""Spares of a closed cluster: their benefit, and the number needed."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ FLEET = on_h100("llama-3-70b", fabric="roce-400g", n_gpus=16384, repair_time="24
 
 
 def whole(spares: int) -> float:
-    """All nodes but `spares` are whole, each being away for R / (R + L) of the time."""
+    """P(at most `spares` nodes away), each being away for R / (R + L) of the time."""
     away, total = BUSY / (NODES + BUSY), NODES + spares
 
     def log_of(n: int) -> float:
@@ -42,7 +42,7 @@ def test_five_spares_where_ten_nodes_are_in_repair() -> None:
     got = found("whole_cluster_probability", **pools)
     assert got.values == pytest.approx([0.05, 0.50], abs=0.005)
     assert got.values == pytest.approx([whole(5), carried(5)], abs=1e-3)
-    # none comes from outside: provision_time is nothing, and failures stop while the job waits
+    # no node comes from outside: provision_time does not count, and failures stop during waits
     kept = found("goodput", **pools)
     open_ = float(found("goodput", provision_time=0))
     assert (kept / open_).values == pytest.approx(got.values, rel=1e-12)
@@ -87,7 +87,7 @@ def test_spares_are_found_by_solving() -> None:
 def test_a_shop_of_crews_that_barely_keep_up_needs_more_spares() -> None:
     closed = {**FLEET, "node_pool": "closed"}
     names = ["whole_cluster_probability", "spare_availability", "missing_nodes"]
-    # as many crews as nodes are no queue; repair in no time; a shop without end of work
+    # as many crews as nodes: no queue; repair in no time; an overloaded shop
     given = {**closed, "sparing": "hot", "spare_nodes": 20}
     usual = fleetcube.evaluate(names, engine="numpy", **given)
     many = fleetcube.evaluate(names, engine="numpy", **given, repair_crews=2068)

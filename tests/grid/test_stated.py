@@ -1,4 +1,4 @@
-"""What a scenario states: what labels then no longer say, and what nothing depends on."""
+"""Stated inputs: what they override in labels, and inputs without effect."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
     found = fleetcube.evaluate(both, model="llama-3-70b", layers=[40, 160])
     assert found.parameters.values.tolist() == [40 * layer + beside, 160 * layer + beside]
     assert found.active_parameters.equals(found.parameters.rename("active_parameters"))
-    # what the shape does not decide stays as published
+    # what does not depend on the shape stays as published
     same = fleetcube.evaluate("parameters", model="llama-3-70b", sequence_length=2048)
     assert same == fleetcube.evaluate("parameters", model="llama-3-70b")
     stated = fleetcube.evaluate(both, model="llama-3-70b", layers=40, parameters=1e9)
@@ -85,7 +85,7 @@ def test_what_a_node_says_may_be_stated_too(stated: dict[str, object]) -> None:
 @pytest.mark.parametrize("sizes", [[7168.0, 4096.0], [4096.0, 7168.0]])
 def test_a_stated_shape_counts_alike_alone_along_an_axis_and_in_a_table(sizes: Any) -> None:
     asked = ["parameters", "kv_elements_per_layer", "attention_parameters_per_layer"]
-    job = {"model": "deepseek-v3"}  # 7168 is its own: what was stated decides, and not its value
+    job = {"model": "deepseek-v3"}  # 7168 is the label's value: stating it matters, not its value
     axis = fleetcube.evaluate(asked, **job, hidden_size=sizes)
     table = fleetcube.table(pd.DataFrame({"hidden_size": sizes}), asked, scenario=job)
     assert "parameters of deepseek-v3 is left out" in table.attrs["fleetcube_remarks"]
@@ -148,7 +148,7 @@ def test_what_nothing_depends_on_is_told(tmp_path: Path) -> None:
     used = {**idle, "checkpoint_mode": "async", "all_reduce": "fitted"}
     assert "fleetcube_unused" not in Sweep({**JOB, **used}, {}, ["job_time"]).evaluate().attrs
 
-    # giving spares turns them on; the number of them is read
+    # giving spares turns them on; their number is used
     found = Sweep({**JOB, "spare_nodes": 4}, {}, ["goodput"]).evaluate()
     assert "spare_nodes" not in found.attrs.get("fleetcube_unused", "").split()
     sweep = Sweep({**JOB, "virtual_stages": 5, "pipeline_schedule": "gpipe"}, {}, ["mfu"])

@@ -1,4 +1,4 @@
-"""Axes, labels, precedence, dimensions, and what a result says about itself."""
+"""Axes, labels, precedence, dimensions, and a result's metadata."""
 
 import itertools
 from pathlib import Path
@@ -66,16 +66,16 @@ def test_axis_over_scenario_explicit_over_label_gpu_over_node() -> None:
 
 
 def test_a_gpu_replaces_that_of_the_node_with_all_its_values() -> None:
-    # an A100 has no FP8 peak: that of the node's H100 must not stand in
+    # an A100 has no FP8 peak: that of the node's H100 must not be used
     with pytest.raises(fleetcube.InputError, match="peak_flops_fp8 is missing"):
         fleetcube.evaluate("peak_flops", gpu="a100-sxm-80gb", node="dgx-h100", precision="fp8")
 
 
 @cases(
     "output, scenario, axes",
-    # experts that are given make a mixture of every model whose label does not say otherwise
+    # given experts make a mixture of every model whose label does not set them
     ("layer_matrix_time", {"experts": 64}, {"model": ["llama-3-8b", "mixtral-8x7b"]}),
-    # a label states what others leave to the default, and one that implies an option
+    # a label that sets what others leave to the default, and one that implies an option
     ("job_time", {}, {"fabric": ["infiniband-ndr-sharp", "roce-100g"]}),
     ("checkpoint_write_time", {}, {"storage": ["reference-100gbs", "node-nvme-7gbs"]}),
     ("cluster_mtbf", {}, {"reliability": ["rsc-1-empirical", "mlsysim-reference"]}),
@@ -220,7 +220,7 @@ def test_masking_spreads_an_output_over_the_axes_that_decide_and_keeps_the_reaso
 def test_float32_holds_the_rounded_values() -> None:
     axes = {"n_gpus": [64, 512], "gpu_mttf": [1e8, 2e8]}
     given = {"memory_per_gpu": "60 GB", "step_time": 5.0, "straggler_overhead": 0.01}
-    given |= {"communication_overhead": 0.1, "bubble_overhead": 0.05}  # few formulas to compile
+    given |= {"communication_overhead": 0.1, "bubble_overhead": 0.05}  # compiles few formulas
     sweep = Sweep({**TRAINING, **given}, axes, ["job_time", "dominant_overhead"])
     for engine in ("numpy", "numba", "jax"):
         full, half = sweep.evaluate(engine), sweep.evaluate(engine, dtype="float32")

@@ -1,4 +1,4 @@
-"""Cubes that somebody else made: sealed anew around what no fleetcube writes."""
+"""Tampered cubes, sealed again around content that fleetcube never writes."""
 
 import contextlib
 import hashlib
@@ -64,7 +64,7 @@ def attributes(cube: Path, of: str, **changed: Any) -> None:
 
 
 def repeat(cube: Path, array: str, held: Any) -> None:
-    """Have the root repeat the metadata of an array, as it does in cubes of ours."""
+    """Copy an array's metadata into the root, as fleetcube does."""
     root = json.loads((cube / "zarr.json").read_text(encoding="utf-8"))
     root["consolidated_metadata"]["metadata"][array] = held
     (cube / "zarr.json").write_text(json.dumps(root), encoding="utf-8")
@@ -164,7 +164,7 @@ def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) 
 
 
 def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
-    """All checksums are right, every value is: only the axis says what it is not."""
+    """All checksums and values are right: only the axis's labels are wrong."""
     other = Sweep(SCENARIO, {**AXES, "n_gpus": [16, 64]}, ["job_time", "dominant_overhead"])
     files = Writer(other.plan("numpy"), other.spec, "float64", {}).files()
     (cube / AXIS).write_bytes(files[AXIS])
@@ -179,7 +179,7 @@ def test_metadata_that_are_not_those_of_the_spec(cube: Path) -> None:
 
 
 def test_a_spec_that_is_not_that_of_the_record(cube: Path) -> None:
-    """Of the two, one is of another cube: no change of versions since explains it."""
+    """One of the two belongs to another cube, which no change of versions explains."""
     spec = json.loads(json.loads((cube / "zarr.json").read_bytes())["attributes"]["fleetcube_spec"])
     spec["scenario"]["fabric"] = "infiniband-ndr"
     attributes(cube, ".", fleetcube_spec=json.dumps(spec))
@@ -209,7 +209,7 @@ def test_seals_that_ask_for_more_than_memory_are_none(cube: Path) -> None:
 
 
 def test_bombs_are_refused_before_they_are_expanded(tmp_path: Path) -> None:
-    from ..door.costs import bombs  # which imports this module
+    from ..door.costs import bombs  # imports this module
 
     for name, path in bombs(tmp_path).items():
         with pytest.raises(InputError, match="is damaged"):

@@ -1,4 +1,4 @@
-"""How grids are cut: everything once, blocks alike whoever is given them, chunks as asked."""
+"""Cutting grids: every point once, the same blocks for every caller, chunks as asked."""
 
 from collections import Counter
 from itertools import product

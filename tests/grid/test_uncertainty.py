@@ -1,4 +1,4 @@
-"""Distributions of inputs, and what they make of outputs."""
+"""Distributions of inputs, and the resulting distributions of outputs."""
 
 import math
 import re

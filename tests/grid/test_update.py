@@ -1,4 +1,4 @@
-"""A user's steps move what published ones lead to expect, and the interval says how far."""
+"""A user's measured steps update the published posterior and its interval."""
 
 import math
 from pathlib import Path
@@ -54,7 +54,7 @@ SLOPES = np.array([[-0.8, 0.1], [-0.5, 0.4], [-0.9, 0.2]])
 
 
 def test_the_coefficients_are_the_most_likely_ones_and_their_covariance_is_laplaces() -> None:
-    """By SciPy's densities, and by differences of them; one row is far off."""
+    """By SciPy's densities and their differences, with one outlier."""
     offsets = np.array([0.05, -0.02, 0.9])
 
     def evaluate(x: Any) -> Any:
@@ -69,7 +69,7 @@ def test_the_coefficients_are_the_most_likely_ones_and_their_covariance_is_lapla
 
     near = np.random.default_rng(4).normal(0, 0.03, (200, 2))
     assert all(density(found) > density(found + step) for step in near)
-    # the row that is far off hardly moves anything
+    # the outlier hardly changes anything
     alone = most_likely(lambda x: tuple(y[:2] for y in evaluate(x)), MEANS, ROOT, 0.04)[0]
     assert np.abs(found - alone).max() < 0.1
     # Student's noise as a normal one of weighted rows: (n + 1) / (n + (e / s)^2) / s^2
@@ -133,7 +133,7 @@ def predicted(fit: Update, runs: Any = RUNS) -> Any:
 
 
 def test_intervals_hold_new_steps_of_clusters_like_the_published() -> None:
-    """Clusters drawn from the prior, with Student's noise: 90 of 100 of other steps are inside."""
+    """Clusters drawn from the prior, with Student's noise: 90 of 100 other steps are inside."""
     posterior = pooled.posterior()
     cell = update_steps(table(times()[:2]), JOB).cell
     means, root = posterior.at(cell)

@@ -1,4 +1,4 @@
-"""Predictions held against measurements: errors by hand, and no row is lost."""
+"""Predictions compared with measurements: errors by hand, and no row is lost."""
 
 import math
 from typing import Any
@@ -154,7 +154,7 @@ def test_an_interval_follows_from_the_error_factor() -> None:
 
 
 def test_a_calibration_holds_for_other_ranks() -> None:
-    # between nodes the record has one GPU's share of the node's bandwidth
+    # inter-node bandwidth in the record is one GPU's share of the node's
     fit = record("calibration", "aws-p5").values
     bus = 8 * fit["inter_node_bandwidth"]
     message, root = 1e9, fit["sqrt_coefficient"] * 1e9**0.5

@@ -1,4 +1,4 @@
-"""Specifications of Vega-Lite: their structure and their data. Drawn ones are looked at."""
+"""Vega-Lite specifications: structure and data. Rendered ones are checked by eye."""
 
 import json
 from itertools import pairwise
@@ -27,7 +27,7 @@ def cube() -> Any:
 
 
 def check(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a specification of layers with data in it must have; returns the data."""
+    """Check a specification of layers with inline data; returns the data."""
     assert spec["$schema"] == "https://vega.github.io/schema/vega-lite/v6.json"
     rows = spec["data"]["values"]
     assert rows

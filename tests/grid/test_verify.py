@@ -1,4 +1,4 @@
-"""`verify` finds what is wrong with a cube, and nothing where nothing is."""
+"""`verify` finds every defect of a cube, and none in a sound one."""
 
 import itertools
 import random
@@ -83,7 +83,7 @@ def test_bad_blocks_are_named(sweep: Sweep, tmp_path: Path) -> None:
 
 
 def test_wrong_values_are_found(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    """A cube whose writer was wrong by 1e-11: every checksum holds, the samples do not."""
+    """A cube whose writer was wrong by 1e-11: every checksum is valid, the samples are not."""
     right = writer.evaluate_block
 
     def wrong(plan: object, dims: object, region: object, outs: dict, threads: int) -> None:  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""Virtual cubes: slices are what the whole grid holds, and nothing else is computed."""
+"""Virtual cubes: slices equal the whole grid's, and nothing else is computed."""
 
 import os
 import pickle
@@ -134,7 +134,7 @@ def test_points_hold_what_the_grid_holds(whole: Any, cubes: Any, data: Any, mask
 def test_every_engine_gives_its_own_values(engine: str) -> None:
     layout = {name: AXES["layout"][name] for name in ("tensor_parallel", "pipeline_parallel")}
     axes = {"n_gpus": AXES["n_gpus"], "layout": layout}
-    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, for few formulas to compile
+    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, so that few formulas are compiled
     sweep = Sweep(scenario, {**axes, "all_reduce": ["ring", "tree"]}, ["data_parallel_time"])
     whole = sweep.evaluate(engine, mask_infeasible=True)
     cube = sweep.virtual(engine=engine, mask_infeasible=True)
@@ -198,7 +198,7 @@ def test_what_the_backend_takes() -> None:
     same(cube, sweep.evaluate("jax", dtype="float32").drop_vars("goodput"))
     refused("TOML file or a Sweep", xarray.open_dataset, b"", engine="fleetcube")
     sweep = Sweep(SCENARIO, {"gpu_mttf": [1e7, 1e8]}, ["step_time", "job_time"])
-    same(sweep.virtual(), sweep.evaluate("numpy"))  # one without dimensions, and whole cubes
+    same(sweep.virtual(), sweep.evaluate("numpy"))  # without dimensions, and whole cubes
 
 
 def test_a_slice_larger_than_memory_is_refused(tmp_path: Path) -> None:

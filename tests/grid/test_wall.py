@@ -1,4 +1,4 @@
-"""Where adding GPUs stops helping: each size evaluated by itself, and what follows by hand."""
+"""Where adding GPUs stops helping: each size evaluated separately, and results by hand."""
 
 import json
 import math
@@ -30,7 +30,6 @@ def of(scenario: dict[str, Any], between: Any = None, **how: Any) -> Any:
 
 
 def one_by_one(scenario: dict[str, Any], sizes: Any) -> list[dict[str, float]]:
-    """Every size in a sweep of its own."""
     rows = []
     for size in sizes:
         found = Sweep({**scenario, "n_gpus": float(size)}, {}, OUTPUTS).evaluate("numpy")
@@ -39,7 +38,7 @@ def one_by_one(scenario: dict[str, Any], sizes: Any) -> list[dict[str, float]]:
 
 
 def starts(found: Any) -> dict[str, float]:
-    """From where each limit binds."""
+    """Size at which each limit starts to bind."""
     pairs = zip(found["limit"].values, found["binds_from"].values, strict=True)
     return {str(name): float(at) for name, at in pairs if np.isfinite(at)}
 
@@ -88,7 +87,7 @@ def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:
 
 
 def test_bubbles_bind_where_the_pipeline_says() -> None:
-    """T is in proportion to m + p - 1 where only bubbles cost (Narayanan et al. 2021)."""
+    """T is proportional to m + p - 1 where only bubbles cost (Narayanan et al. 2021)."""
     fast = dict.fromkeys(("inter_node_bandwidth", "intra_node_bandwidth"), "1e9 GB/s")
     found = of({**JOB, **fast, "cluster_mtbf": "1e12 h", "vocab_size": 1}, [64, 2**17])
     m = 2048 * 64 / found["n_gpus"].values
