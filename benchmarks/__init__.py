@@ -1,4 +1,4 @@
-"""What is measured: speed against the memory's limit, peers, start-up, memory, the GPU.
+"""Benchmarks: speed against the memory limit, peers, start-up, memory, the GPU.
 
-`python -m benchmarks` from the root of the repository, where fleetcube is installed.
+Run `python -m benchmarks` in the root of the repository, with fleetcube installed.
 """

@@ -56,7 +56,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
 }
 BENCHMARKS = {name: run for page in PAGES.values() for name, run in page.items()}
 PICTURES = {"repeated": repeated.draw}
-JUDGES = PAGES["docs/peers.md"].keys()  # run only if there is a checkout
+JUDGES = PAGES["docs/peers.md"].keys()  # run only with a checkout
 RESULTS = Path(__file__).with_name("results.json")
 
 

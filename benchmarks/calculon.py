@@ -1,4 +1,4 @@
-"""Line by line against calculon: what agrees, and what each difference is and who is right."""
+"""Comparison with calculon line by line: agreements, differences, and which tool is right."""
 
 import json
 import os
@@ -32,7 +32,7 @@ TOLERANCE = 1e-6
 
 
 def run(quick: bool) -> Table:
-    """The table; only a note if there is no checkout or the peer cannot be run."""
+    """The table; only a note without a checkout or if the peer cannot be run."""
     title = "Beside calculon, line by line"
     checkout = os.environ.get(CHECKOUT)
     if checkout is None:
@@ -63,7 +63,7 @@ def run(quick: bool) -> Table:
 
 PUBLISHED = "korthikanti_table5"
 MODELS = ("megatron-22B", "gpt3-175B", "turing-530B", "megatron-1T")
-MODES = {"full": "full", "selective": "seqsel"}  # fleetcube's name of a row, calculon's of a file
+MODES = {"full": "full", "selective": "seqsel"}  # fleetcube's names of rows, calculon's of files
 TIMES = {
     "model": "model",
     "recompute": "recompute",
@@ -76,7 +76,7 @@ TIMES = {
 
 
 def published(quick: bool) -> Table:
-    """Step times of a published table by both tools, each with its own efficiencies of an A100."""
+    """Step times of a published table by both tools, each with its A100 efficiencies."""
     title = "Beside calculon, on measured steps"
     folder = os.environ.get(CHECKOUT)
     if folder is None:
@@ -126,7 +126,7 @@ def published(quick: bool) -> Table:
 
 
 def judge(line: peer.Line, cases: Sequence[peer.Case]) -> Iterator[dict[str, Any]]:
-    """The rows of one quantity: how far the tools agree, then each difference that occurred."""
+    """The rows of one quantity: the agreement of the tools, then each difference found."""
     pairs = [(line.ours(case), line.theirs(case)) for case in cases]
     off = [abs(b - a) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs]
     ratios = [b / a for a, b in pairs if a and b]

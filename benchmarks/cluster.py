@@ -1,8 +1,8 @@
-"""A thousand workers, simulated event by event: with the seconds measured here, and our own rules.
+"""A thousand workers, simulated event by event with measured costs and fleetcube's scheduling.
 
-What is simulated is the loop of `fleetcube.grid.run.cluster.Cluster.runs`: one process that sends
-runs of tasks and takes their results, beside workers that compute them and may be lost, and a store
-that all share. `python -m benchmarks.cluster` measures in this process and prints JSON.
+Simulates the loop of `fleetcube.grid.run.cluster.Cluster.runs`: one process that sends runs of
+tasks and takes their results, workers that compute them and may be lost, and a shared store.
+`python -m benchmarks.cluster` measures in this process and prints JSON.
 """
 
 import heapq
@@ -37,14 +37,14 @@ from .tables import Row, Table
 
 POINTS = 10**12
 THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-LOST_A_DAY = 0.01  # of the workers: a hundred days of work, on average, before one is lost
-NOTICED = 30.0  # seconds until a lost worker's runs start elsewhere
-BACK = 180.0  # seconds until another takes its place
+LOST_A_DAY = 0.01  # of the workers: one is lost per hundred worker-days
+NOTICED = 30.0  # seconds until a lost worker's runs restart elsewhere
+BACK = 180.0  # seconds until it is replaced
 # Amazon S3, requests a second to one prefix: docs.aws.amazon.com, "Best practices design patterns:
-# optimizing Amazon S3 performance"; and its advice of a request at once for each 85 to 90 MB/s
+# optimizing Amazon S3 performance"; it advises one concurrent request per 85 to 90 MB/s
 PUTS, GETS, STREAM = 3500, 5500, 85e6
-ASKED = 2  # reads of a block besides its writes: whether the run is still there
-# USD, S3 Standard, US East (N. Virginia); read in guides to the price list of 2024 to 2026
+ASKED = 2  # reads of a block besides its writes: whether the run still exists
+# USD, S3 Standard, US East (N. Virginia); from guides to the price list of 2024 to 2026
 PER_PUT, PER_GET, PER_BYTE_MONTH = 0.005 / 1000, 0.0004 / 1000, 0.023 / 1e9
 CHUNKS = (1_000_000, 4_000_000, 16_000_000)
 COLUMNS = {
@@ -61,7 +61,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of the one process that client and scheduler share in these measurements."""
+    """Seconds of the process that client and scheduler share in these measurements."""
 
     run: float  # to send a run and take its result
     task: float  # for each task in it
@@ -73,29 +73,28 @@ class Work:
 
     tasks: int
     seconds: float  # of one, on one thread
-    spread: float = 0.0  # standard deviation of a run's seconds, of its mean
-    shared: float = 0.0  # seconds of a store, common to all, for one task
-    lost: float = 0.0  # workers lost in a second, of one
+    spread: float = 0.0  # relative standard deviation of a run's seconds
+    shared: float = 0.0  # seconds of the shared store for one task
+    lost: float = 0.0  # losses of a worker per second
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it."""
 
     seconds: float
-    busy: float  # share of them that client and scheduler worked
+    busy: float  # share in which client and scheduler worked
     runs: int
 
 
 def simulate(work: Work, threads: int, costs: Costs, seed: int = 0) -> Outcome:
-    """The work's seconds on so many worker threads."""
+    """Seconds of the work on this many worker threads."""
     draw = np.random.default_rng(seed)
     deviation = math.sqrt(math.log1p(work.spread**2))
-    free = [0.0] * threads  # when each thread is
+    free = [0.0] * threads  # times at which threads become free
     heapq.heapify(free)
-    running: deque[int] = deque()  # numbers of runs, in order; those that are done are dropped late
+    running: deque[int] = deque()  # numbers of runs, in order; finished ones are dropped late
     ended: set[int] = set()
-    finished: list[tuple[float, int, int]] = []  # when, number, tasks
+    finished: list[tuple[float, int, int]] = []  # time, number, tasks
     now = busy = stored = end = 0.0
     left, started, length = work.tasks, 0, 1
     ahead = min(cluster.FIRST, cluster.AHEAD * threads)
@@ -138,23 +137,23 @@ def simulate(work: Work, threads: int, costs: Costs, seed: int = 0) -> Outcome:
 
 
 def nothing(plan: Plan, task: Any) -> Block:
-    """No work: what a block that was written sends back."""
+    """No work: returns what a written block returns."""
     cuts = task.values()
     starts, stops = tuple(cut.start for cut in cuts), tuple(cut.stop for cut in cuts)
     return Block(tuple(task), starts, stops, (("job_time/c/0/0/0", 8_000_000, 123_456_789),))
 
 
 def sleeping(plan: Plan, task: float) -> None:
-    """Work that needs no core, so that a few cores hold many workers: seconds."""
+    """Sleep some seconds: needs no core, so that a few cores can have many workers."""
     time.sleep(task)
 
 
 def real(
     sweep: Sweep, processes: int, threads: int, work: Callable[..., Any], tasks: list[Any]
 ) -> tuple[float, float, Work]:
-    """Seconds of tasks on a cluster that has been warmed, of CPU in this process, and what it did.
+    """Seconds of tasks on a warm cluster, CPU seconds of this process, and counts.
 
-    Seconds of a task are those that the workers report.
+    Seconds of a task are as reported by the workers.
     """
     from distributed import Client, LocalCluster
 
@@ -176,7 +175,7 @@ def real(
 
 
 def measured(quick: bool) -> tuple[Costs, list[Row]]:
-    """What a run and a task cost client and scheduler, and simulated clusters beside real ones."""
+    """Costs of a run and a task for client and scheduler, and simulated against real clusters."""
     sweep = heavy(True)
     plan = sweep.plan()
     region = plan.whole(plan.out_dims[plan.outputs[0]])
@@ -186,7 +185,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
     try:
         cluster.SECONDS = cluster.BUSY = 0.0  # runs of one task
         wall, cpu, _ = real(sweep, 1, 128, nothing, [region] * few)
-        cluster.SECONDS = 1e9  # runs as long as there are tasks for
+        cluster.SECONDS = 1e9  # runs of all tasks
         long_wall, long_cpu, _ = real(sweep, 1, 4, nothing, [region] * many)
     finally:
         cluster.SECONDS, cluster.BUSY = keep
@@ -197,7 +196,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
         {**dict.fromkeys(COLUMNS), "what": "a block of no work, in long runs", "threads": 4}
         | {"seconds": long_wall / many, "busy": long_cpu / long_wall},
     ]
-    # longer for many threads, as each waking takes a core
+    # longer with many threads, as each wake-up takes a core
     sleeps = {(1, 1): 0.02, (2, 1): 0.02, (4, 1): 0.02, (4, 16): 0.2, (4, 64): 0.2, (4, 256): 1.0}
     for (processes, threads), sleep in list(sleeps.items())[: 1 if quick else None]:
         every = processes * threads
@@ -211,7 +210,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
 
 
 def chunk(quick: bool, most: int) -> tuple[float, float]:
-    """Seconds and bytes of a chunk of so many float32 values, on one thread and written nowhere."""
+    """Seconds and bytes of a chunk of this many float32 values, on one thread, not written."""
     say(f"cluster: chunks of {most // 1_000_000} million")
     from fleetcube.grid.store import writer
 
@@ -238,7 +237,7 @@ def chunk(quick: bool, most: int) -> tuple[float, float]:
 
 
 def journal(blocks: int) -> float:
-    """Seconds of counting a finished block in a folder."""
+    """Seconds of recording a finished block in a folder."""
     BUILD.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=BUILD))
     try:
@@ -267,7 +266,6 @@ def _row(what: str, work: Work, threads: int, outcome: Outcome) -> dict[str, Any
 
 
 def main(quick: bool = False) -> list[Row]:
-    """Measure, and simulate 1e12 points."""
     costs, rows = measured(quick)
     sweep = heavy(True)
     sweep.reduce("mean", threads=1)  # compiles
@@ -292,7 +290,7 @@ def main(quick: bool = False) -> list[Row]:
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark, in a process of its own."""
+    """The benchmark, in a separate process."""
     rows: list[Row] = json.loads(
         python("-m", "benchmarks.cluster", *(["--quick"] if quick else []), timeout=3600)
     )
@@ -318,7 +316,7 @@ PAPER = {
 
 
 def run_objects(quick: bool = False) -> Table:
-    """One output of 1e12 points in an object store, on paper."""
+    """Estimate for one output of 1e12 points in an object store."""
     rows = []
     for most in CHUNKS:
         _, size = chunk(quick, most)

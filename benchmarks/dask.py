@@ -19,8 +19,8 @@ from . import question
 from .measure import BUILD, interleave, python, ratio, say
 from .tables import Row, Table
 
-FASTER = 1.8  # two workers, times one
-OVERHEAD = 0.02  # of the seconds of one worker
+FASTER = 1.8  # required speed-up of two workers
+OVERHEAD = 0.02  # largest share of one worker's seconds
 COLUMNS = {
     "what": "sweep",
     "who": "who",
@@ -35,7 +35,7 @@ COLUMNS = {
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark, in a process of its own; cubes go under build/benchmarks and are removed."""
+    """The benchmark, in a separate process; cubes under build/benchmarks are removed."""
     rows: list[Row] = json.loads(
         python("-m", "benchmarks.dask", *(["--quick"] if quick else []), timeout=3600)
     )
@@ -48,7 +48,7 @@ def run(quick: bool = False) -> Table:
 
 
 def heavy(quick: bool) -> Sweep:
-    """The exact interval at every point, not kept: all work, no memory traffic."""
+    """The exact interval at every point, not stored: compute without memory traffic."""
     return Sweep(
         {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8, "calibration": "none"},
         {
@@ -61,7 +61,7 @@ def heavy(quick: bool) -> Sweep:
 
 
 def main(quick: bool = False) -> list[Row]:
-    """Reduce and store with one worker, two and threads in turn."""
+    """Reduce and store with one worker, two workers, and threads in turn."""
     from distributed import Client, LocalCluster
 
     rounds = 2 if quick else 3
@@ -146,7 +146,7 @@ def main(quick: bool = False) -> list[Row]:
 
 
 def idle_share(client: Any, work: Callable[[], object]) -> float:
-    """Share of the seconds in which the one worker computed nothing."""
+    """Share of the time in which the one worker was idle."""
     from distributed import get_task_stream
 
     with get_task_stream(client) as stream:

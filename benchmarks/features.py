@@ -1,4 +1,4 @@
-"""What users ask for beyond values: gradients, the best layout, a file."""
+"""Features beyond values: gradients, the best layout, files."""
 
 import shutil
 import tempfile
@@ -31,7 +31,6 @@ Ways = dict[str, Callable[[], Any]]  # by tool
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark."""
     notes = (
         f"{OF} over five axes, points per second; each tool as its users would write it, with the "
         "same formulas. fleetcube's answers are labelled Datasets, made in 2 to 3 ms at each call; "
@@ -54,7 +53,6 @@ def run(quick: bool = False) -> Table:
 
 
 def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
-    """A row for each task."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         questions = {
@@ -76,13 +74,12 @@ def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
 
 
 def values(sweep: Sweep) -> Ways:
-    """Outputs at every point."""
     ours = sweep.evaluate, contenders.fused_jax(sweep)
     return named(*ours, contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep))
 
 
 def gradients(sweep: Sweep) -> Ways:
-    """The output's derivatives at every point."""
+    """The output's gradient at every point."""
     _, reverse = contenders.dense_jax(sweep, OF, INPUTS)
     exact = sweep.derivatives(OF, INPUTS)
     return named(
@@ -94,7 +91,7 @@ def gradients(sweep: Sweep) -> Ways:
 
 
 def differences(sweep: Sweep, build: Callable[[Sweep], Callable[[], Any]]) -> Callable[[], Any]:
-    """Central differences by evaluating twice for each input."""
+    """Central differences with two evaluations per input."""
     pairs = []
     for name in INPUTS:
         ends = [moved(sweep, sweep.plan().problem, name, sign) for sign in (1, -1)]
@@ -151,5 +148,4 @@ def files(sweep: Sweep, folder: Path) -> Ways:
 
 
 def named(*ways: Callable[[], Any]) -> Ways:
-    """Ways in the order of TOOLS."""
     return dict(zip(TOOLS, ways, strict=True))

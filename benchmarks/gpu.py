@@ -39,10 +39,10 @@ def run(quick: bool = False) -> Table:
 
 
 def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
-    """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host; and gradients.
+    """Rows for a fill, the formulas on the device, `Sweep.evaluate` on the host, and gradients.
 
-    Gradients are those of the first output with respect to every continuous input, on a smaller
-    grid. `Sweep.reduce` leaves its blocks on the device and brings the results alone.
+    Gradients are of the first output with respect to every continuous input, on a smaller grid.
+    `Sweep.reduce` keeps its blocks on the device and transfers only results.
     """
     rows = _rows(question.full(sizes), device, rounds, "formulas")
     smaller = [max(2, size // 2) for size in sizes]

@@ -19,9 +19,9 @@ from .peers.contenders import dense_jax
 from .tables import Row, Table
 
 OF = "job_time"
-AT_MOST = 4.0  # JAX evaluations, beside a fill of the gradients
+AT_MOST = 4.0  # JAX evaluations, or fills of the gradients
 MOST_EVALUATIONS = 30.0
-STEP = 1e-6  # relative, of central differences
+STEP = 1e-6  # relative step of central differences
 COLUMNS = {
     "grid": "grid",
     "points": "points",
@@ -65,7 +65,6 @@ def run(quick: bool = False) -> Table:
 
 
 def factored(points: int) -> Sweep:
-    """A grid of three axes."""
     size = round(points ** (1 / 3))
     axes = {
         "n_gpus": np.geomspace(64, 16384, size),
@@ -76,7 +75,7 @@ def factored(points: int) -> Sweep:
 
 
 def drawn(points: int) -> Sweep:
-    """Points of 18 inputs, each drawn independently."""
+    """Points of 18 independently drawn inputs."""
     random = np.random.default_rng(0)
     known = {
         "inter_node_bandwidth": 5e10,
@@ -100,7 +99,7 @@ def drawn(points: int) -> Sweep:
 
 
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
-    """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's own, and differences."""
+    """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's, and finite differences."""
     say(f"gradients: {name}")
     inputs = continuous(sweep.plan(), [OF])
     shape = tuple(sweep.sizes.values())
@@ -166,7 +165,7 @@ def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float
 
 
 def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | None, Any]:
-    """The sweep with an input changed a little, and by how much; None if that is impossible."""
+    """The sweep with a perturbed input, and the step; None if that is impossible."""
     import xarray
 
     factor = 1 + sign * STEP
@@ -206,7 +205,6 @@ def run_solving(quick: bool = False) -> Table:
 
 
 def solving(points: int, for_: str, target: str, rounds: int) -> Row:
-    """A row: solving over a grid against evaluating it."""
     say(f"solving: {for_} at {target}")
     size = round(points ** (1 / 3))
     scenario: dict[str, Any] = {**SCENARIO, "n_gpus": 4096}
@@ -215,7 +213,7 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
         "gpu_mttf": np.geomspace(2e7, 1e9, size),
         "inter_node_bandwidth": np.geomspace(2e10, 1e11, size),
     }
-    if for_ == "gpu_mttf":  # goodput knows no fabric
+    if for_ == "gpu_mttf":  # goodput does not depend on the fabric
         del axes["gpu_mttf"], axes["inter_node_bandwidth"]
         axes["provision_time"] = np.geomspace(60, 3600, size)
         axes["n_gpus"] = np.geomspace(1024, 16384, size)

@@ -1,4 +1,4 @@
-"""Memory of a process that is asked for ever new formulas: what is compiled is kept for a while.
+"""Memory of a process that compiles ever new formulas, with bounded caches.
 
 `python -m benchmarks.kept HOW COUNT` measures in this process and prints JSON.
 """
@@ -19,7 +19,7 @@ from .measure import python
 from .tables import Row, Table
 
 LIMIT_MB = 700
-PARTS = 4  # of the whole count, after each of which memory is read
+PARTS = 4  # parts of the count, after each of which memory is read
 SCENARIO = {
     "model": "llama-3-70b",
     "node": "dgx-h100",
@@ -46,7 +46,6 @@ COUNTS = {"sweeps": 300, "numba": 120, "jax": 120}  # about a minute each
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark."""
     rows = [measure(how, 40 if quick else count) for how, count in COUNTS.items()]
     note = (
         "Memory of a process of its own above that after the import, with an empty kernel cache. "
@@ -57,7 +56,7 @@ def run(quick: bool = False) -> Table:
 
 
 def measure(how: str, count: int) -> Row:
-    """Memory as more and more is compiled in a process of its own."""
+    """Memory as more and more is compiled in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         given = ("-m", "benchmarks.kept", how, str(count))
         memory = json.loads(python(*given, timeout=3 * 3600, FLEETCUBE_CACHE=folder))
@@ -69,7 +68,7 @@ def measure(how: str, count: int) -> Row:
 
 
 def compile_many(how: str, count: int) -> list[float]:
-    """Memory above that at the start after each part of so many, in MB."""
+    """Growth of memory after each part of the count, in MB."""
     start, memory, kept = resident(), [], []
     step = _sweep if how == "sweeps" else _function
     made = _made(how, step)
@@ -81,7 +80,7 @@ def compile_many(how: str, count: int) -> list[float]:
 
 
 def _made(how: str, step: Callable[[str, list[str]], Any]) -> Iterator[Any]:
-    """Steps with other quantities each time; those that the scenario does not give are left out."""
+    """Steps with different quantities each time, of those that the scenario determines."""
     names, drawn, seen = sorted(load()), random.Random(35), set()
     while True:
         outputs = drawn.sample(names, 2)
@@ -113,7 +112,7 @@ def _function(how: str, outputs: list[str]) -> Any:
 
 
 def resident() -> float:
-    """Memory that this process has now, in MB; on Linux alone."""
+    """Resident memory of this process in MB; Linux only."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096 / 1e6
 

@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark, in a process of its own."""
+    """The benchmark, in a separate process."""
     rows = json.loads(python("-m", "benchmarks.layouts", *(["--quick"] if quick else [])))
     note = (
         "`Sweep.reduce('argmin', of=..., mask_infeasible=True)` over tensor, pipeline and virtual "
@@ -60,7 +60,7 @@ def search(quick: bool) -> Sweep:
 
 
 def main(quick: bool = False) -> list[Row]:
-    """Seconds of the search: the first call, and the median of those after it."""
+    """Seconds of the search: the first call, and the median of later ones."""
     sweep = search(quick)
     spans = []
     say("layouts: least job_time")

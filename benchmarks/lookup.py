@@ -1,4 +1,4 @@
-"""Points looked up in a table: seconds and errors, beside xarray and the formulas themselves."""
+"""Table look-ups: seconds and errors, compared with xarray and the formulas."""
 
 from collections.abc import Callable
 from statistics import median
@@ -41,7 +41,6 @@ COLUMNS = {
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark of lookups."""
     points = 10_000 if quick else 1_000_000
     rows = [
         row

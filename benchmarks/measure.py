@@ -1,4 +1,4 @@
-"""Timing: contenders take turns, medians are kept; and facts of the machine."""
+"""Timing with contenders in turn and medians; properties of the machine."""
 
 import datetime
 import os
@@ -15,12 +15,12 @@ from fleetcube.kernels.engines.job import default_threads
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "benchmarks"
-_STDERR = "FLEETCUBE_BENCHMARKS_STDERR"  # this command's, in processes whose own is collected
+_STDERR = "FLEETCUBE_BENCHMARKS_STDERR"  # this command's, for processes whose own is captured
 LIBRARIES = ("fleetcube", "numpy", "numba", "jax", "xarray", "zarr")
 
 
 def say(what: str) -> None:
-    """Print what is measured from here on to the command's standard error."""
+    """Print what is measured next to the command's standard error."""
     os.write(int(os.environ.get(_STDERR, "2")), f"{what}\n".encode())
 
 
@@ -35,7 +35,7 @@ def interleave(
             start = time.perf_counter()
             result = contenders[name]()
             seconds[name].append(time.perf_counter() - start)
-            del result  # after the clock stops: freeing large arrays takes time
+            del result  # outside the timing: freeing large arrays takes time
     return seconds
 
 
@@ -45,14 +45,14 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def python(*arguments: str, timeout: float = 600.0, **environment: str) -> str:
-    """What a fresh interpreter prints; raises RuntimeError with its last line of error."""
+    """Output of a fresh interpreter; raises RuntimeError with its last line of error."""
     return command([sys.executable, *arguments], timeout=timeout, **environment)
 
 
 def command(
     arguments: Sequence[str], timeout: float = 600.0, stdin: str = "", **environment: str
 ) -> str:
-    """What a program prints, run at the root with a text as its standard input.
+    """Output of a program run at the root with a text as standard input.
 
     Raises RuntimeError with its last line of error.
     """

@@ -49,7 +49,7 @@ def run(quick: bool = False) -> Table:
 
 
 def measure(how: str, sizes: Sequence[int]) -> Row:
-    """One sweep in a process of its own."""
+    """One sweep in a separate process."""
     say(f"memory: {WHAT[how]}")
     measured: dict[str, Any] = json.loads(
         python("-m", "benchmarks.memory", how, json.dumps(sizes), timeout=3600)

@@ -14,7 +14,7 @@ AXES = (
 )
 OUTPUTS = ("job_time", "communication_overhead", "reliability_to_communication_ratio")
 UNEVEN = (32, 64, 64, 32, 8)  # 33.6 million points
-EVEN = (32, 32, 32, 32, 32)  # as many, and no axis longer than another
+EVEN = (32, 32, 32, 32, 32)  # as many, with axes of equal length
 BILLION = (32, 128, 128, 64, 32)  # 1.07 billion points
 
 PEER_OUTPUTS = (
@@ -30,7 +30,7 @@ PEER_OUTPUTS = (
 def full(
     sizes: Sequence[int], order: Sequence[str] = AXES, outputs: Sequence[str] | None = None
 ) -> Sweep:
-    """Llama 3 70B on DGX H100 nodes over five numeric axes; each of OUTPUTS has them all."""
+    """Llama 3 70B on DGX H100 nodes over five numeric axes, which all OUTPUTS have."""
     gpus, mttf, storage, fabric, stages = sizes
     axes: dict[str, Any] = {
         "n_gpus": {"geomspace": [64, 16384], "num": gpus, "round": True},

@@ -1,4 +1,4 @@
-"""A sweep evaluated again and again, from a thousand points to thirty million, beside JAX alone."""
+"""Repeated evaluation of a sweep, from a thousand points to thirty million, against plain JAX."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ SIZES = (  # values of two axes, and rounds; the other three have 108 points
     *((2, 5, 100), (5, 6, 100), (10, 10, 100), (17, 17, 100), (30, 31, 60), (54, 54, 60)),
     *((96, 96, 40), (157, 157, 40), (304, 304, 15), (527, 527, 9)),
 )
-LONGEST_WAIT = 30.0  # seconds for what is compiled behind
+LONGEST_WAIT = 30.0  # seconds for background compilation
 CONTENDERS = {
     "new": "fleetcube, a new Sweep",
     "again": "fleetcube, again",
@@ -80,7 +80,7 @@ def compare(storage: int, mttf: int, rounds: int) -> Row:
 
 
 def ready(sweep: Sweep) -> None:
-    """Evaluate again until what is compiled behind is there."""
+    """Evaluate until background compilation is done."""
     plan = sweep.plan()
     tables = plan.full <= plan.most_table
     end = time.monotonic() + LONGEST_WAIT

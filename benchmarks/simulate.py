@@ -69,7 +69,6 @@ CASES: dict[str, dict[str, float]] = {
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark."""
     points, rounds = (8, 3) if quick else (256, 7)
     rows = [
         measure(what, points, threads, rounds)
@@ -85,7 +84,7 @@ def run(quick: bool = False) -> Table:
 
 
 def measure(what: str, points: int, threads: int, rounds: int, trials: int = 1000) -> Row:
-    """One kind of job at many points that differ in their recovery."""
+    """One kind of job at many points with different recovery times."""
     say(f"simulate: {what}, threads: {threads}")
     job = {**JOB, **CASES[what]}
     jobs = np.array([[job[name] for name in PARAMETERS]] * points)

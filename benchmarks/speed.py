@@ -1,4 +1,4 @@
-"""Warm sweeps of full-dimension outputs against the speed at which memory can be filled."""
+"""Warm sweeps of full-dimension outputs against the speed of filling memory."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -44,7 +44,6 @@ def run(quick: bool = False) -> Table:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """The rows with their headings and notes."""
     points = max((int(row["points"]) for row in rows), default=0)
     return Table(
         "Against the memory's limit: "
@@ -93,7 +92,6 @@ def rank(sizes: Sequence[int], dtype: str, tries: int) -> list[tuple[str, ...]]:
 
 
 def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Rates and ratio into fresh and into reused arrays."""
     result = sweep.evaluate("numba", dtype=dtype)
     reused = fresh(sweep, dtype)
     fill(reused)
@@ -123,12 +121,12 @@ def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]
 
 
 def fresh(sweep: Sweep, dtype: str) -> list[Array]:
-    """Arrays as large as the outputs, not yet touched."""
+    """Untouched arrays of the outputs' sizes."""
     return [np.empty(sweep.points, dtype) for _ in question.OUTPUTS]
 
 
 def fill(arrays: Sequence[Array]) -> Sequence[Array]:
-    """Write a constant into every array, each thread its part; the arrays outlive the timing."""
+    """Write a constant into every array on all threads; returned, to be freed after timing."""
     threads = default_threads()
 
     def fill_share(k: int) -> None:

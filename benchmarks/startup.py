@@ -1,4 +1,4 @@
-"""The wait before anything is computed: imports, the shell, the compiler."""
+"""Latency before anything is computed: imports, the shell, the compiler."""
 
 import json
 import tempfile
@@ -48,14 +48,13 @@ print(json.dumps(times[0] - sorted(times[1:])[1]))
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark."""
     rounds = 3 if quick else 7
     rows = [imports(rounds), shell(rounds), *compiling(rounds=rounds if quick else 5)]
     return Table("Start-up", COLUMNS, rows, ("Medians of fresh processes.",))
 
 
 def imports(rounds: int) -> Row:
-    """`import fleetcube` in a fresh interpreter, and which heavy modules it loads."""
+    """`import fleetcube` in a fresh interpreter, and the heavy modules that it loads."""
     say("startup: import fleetcube")
     runs = [json.loads(python("-c", _IMPORT)) for _ in range(rounds)]
     seconds, loaded = median(run["seconds"] for run in runs), runs[0]["loaded"]
@@ -91,7 +90,7 @@ def shell(rounds: int, spec: Path = ROOT / "examples" / "scaling-and-reliability
 
 
 def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> list[Row]:
-    """First use of a kernel, beyond importing numba: with an empty cache, and with a full one."""
+    """First use of a kernel after importing numba, with an empty and a full cache."""
     say("startup: cold and cached compile")
     cold, cached = [], []
     for _ in range(rounds):

@@ -29,8 +29,8 @@ from .measure import BUILD, ROOT, interleave, ratio, say
 from .tables import Row, Table
 
 EXAMPLE = ROOT / "examples" / "scaling-and-reliability.toml"
-WRITING = 0.7  # of the speed of compressing and writing alone
-SMALLER = 5.0  # times, than every output as a dense float64 array
+WRITING = 0.7  # of the speed of mere compressing and writing
+SMALLER = 5.0  # times smaller than dense float64 arrays of all outputs
 SLICE_MS, OPEN_MS = 50.0, 50.0
 SIX: Mapping[str, Any] = {
     "n_gpus": [64, 16384],
@@ -53,7 +53,6 @@ def workplace() -> Iterator[Path]:
 
 
 def bytes_of(folder: Path) -> int:
-    """Size of all files."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
@@ -74,7 +73,7 @@ WRITE_COLUMNS = {
 
 
 def run_write(quick: bool = False) -> Table:
-    """Storing sweeps, beside compressing and writing the same chunks alone."""
+    """Storing sweeps, against merely compressing and writing the same chunks."""
     sizes = (8, 16, 16, 8, 4) if quick else question.UNEVEN
     rounds = 2 if quick else 7
     sweeps = {"examples/scaling-and-reliability": Sweep.from_file(EXAMPLE)}
@@ -93,7 +92,7 @@ def run_write(quick: bool = False) -> Table:
 
 
 def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
-    """Seconds of storing a sweep, and of the minimum that any writer of its chunks must do."""
+    """Seconds of storing a sweep, and of the minimal work of writing its chunks."""
     say(f"writing: {name}, {dtype}")
     with workplace() as folder:
         sample = sweep.store(folder / "sample.zarr", dtype=dtype)  # compiles
@@ -123,7 +122,7 @@ def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
 
 
 def stored_chunks(path: Path) -> Iterator[Any]:
-    """Every chunk of a cube's outputs, as an array of its own."""
+    """Every chunk of a cube's outputs, as a separate array."""
     cube = open_cube(path)
     for name, variable in cube.data_vars.items():
         values = np.asarray(variable.values)
@@ -162,7 +161,7 @@ SLICE_COLUMNS = {
 
 
 def six_axes(size: int) -> Sweep:
-    """One output that truly depends on six axes of one size."""
+    """One output that depends on six axes of one size."""
     axes = {name: {"geomspace": ends, "num": size} for name, ends in SIX.items()}
     axes["n_gpus"]["round"] = True
     stages = {"pipeline_parallel": list(range(1, size + 1))}
@@ -206,12 +205,11 @@ def run_slices(quick: bool = False) -> Table:
 
 
 def pairs(variable: Any) -> list[tuple[str, ...]]:
-    """Every pair of dimensions."""
     return list(itertools.combinations(variable.dims, 2))
 
 
 def slice_times(variable: Any, kept: Sequence[str], tries: int) -> Row:
-    """Milliseconds of cutting out a plane at random places, from the system's page cache."""
+    """Milliseconds of reading a plane at random places from the system's page cache."""
     random = np.random.default_rng(0)
     spans = []
     for _ in range(tries):
@@ -257,7 +255,7 @@ USED_MB = 8
 
 
 def run_chunks(quick: bool = False) -> Table:
-    """Codecs at the chunk size that is used, and chunk sizes with the codec that is used."""
+    """Codecs at the default chunk size, and chunk sizes with the default codec."""
     sweep = six_axes(4 if quick else 18)
     values = np.asarray(sweep.evaluate()["job_time"].values)
     tries = 2 if quick else 3
@@ -271,7 +269,7 @@ def run_chunks(quick: bool = False) -> Table:
 
 
 def chunk_times(values: Any, codec: Any, megabytes: float, tries: int) -> Row:
-    """Write, read and slice one array under one codec and chunk size."""
+    """Times to write, read and slice one array with one codec and chunk size."""
     import xarray
     import zarr
     from numcodecs import Blosc

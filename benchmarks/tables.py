@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 class Table:
     """One benchmark's rows. `columns` maps a row's keys to their headings; notes follow the rows.
 
-    `failed`: a requirement is not met; nothing is written, and the command exits with status 1.
+    `failed`: a requirement is not met, so nothing is written, and the exit status is 1.
     """
 
     title: str
@@ -29,7 +29,6 @@ class Table:
         return [list(self.columns.values()), *body]
 
     def text(self) -> str:
-        """For a terminal: aligned columns."""
         cells = self.cells()
         widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
         lines = [
@@ -39,7 +38,6 @@ class Table:
         return "\n".join([self.title, *(lines if self.rows else []), *self.notes])
 
     def markdown(self) -> str:
-        """For the README."""
         head, *body = (f"| {' | '.join(row)} |" for row in self.cells())
         rule = f"|{' --- |' * len(self.columns)}"
         rows = ["", head, rule, *body] if self.rows else []
@@ -60,13 +58,12 @@ def shown(value: Any) -> str:
 
 
 def has_markers(readme: Path) -> bool:
-    """Whether a README has a place for the tables."""
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
     return BEGIN in text and END in text.partition(BEGIN)[2]
 
 
 def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
-    """Replace the text between the markers of a README by the tables."""
+    """Write the tables between the markers of a README."""
     before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     parts = [preamble, *(table.markdown() for table in tables)]
@@ -75,7 +72,7 @@ def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
 
 
 def write_json(path: Path, machine: Mapping[str, str], tables: Mapping[str, Table]) -> None:
-    """All numbers, unrounded, beside those of other tables, each with the machine it was run on."""
+    """Write all numbers unrounded, keeping other tables, each with its machine."""
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     results |= {name: {"machine": machine, **asdict(table)} for name, table in tables.items()}
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A 1000 x 1000 slice of a virtual cube of 1e12 points: opened, first, and once compiled.
+"""A 1000 x 1000 slice of a virtual cube of 1e12 points: opening, first and compiled reads.
 
 `python -m benchmarks.virtual` prints the table; with a number, one slice in this process as JSON.
 """
@@ -17,7 +17,7 @@ from .tables import Row, Table
 
 SIDE = 1000  # values of an axis, and of a side of the slice
 FIRST_MS, WARM_MS, OPEN_MS = 100, 20, 50
-BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}  # a package is installed with its bytecode
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}  # as packages are installed with bytecode
 COLUMNS = {
     "outputs": "outputs",
     "axes": "axes of the slice",
@@ -49,7 +49,7 @@ SLICES = (
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark: each slice in a process of its own."""
+    """The benchmark: each slice in a separate process."""
     numbers = range(2) if quick else range(len(SLICES))
     python(
         "-c",
@@ -71,7 +71,7 @@ def run(quick: bool = False) -> Table:
 
 
 def measure(number: int) -> Row:
-    """One slice in a process of its own, with a kernel cache of its own."""
+    """One slice in a separate process with its own kernel cache."""
     import tempfile
 
     outputs, axes = SLICES[number]
@@ -135,7 +135,7 @@ def slice_once(number: int) -> dict[str, Any]:
 
 
 def await_kernels() -> None:
-    """Wait until every requested kernel is compiled: none may compile during a timing."""
+    """Wait until every requested kernel is compiled, so that none compiles during timing."""
     from fleetcube.kernels.engines import numba as numba_engine
 
     while numba_engine._requested:
@@ -144,7 +144,7 @@ def await_kernels() -> None:
 
 
 def bare_loop() -> Any:
-    """Goodput over gpu_mttf x checkpoint_write_bandwidth as one would write it by hand."""
+    """Hand-written goodput over gpu_mttf x checkpoint_write_bandwidth."""
     import numba
 
     from fleetcube.grid.sweep import Sweep
@@ -186,7 +186,6 @@ def bare_loop() -> Any:
 
 
 def main() -> None:
-    """Print the table, or one slice as JSON."""
     if len(sys.argv) > 1:
         print(json.dumps(slice_once(int(sys.argv[1]))))
     else:

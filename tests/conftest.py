@@ -41,8 +41,7 @@ def _bounded() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _released() -> Iterator[None]:
-    """Release what JAX compiled for a module of tests: useless to the next, and gigabytes in total.
-    """
+    """Release what JAX compiled for a module of tests: useless to others, gigabytes in total."""
     yield
     memory.release()
 

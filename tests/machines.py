@@ -30,7 +30,7 @@ class Kind:
     openblas: str
     numpy: str  # a pattern of the features that NumPy must not use
     glibc: (
-        str  # features that the C library must not use: its exp, log and pow have other bits with FMA
+        str  # those that the C library must not use: its exp, log and pow have other bits with FMA
     )
 
 

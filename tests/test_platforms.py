@@ -1,5 +1,4 @@
-"""Features missing on other systems, simulated by removing them: not needed, or a one-line error.
-"""
+"""Features missing on other systems, removed to simulate these: unneeded, or a one-line error."""
 
 import math
 import os

@@ -1,8 +1,8 @@
-"""`python -m docs.make [FILE ...]` writes what is generated: in these files, or on all pages.
+"""`python -m docs.make [FILE ...]` writes generated content in these files, or on all pages.
 
-catalog/data/calibration.toml is written only if named: a fit that gives other values makes the next
-edition of a record. `--table FILE` adds a table of steps to those that it is fitted to, such as
-vTrain's of one node; without it, what was fitted to such a table before does not change.
+catalog/data/calibration.toml is written only if named: a fit with other values makes the next
+edition of a record. `--table FILE` adds a table of steps to fit, such as vTrain's of one node;
+without it, earlier fits to such a table do not change.
 """
 
 import argparse
@@ -68,6 +68,6 @@ if unknown := [str(path) for path in files if path not in every]:
     parser.error(f"nothing of {', '.join(unknown)} is generated")
 training.FURTHER += options.table
 os.environ.setdefault("MPLBACKEND", "agg")
-os.environ.pop("COLUMNS", None)  # tables in pipes have no width
+os.environ.pop("COLUMNS", None)  # tables in pipes have unlimited width
 for path in files:
     make(path)

@@ -1,4 +1,4 @@
-"""The generated part of docs/accuracy.md: errors by group, peers, and what is left out."""
+"""The generated part of docs/accuracy.md: errors by group, peers, and exclusions."""
 
 import functools
 import math
@@ -37,7 +37,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Peer:
-    """The error that another tool's authors report for their own predictions, in per cent."""
+    """The error that another tool's authors report for their predictions, in per cent."""
 
     group: str
     tool: str
@@ -76,14 +76,13 @@ def own() -> Validation:
 
 
 def page() -> str:
-    """docs/accuracy.md as it should be."""
     sources = dict.fromkeys((row.group, row.source) for row in read_records()[0])
     whole = between(PAGE, "measured", tables(own(), sources))
     return between(whole, "products", products.text())
 
 
 def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
-    """Everything that follows from the measurements: errors, peers, sources, what is left out."""
+    """All tables that follow from the measurements: errors, peers, sources, exclusions."""
     parts = [
         f"{len(validation.rows):,} measurements are compared; {len(validation.left_out):,} records "
         "are left out, with the reasons below.",
@@ -103,12 +102,11 @@ def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
 
 
 def held_out() -> str:
-    """The errors of each calibration on rows that were held out."""
     records = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
     head = ["calibration", "n", "fitted, mean", "median", "held out", "mean", "median", "largest"]
     rows = []
     for label, values in records.items():
-        fit = values.get("fit", {})  # superseded records keep their values alone
+        fit = values.get("fit", {})  # superseded records keep only their values
         if "held_out" in fit:
             names = ("held_out_mean_error", "held_out_median_error", "held_out_max_error")
             fitted = [f"{100 * fit[name]:.1f} %" for name in ("mean_error", "median_error")]
@@ -123,7 +121,7 @@ def held_out() -> str:
 
 @functools.cache
 def elsewhere() -> str:
-    """Errors on the A100's tables, each under the calibrations of others."""
+    """Errors on the A100's tables under the calibrations of other tables."""
     rows = [
         row
         for row in read_records()[0]

@@ -1,4 +1,4 @@
-"""Published all-reduce curves, their fits, and what the catalog and the docs state of them."""
+"""Published all-reduce curves, their fits, and the generated catalog records and docs."""
 
 import csv
 from dataclasses import dataclass
@@ -51,7 +51,6 @@ class Curve:
 
     @property
     def log(self) -> str:
-        """The table in the format of nccl-tests."""
         share = 2 * (self.ranks - 1) / self.ranks
         lines = ["# Collective test starting: all_reduce_perf"]
         for size, *times in self.rows:
@@ -69,7 +68,6 @@ class Curve:
 
 
 def curves(path: Path = CURVES) -> dict[str, Curve]:
-    """The published curves by system."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     by_system = {}
@@ -94,7 +92,7 @@ def curves(path: Path = CURVES) -> dict[str, Curve]:
 
 
 def records() -> str:
-    """The all-reduces of catalog/data/calibration.toml as they should be."""
+    """The generated all-reduces of catalog/data/calibration.toml."""
     entries = [
         "# Calibrations. Of published all-reduces: t = a + 2 (n - 1) / n M / B + g sqrt(M);",
         "# between nodes, B is one GPU's share of its node. Of published training steps:",
@@ -135,6 +133,5 @@ def section() -> str:
 
 
 def _measured(fit: CollectiveFit, name: str, scale: float, digits: int) -> str:
-    """A coefficient and its standard error."""
     value, error = fit.values[name] * scale, fit.standard_errors[name] * scale
     return f"{value:.{digits}f} ± {error:.{digits}f}"

@@ -10,7 +10,6 @@ PAGE = DOCS / "storage.md"
 
 
 def page() -> str:
-    """docs/storage.md as it should be."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     rows = []
     for name, attack in ATTACKS.items():

@@ -1,4 +1,4 @@
-"""docs/calibrate.md as it should be: with the errors of both laws of all-reduces."""
+"""docs/calibrate.md, with the errors of both laws of all-reduces."""
 
 from . import all_reduces, fabrics
 from .text import between
@@ -7,6 +7,5 @@ PAGE = all_reduces.PAGE
 
 
 def page() -> str:
-    """The page with its generated tables."""
     fitted = between(PAGE.read_text(encoding="utf-8"), "published curves", all_reduces.section())
     return between(fitted, "fabrics left out", fabrics.section())

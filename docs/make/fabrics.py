@@ -1,4 +1,4 @@
-"""What measured fabrics share, and how far off it is on fabrics left out whole."""
+"""Coefficients shared by measured fabrics, and their errors on held-out fabrics."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,11 +15,11 @@ from fleetcube.grid.measured.fabric import MEASURED, Shares, Sheet, Unmeasured, 
 from .all_reduces import Curve, curves
 from .text import table
 
-OTHERS = Path(__file__).with_suffix(".csv")  # of sizes 4^k where a source has more
-SMALL = 1 << 22  # bytes: only curves with messages as small tell a start-up
+OTHERS = Path(__file__).with_suffix(".csv")  # only sizes 4^k where a source has more
+SMALL = 1 << 22  # bytes: only curves with messages this small determine a start-up
 _LEAST = 1 << 17  # bytes: smaller messages of aws-p6-b200-4-nodes have one digit
 _HUBER = 0.1
-_NOISE = 0.08  # of times about the law, at least: its own misfit of whole curves
+_NOISE = 0.08  # least scatter of times about the law: its misfit of whole curves
 _QUANTILE = 1.645
 
 # Fabric (a cluster stays whole), node and fabric of the catalog, GB/s of a GPU's NIC if other
@@ -52,9 +52,10 @@ _SYSTEMS: dict[str, tuple[str, str, str, float | None]] = {
 
 @dataclass(frozen=True)
 class System:
-    """A published curve beside its data sheet, with the law's start-up and traffic fitted to it.
+    """A published curve with its data sheet, and the law's start-up and traffic fitted to it.
 
-    `sizes` [B] and `times` [s] hold both places; `startup` [s] and `wire` [s/B] are of this curve.
+    `sizes` [B] and `times` [s] are in and out of place; `startup` [s] and `wire` [s/B] are of this
+    curve.
     """
 
     name: str
@@ -67,7 +68,6 @@ class System:
 
     @property
     def tells_startup(self) -> bool:
-        """Whether its messages are small enough."""
         return float(self.sizes.min()) <= SMALL
 
 
@@ -92,13 +92,12 @@ def _system(name: str, curve: Curve) -> System:
 
 @cache
 def systems() -> tuple[System, ...]:
-    """All published curves."""
     every = curves() | curves(OTHERS)
     return tuple(_system(name, every[name]) for name in _SYSTEMS)
 
 
 def fitted(train: Sequence[System]) -> Shares:
-    """What these systems share: medians over fabrics, each a mean over its curves in logarithms."""
+    """Shared coefficients: medians over fabrics of the log mean over each one's curves."""
     unit = Shares(1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
 
     def median(of: Callable[[System], float], among: Iterable[System]) -> float:
@@ -108,7 +107,7 @@ def fitted(train: Sequence[System]) -> Shares:
         return math.exp(np.median([np.mean(logs) for logs in by_fabric.values()]))
 
     def hop(system: System) -> float:
-        """Latency of a hop between domains [s]: of the start-up, what is not inside them."""
+        """Latency of a hop between domains [s]: the start-up less its part inside them."""
         inside = system.sheet.startup(replace(unit, per_hop=0.0))
         rest = max(system.startup - inside, 0.1 * system.startup)
         return rest / (2 * math.log2(system.sheet.domains))
@@ -144,7 +143,7 @@ def fitted(train: Sequence[System]) -> Shares:
 
 @dataclass(frozen=True)
 class Miss:
-    """A system left out: logarithms of predicted over measured times, and their spread."""
+    """A held-out system: logarithms of predicted over measured times, and their spread."""
 
     system: System
     logs: Any
@@ -152,7 +151,6 @@ class Miss:
 
     @property
     def sizes(self) -> Any:
-        """Bytes of the messages."""
         return self.system.sizes
 
 
@@ -170,7 +168,7 @@ def left_out() -> tuple[Miss, ...]:
 
 
 def widening(misses: Sequence[Miss]) -> float:
-    """Spreads that hold 90 % of the times, each fabric counting alike (conformal over fabrics)."""
+    """Multiple of spreads that covers 90 % of the times, fabrics weighted equally (conformal)."""
     sizes = {
         f: sum(len(x.logs) for x in misses if x.system.fabric == f)
         for f in {x.system.fabric for x in misses}
@@ -183,7 +181,7 @@ def widening(misses: Sequence[Miss]) -> float:
 
 
 def covered() -> float:
-    """Share of the times inside intervals widened by what the other fabrics needed."""
+    """Share of the times inside intervals widened as the other fabrics needed."""
     inside: list[Any] = []
     for miss in left_out():
         others = [x for x in left_out() if x.system.fabric != miss.system.fabric]
@@ -192,7 +190,7 @@ def covered() -> float:
 
 
 def shares() -> Shares:
-    """MEASURED as it should be: six digits."""
+    """MEASURED to six digits."""
     every = replace(fitted(systems()), widening=widening(left_out()))
     return Shares(*(float(f"{value:.6g}") for value in vars(every).values()))
 
@@ -206,7 +204,7 @@ _RANGES = {
 
 
 def _row(name: str, chosen: Sequence[tuple[Miss, Any]]) -> list[str]:
-    """A line of the page: times of systems, each with the ones chosen."""
+    """A row of the page's table, for the chosen times of systems."""
     logs = np.concatenate([miss.logs[keep] for miss, keep in chosen])
     spread = np.concatenate([miss.spread[keep] for miss, keep in chosen])
     sizes = 100 * np.abs(np.expm1(logs))
@@ -223,7 +221,7 @@ def _row(name: str, chosen: Sequence[tuple[Miss, Any]]) -> list[str]:
 
 
 def section() -> str:
-    """The table of docs/calibrate.md: fabrics left out whole, by size and by system."""
+    """The table of docs/calibrate.md: held-out fabrics, by size and by system."""
     misses = left_out()
     every = [(miss, miss.sizes >= 0) for miss in misses]
     rows = [_row("all", every)]

@@ -1,4 +1,4 @@
-"""How far float32 is from float64, for every quantity: docs/float32.md."""
+"""Errors of float32 against float64 for every quantity: docs/float32.md."""
 
 import math
 from functools import cache
@@ -13,7 +13,7 @@ from .text import DOCS, table
 
 PAGE = DOCS / "float32.md"
 Array = np.ndarray
-FINE = 1e-5  # a quantity that is right to this is not listed
+FINE = 1e-5  # quantities with smaller errors are not listed
 TINY, HUGE = 1e-37, 1e38  # about the range of float32
 INTRODUCTION = f"""# What float32 costs
 
@@ -39,7 +39,7 @@ lose digits:
 
 @cache
 def errors() -> dict[str, tuple[float, float]]:
-    """Median and largest relative error of each quantity; of a code the share of wrong points."""
+    """Median and largest relative error of each quantity; for a code, the share of wrong points."""
     defaults = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
     cases = [defaults]
     cases += [
@@ -59,7 +59,7 @@ def errors() -> dict[str, tuple[float, float]]:
 
 
 def evaluated(options: dict[str, object], kind: type) -> dict[str, Array]:
-    """Every quantity at the drawn points, computed in one type."""
+    """Every quantity at the random points, computed in one type."""
     given = {
         name: row.default
         for name, row in INPUTS.items()
@@ -96,7 +96,6 @@ def bound(error: float) -> float:
 
 
 def page() -> str:
-    """The page as it should be."""
     found = errors()
     listed = {name: pair for name, pair in found.items() if pair[1] > FINE}
     fine = len(found) - len(listed)

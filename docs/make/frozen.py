@@ -1,9 +1,8 @@
-"""Predictions made before looking: `python -m docs.make.frozen --date 2026-11-23` appends them.
+"""Predictions before measurements: `python -m docs.make.frozen --date 2026-11-23` appends them.
 
-frozen.csv has the configurations, in the format of own records without a measured value. What is
-predicted for them goes to frozen.jsonl, which is only ever appended to. A value that is published
-later is a row of frozen_measured.csv: id, an output such as tokens_per_second_per_gpu, source, and
-the date of its publication.
+frozen.csv has the configurations, as own records without a measured value. Their predictions are
+appended to frozen.jsonl. A value published later is a row of frozen_measured.csv: id, an output
+such as tokens_per_second_per_gpu, source, and the date of its publication.
 """
 
 import argparse
@@ -40,7 +39,7 @@ _TEXTS = ("id", "group", "source", "note")
 
 
 def configurations(path: Path = CONFIGURATIONS) -> list[dict[str, Any]]:
-    """What is to be predicted: id, source and inputs in base units. Raises InputError."""
+    """Configurations to predict: id, source and inputs in base units. Raises InputError."""
     found = []
     for entry in own.from_csv(str(path), path.read_text(encoding="utf-8")):
         stated = {k: v for k, v in entry.items() if k not in _TEXTS and v is not None}
@@ -50,7 +49,7 @@ def configurations(path: Path = CONFIGURATIONS) -> list[dict[str, Any]]:
 
 
 def predicted(configuration: Mapping[str, Any], date: str) -> dict[str, Any]:
-    """A configuration with what is predicted for it under auto [s, 1/s]. Raises InputError."""
+    """A configuration with its predictions under auto [s, 1/s]. Raises InputError."""
     scenario = {**configuration["inputs"], "calibration": AUTO}
     cube = Evaluation(scenario, {}, list(_OUTPUTS.values())).evaluate("numpy")
     numbers = {name: float(cube[output]) for name, output in _OUTPUTS.items()}
@@ -64,7 +63,7 @@ def predicted(configuration: Mapping[str, Any], date: str) -> dict[str, Any]:
 
 
 def sealed(entry: Mapping[str, Any], before: str) -> str:
-    """A line: the entry, and a hash of it and of the hash before it."""
+    """A line: the entry, and a hash of it with the previous hash."""
     content = {name: value for name, value in entry.items() if name != "sha256"}
     text = before + json.dumps(content, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -72,7 +71,7 @@ def sealed(entry: Mapping[str, Any], before: str) -> str:
 
 
 def predictions(path: Path = PREDICTIONS) -> list[dict[str, Any]]:
-    """What was predicted, oldest first. Raises InputError where a line was changed since."""
+    """Predictions, oldest first. Raises InputError if a line was changed."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     found: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
@@ -92,7 +91,7 @@ def predictions(path: Path = PREDICTIONS) -> list[dict[str, Any]]:
 
 
 def _spelled(name: str, value: Any) -> Any:
-    """An input of a line as it is spelled today: lines of version 0.2 say none for off."""
+    """An input of a line in today's spelling: lines of version 0.2 use none for off."""
     return False if name in INPUTS and INPUTS[name].means_off(value) else value
 
 
@@ -102,7 +101,8 @@ def freeze(
     of: Path = CONFIGURATIONS,
     values: Path = MEASURED,
 ) -> int:
-    """Append predictions of what is not measured, nor predicted by this posterior; count them."""
+    """Append predictions of what is neither measured nor predicted by this posterior; count those.
+    """
     try:
         datetime.date.fromisoformat(date)
     except ValueError:
@@ -125,14 +125,14 @@ def freeze(
 
 
 def _published(path: Path) -> list[dict[str, Any]]:
-    """The rows of values that were published later, as they stand."""
+    """The rows of values that were published later."""
     text = path.read_text(encoding="utf-8")
     return own.from_csv(str(path), text) if len(text.splitlines()) > 1 else []
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A prediction beside the step time that was measured [s]."""
+    """A prediction and the measured step time [s]."""
 
     entry: Mapping[str, Any]
     measured: float
@@ -141,17 +141,16 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less 1."""
         return float(self.entry["step_time"]) / self.measured - 1
 
     @property
     def inside(self) -> bool:
-        """Whether the 90 % interval holds it."""
+        """Whether the measured time is in the 90 % interval."""
         return bool(self.entry["low"] <= self.measured <= self.entry["high"])
 
 
 def outcomes(held: Sequence[Mapping[str, Any]], path: Path = MEASURED) -> list[Outcome]:
-    """How predictions did whose value was published. Raises InputError."""
+    """Outcomes of predictions whose value was published. Raises InputError."""
     found = []
     for row in _published(path):
         of = [entry for entry in held if entry["id"] == row.get("id")]
@@ -172,13 +171,12 @@ def outcomes(held: Sequence[Mapping[str, Any]], path: Path = MEASURED) -> list[O
 
 
 def page() -> str:
-    """docs/frozen.md as it should be."""
     held = predictions()
     return between(PAGE, "frozen", text(held, outcomes(held)))
 
 
 def text(held: Sequence[Mapping[str, Any]], compared: Sequence[Outcome]) -> str:
-    """How predictions did, and those that are open."""
+    """Outcomes of predictions, and open ones."""
     parts = ["## How they did", _compared(compared), "## Open"]
     known = {outcome.entry["id"] for outcome in compared}
     last = {entry["id"]: entry for entry in held if entry["id"] not in known}
@@ -221,7 +219,6 @@ def _compared(compared: Sequence[Outcome]) -> str:
 
 
 def main() -> None:
-    """Append predictions, write the page."""
     parser = argparse.ArgumentParser(prog="python -m docs.make.frozen", description=__doc__)
     parser.add_argument("--date", required=True, help="the day on which they are made, 2026-11-23")
     try:

@@ -1,4 +1,4 @@
-"""Pictures that pages show: what their commands write."""
+"""Pictures on pages, as written by the pages' commands."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from .text import DOCS
 
 PAGES = (DOCS / "gallery.md", DOCS / "plots.md")
-_COLOURS = 128  # a third of the bytes
+_COLOURS = 128  # reduces bytes to a third
 
 
 def keep(page: Path, written: Path) -> None:
-    """Take the pictures that a page shows from a folder of its name, in fewer colours."""
+    """Copy a page's pictures from a folder into the one of the page's name, in fewer colours."""
     from PIL import Image
 
     folder = DOCS / page.stem

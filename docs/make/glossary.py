@@ -1,4 +1,4 @@
-"""The words of the field as a page of Markdown: docs/glossary.md."""
+"""Terms of the field as a page of Markdown: docs/glossary.md."""
 
 from fleetcube.catalog.glossary import Word, glossary
 
@@ -14,7 +14,6 @@ INTRODUCTION = (
 
 
 def page() -> str:
-    """The page as it should be."""
     entries = sorted(glossary(), key=lambda entry: entry.words[0].lower())
     return (
         "\n\n".join(["# Words of the field", filled(INTRODUCTION), *map(_paragraph, entries)])

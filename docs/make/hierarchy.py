@@ -1,11 +1,11 @@
-"""One model of all measured steps: coefficients with deviations of groups, and their spreads.
+"""Hierarchical model of all measured steps: coefficients with group effects, and their spreads.
 
 A coefficient of a row is ceiling x link(start + sum of effects): one effect for all rows, one that
 multiplies each trend of the row (such as the logarithm of the GPU's peak), and one for each group
-that the row is in (its GPU, its software, ...). A ceiling is what kernels alone reach. Effects of
-groups are normal around 0 with the spread expected of their kind: a group of two rows hardly moves,
-one without rows has effect 0 and adds its spread to the variance. Links keep shares below 1 and
-times above 0. Noise multiplies; it has Student's t distribution, and a size for each source.
+of the row (its GPU, its software, ...). A ceiling is the rate of kernels alone. Group effects are
+normal around 0 with the expected spread of their kind: a group of two rows hardly moves, one
+without rows has effect 0 and adds its spread to the variance. Links keep shares below 1 and times
+above 0. Noise is multiplicative, with Student's t distribution, and a scale per source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,13 @@ from fleetcube.grid.spec.axis import Array
 from fleetcube.kernels.inputs import INPUTS
 
 ROUNDS = 30
-_INNER = 2  # steps with one set of derivatives
-_FAR = 1.5  # of an effect, in one round
+_INNER = 2  # steps per set of derivatives
+_FAR = 1.5  # largest change of an effect in one round
 _MOVED = 5e-3  # largest change of a row's logarithm that ends the search
-_NOISE, _NOISE_WEIGHT = 0.04, 8.0  # expectation of the noise, and the rows that it counts as
-_EVERY = "all"  # the level of the effects that every row has
+_NOISE, _NOISE_WEIGHT = 0.04, 8.0  # expected noise, and its weight in rows
+_EVERY = "all"  # the level of effects of all rows
 
-# Kinds of groups, and the deviation expected of their effects, in log odds or logarithms
+# Kinds of groups, and expected deviations of their effects, in log odds or logarithms
 SPREADS = {
     "layers": 0.3,
     "precision": 0.3,
@@ -42,18 +42,18 @@ SPREADS = {
     "table": 0.15,
     "cell": 0.15,
 }
-# Of times and sizes, which programs choose: launches one by one or as a graph, fused or not
+# For times and sizes, which depend on software: launches one by one or as a graph, fused or not
 CHOSEN = {"software": 0.75, "experts": 0.75}
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A share of a data sheet, a time or a size that rows are fitted with.
+    """A fitted share of a data sheet, time or size.
 
-    `input` is what it sets, in the rows where `where` holds; `start` and `deviation` are what is
-    known beforehand, the latter in logarithms or log odds. A share `of` a value of the row, such as
-    a bandwidth or what kernels reach, sets the product. `trends` are the deviations of what
-    multiplies a trend; its groups are those of `levels`.
+    `input` is the input that it sets in rows where `where` holds; `start` and `deviation` are the
+    prior, the latter in logarithms or log odds. A share `of` a value of the row, such as a
+    bandwidth or the rate of kernels, sets the product. `trends` are the deviations of trends'
+    factors; `levels` its kinds of groups.
     """
 
     name: str
@@ -67,7 +67,6 @@ class Coefficient:
 
     @property
     def is_share(self) -> bool:
-        """Whether it lies between 0 and 1."""
         return bool(self.of) or INPUTS[self.input].high == 1.0
 
     def unlink(self, value: Any) -> Any:
@@ -87,7 +86,7 @@ def _flash(inputs: Mapping[str, Any]) -> bool:
     return not _standard(inputs)
 
 
-_ON_PEAK = {"peak_16": 0.5}  # deviation of what multiplies a trend
+_ON_PEAK = {"peak_16": 0.5}  # deviation of the trend's factor
 COEFFICIENTS = (
     Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
     Coefficient(
@@ -148,8 +147,8 @@ COEFFICIENTS = (
 
 
 class Steps:
-    """Step times of rows as a function of the coefficients at each row. `facts` [name][row] are the
-    ceilings and trends that coefficients name."""
+    """Step times of rows as a function of the coefficients at each row; `facts` [name][row] are
+    ceilings and trends."""
 
     def __init__(
         self,
@@ -169,7 +168,7 @@ class Steps:
         if len(self._model.measured) < len(rows):
             raise InputError("; ".join(self._model.dropped))
         self._copies = {1: self}
-        # For each coefficient: its input, where it applies, what it multiplies; 0 where stated
+        # For each coefficient: its input, where it applies, its factor; 0 where stated
         self._input = [inputs.index(c.input) for c in coefficients]
         self._on = np.array([[c.where(row.inputs) for row in rows] for c in coefficients])
         ones = np.ones(len(rows))
@@ -182,7 +181,7 @@ class Steps:
                     self._stated[j, k] = values.number(name, row.inputs[name])
 
     def times(self, count: int) -> "Steps":
-        """The rows as often as that, one after the other: most of an evaluation is overhead."""
+        """The rows repeated `count` times, as most of an evaluation is overhead."""
         if count not in self._copies:
             facts = {name: np.tile(fact, count) for name, fact in self.facts.items()}
             self._copies[count] = Steps(list(self.rows) * count, facts, self.coefficients)
@@ -208,7 +207,7 @@ class Steps:
         return self._model.residuals(self.point(x)[0])
 
     def derivatives(self, x: Array) -> tuple[Array, Array]:
-        """Those, and how they change with each coefficient [coefficient, row]."""
+        """Errors, and their derivatives by coefficients [coefficient, row]."""
         point, slopes = self.point(x)
         jacobian = self._model.jacobian(point).T
         return self.errors(x), jacobian[self._input] * slopes
@@ -216,8 +215,8 @@ class Steps:
 
 @dataclass(frozen=True)
 class Effect:
-    """What is added to a coefficient of the rows in a group; in all rows at the level "all". At the
-    level of a trend it is what multiplies the row's trend."""
+    """A term of a coefficient in a group's rows, or in all rows at the level "all"; at the level of
+    a trend, it multiplies the row's trend."""
 
     coefficient: str
     level: str
@@ -243,9 +242,9 @@ def at(
 ) -> tuple[Array, Array]:
     """Coefficients before their links, and their covariance, of a row in these groups.
 
-    `groups` are by level. A group that no fit has seen has effect 0, and adds the spread of its
-    level to the variance; None adds nothing. Levels that are not named are groups not seen.
-    Where software and its experts were not seen, the spread is added once.
+    `groups` are by level. A group unseen by the fit has effect 0, and adds the spread of its level
+    to the variance; None adds nothing. Missing levels count as unseen. Where software and its
+    experts are both unseen, the spread is added once.
     """
     place = {effect: k for k, effect in enumerate(posterior.effects)}
     means = np.empty(len(coefficients))
@@ -274,7 +273,7 @@ class Predicted:
     errors: Array
     deviations: Array
     noise: Array
-    slopes: Array  # [coefficient, row], of the errors for coefficients before their links
+    slopes: Array  # [coefficient, row], of errors by coefficients before their links
 
     def width(self) -> Array:
         """Half of the 90 % interval of a logarithm [row]: normal coefficients, Student's noise."""
@@ -284,10 +283,10 @@ class Predicted:
 class Pooled:
     """The hierarchical model of some rows, whose groups [level][row] and sources are given.
 
-    A group of None takes no effect. The posterior is Laplace's approximation at the likeliest
-    effects (Tierney and Kadane 1986); the size of noise is fitted by expectation and maximisation
-    (Dempster et al. 1977). Spreads are given: fitted with the rest, they run away where a share
-    is near its ceiling, end elsewhere for another start, and predict no better.
+    A group of None has no effect. The posterior is Laplace's approximation at the mode (Tierney and
+    Kadane 1986); the noise scale is fitted by expectation maximisation (Dempster et al. 1977).
+    Spreads are fixed: fitted with the rest, they diverge where a share is near its ceiling, depend
+    on the start, and predict no better.
     """
 
     def __init__(
@@ -334,11 +333,11 @@ class Pooled:
         return x
 
     def fit(self, train: Array) -> Posterior:
-        """The posterior of the rows where `train` [row] holds; others do not matter."""
+        """The posterior of the rows where `train` [row] holds."""
         return self.fits(train[None])[0]
 
     def fits(self, trains: Array) -> list[Posterior]:
-        """The posterior of each set of rows [set, row], all evaluated together."""
+        """The posteriors of sets of rows [set, row], evaluated together."""
         count = len(trains)
         steps = self.steps.times(count)
         names = list(dict.fromkeys(self.sources))
@@ -373,11 +372,11 @@ class Pooled:
         return found
 
     def predict(self, posterior: Posterior) -> Predicted:
-        """Errors of all rows, and the deviations that the posterior expects of them."""
+        """Errors of all rows, and their deviations by the posterior."""
         return self.predictions([posterior])[0]
 
     def predictions(self, posteriors: Sequence[Posterior]) -> list[Predicted]:
-        """The same for each posterior, all evaluated together."""
+        """The same for several posteriors, evaluated together."""
         steps = self.steps.times(len(posteriors))
         z = np.array([posterior.means for posterior in posteriors])
         found = []
@@ -403,7 +402,7 @@ class Pooled:
         return np.asarray(self.members[:, train] * slopes[self._coefficient][:, train])
 
     def _step(self, z: Array, errors: Array, own: Array, noise: Array) -> Array:
-        """The step of Gauss and Newton to the likeliest effects."""
+        """The Gauss-Newton step towards the mode."""
         covariance, weights = self._covariance(own, errors, noise)
         return np.asarray(-covariance @ (own @ (weights * errors) + z / self._variances))
 
@@ -416,7 +415,7 @@ class Pooled:
     def _along(
         self, steps: Steps, z: Array, step: Array, errors: Array, noise: Array, trains: Array
     ) -> tuple[Array, Array]:
-        """The effects, and the rows' errors, after as much of a step as lowers each loss."""
+        """The effects and the rows' errors after a line search that lowers each loss."""
 
         def loss(errors: Array, z: Array) -> Array:
             squares = np.log1p((errors / noise) ** 2 / FREEDOM) * trains

@@ -17,7 +17,7 @@ REASONS = {
     for code, reason in load()["infeasible_reason"].doc.flags.items()
     if reason != "feasible"
 }
-ROUNDING = 1e-9  # what floats and quadratures leave
+ROUNDING = 1e-9  # errors of floats and quadratures
 INTRODUCTION = """# Every law, where it holds, and how it is checked
 
 {laws} laws produce fleetcube's numbers. Each has an independent check, which computes the same
@@ -45,7 +45,6 @@ that are off, and definitions by a sum, a product or a quotient."""
 
 
 def page() -> str:
-    """The page as it should be."""
     kinds = Counter(check.by for check in CHECKS)
     counts = {kind: _count(kinds[kind], "check") for kind in ("simulator", "table", "derivation")}
     laws = sum(not law.why_none for law in LAWS.values())
@@ -74,7 +73,7 @@ def _topic(topic: str) -> str:
 
 
 def _has_row(law: Law) -> bool:
-    """Whether a law has a row: it is checked, or has a range of its own."""
+    """Whether a law has a row: it is checked, or has its own range."""
     return not law.why_none or bool(law.doc.range)
 
 
@@ -113,7 +112,7 @@ def _range(text: str) -> str:
 def difference(check: Check) -> str:
     largest = check.largest_difference
     if largest < ROUNDING:
-        return "rounding"  # or 0: how sums are rounded differs between releases of Python
+        return "rounding"  # or 0: rounding of sums differs between releases of Python
     return f"{float(f'{largest:.0e}'):g}{' absolute' * check.absolute}"
 
 
@@ -132,5 +131,4 @@ def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Text with the characters of Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<|$])", r"\\\1", text)

@@ -1,11 +1,11 @@
-"""What pages print: run one from top to bottom, as a reader would.
+"""Output of pages, run from top to bottom as a reader would.
 
 - `python` blocks (and the cells of a notebook) run in one scope;
 - of `sh` blocks, the lines that begin with `fleetcube` run;
 - blocks that begin with `# NAME.toml`, `# NAME.csv` or `# NAME.log` are files;
-- a `text` block right after one of the first two is what it prints; `...` matches anything, and
-  seconds are not compared; no number has more than 8 digits, as CPUs differ in the last ones;
-- `console` blocks need what a test lacks (a cluster, a server): only their arguments are checked.
+- a `text` block right after one of the first two is its output; `...` matches anything, and seconds
+    are not compared; no number has more than 8 digits, as CPUs differ in the last ones;
+- `console` blocks need a cluster or a server: only their arguments are checked.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, its text, and the text's position in the page."""
+    """One fenced block: language, text, and the text's position in the page."""
 
     language: str
     text: str
@@ -75,14 +75,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a block printed, and the page's block with the expected output, if any."""
+    """A block's output, and the page's block with the expected output, if any."""
 
     text: str
     expected: Block | None
 
     @property
     def as_expected(self) -> bool:
-        """Whether the page is right, however long things took, and shows no digits in excess."""
+        """Whether the page is right, timings aside, and shows no excess digits."""
         if self.expected is None:
             return True
         if self.expected.text != shortened(self.expected.text):
@@ -92,7 +92,7 @@ class Printed:
 
 
 def shortened(text: str) -> str:
-    """A text with `...` for the digits that no reader needs, in which CPUs may differ."""
+    """A text with `...` for excess digits, in which CPUs may differ."""
 
     def short(number: re.Match[str]) -> str:
         whole, part = number.groups()
@@ -104,19 +104,18 @@ def shortened(text: str) -> str:
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of a page."""
     return [Block(m[1], m[2], m.start(2), m.end(2)) for m in _BLOCK.finditer(text)]
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words of every fleetcube command in a block, comments and redirections left out."""
+    """The words of every fleetcube command in a block, without comments and redirections."""
     lines = text.replace("\\\n", " ").splitlines()
     split = [shlex.split(line, comments=True) for line in lines if line.startswith("fleetcube ")]
     return [words[1 : words.index(">") if ">" in words else None] for words in split]
 
 
 def run(path: Path, folder: Path) -> Iterator[Printed]:
-    """Run the blocks of a page in a folder, one after the other."""
+    """Run the blocks of a page in a folder, in order."""
     text = path.read_text(encoding="utf-8")
     if not (folder / "examples").exists():
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -140,15 +139,15 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
                 and not text[block.end + 3 : after.start - 8].strip()
             )
             yield Printed(out.getvalue(), after if follows else None)
-    finally:  # a page may set JAX's precision, which is the whole process's
+    finally:  # a page may set JAX's precision, which is global
         if "jax" in sys.modules:
             sys.modules["jax"].config.update("jax_enable_x64", False)
 
 
 def rewritten(path: Path, folder: Path) -> str:
-    """The page with what its blocks print now."""
+    """The page with its blocks' current output."""
     text = path.read_text(encoding="utf-8")
-    # From the end: replacing a block moves those after it
+    # backwards, as replacing a block moves those after it
     for printed in reversed(list(run(path, folder))):
         if printed.expected and not printed.as_expected:
             block = printed.expected

@@ -1,8 +1,7 @@
-"""The pooled fit of all published steps: the catalog's posterior, and how well it predicts.
+"""The pooled fit of all published steps: the catalog's posterior and its accuracy.
 
-`python -m docs.make.pooled` refits, prints how rows are predicted that a fit has not seen, by what
-was left out, and writes that into docs/accuracy.md and docs/calibrate.md, and the posterior into
-catalog/data/pooled.json.
+`python -m docs.make.pooled` refits, prints errors on held-out rows by what was held out, and writes
+them into docs/accuracy.md and docs/calibrate.md, and the posterior into catalog/data/pooled.json.
 """
 
 import argparse
@@ -41,7 +40,7 @@ from .training import NOT_FITTED, _labels
 
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "pooled.json"
-# The same run as another record, or without what a step's time follows from
+# The same run as another record, or without the data to derive a step's time
 _SAME = ("mlperf_gpt3/034", "palm_table3/001")
 _GENERATIONS = {
     "a100": "ampere",
@@ -56,8 +55,8 @@ _GENERATIONS = {
     "gb300": "blackwell",
 }
 _BITS = {"fp16": "16 bits", "bf16": "16 bits", "fp4": "4 bits"}
-# Shares of peak that matrix products of any shape reach at most: the most that was measured, by
-# 16 and 8 bits (github.com/stas00/ml-engineering, compute/accelerator/README.md)
+# Largest measured shares of peak of matrix products of any shape, at 16 and 8 bits
+# (github.com/stas00/ml-engineering, compute/accelerator/README.md)
 _PRODUCTS = {
     "a100": (0.869, math.nan),
     "h100": (0.803, 0.709),
@@ -68,11 +67,11 @@ _PRODUCTS = {
     "gb300": (0.729, 0.723),  # that of GB200
     "gaudi-2": (0.969, 0.955),
 }
-_OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # where none is published
-# Shares of peak that attention kernels reach. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao
-# 2023, arXiv:2307.08691, section 4.1); on an H100 35 %, or 1 / 2 to 2 / 3 of its successor, which
-# reaches 740 of 989 TFLOP/s (Shah et al. 2024, arXiv:2407.08608, abstract). On Blackwell 71 % by
-# FlashAttention-4, up to 1.3 times what cuDNN 9.13 reaches (its paper of 2026, abstract)
+_OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # without published values
+# Shares of peak of attention kernels. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao 2023,
+# arXiv:2307.08691, section 4.1); on an H100 35 %, or 1 / 2 to 2 / 3 of its successor, which reaches
+# 740 of 989 TFLOP/s (Shah et al. 2024, arXiv:2407.08608, abstract). On Blackwell 71 % by
+# FlashAttention-4, up to 1.3 times cuDNN 9.13 (its paper of 2026, abstract)
 _FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4}  # the last assumed: no row
 _FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71}
 _OTHER_ATTENTION = 0.75  # assumed
@@ -104,14 +103,13 @@ def generation(row: Row) -> str:
 
 
 def software(row: Row) -> str:
-    """What trained."""
     name = _STACKS.get(row.group, row.group.partition("_")[0])
     eager = str(row.inputs.get("calibration", "")).startswith(f"{name}-eager")
     return f"{name}-eager" if eager else name
 
 
 def layers(row: Row) -> str:
-    """Dense, mixtures of experts, or those with a state beside them."""
+    """Kind of layers: dense, mixture of experts, or with state layers."""
     model = kind("model").get(str(row.inputs.get("model")))
     known = model.values if model else row.inputs
     if not (known.get("mixture_of_experts") or known.get("experts")):
@@ -130,17 +128,17 @@ def release(row: Row) -> str | None:
 
 
 def experts(row: Row) -> str | None:
-    """The software, of mixtures of experts only: their kernels differ more."""
+    """The software for mixtures of experts, whose kernels differ more; else None."""
     return None if layers(row) == "dense" else f"{software(row)}, {layers(row)}"
 
 
 def table(row: Row) -> str:
-    """Where it was published: one cluster, or one round of runs."""
+    """The published table: one cluster, or one round of runs."""
     return f"{row.group}: {row.source}"
 
 
 def cell(row: Row) -> str:
-    """All of them."""
+    """The cell: all of these together."""
     parts = (software(row), layers(row), gpu(row), precision(row), release(row))
     return ", ".join(part for part in parts if part)
 
@@ -162,7 +160,7 @@ def _peak(row: Row, bits: str) -> float:
 
 
 def facts(of: Sequence[Row]) -> dict[str, Array]:
-    """What coefficients are shares of, and trends, at each row."""
+    """Values that coefficients are shares of, and trends, at each row."""
 
     def products(row: Row) -> float:
         other = _TPU_PRODUCTS if generation(row) == "tpu" else _OTHER_PRODUCTS
@@ -203,14 +201,13 @@ def rows() -> tuple[tuple[Row, ...], Array]:
 
 
 def model(of: Sequence[Row], coefficients: Sequence[Coefficient] | None = None) -> Pooled:
-    """The pooled model of rows."""
     steps = Steps(of, facts(of), coefficients or COEFFICIENTS)
     groups = {level: [group(row) for row in of] for level, group in LEVELS.items()}
     return Pooled(steps, groups, [software(row) for row in of])
 
 
 def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[Array, Array]]]]:
-    """What is left out, and for each part of it the rows fitted and those predicted."""
+    """Kinds of hold-outs, and for each of their parts the fitted and the predicted rows."""
 
     def without(label: Callable[[Row], str]) -> list[tuple[Array, Array]]:
         labels = np.array([label(row) for row in of])
@@ -236,7 +233,7 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
 
 
 def shares(of: Sequence[Row]) -> Array:
-    """Logarithms of the time at peak over the measured one, 6 N D counted."""
+    """Logarithms of the time of 6 N D at peak over the measured one."""
     counted = {"flops_counting": "parameters"}
     questions = [
         (
@@ -250,7 +247,7 @@ def shares(of: Sequence[Row]) -> Array:
 
 
 def described(errors: Array) -> str:
-    """Mean, median, the factor of 90 of 100 rows, and bias."""
+    """Mean, median, the factor that covers 90 of 100 rows, and bias."""
     relative = np.abs(np.expm1(errors))
     factor = math.exp(_conformal(np.abs(errors)))
     bias = math.expm1(float(np.median(errors)))
@@ -262,23 +259,23 @@ def described(errors: Array) -> str:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Rows that a fit has not seen: which, their part, and what was predicted."""
+    """Held-out rows: indices, parts and predictions."""
 
     rows: Array
     parts: Array
     errors: Array
     deviations: Array  # of coefficients and noise together
-    typical: Array  # those, by the slopes of like rows
+    typical: Array  # the same by the slopes of like rows
     dummy: Array
 
     @property
     def ratios(self) -> Array:
-        """Errors in their expected deviations."""
+        """Errors over their expected deviations."""
         return np.asarray(np.abs(self.errors) / self.deviations)
 
     @property
     def factor(self) -> float:
-        """Deviations within which 90 of 100 rows lay."""
+        """Deviations that cover 90 of 100 rows."""
         return _conformal(self.ratios)
 
     @property
@@ -287,9 +284,9 @@ class Unseen:
         return float(np.mean(self.ratios <= self._from_others(self.ratios)))
 
     def by_like_rows(self) -> tuple[float, float]:
-        """The same share inside the interval of calibration "auto", and half of it, at its median.
+        """The same share for the interval of calibration "auto", and the interval's median half.
 
-        That interval is never made narrower than the posterior's.
+        That interval is never narrower than the posterior's.
         """
         sizes = np.abs(self.errors) / self.typical
         widths = self.typical * np.maximum(1.0, self._from_others(sizes))
@@ -297,7 +294,7 @@ class Unseen:
         return float(inside.mean()), math.exp(float(np.median(widths)))
 
     def _from_others(self, sizes: Array) -> Array:
-        """The size at each row below which 90 of 100 rows of other parts, or other rows, were."""
+        """For each row, the 90 % quantile of sizes in other parts, or other rows."""
         parts = self.parts if len(set(self.parts)) > 1 else np.arange(len(self.parts))
         found = np.empty(len(parts))
         for part in set(parts):
@@ -306,13 +303,13 @@ class Unseen:
 
 
 def only(found: Unseen, chosen: Array) -> Unseen:
-    """Those of the rows that are chosen [row]."""
+    """The chosen [row] rows only."""
     of_chosen = chosen[found.rows]
     return Unseen(*(getattr(found, each.name)[of_chosen] for each in fields(found)))
 
 
 def _conformal(sizes: Array) -> float:
-    """The size below which 90 of 100 new ones are (Vovk et al. 2005)."""
+    """The size below which 90 of 100 new ones lie (Vovk et al. 2005)."""
     place = min(math.ceil(0.9 * (len(sizes) + 1)), len(sizes)) - 1
     return float(np.sort(sizes)[place])
 
@@ -320,10 +317,9 @@ def _conformal(sizes: Array) -> float:
 def unseen(
     pooled: Pooled, of: Sequence[Row], fitted: Array
 ) -> tuple[Posterior, Predicted, dict[str, Unseen]]:
-    """The posterior of all rows, its predictions, and what fits predict that have not seen a part.
+    """The posterior of all rows, its predictions, and predictions of held-out parts.
 
-    Each fit begins at the same start, and knows nothing of the part: neither do the slopes of
-    like rows.
+    Each fit has the same start and no data of its part, and neither do the slopes of like rows.
     """
     parts = [(name, *part) for name, own in splits(of, fitted) for part in own]
     posteriors = pooled.fits(np.array([fitted] + [train for _, train, _ in parts]))
@@ -365,9 +361,9 @@ def like_rows(
     moments: Mapping[str, Any],
     seen: Mapping[str, set[str | None]],
 ) -> float:
-    """Half of the 90 % interval of a row's logarithm as the catalog gives it: by like rows.
+    """Half of the 90 % interval of a row's logarithm from the catalog, by like rows.
 
-    `seen` are the groups of fitted rows by level; others are groups that the fit has not seen.
+    `seen` are the groups of fitted rows by level; the fit has not seen other groups.
     """
     row = of[k]
     groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
@@ -387,7 +383,7 @@ HEADING = (
 
 
 def lines(name: str, found: Unseen, with_experts: Array) -> Iterator[str]:
-    """Errors on what a fit has not seen, and those of mixtures of experts alone."""
+    """Errors on held-out rows, and those of mixtures of experts only."""
     dummy = 100 * np.abs(np.expm1(found.dummy)).mean()
     inside = 100 * (found.ratios <= 1).mean()
     yield (
@@ -401,7 +397,6 @@ def lines(name: str, found: Unseen, with_experts: Array) -> Iterator[str]:
 
 
 def short(value: float) -> float:
-    """Four digits."""
     return float(f"{value:.4g}")
 
 
@@ -414,9 +409,9 @@ def posterior_text(
 ) -> str:
     """The posterior as a catalog file.
 
-    `factor` of what was left out: 90 of 100 rows were within it, in widths of the posterior.
-    `slopes`: what moments_of says. `cholesky` [effect][effect]: L of the effects' correlations
-    L L'. `ceilings`: shares of peak that coefficients multiply.
+    `factor`: the widths of the posterior that covered 90 of 100 held-out rows. `slopes`: see
+    moments_of. `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares
+    of peak that coefficients multiply.
     """
 
     deviations = np.sqrt(np.diag(posterior.covariance))
@@ -459,7 +454,7 @@ def posterior_text(
 
 
 def about(of: Sequence[Row]) -> dict[str, Any]:
-    """What tells a scenario's groups, trends and how far it is from the rows.
+    """Data for a scenario's groups and trends, and its distance from the rows.
 
     `cells`: rows of each, and the attention kernel of most of them. `peaks`: FLOP/s of the GPUs, by
     bits of the products.
@@ -496,15 +491,14 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
 
 
 def kernel(row: Row) -> str:
-    """The attention kernel."""
     return str(row.inputs.get("attention_kernel", "flash"))
 
 
 def moments_of(of: Sequence[Row], slopes: Array, train: Array) -> dict[str, Array]:
-    """The mean of s s' over fitted rows with a kind of layers and an attention kernel.
+    """The mean of s s' over fitted rows by kind of layers and attention kernel.
 
-    s are the derivatives of the logarithm of a step's time for the coefficients before their links,
-    [coefficient] of `slopes` [coefficient, row].
+    s are derivatives of the log step time by coefficients before their links, [coefficient] of
+    `slopes` [coefficient, row].
     """
     kinds = np.array([f"{layers(row)}, {kernel(row)}" for row in of])
     return {
@@ -515,7 +509,7 @@ def moments_of(of: Sequence[Row], slopes: Array, train: Array) -> dict[str, Arra
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a catalog file with its hash, by which edits show."""
+    """The content of a catalog file with its hash, which reveals edits."""
     return {**content, "sha256": seal(content)}
 
 
@@ -535,7 +529,6 @@ def text_of(content: Mapping[str, Any]) -> str:
 
 
 def in_catalog(pooled: Pooled) -> Posterior:
-    """The posterior as the catalog has it."""
     content = json.loads(CATALOG.read_text(encoding="utf-8"))
     effects = tuple(Effect(*entry[:3]) for entry in content["effects"])
     if effects != pooled.effects:
@@ -554,7 +547,7 @@ def in_catalog(pooled: Pooled) -> Posterior:
 
 
 def main() -> None:
-    """Refit, print how well, write the catalog."""
+    """Refit, print the accuracy, write the catalog."""
     parser = argparse.ArgumentParser(prog="python -m docs.make.pooled", description=__doc__)
     parser.parse_args()
     begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Published rates of matrix products, and which law of their sizes says them best."""
+"""Published rates of matrix products, and the law of sizes that fits them best."""
 
 import csv
 import math
@@ -14,22 +14,22 @@ from fleetcube.kernels.layer import gemm_time
 
 from .text import table
 
-# 16-bit products on an H100 at powers of two, from the table by which XLA predicts its kernels:
-# xla/service/gpu/model/matmul_interpolator_data.h of github.com/openxla/xla (2025), 143 of its
-# entries, TFLOP/s to four digits
+# 16-bit products on an H100 at powers of two, from XLA's table for predicting kernels,
+# xla/service/gpu/model/matmul_interpolator_data.h of github.com/openxla/xla (2025): 143 entries,
+# TFLOP/s to four digits
 PRODUCTS = Path(__file__).with_suffix(".csv")
 _GPU = "h100-sxm"
 _PROCESSORS = 132  # of an H100 SXM
-# Tiles of CUTLASS's kernels for this GPU, and shares of the rate that small ones were given here
+# Tiles of CUTLASS's kernels for this GPU, and shares of the rate, assumed for small ones
 _TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.9), (64, 256, 0.9), (128, 64, 0.75))
-_SPLITS = (1, 2, 4)  # parts of the depth that are computed side by side and added
+_SPLITS = (1, 2, 4)  # parts of the depth that are computed in parallel and summed
 _LONG = 20e-6  # s
 
 Array = np.ndarray[Any, Any]
 
 
 class Products:
-    """The measured products: sizes, and times [s]; laws of these, each of a few coefficients."""
+    """The measured products: sizes, times [s], and laws with a few coefficients."""
 
     def __init__(self) -> None:
         with PRODUCTS.open(encoding="utf-8", newline="") as file:
@@ -46,7 +46,7 @@ class Products:
         )
 
     def by_sides(self, largest: Any, half_size: Any, launch: Any) -> Array:
-        """The law of the step: each product of a batch after the other, and a launch."""
+        """The law of steps: products of a batch in sequence, and a launch."""
         of = (self.rows, self.columns, self.depth, 2, 2)
         time = gemm_time(*of, self.peak, largest, half_size, self.memory)
         return np.asarray(self.batch * time + launch)
@@ -58,11 +58,11 @@ class Products:
         return self._at(share) + launch
 
     def by_waves(self, largest: Any, launch: Any, half_depth: Any) -> Array:
-        """Tiles of 128 x 128, one to a multiprocessor, in whole waves."""
+        """Tiles of 128 x 128, one per multiprocessor, in whole waves."""
         return self._in_waves(largest, half_depth, 128, 128, 1) + launch
 
     def by_choice(self, largest: Any, launch: Any, half_depth: Any) -> Array:
-        """The best of several tiles in whole waves, the depth split or not, as libraries choose."""
+        """The best of several tiles in whole waves, the depth split or not, as libraries do."""
         every = [
             self._in_waves(largest * share, half_depth, rows, columns, split)
             for rows, columns, share in _TILES
@@ -109,7 +109,6 @@ def results() -> Iterator[tuple[str, Array, Array]]:
 
 
 def text() -> str:
-    """The table of docs/accuracy.md."""
     long = Products().times >= _LONG
     rows = [
         (

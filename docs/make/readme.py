@@ -1,4 +1,4 @@
-"""The numbers in README.md that follow from the code and its data: counts and errors."""
+"""Numbers in README.md that follow from the code and its data: counts and errors."""
 
 import re
 
@@ -43,7 +43,6 @@ def phrases() -> dict[str, tuple[str, ...]]:
 
 
 def page() -> str:
-    """README.md as it should be."""
     text = PAGE.read_text(encoding="utf-8")
     for phrase, numbers in phrases().items():
         words = [re.escape(part).replace(r"\ ", r"\s+") for part in phrase.split("{}")]

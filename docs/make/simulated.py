@@ -1,4 +1,4 @@
-"""The closed forms of goodput against the Monte Carlo, at drawn scenarios: docs/simulated.md."""
+"""Closed forms of goodput against the Monte Carlo at random scenarios: docs/simulated.md."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -13,7 +13,7 @@ from .text import DOCS, filled, table
 PAGE = DOCS / "simulated.md"
 Array = np.ndarray
 TRIALS = 200
-WITHIN = 2.576  # standard errors: the interval that 99 of 100 draws are in
+WITHIN = 2.576  # standard errors: a 99 % interval
 FLEET: dict[str, Any] = {
     "model": "llama-3-70b",
     "node": "dgx-h100",
@@ -60,7 +60,7 @@ HALVES: tuple[dict[str, Any], ...] = (
 HALF = 512  # scenarios of each
 
 
-# What explains a gap, the first that holds for a scenario; and what the law's Range says of it
+# Reasons for a gap, of which the first that holds counts, with the law's Range
 REASONS: dict[str, str] = {
     "late corruption in a closed pool": "`hidden_wait_time`: how soon a pool forgets that it was "
     "whole is interpolated, and corruptions are taken to be few among the failures",
@@ -78,7 +78,7 @@ REASONS: dict[str, str] = {
 
 @cache
 def scenarios() -> list[dict[str, Any]]:
-    """What was drawn, found and simulated, one record for each scenario."""
+    """Records of random scenarios, with closed-form and simulated results."""
     rows = []
     for seed, half in enumerate(HALVES):
         drawn = {**DRAWN, **half}
@@ -96,7 +96,7 @@ def scenarios() -> list[dict[str, Any]]:
 
 
 def reason(row: dict[str, Any]) -> str:
-    """What of a scenario the closed form does not hold exactly for."""
+    """The property of a scenario for which the closed form is not exact."""
     late = row["silent_corruption_mttf"] < 1e20
     tiered = row["checkpoint_mode"] == "tiered"
     names = iter(REASONS)
@@ -123,7 +123,6 @@ def _shares(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def page() -> str:
-    """The page."""
     rows = scenarios()
     given_up = [row for row in rows if not np.isfinite(row["gap"])]
     played = [row for row in rows if np.isfinite(row["gap"])]

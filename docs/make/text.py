@@ -15,12 +15,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -
 
 
 def filled(paragraph: str) -> str:
-    """A paragraph in lines of 100 characters."""
     return textwrap.fill(paragraph, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def between(page: Path | str, name: str, text: str) -> str:
-    """A page, or the text of one, with new text between the two marks of a name."""
+    """A page, or its text, with new text between the two marks of a name."""
     begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
     whole = page if isinstance(page, str) else page.read_text(encoding="utf-8")
     head, rest = whole.split(begin)

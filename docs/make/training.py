@@ -1,4 +1,4 @@
-"""Published training steps, the efficiencies fitted to them, and their held-out errors."""
+"""Published training steps, efficiencies fitted to them, and held-out errors."""
 
 import math
 import re
@@ -35,11 +35,11 @@ from .text import ROOT
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
 DATE = "2026-11-22"  # of the fits
-MANY = 20  # rows that suffice for an error factor of their own
-FEWEST = 2  # rows that suffice for a calibration of their own
-PARTS = 5  # left out in turn if all rows have one source; rows of a source that counts as one
-NOTHING = 1e-6  # of the start: a smaller fitted value is 0
-# Relative standard deviations of what is known beforehand, around _START
+MANY = 20  # rows that suffice for a separate error factor
+FEWEST = 2  # rows that suffice for a separate calibration
+PARTS = 5  # parts held out in turn if all rows have one source; rows of a source that counts as one
+NOTHING = 1e-6  # of the start: smaller fitted values become 0
+# Relative standard deviations of the priors around _START
 PRIORS = {
     "gemm_efficiency": 0.5,
     "gemm_half_size": 2.0,
@@ -95,7 +95,6 @@ GENERATIONS = ("a100", "h100", "b200", "gb200", "b300", "gb300")
 
 @dataclass(frozen=True)
 class Set:
-    """The rows behind one calibration."""
 
     label: str
     rows: tuple[Row, ...]
@@ -107,17 +106,15 @@ class Set:
 
     @property
     def generation(self) -> str:
-        """The GPU's generation."""
         return next(word for word in self.label.split("-") if word in GENERATIONS)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where the rows were published."""
         return tuple(dict.fromkeys(row.source for row in self.rows))
 
     @property
     def parts(self) -> list[Any]:
-        """For each row, with which others it is left out: those of its table, or every fifth."""
+        """For each row, its hold-out part: its table, or every fifth row."""
         groups = [row.group for row in self.rows]
         if len(set(groups)) > 1 and min(map(groups.count, groups)) >= PARTS:
             return groups
@@ -125,7 +122,7 @@ class Set:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Where the fit begins, and what it fixes."""
+        """Start of the fit, and fixed values."""
         old = self.stack in _OLD and self.generation == "a100"
         overhead = 1e-3 if old else 3e-4
         link = _NVLINK.get(self.generation, _NVLINK_5)
@@ -134,7 +131,7 @@ class Set:
 
     @property
     def most(self) -> dict[str, float]:
-        """What no coefficient passes: the link's data sheet, what kernels alone reach."""
+        """Upper bounds of coefficients: the link's data sheet, the rate of kernels alone."""
         kernel = self.start["attention_kernel"]
         inputs = {**self.rows[0].inputs, "attention_kernel": kernel}
         cell = replace(cell_of(inputs), software=self.stack)
@@ -147,7 +144,6 @@ class Set:
 
     @property
     def table(self) -> Table:
-        """The rows as a table of inputs."""
         own = ("calibration", *self.start)
         names = dict.fromkeys(n for row in self.rows for n in row.inputs if n not in own)
         inputs = {name: [row.inputs.get(name) for row in self.rows] for name in names}
@@ -155,7 +151,6 @@ class Set:
 
     @cache  # noqa: B019
     def fit(self) -> StepFit:
-        """The efficiencies of all rows."""
         return fit_steps(self.table, self.start, FIT, priors=PRIORS, most=self.most)
 
     @cache  # noqa: B019
@@ -194,7 +189,6 @@ def held_out_errors(
 
 
 def _rows_of(table: Table, rows: Sequence[int]) -> Table:
-    """Some rows of a table."""
     return Table(
         {name: [cells[k] for k in rows] for name, cells in table.inputs.items()},
         [table.measured[k] for k in rows],
@@ -202,8 +196,8 @@ def _rows_of(table: Table, rows: Sequence[int]) -> Table:
     )
 
 
-# Groups and records that nothing is fitted to, so that their errors are those of predictions: runs
-# of others, with some facts assumed, and what was read after the fits
+# Groups and records that are not fitted, so that their errors are those of predictions: runs of
+# others, with some assumed facts, and those read after the fits
 NOT_FITTED = (
     "opt_175b",
     "megascale_fig9",
@@ -214,7 +208,7 @@ NOT_FITTED = (
     "bloom_prequel/045",
     "bloom_prequel/046",
 )
-FURTHER: list[Path] = []  # tables of others that the project does not carry
+FURTHER: list[Path] = []  # tables of others that the project does not contain
 
 
 def _rows(calibrated: Callable[[str], bool]) -> list[Row]:
@@ -228,7 +222,7 @@ def _rows(calibrated: Callable[[str], bool]) -> list[Row]:
 
 
 def _labels() -> Callable[[str], bool]:
-    """The labels worth a calibration: those with enough rows, and the widest."""
+    """Labels with a calibration: those with enough rows, and the widest."""
     counts: Counter[str] = Counter()
     _rows(lambda label: bool(counts.update([label])) or True)
     return lambda label: counts[label] >= FEWEST or label.count("-") == 1
@@ -236,7 +230,6 @@ def _labels() -> Callable[[str], bool]:
 
 @cache
 def sets() -> dict[str, Set]:
-    """The rows of each calibration."""
     of: dict[str, list[Row]] = {}
     for row in _rows(_labels()):
         if row.of == "step_time" and row.inputs.get("calibration", NONE) != NONE:
@@ -245,14 +238,14 @@ def sets() -> dict[str, Set]:
 
 
 def error_factor(errors: Sequence[float]) -> float:
-    """The factor within which 90 of 100 new rows stay, judging by the held-out ones."""
+    """The factor that covers 90 of 100 new rows, by the held-out ones."""
     sizes = np.sort(np.abs(np.asarray(errors)))
     place = math.ceil(0.9 * (len(sizes) + 1))
     return float(np.exp(sizes[min(place, len(sizes)) - 1]))
 
 
 def pooled(label: str) -> tuple[Array, list[Any]]:
-    """Held-out errors and their parts: of a label, or of its whole stack if rows are few."""
+    """Held-out errors and parts of a label, or of its whole stack if rows are few."""
     own, every = sets()[label], sets().values()
     alike = [own] if len(own.rows) >= MANY else [o for o in every if o.stack == own.stack]
     if sum(len(other.rows) for other in alike) < PARTS:
@@ -262,7 +255,7 @@ def pooled(label: str) -> tuple[Array, list[Any]]:
 
 
 def coverage(errors: Array, parts: Sequence[Any]) -> float:
-    """Share of rows within the factor that follows from the errors of the other parts."""
+    """Share of rows within the factor from the errors of the other parts."""
     if len(set(parts)) < 2:
         return math.nan
     inside = 0
@@ -273,7 +266,6 @@ def coverage(errors: Array, parts: Sequence[Any]) -> float:
 
 
 def record(label: str) -> str:
-    """The catalog's record of a label."""
     own = sets()[label]
     fit = own.fit()
     held_out = np.abs(np.expm1(own.errors()))
@@ -318,16 +310,16 @@ def located(source: str) -> str:
 
 
 def catalog() -> str:
-    """catalog/data/calibration.toml as it should be."""
+    """The generated catalog/data/calibration.toml."""
     present = CATALOG.read_text(encoding="utf-8")
     return f"{all_reduces.records()}\n{records(present)}"
 
 
 def records(present: str) -> str:
-    """The records of all labels; those whose rows are not available do not change.
+    """The records of all labels; those without available rows do not change.
 
-    A fit with other values than the present record becomes its next edition; the values of the old
-    one are kept under its own.
+    A fit with other values than the present record becomes its next edition; the old edition keeps
+    its values.
     """
     blocks = re.split(r"\n(?=\[\"?[a-z0-9-]+(?:@[0-9]+)?\"?\]\n)", present)
     kept = {block.partition("]")[0].strip('["'): block.rstrip("\n") + "\n" for block in blocks}
@@ -345,7 +337,7 @@ def records(present: str) -> str:
 
 
 def _values(block: str, label: str) -> dict[str, Any]:
-    """The inputs that a record sets, without its description and fit."""
+    """Inputs that a record sets, without description and fit."""
     words = ("title", "source", "date", "note", "edition", "standard_errors", "fit")
     return {name: v for name, v in tomllib.loads(block)[label].items() if name not in words}
 
@@ -355,7 +347,6 @@ def _short(value: Any) -> float:
 
 
 def _gpus(rows: Sequence[Row]) -> str:
-    """The range of GPU counts of the rows."""
     counts = [int(row.inputs["n_gpus"]) for row in rows]
     return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{counts[0]:,}"
 
