@@ -80,7 +80,6 @@ class Work:
 
 @dataclass(frozen=True)
 class Outcome:
-
     seconds: float
     busy: float  # share in which client and scheduler worked
     runs: int
@@ -151,10 +150,7 @@ def sleeping(plan: Plan, task: float) -> None:
 def real(
     sweep: Sweep, processes: int, threads: int, work: Callable[..., Any], tasks: list[Any]
 ) -> tuple[float, float, Work]:
-    """Seconds of tasks on a warm cluster, CPU seconds of this process, and counts.
-
-    Seconds of a task are as reported by the workers.
-    """
+    """Seconds of tasks on a warm cluster, as workers report, CPU of this process, and counts."""
     from distributed import Client, LocalCluster
 
     with (

@@ -1,7 +1,4 @@
-"""Dask: the gain of two workers over one, the cost of tasks, and storing on workers.
-
-`python -m benchmarks.dask` measures in this process and prints JSON.
-"""
+"""Dask: two workers, cost of tasks, storing; `python -m benchmarks.dask` prints JSON."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""Memory of a process that compiles ever new formulas, with bounded caches.
-
-`python -m benchmarks.kept HOW COUNT` measures in this process and prints JSON.
-"""
+"""Memory while compiling ever new formulas; `python -m benchmarks.kept HOW COUNT` prints JSON."""
 
 import json
 import random

@@ -1,7 +1,4 @@
-"""The best layout for every model and cluster size: one pass over every combination.
-
-`python -m benchmarks.layouts [--quick]` measures in this process and prints JSON.
-"""
+"""The best layout per model and size; `python -m benchmarks.layouts [--quick]` prints JSON."""
 
 import json
 import sys

@@ -52,10 +52,7 @@ def python(*arguments: str, timeout: float = 600.0, **environment: str) -> str:
 def command(
     arguments: Sequence[str], timeout: float = 600.0, stdin: str = "", **environment: str
 ) -> str:
-    """Output of a program run at the root with a text as standard input.
-
-    Raises RuntimeError with its last line of error.
-    """
+    """Output of a program run at the root; raises RuntimeError with its last line of error."""
     errors = os.dup(int(os.environ.get(_STDERR, "2")))
     try:
         done = subprocess.run(

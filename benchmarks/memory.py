@@ -1,7 +1,4 @@
-"""A billion points in bounded memory: reduced as they are computed, or stored.
-
-`python -m benchmarks.memory HOW SIZES` measures one sweep in this process and prints JSON.
-"""
+"""A billion points in bounded memory; `python -m benchmarks.memory HOW SIZES` prints JSON."""
 
 import json
 import resource

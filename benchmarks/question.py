@@ -49,10 +49,7 @@ def full(
 
 
 def fleet(storage: int, mttf: int) -> Sweep:
-    """The peers' question: cluster x GPU reliability x checkpoint storage x fabric x layout.
-
-    108 combinations of cluster, fabric and layout times `storage` times `mttf` points.
-    """
+    """The peers' question: 108 clusters, fabrics and layouts x `storage` x GPU `mttf` points."""
     return Sweep(
         {
             "model": "llama-3-70b",

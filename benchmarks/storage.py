@@ -1,7 +1,4 @@
-"""Cubes on disk: writing against the disk's raw speed, slices along every pair of axes, chunks.
-
-Everything is written under build/benchmarks and removed.
-"""
+"""Cubes under build/benchmarks: writing against the disk's raw speed, slices, chunks."""
 
 import itertools
 import math

@@ -12,10 +12,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """One benchmark's rows. `columns` maps a row's keys to their headings; notes follow the rows.
-
-    `failed`: a requirement is not met, so nothing is written, and the exit status is 1.
-    """
+    """One benchmark's rows; `columns` maps keys to headings; `failed`: a requirement is not met."""
 
     title: str
     columns: Mapping[str, str]

@@ -89,10 +89,7 @@ def _constant() -> float:
 
 
 def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
-    """Register a law as a formula, with the parameters of the decorated function in their order.
-
-    The decorated function is a signature and a docstring, without a body.
-    """
+    """Register a law under the signature and docstring of the decorated, empty function."""
 
     def register(function: F) -> F:
         operands = tuple(inspect.signature(function).parameters)
@@ -124,7 +121,6 @@ def family(names: Mapping[str, str], *formulas: Any, **option: Any) -> None:
 
 
 def _home(frame: Any) -> str:
-    """The module that called the function of a frame."""
     return str(frame.f_back.f_globals["__name__"])
 
 

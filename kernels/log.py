@@ -12,17 +12,14 @@ _logger.addHandler(logging.NullHandler())  # else warnings go to standard error 
 
 
 def debug(message: str, *values: Any) -> None:
-    """Log a detail."""
     _log(logging.DEBUG, message, values)
 
 
 def info(message: str, *values: Any) -> None:
-    """Log a step of a run."""
     _log(logging.INFO, message, values)
 
 
 def warning(message: str, *values: Any) -> None:
-    """Log a fault that was survived."""
     _log(logging.WARNING, message, values)
 
 

@@ -13,10 +13,7 @@ _NUMPYS = frozenset({bool, float, int, numpy.bool_, numpy.float64, numpy.int64, 
 
 
 class _Numpy:
-    """NumPy with exp and similar functions from `elementary`, or the library that an operand names.
-
-    Dask, xarray and pint need no more: NumPy dispatches to them.
-    """
+    """NumPy (which dispatches to Dask, xarray, pint) with `elementary`, or an operand's library."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by inspect and copy

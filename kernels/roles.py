@@ -1,7 +1,4 @@
-"""Which quantity plays which role: other packages ask by role and name no quantity.
-
-Constants are names of inputs and quantities; a test checks each against the graph.
-"""
+"""Inputs and quantities by role: other packages ask by role, and a test checks the names."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

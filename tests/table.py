@@ -13,10 +13,7 @@ only = ""  # part of the names of rows to try, from `pytest --only NAME`
 
 
 def each(names: str | tuple[str, ...], rows: Iterable[Any], ids: Any = None) -> Any:
-    """Call a test with every row, as `pytest.mark.parametrize` does, but as one test.
-
-    Thousands of cheap rows cost more to collect and to report than to try.
-    """
+    """`pytest.mark.parametrize` as one test: cheap rows cost more to collect than to try."""
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(rows):

@@ -101,8 +101,7 @@ def freeze(
     of: Path = CONFIGURATIONS,
     values: Path = MEASURED,
 ) -> int:
-    """Append predictions of what is neither measured nor predicted by this posterior; count those.
-    """
+    """Append predictions neither measured nor made by this posterior before; count them."""
     try:
         datetime.date.fromisoformat(date)
     except ValueError:

@@ -147,8 +147,7 @@ COEFFICIENTS = (
 
 
 class Steps:
-    """Step times of rows as a function of the coefficients at each row; `facts` [name][row] are
-    ceilings and trends."""
+    """Step times of rows by their coefficients; `facts` [name][row] are ceilings and trends."""
 
     def __init__(
         self,
@@ -215,8 +214,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Effect:
-    """A term of a coefficient in a group's rows, or in all rows at the level "all"; at the level of
-    a trend, it multiplies the row's trend."""
+    """A term of a coefficient in a group's rows, or all rows; at a trend's level, its factor."""
 
     coefficient: str
     level: str

@@ -284,10 +284,7 @@ class Unseen:
         return float(np.mean(self.ratios <= self._from_others(self.ratios)))
 
     def by_like_rows(self) -> tuple[float, float]:
-        """The same share for the interval of calibration "auto", and the interval's median half.
-
-        That interval is never narrower than the posterior's.
-        """
+        """The same for calibration "auto" (never narrower), and its interval's median half."""
         sizes = np.abs(self.errors) / self.typical
         widths = self.typical * np.maximum(1.0, self._from_others(sizes))
         inside = np.abs(self.errors) <= widths

@@ -95,7 +95,6 @@ GENERATIONS = ("a100", "h100", "b200", "gb200", "b300", "gb300")
 
 @dataclass(frozen=True)
 class Set:
-
     label: str
     rows: tuple[Row, ...]
 
@@ -170,8 +169,7 @@ def held_out_errors(
     priors: Mapping[str, float] | None = None,
     most: Mapping[str, float] | None = None,
 ) -> Array:
-    """Logarithms of computed over measured, each row fitted without those of its entry of `parts`
-    [row]."""
+    """Logarithms of computed over measured, each row fitted without its part of `parts`."""
     _check_fit(fit, table)
     precisions = _precisions(fit, scenario, priors or {})
     start = np.array([_start(name, scenario) for name in fit])

@@ -61,7 +61,6 @@ class Derivative:
 
     @property
     def doc(self) -> Doc:
-        """Unit and meaning."""
         meaning = {
             "d": f"Derivative of {self.of} with respect to {self.wrt}",
             "dln": f"Elasticity of {self.of}: relative change over that of {self.wrt}",
@@ -73,7 +72,6 @@ class Derivative:
 
 
 def name_of(kind: str, of: str, wrt: str) -> str:
-    """The name of a derivative."""
     return f"{kind}_{of}_{kind}_{wrt}"
 
 
@@ -101,7 +99,6 @@ def quantity(name: str) -> Quantity | Derivative:
 
 
 def is_quantity(name: str) -> bool:
-    """Whether a name is that of a quantity or of a derivative."""
     return name in load() or derivative(name) is not None
 
 
@@ -127,10 +124,7 @@ Terms = list[tuple[str | float, str | float]]
 
 
 class Differentiator:
-    """Adds derivatives to the formulas of one case.
-
-    `formulas` are in order, `dims` are the dimensions of every name; `made` collects new formulas.
-    """
+    """Adds derivatives to the ordered formulas of one case; `made` collects the new formulas."""
 
     def __init__(
         self, formulas: Mapping[str, Function], dims: Mapping[str, Collection[str]]
@@ -242,7 +236,6 @@ class Differentiator:
     # Differences between whole numbers
 
     def _between(self, slope: Derivative) -> None:
-        """The slope between the valid whole numbers on both sides."""
         if slope.of not in self._reaching(frozenset([slope.wrt])):
             self.made[slope.name] = Chain(())
             return

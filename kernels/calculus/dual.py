@@ -148,7 +148,6 @@ class Library:
         return dual
 
     def where(self, condition: Any, if_true: Any, if_false: Any) -> Any:
-        """Choose values, and with them their tangents."""
         condition = value_of(condition)
         tangents = [tangent_of(value) for value in (if_true, if_false)]
         value = self.choose(condition, value_of(if_true), value_of(if_false))
@@ -157,7 +156,6 @@ class Library:
         return Dual(self, value, self.either(condition, *tangents))
 
     def either(self, condition: Any, if_true: Tangent, if_false: Tangent) -> Tangent:
-        """Choose between tangents."""
         if if_true is None and if_false is None:
             return None
         return self.choose(condition, _or_zero(if_true), _or_zero(if_false))

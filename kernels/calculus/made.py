@@ -15,10 +15,7 @@ from . import dual
 
 @dataclass(frozen=True, repr=False)
 class Partial(Made):
-    """A formula's derivative with respect to one parameter, the others fixed.
-
-    `parameters` are the formula's parameters on which the derivative depends.
-    """
+    """A formula's partial derivative; `parameters` are those of the formula that it depends on."""
 
     formula: Function
     wrt: str
@@ -30,7 +27,7 @@ class Partial(Made):
         return (self.formula,)
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The formula on dual numbers; parameters without effect are undefined."""
+        """The formula on dual numbers; parameters without effect are NaN."""
         duals = dual.library(binding)
         formula = duals.binding.bind(self.formula)
         names, wrt = parameters(self.formula), self.wrt
@@ -53,10 +50,7 @@ class Partial(Made):
 
 @dataclass(frozen=True, repr=False)
 class Chain(Made):
-    """A sum of products: a derivative over several paths of the chain rule.
-
-    A factor of 0 makes a product 0, even where the other factor is infinite.
-    """
+    """A sum of products, over paths of the chain rule; 0 times infinity is 0."""
 
     terms: tuple[tuple[str | float, str | float], ...]
 

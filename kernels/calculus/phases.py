@@ -25,7 +25,6 @@ def key_of(phase: str, k: int) -> str:
 
 
 def in_phase(name: str, key: str) -> str:
-    """The name of a quantity or input in a phase."""
     return f"{name}{_MARK}{key}"
 
 
@@ -35,7 +34,6 @@ def phase_of(name: str) -> str:
 
 
 def without_phase(name: str) -> str:
-    """The name without a phase."""
     return name.partition(_MARK)[0]
 
 
@@ -49,11 +47,9 @@ class Whole(Made):
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Every name once."""
         return tuple(dict.fromkeys(itertools.chain(*self.rows)))
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The rule."""
         np, where = binding.numpy, binding.choose
 
         def mean(values: Any) -> Any:

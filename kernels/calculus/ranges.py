@@ -26,10 +26,7 @@ LARGE = 1.79e308  # largest value of a point where another in the box overflows
 
 
 class Range:
-    """Least and greatest value in each box, among those that are not NaN.
-
-    `nan` says where some may be NaN; ends never are.
-    """
+    """Least and greatest value in each box, NaN aside; `nan` says where some may be NaN."""
 
     __array_ufunc__ = None  # else NumPy's arrays would apply operators to each element
     __slots__ = ("high", "low", "nan", "positive")
@@ -112,10 +109,7 @@ class Range:
 
 
 class Test:
-    """Whether a condition may hold, and may fail, in each box.
-
-    `parts` are comparisons that must all hold: an operand, the sign, the other operand.
-    """
+    """Whether a condition may hold, and fail, in each box; all comparisons in `parts` must hold."""
 
     __array_ufunc__ = None
 

@@ -1,4 +1,1 @@
-"""Evaluation of formulas on arrays: NumPy, numba, JAX; generated code, and its cache.
-
-May be imported by the grid only; imports `graph` and `calculus`.
-"""
+"""Engines and generated code; imported by the grid only, and imports `graph` and `calculus`."""

@@ -22,10 +22,7 @@ def kernel_source(
     outs: Mapping[str, np.dtype[Any]],
     outer: int,
 ) -> str:
-    """Python source of a kernel: rows of the outer axes, tiles of a row, outputs streamed.
-
-    `operands` are pairs of a name and whether it varies along a row.
-    """
+    """Python source of a kernel; `operands` are pairs: a name, whether it varies along a row."""
     trace = Trace()
     values: dict[str, Any] = {name: Value(trace, name) for name, _ in operands}
     for name, formula in formulas.items():
@@ -55,7 +52,6 @@ class _Writer:
         self.kept = self._kept()
 
     def source(self) -> str:
-        """The whole kernel."""
         lines = ["def kernel(loops, start, stop, first, last, shape, steps, addresses):"]
         for k, name in enumerate(self.operands):
             lines.append(f"    t_{name} = pointer(addresses, {k}, float64)")

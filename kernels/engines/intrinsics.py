@@ -84,13 +84,11 @@ def select(typing_context: Any, condition: Any, if_true: Any, if_false: Any) -> 
 
 @intrinsic
 def floor(typing_context: Any, x: Any) -> Any:
-    """The largest whole number not above a number, as float64."""
     return types.float64(types.float64), _intrinsic("llvm.floor")
 
 
 @intrinsic
 def ceil(typing_context: Any, x: Any) -> Any:
-    """The smallest whole number not below a number, as float64."""
     return types.float64(types.float64), _intrinsic("llvm.ceil")
 
 

@@ -19,10 +19,7 @@ const minimum = (x, y) => x !== x || x <= y ? x : y;
 
 
 def source(program: Program, name: str) -> str:
-    """Source of a function of the inputs, an array, that returns the outputs as one.
-
-    It needs `HEAD` before it. Flags are whole numbers, -1 where undefined.
-    """
+    """Source, to follow `HEAD`, of a function from array to array; undefined flags are -1."""
     trace, results = program.trace()
     lines = [f"  const [{', '.join(program.inputs)}] = inputs;"]
     for own, operation in trace.operations.items():

@@ -1,7 +1,4 @@
-"""JAX in float64, jitted per block shape, on whatever devices JAX finds.
-
-Several devices share a block along one axis (`jax.shard_map`).
-"""
+"""JAX in float64, jitted per block shape; devices share a block on one axis (`jax.shard_map`)."""
 
 import functools
 import hashlib
@@ -26,7 +23,6 @@ SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs wo
 
 @functools.cache
 def binding() -> Binding:
-    """Formulas over `jax.numpy`."""
     import jax.numpy as jnp
 
     return Binding(jnp, jnp.where)
@@ -40,10 +36,7 @@ def _program(
     axis: int | None,
     cut: frozenset[str],
 ) -> Any:
-    """One jitted function from operands to outputs.
-
-    The operands in `cut` vary along the axis shared among devices, if there is one.
-    """
+    """Jitted function from operands to outputs; those in `cut` vary along the shared axis."""
     import jax
 
     bound = {name: binding().bind(formula) for name, formula in formulas}
@@ -83,10 +76,7 @@ def run(job: Job, threads: int) -> None:
 
 
 def on_device(job: Job) -> dict[str, Any]:
-    """The outputs as JAX arrays, left on their devices; of size 1 where constant.
-
-    Of the job's outputs only names and shape are used.
-    """
+    """Outputs, of which the job gives names and shape, as JAX arrays; of size 1 where constant."""
     import jax
 
     formulas, wanted, operands = tuple(job.formulas.items()), tuple(job.outs), dict(job.operands)

@@ -31,7 +31,6 @@ class Job:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the grid."""
         out = next(iter(self.outs.values()))
         return tuple(out.shape)
 
@@ -59,10 +58,7 @@ class Pool:
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def each(self, function: Any, tasks: Any) -> None:
-        """Call the function with each task; the first error stops and is raised.
-
-        The caller's thread works, too: a small job ends before another thread has woken up.
-        """
+        """Call the function with each task; the first error stops and is raised."""
         left = deque(tasks)
 
         def work() -> None:
@@ -77,6 +73,7 @@ class Pool:
                 left.clear()
                 raise
 
+        # this thread works, too: a small job ends before another thread has woken up
         others = []
         if self._executor is not None:
             others = [self._executor.submit(work) for _ in range(min(self.threads, len(left)) - 1)]

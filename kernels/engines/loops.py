@@ -72,7 +72,6 @@ def _function() -> Any:
 
 
 def _called(which: int) -> Any:
-    """A function of one number."""
 
     @intrinsic
     def function(typing_context: Any, x: Any) -> Any:

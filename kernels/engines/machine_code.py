@@ -30,10 +30,7 @@ _DYNAMIC: Any = importlib.import_module("numba._dynfunc")  # functions for Pytho
 
 @dataclass(frozen=True)
 class Loaded:
-    """A compiled function: its Python callable, and its address for compiled code.
-
-    `call` keeps the machine code alive; `address` takes numba's calling convention.
-    """
+    """A callable that owns its machine code, and the address by numba's calling convention."""
 
     call: Callable[..., Any]
     address: int

@@ -49,16 +49,12 @@ class Split:
 
     @property
     def length(self) -> int:
-        """Points of one row."""
         return math.prod(self.inner)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A kernel, by its key, and its arguments except the range of rows.
-
-    Kernels see operands and outputs as addresses; `arrays` keeps them alive.
-    """
+    """A kernel's key, its arguments except the range of rows, and `arrays` kept alive for them."""
 
     key: Key
     split: Split
@@ -207,7 +203,6 @@ def _kernel(key: Key) -> Any:
 
 
 def _found(key: Key) -> Any:
-    """The kernel if it is in memory."""
     kernel = _ready.get(key)
     with contextlib.suppress(KeyError):  # another thread may have dropped it
         _ready.move_to_end(key)

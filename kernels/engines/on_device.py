@@ -40,10 +40,7 @@ def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_jitted
 def reduced(array: Any, *, how: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """An array of a shape reduced over axes: "min", "max", "count", "sum"; NaN are skipped.
-
-    "mean" gives the sum and the count of its numbers.
-    """
+    """An array reduced over axes, without NaN; "mean" gives the sum and the count."""
     import jax.numpy as jnp
 
     array = jnp.broadcast_to(array, shape)

@@ -17,21 +17,16 @@ from .numpy import evaluate
 
 @dataclass(frozen=True, repr=False)
 class Inside(Made):
-    """A value where every input is within its bounds, NaN elsewhere.
-
-    Traced and compiled functions cannot raise, and must not answer beyond the range of laws.
-    """
+    """A value, NaN beyond an input's bounds, as traced and compiled functions cannot raise."""
 
     output: str
     rows: tuple[Input, ...]
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The value, and the inputs."""
         return (self.output, *(row.name for row in self.rows))
 
     def bound(self, binding: Binding) -> Any:
-        """The value, or NaN."""
 
         def inside(value: Any, *inputs: Any) -> Any:
             valid: Any = True

@@ -20,10 +20,7 @@ if TYPE_CHECKING:  # imports numba
 
 
 def source(program: Program) -> str:
-    """Source of a function `kernel` of the inputs: a number, or a tuple of several.
-
-    Flags are whole numbers, -1 where undefined.
-    """
+    """Source of `kernel(*inputs)`: a number or a tuple; flags are int8, -1 where undefined."""
     trace, results = program.trace()
     lines = [f"    {name} = float64({name})" for name in program.inputs]
     for name, operation in trace.operations.items():

@@ -15,10 +15,7 @@ GRAIN = 1 << 13  # points that are worth a task on a thread
 
 
 def steps(shape: Sequence[int], most: int) -> list[int]:
-    """Sides of boxes of at most `most` points, leading axes cut first.
-
-    Trailing axes stay whole as long as they fit: they are dense in memory, and kernels walk them.
-    """
+    """Sides of boxes of at most `most` points; trailing axes, dense in memory, are cut last."""
     return [min(size, max(1, most // max(1, prod(shape[k + 1 :])))) for k, size in enumerate(shape)]
 
 

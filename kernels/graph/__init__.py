@@ -1,4 +1,1 @@
-"""Formulas as a graph: collected, read, bound to an array library, traced to operations.
-
-May be imported by `calculus`, `engines` and the grid; imports laws and the physics.
-"""
+"""The graph of formulas; imported by `calculus`, `engines`, the grid; imports laws and physics."""

@@ -24,12 +24,10 @@ class Quantity:
     formulas: Mapping[Any, Function] = field(repr=False)
 
     def formula(self, options: Mapping[str, Any]) -> Function:
-        """The function that computes the quantity under a choice of options."""
         return self.formulas[options[self.option] if self.option else None]
 
     @property
     def default(self) -> Function:
-        """The formula of the option's default."""
         inputs = vocabulary.PHYSICS.inputs
         return self.formulas[inputs[self.option].default if self.option else None]
 
@@ -46,7 +44,7 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """Unit of the quantity; "flag" for a code with named values."""
+        """Unit; "flag" for a code with named values."""
         return self.doc.unit
 
 

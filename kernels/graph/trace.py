@@ -68,8 +68,6 @@ def _both(template: str, flag: bool = False) -> tuple[Callable[..., Any], Callab
 
 
 class Value:
-    """A value of a trace."""
-
     __array_ufunc__ = None  # so that a NumPy number on the left defers to this class
 
     def __init__(self, trace: Trace, name: str, flag: bool = False) -> None:
@@ -105,7 +103,6 @@ def written(value: Any) -> str:
 
 
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """The replacement of `where`."""
     if not isinstance(condition, Value):
         return if_true if condition else if_false
     flag = all(isinstance(v, bool) or getattr(v, "flag", False) for v in (if_true, if_false))

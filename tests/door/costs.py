@@ -1,7 +1,4 @@
-"""Small files that request much: each is accepted or refused in seconds and within memory.
-
-`python -m tests.door.costs`: exit 0 if none takes more than SECONDS or MEMORY.
-"""
+"""`python -m tests.door.costs`: exit 0 if no small file costs more than SECONDS or MEMORY."""
 
 import hashlib
 import json

@@ -1,7 +1,4 @@
-"""Files with a few spans replaced, in large numbers: each is read, or refused in one line.
-
-`python -m tests.door.fuzz FILES`: exit 0 if every answer is one of ours, within SECONDS of work.
-"""
+"""`python -m tests.door.fuzz FILES`: exit 0 if edited files are read or refused within SECONDS."""
 
 import random
 import sys

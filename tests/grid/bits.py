@@ -1,7 +1,4 @@
-"""`python -m tests.grid.bits OPERANDS`: hashes of engines' results as a line of JSON.
-
-OPERANDS is a file of numbers for every formula and alternative, the same on every machine.
-"""
+"""`python -m tests.grid.bits OPERANDS`: hashes of results on a file's operands, as JSON."""
 
 import hashlib
 import json

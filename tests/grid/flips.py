@@ -1,7 +1,4 @@
-"""Flip one bit in any file of a cube: no read may give other values, and `verify` must find it.
-
-`python -m tests.grid.flips FLIPS`: exit 0 where none is wrong.
-"""
+"""`python -m tests.grid.flips FLIPS`: exit 0 if no flipped bit alters reads or passes `verify`."""
 
 import random
 import sys

@@ -1,7 +1,4 @@
-"""Kill `fleetcube run` repeatedly, resume it, and compare with an uninterrupted cube.
-
-`python tests/grid/kill.py KILLS [FOLDER]`: exit 0 if no byte differs.
-"""
+"""`python tests/grid/kill.py KILLS [FOLDER]`: exit 0 if killed, resumed runs differ in no byte."""
 
 import multiprocessing
 import os

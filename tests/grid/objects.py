@@ -156,10 +156,7 @@ class Attack:
         self.compare(url, name)
 
     def compare(self, url: str, *names: str) -> None:
-        """Compare every byte and `verify`'s findings, without faults.
-
-        A stale list may leave parts of the journal behind: `verify` must find each of them.
-        """
+        """Compare every byte; `verify` must find journal parts left by stale lists."""
         place = Objects(url)
         held = {name: place.read(name) for name in place.names() or ()}
         left = {name for name in held if name.startswith(PARTS) and "stale" in self.faults.kinds}

@@ -55,8 +55,7 @@ WRITERS = ("overwrite", "append", "repair")
 
 @cache
 def sweep(size: int, of: int | None = None) -> Sweep:
-    """One of the two cubes' sweeps, of different points and values; or the first points `of` one.
-    """
+    """One of two sweeps of different points and values; or the first points `of` one."""
     of = of or size
     axes = {**AXES, "gpu_mttf": np.geomspace(1e7, 1e9, of)[:size]}
     return Sweep({**SCENARIO, "restart_time": float(of)}, axes, ["goodput", "job_time"])

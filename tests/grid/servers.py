@@ -1,7 +1,4 @@
-"""Object servers of several makes on this machine, from programs on PATH.
-
-Each runs in a temporary folder, with one copy and no TLS.
-"""
+"""Object servers from programs on PATH, each in a temporary folder with one copy and no TLS."""
 
 import contextlib
 import os

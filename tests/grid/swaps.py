@@ -1,7 +1,4 @@
-"""Kill `--overwrite` amid its renames where names cannot be exchanged (NFS), and resume.
-
-`python -m tests.grid.swaps KILLS`: exit 0 if no cube, name or file of the user is lost.
-"""
+"""`python -m tests.grid.swaps KILLS`: exit 0 if no kill amid `--overwrite` on NFS loses a file."""
 
 import contextlib
 import errno

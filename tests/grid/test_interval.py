@@ -49,7 +49,7 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
         for formula in quantity.formulas.values()
         if parts & {*parameters(formula)} and "step_time_ratio" not in parameters(formula)
     }
-    scaled = {"batch_independent_time"}  # scales like all its parts
+    scaled = {"batch_independent_time"}  # has a formula in which all parts are alike
     assert mixed - scaled <= RATIOS_OF_PARTS
     others = {n for n in RATIOS_OF_PARTS if not {*up(n), n} & mixed}
     assert others == {"step_time_low", "step_time_high"}

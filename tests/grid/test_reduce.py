@@ -151,7 +151,7 @@ def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
 def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> None:
     over = question[1]
     with pytest.MonkeyPatch.context() as patch:
-        if question[2] != "jax":  # which compiles one program per shape
+        if question[2] != "jax":  # whose BITS are compiled in
             patch.setattr(quantile, "BITS", 11)
         whole, found = both(
             question,

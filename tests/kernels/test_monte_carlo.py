@@ -43,7 +43,6 @@ def score(found: dict[str, Any], name: str, expected: Any) -> Any:
 
 
 def survival(each: dict[str, float]) -> Callable[[Any], Any]:
-    """Weibull, by its mean."""
     scale = each["mtbf"] / math.gamma(1 + 1 / each["shape"])
     return lambda time: np.exp(-((time / scale) ** each["shape"]))
 
@@ -342,7 +341,6 @@ def test_each_unreadable_checkpoint_costs_a_segment_more() -> None:
 
 
 def poisson_tail(count: int, mean: float) -> float:
-    """P(N >= count)."""
     return 1 - sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(count))
 
 

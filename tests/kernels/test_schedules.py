@@ -28,10 +28,7 @@ def evaluate(name: str, schedule: str, stages: int, microbatches: int, chunks: i
 
 
 def play(orders: list[list[Op]]) -> tuple[float, int]:
-    """End of the last stage, and the most forward passes that the first stage holds.
-
-    Each stage works through its list and waits for each entry's operands.
-    """
+    """End of stages that run their lists in order, and most forward passes held by the first."""
     last = max(chunk for order in orders for _, chunk, _ in order)
     done: dict[Op, float] = {}
     clock, position = [0.0] * len(orders), [0] * len(orders)

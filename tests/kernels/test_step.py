@@ -90,10 +90,7 @@ def ring(message: float, ranks: int, latency: float, bandwidth: float, trips: in
 
 
 def awaited_sends(c: dict[str, Any], microbatches: int) -> float:
-    """Exposed sends of a step, by simulating its schedule with sends of a millionth of a pass.
-
-    Blocking where stages hold one chunk; an upper bound with zero bubbles.
-    """
+    """Simulated exposed sends: blocking with one chunk per stage, a bound with zero bubbles."""
     schedule, stages = c["pipeline_schedule"], c["pipeline_parallel"]
     if schedule == "zb_h1":
         return 2.0 * (microbatches + stages - 2)

@@ -169,10 +169,8 @@ def units_of_zero_3() -> Pairs:
 
 @cache
 def _halve(blocks: int, message: float, latency: float, bandwidth: float) -> float:
-    """Simulated reduce-scatter by halving: each rank ends with the sums of one block.
-
-    Partners that differ in one bit of their number swap the blocks that the other keeps.
-    """
+    """Simulated reduce-scatter by halving: partners differ in one bit and swap each other's
+    blocks."""
     held = {rank: set(range(blocks)) for rank in range(blocks)}
     clock = 0.0
     bit = blocks // 2
@@ -237,10 +235,7 @@ def halves_of_all_reduces() -> Pairs:
 def _library_half(
     nodes: int, per_node: int, message: float, near: float, far: float, bandwidth: float
 ) -> float:
-    """NCCL's faster algorithm: a ring with a latency per hop, or halving with one rank per node.
-
-    A share goes from rank to rank and leaves each node but the last; ranks send at the same time.
-    """
+    """NCCL's faster algorithm: a ring through the nodes, or halving with one rank per node."""
     ranks = nodes * per_node
     seats = [rank // per_node for rank in range(ranks)]
     clock = 0.0

@@ -32,10 +32,7 @@ def drawn_wait(
     tail: str,
     model: str,
 ) -> float:
-    """Mean delay of the slowest rank, each node slow or not, each rank with its jitter.
-
-    `share` may be a function that draws a share for each sample from a random number.
-    """
+    """Mean delay of the slowest rank, drawing slow nodes (`share` fixed or drawn) and jitter."""
     rng = np.random.default_rng(19)
     rounds, waits = max(1, 2_000_000 // (nodes * GPUS * 50)), []
     for _ in range(50):
