@@ -69,8 +69,6 @@ class Costs:
 
 @dataclass(frozen=True)
 class Work:
-    """Tasks that workers compute."""
-
     tasks: int
     seconds: float  # of one, on one thread
     spread: float = 0.0  # relative standard deviation of a run's seconds
@@ -286,7 +284,6 @@ def main(quick: bool = False) -> list[Row]:
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark, in a separate process."""
     rows: list[Row] = json.loads(
         python("-m", "benchmarks.cluster", *(["--quick"] if quick else []), timeout=3600)
     )

@@ -143,7 +143,6 @@ def main(quick: bool = False) -> list[Row]:
 
 
 def idle_share(client: Any, work: Callable[[], object]) -> float:
-    """Share of the time in which the one worker was idle."""
     from distributed import get_task_stream
 
     with get_task_stream(client) as stream:

@@ -79,7 +79,6 @@ def values(sweep: Sweep) -> Ways:
 
 
 def gradients(sweep: Sweep) -> Ways:
-    """The output's gradient at every point."""
     _, reverse = contenders.dense_jax(sweep, OF, INPUTS)
     exact = sweep.derivatives(OF, INPUTS)
     return named(
@@ -126,7 +125,6 @@ def layouts(sweep: Sweep) -> Ways:
 
 
 def files(sweep: Sweep, folder: Path) -> Ways:
-    """The output in a Zarr store."""
     import xarray
 
     dims = list(sweep.plan("numpy").sizes)

@@ -47,7 +47,6 @@ SCENARIO = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8, "c
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark of gradients."""
     points = 10_000 if quick else 1_000_000
     grids = {"three axes": factored(points), "every point drawn": drawn(points)}
     rows = [row for name, sweep in grids.items() for row in compare(name, sweep, 3 if quick else 5)]
@@ -75,7 +74,6 @@ def factored(points: int) -> Sweep:
 
 
 def drawn(points: int) -> Sweep:
-    """Points of 18 independently drawn inputs."""
     random = np.random.default_rng(0)
     known = {
         "inter_node_bandwidth": 5e10,
@@ -188,7 +186,6 @@ def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | Non
 
 
 def run_solving(quick: bool = False) -> Table:
-    """The benchmark of solving."""
     points = 10_000 if quick else 1_000_000
     questions = (
         ("flops_efficiency", "job_time = 90 d"),

@@ -27,7 +27,6 @@ COLUMNS = {
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark, in a separate process."""
     rows = json.loads(python("-m", "benchmarks.layouts", *(["--quick"] if quick else [])))
     note = (
         "`Sweep.reduce('argmin', of=..., mask_infeasible=True)` over tensor, pipeline and virtual "
@@ -38,7 +37,6 @@ def run(quick: bool = False) -> Table:
 
 
 def search(quick: bool) -> Sweep:
-    """Models x cluster sizes x reliability x layouts."""
     models = ["llama-3-8b", "llama-3-70b", "llama-3-405b", "gpt-3-175b"]
     return Sweep(
         {"node": "dgx-h100", "fabric": "infiniband-ndr", "calibration": "none"},

@@ -76,7 +76,6 @@ def command(
 
 
 def machine() -> dict[str, str]:
-    """Date, processor, cores and versions."""
     facts = {
         "date": datetime.date.today().isoformat(),
         "cpu": _cpu(),

@@ -46,7 +46,6 @@ def run(quick: bool = False) -> Table:
 
 
 def measure(how: str, sizes: Sequence[int]) -> Row:
-    """One sweep in a separate process."""
     say(f"memory: {WHAT[how]}")
     measured: dict[str, Any] = json.loads(
         python("-m", "benchmarks.memory", how, json.dumps(sizes), timeout=3600)
@@ -62,7 +61,6 @@ def measure(how: str, sizes: Sequence[int]) -> Row:
 
 
 def sweep_once(how: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """Seconds and peak memory of one sweep in this process."""
     start = time.perf_counter()
     sweep = question.full(sizes, outputs=OUTPUTS[how])
     disk = None

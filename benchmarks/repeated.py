@@ -53,7 +53,6 @@ def run(quick: bool = False) -> Table:
 
 
 def compare(storage: int, mttf: int, rounds: int) -> Row:
-    """Milliseconds of each contender at one size."""
     sweep = question.fleet(storage, mttf)
     say(f"repeated: {sweep.points:,} points")
     result = sweep.evaluate()
@@ -93,7 +92,6 @@ def ready(sweep: Sweep) -> None:
 
 @styled
 def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
-    """Points per second over the size."""
     figure, axes = blank(4.2)
     for key, name in CONTENDERS.items():
         points = [row["points"] for row in rows]

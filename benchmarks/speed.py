@@ -121,7 +121,6 @@ def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]
 
 
 def fresh(sweep: Sweep, dtype: str) -> list[Array]:
-    """Untouched arrays of the outputs' sizes."""
     return [np.empty(sweep.points, dtype) for _ in question.OUTPUTS]
 
 

@@ -119,7 +119,6 @@ def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
 
 
 def stored_chunks(path: Path) -> Iterator[Any]:
-    """Every chunk of a cube's outputs, as a separate array."""
     cube = open_cube(path)
     for name, variable in cube.data_vars.items():
         values = np.asarray(variable.values)
@@ -158,7 +157,6 @@ SLICE_COLUMNS = {
 
 
 def six_axes(size: int) -> Sweep:
-    """One output that depends on six axes of one size."""
     axes = {name: {"geomspace": ends, "num": size} for name, ends in SIX.items()}
     axes["n_gpus"]["round"] = True
     stages = {"pipeline_parallel": list(range(1, size + 1))}

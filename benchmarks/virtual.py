@@ -49,7 +49,6 @@ SLICES = (
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark: each slice in a separate process."""
     numbers = range(2) if quick else range(len(SLICES))
     python(
         "-c",
@@ -91,7 +90,6 @@ def measure(number: int) -> Row:
 
 
 def slice_once(number: int) -> dict[str, Any]:
-    """Milliseconds of one slice in this process."""
     import dask.array  # noqa: F401  xarray imports it with the first Dataset
     import pint  # noqa: F401  and the spec's units need it
 

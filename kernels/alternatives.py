@@ -173,7 +173,6 @@ def is_twin(formula: Callable[..., Any]) -> bool:
 
 
 def is_row(formula: Callable[..., Any]) -> bool:
-    """Whether a formula is a constant, or passes a name on."""
     return formula.__code__ in (_constant.__code__, _passed_on.__code__)
 
 

@@ -288,7 +288,6 @@ def _lose(times: Any, room: int, lost: int, count: int, now: Any) -> int:
 
 @_inlined
 def _together(state: Any, grouped: Any, group: int) -> int:
-    """Nodes that a failure takes."""
     return group if grouped > 0 and uniform(state) < grouped else 1
 
 
@@ -451,7 +450,6 @@ def _restored(safe: Any, level: int) -> Any:
 
 @_compiled
 def _level(state: Any, tiers: Any) -> int:
-    """The lowest tier that survives a failure."""
     share = uniform(state) - tiers[0]
     if share < 0:
         return 0
@@ -741,7 +739,6 @@ def _stalls(point: Any) -> Any:
 
 @_compiled
 def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) -> None:
-    """The statistics of a job, in their order."""
     count = len(losses)
     ones = np.ones(count)
     work, stalls = ones * work_time, ones * stall_time
@@ -766,7 +763,6 @@ def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) ->
 
 @_compiled
 def _judge(point: Any) -> int:
-    """Whether a point can be simulated."""
     for value in point:
         if np.isnan(value):
             return UNDEFINED
@@ -842,7 +838,6 @@ def _run(
     statistics: Array,
     done: Callable[[int], None],
 ) -> None:
-    """Run as many jobs as fit into memory."""
     details = len(DETAILS) * (statistics.shape[1] > len(STATISTICS))
     losses = np.empty((len(points), trials, len(LOSSES) + details))
     word = np.uint64(seed)

@@ -34,7 +34,6 @@ class Attack:
 
     @property
     def shown(self) -> str:
-        """The command in a table."""
         if self.module.endswith(".py"):
             return self.module
         return f"`python -m {self.module}{f' {self.tries}' if self.tries else ''}`"
@@ -109,7 +108,6 @@ def attack(one: Attack, quick: bool) -> tuple[int, int, str]:
 
 
 def main() -> int:
-    """Run the attacks in turn."""
     words = sys.argv[1:]
     quick, write = "--quick" in words, "--write" in words
     results = json.loads(RESULTS.read_text(encoding="utf-8"))

@@ -54,7 +54,6 @@ LEFT_OUT = ("COLUMNS", "TERM", "DISPLAY", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "
 
 
 def here() -> list[str]:
-    """The kinds that this CPU can emulate."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return []
     has = llvmlite.binding.get_host_cpu_features()
@@ -80,7 +79,6 @@ def environment(name: str) -> dict[str, str]:
 
 
 def pytest(name: str, arguments: list[str]) -> int:
-    """Run pytest on a kind of machine; its exit code."""
     env = environment(name) | SURROUNDINGS
     words = [sys.executable, "-m", "pytest", *arguments]
     with subprocess.Popen(
@@ -103,7 +101,6 @@ def pytest(name: str, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Run pytest on each kind, and print the outcomes."""
     parser = argparse.ArgumentParser(prog="python -m tests.machines", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)

@@ -15,7 +15,6 @@ most: float = 1 << 30  # bytes above which memory is released
 
 
 def bound() -> None:
-    """Release compiled code if the process has grown too large."""
     global most
     if resident() > most:
         release()

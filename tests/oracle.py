@@ -128,7 +128,6 @@ def of_dataset(name: str, made: Callable[[], Any]) -> Found:
 
 
 def chunks() -> Found:
-    """The bytes of the chunks of the examples' cubes."""
     for name, sweep in sweeps().items():
         if name.endswith("defaults"):
             with tempfile.TemporaryDirectory() as folder:
@@ -163,7 +162,6 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    """Write a file, or compare two."""
     if len(words) == 1:
         found = {part.__name__: dict(part()) for part in PARTS}
         Path(words[0]).write_text(json.dumps(found, indent=0), encoding="utf-8")

@@ -45,7 +45,6 @@ MAKERS: dict[Path, Callable[[], str]] = {
 
 
 def make(path: Path) -> None:
-    """Write the generated part of a file."""
     if path in MAKERS:
         path.write_text(MAKERS[path](), encoding="utf-8")
     if path == accuracy.PAGE:

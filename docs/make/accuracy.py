@@ -71,7 +71,6 @@ PEERS = (
 
 @functools.cache
 def own() -> Validation:
-    """The validation on the project's own tables."""
     return validate(*read_records())
 
 

@@ -63,7 +63,6 @@ class Curve:
         return "\n".join(lines)
 
     def fit(self) -> CollectiveFit:
-        """The law fitted to all times of the curve."""
         return fit_collective(measured(parse_log(self.log), self.ranks))
 
 
@@ -92,7 +91,6 @@ def curves(path: Path = CURVES) -> dict[str, Curve]:
 
 
 def records() -> str:
-    """The generated all-reduces of catalog/data/calibration.toml."""
     entries = [
         "# Calibrations. Of published all-reduces: t = a + 2 (n - 1) / n M / B + g sqrt(M);",
         "# between nodes, B is one GPU's share of its node. Of published training steps:",

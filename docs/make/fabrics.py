@@ -156,7 +156,6 @@ class Miss:
 
 @cache
 def left_out() -> tuple[Miss, ...]:
-    """Every system predicted from the other fabrics only."""
     misses = []
     for fabric in dict.fromkeys(x.fabric for x in systems()):
         shares = fitted([x for x in systems() if x.fabric != fabric])
@@ -190,7 +189,6 @@ def covered() -> float:
 
 
 def shares() -> Shares:
-    """MEASURED to six digits."""
     every = replace(fitted(systems()), widening=widening(left_out()))
     return Shares(*(float(f"{value:.6g}") for value in vars(every).values()))
 

@@ -59,7 +59,6 @@ def errors() -> dict[str, tuple[float, float]]:
 
 
 def evaluated(options: dict[str, object], kind: type) -> dict[str, Array]:
-    """Every quantity at the random points, computed in one type."""
     given = {
         name: row.default
         for name, row in INPUTS.items()
@@ -91,7 +90,6 @@ def _errors(right: Array, found: Array, flag: bool) -> tuple[float, float]:
 
 
 def bound(error: float) -> float:
-    """The next power of ten."""
     return 10.0 ** math.ceil(math.log10(error)) if 0 < error < math.inf else error
 
 

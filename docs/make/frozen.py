@@ -124,7 +124,6 @@ def freeze(
 
 
 def _published(path: Path) -> list[dict[str, Any]]:
-    """The rows of values that were published later."""
     text = path.read_text(encoding="utf-8")
     return own.from_csv(str(path), text) if len(text.splitlines()) > 1 else []
 
@@ -144,7 +143,6 @@ class Outcome:
 
     @property
     def inside(self) -> bool:
-        """Whether the measured time is in the 90 % interval."""
         return bool(self.entry["low"] <= self.measured <= self.entry["high"])
 
 
@@ -175,7 +173,6 @@ def page() -> str:
 
 
 def text(held: Sequence[Mapping[str, Any]], compared: Sequence[Outcome]) -> str:
-    """Outcomes of predictions, and open ones."""
     parts = ["## How they did", _compared(compared), "## Open"]
     known = {outcome.entry["id"] for outcome in compared}
     last = {entry["id"]: entry for entry in held if entry["id"] not in known}

@@ -400,12 +400,10 @@ class Pooled:
         return np.asarray(self.members[:, train] * slopes[self._coefficient][:, train])
 
     def _step(self, z: Array, errors: Array, own: Array, noise: Array) -> Array:
-        """The Gauss-Newton step towards the mode."""
         covariance, weights = self._covariance(own, errors, noise)
         return np.asarray(-covariance @ (own @ (weights * errors) + z / self._variances))
 
     def _covariance(self, slopes: Array, errors: Array, noise: Array) -> tuple[Array, Array]:
-        """Laplace's covariance of the effects, and the weights of rows."""
         weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2) / noise**2
         precision = (slopes * weights) @ slopes.T + np.diag(1 / self._variances)
         return np.linalg.inv(precision), weights

@@ -88,7 +88,6 @@ def _row(law: Law) -> list[str]:
 
 
 def _checks() -> str:
-    """What each check compares, by its name."""
     rows = [
         [f"`{name_of(check)}`", check.by, _plain(check.source), _plain(check.points)]
         for check in sorted(CHECKS, key=name_of)
@@ -117,7 +116,6 @@ def difference(check: Check) -> str:
 
 
 def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
-    """Laws that need no check, one line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for law in laws:
         called = law.why_none.startswith("is ")

@@ -115,7 +115,6 @@ def commands(text: str) -> list[list[str]]:
 
 
 def run(path: Path, folder: Path) -> Iterator[Printed]:
-    """Run the blocks of a page in a folder, in order."""
     text = path.read_text(encoding="utf-8")
     if not (folder / "examples").exists():
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -145,7 +144,6 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
 
 
 def rewritten(path: Path, folder: Path) -> str:
-    """The page with its blocks' current output."""
     text = path.read_text(encoding="utf-8")
     # backwards, as replacing a block moves those after it
     for printed in reversed(list(run(path, folder))):

@@ -98,7 +98,6 @@ def gpu(row: Row) -> str:
 
 
 def generation(row: Row) -> str:
-    """The GPU's generation: ampere, blackwell, tpu."""
     return _GENERATIONS.get(gpu(row), gpu(row).partition("-")[0])
 
 
@@ -300,7 +299,6 @@ class Unseen:
 
 
 def only(found: Unseen, chosen: Array) -> Unseen:
-    """The chosen [row] rows only."""
     of_chosen = chosen[found.rows]
     return Unseen(*(getattr(found, each.name)[of_chosen] for each in fields(found)))
 
@@ -544,7 +542,6 @@ def in_catalog(pooled: Pooled) -> Posterior:
 
 
 def main() -> None:
-    """Refit, print the accuracy, write the catalog."""
     parser = argparse.ArgumentParser(prog="python -m docs.make.pooled", description=__doc__)
     parser.parse_args()
     begun = time.monotonic()

@@ -210,7 +210,6 @@ FURTHER: list[Path] = []  # tables of others that the project does not contain
 
 
 def _rows(calibrated: Callable[[str], bool]) -> list[Row]:
-    """The rows of the project's tables, and of further ones."""
     return [
         row
         for path in (None, *FURTHER)
@@ -299,7 +298,6 @@ def record(label: str) -> str:
 
 
 def located(source: str) -> str:
-    """A source with its address."""
     for start, address in REPOSITORIES.items():
         if source.startswith(start):
             rest = re.sub(r" ?\((MIT|Apache-2.0|MICRO24)\) ?", "", source.removeprefix(start))
@@ -308,7 +306,6 @@ def located(source: str) -> str:
 
 
 def catalog() -> str:
-    """The generated catalog/data/calibration.toml."""
     present = CATALOG.read_text(encoding="utf-8")
     return f"{all_reduces.records()}\n{records(present)}"
 
@@ -350,7 +347,6 @@ def _gpus(rows: Sequence[Row]) -> str:
 
 
 def _ends(own: Set) -> str:
-    """Precision and release, in words."""
     precision, _, release = own.label.rpartition(own.generation)[2].strip("-").partition("-")
     releases = {"26-04": ", containers 26.02 and 26.04", "26-06": ", containers from 26.06"}
     return (f" in {precision.upper()}" if precision else "") + releases.get(release, "")

@@ -41,8 +41,6 @@ SOURCE = "the chain rule, on the formulas of the quantity"
 
 @dataclass(frozen=True)
 class Derivative:
-    """A quantity that is the derivative of another."""
-
     name: str
     kind: str
     of: str
@@ -103,7 +101,6 @@ def is_quantity(name: str) -> bool:
 
 
 def unit_of(name: str) -> str:
-    """Base unit of an input, a quantity or a derivative."""
     plain = without_phase(name)
     if row := vocabulary.PHYSICS.inputs.get(plain):
         return row.unit

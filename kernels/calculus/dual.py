@@ -86,7 +86,6 @@ class Dual:
 
 
 def value_of(value: Any) -> Any:
-    """The value of a dual; anything else as it is."""
     return value.value if isinstance(value, Dual) else value
 
 
@@ -240,5 +239,4 @@ _RULES: dict[str, Rule] = {
 
 @functools.cache
 def library(binding: Binding) -> Library:
-    """Duals over a binding's array library."""
     return Library(binding)

@@ -23,7 +23,6 @@ class Partial(Made):
 
     @property
     def sources(self) -> tuple[Function, ...]:  # type: ignore[override]
-        """The formula."""
         return (self.formula,)
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
@@ -56,13 +55,10 @@ class Chain(Made):
 
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names among the factors."""
         named = (factor for term in self.terms for factor in term if isinstance(factor, str))
         return tuple(dict.fromkeys(named))
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The sum."""
-
         def chain(*values: Any) -> Any:
             factors = dict(zip(self.parameters, values, strict=True))
             total: Any = None
@@ -77,18 +73,14 @@ class Chain(Made):
 
 @dataclass(frozen=True, repr=False)
 class Renamed(Made):
-    """A formula whose parameters have other names."""
-
     formula: Function
     parameters: tuple[str, ...]
 
     @property
     def sources(self) -> tuple[Function, ...]:  # type: ignore[override]
-        """The formula."""
         return (self.formula,)
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The formula."""
         return binding.bind(self.formula)  # type: ignore[no-any-return]
 
 

@@ -117,7 +117,6 @@ class Test:
         self.holds, self.fails, self.parts = holds, fails, parts
 
     def opposite(self) -> "Test":
-        """Whether it does not hold."""
         return Test(self.fails, self.holds)
 
     def __and__(self, other: Any) -> "Test":

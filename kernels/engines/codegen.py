@@ -105,7 +105,6 @@ class _Writer:
         return [name for name in self.operations if name in kept]
 
     def _row(self) -> list[str]:
-        """Statements executed once per row."""
         lines = []
         addresses = [f"p_{name}" for name in self.operands] + [f"d_{name}" for name in self.outs]
         for k, address in enumerate(addresses):

@@ -70,7 +70,6 @@ def _target() -> Any:
 
 
 def processor() -> str:
-    """The processor that code is made for, and its features."""
     return repr(_target().codegen().magic_tuple())
 
 

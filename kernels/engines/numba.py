@@ -157,7 +157,6 @@ def _is_repeated(operand: tuple[int, ...], split: Split) -> bool:
 
 
 def _varies(operand: Array, outer: int) -> bool:
-    """Whether an operand varies along a row."""
     return any(size > 1 for size in operand.shape[outer:])
 
 

@@ -137,7 +137,6 @@ def _find_cycle(graph: Mapping[str, Quantity], name: str, path: list[str], done:
 
 @functools.cache
 def parameters(function: Function) -> tuple[str, ...]:
-    """Names of the inputs and quantities that a formula needs."""
     if isinstance(function, Made):
         return function.parameters
     return tuple(inspect.signature(function).parameters)

@@ -134,7 +134,6 @@ def _binding() -> Binding:
 
 @functools.cache
 def is_heavy(formula: Function) -> bool:
-    """Whether a formula calls exp or the like."""
     trace = Trace()
     trace.run(formula, [Value(trace, name) for name in parameters(formula)])
     return any(operation.loop for operation in trace.operations.values())

@@ -60,7 +60,6 @@ def records(count: int) -> str:
 
 
 def log(rows: int) -> str:
-    """What nccl-tests prints."""
     sizes = (1024 * k for k in range(1, rows + 1))
     row = "{0} {1} float sum -1 {2:.2f} {3:.2f} {3:.2f} 0 {2:.2f} {3:.2f} {3:.2f} 0\n"
     times = ((size, 20 + size / 1e5) for size in sizes)

@@ -23,7 +23,6 @@ def sent(command: list[str], width: int = 0, **how: Any) -> tuple[int, str]:
 
 
 def sent_inside(print_to: Callable[[TextIO], object]) -> str:
-    """Output of a function of this process on a terminal."""
     ours, theirs = pty.openpty()
     with ThreadPoolExecutor(1) as reader:
         text = reader.submit(_read, ours)

@@ -27,7 +27,6 @@ def colour(text: str) -> Colour:
 
 
 def luminance(of: Colour) -> float:
-    """Relative luminance, as WCAG 2.2 defines it."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in of]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -38,7 +37,6 @@ def contrast(one: str, other: str) -> float:
 
 
 def schemes(sheet: str) -> list[dict[str, str]]:
-    """The variables of the light and the dark scheme."""
     light, dark = (
         dict(re.findall(r"--(\w+): (#\w+);", block))
         for block in re.findall(r":root \{([^}]*)\}", sheet)

@@ -311,7 +311,6 @@ def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
 
 
 def spec_of(server: Server, name: str) -> float:
-    """The middle of an axis."""
     values = server.view.axes[name].values
     return float(values[values.size // 2])
 
@@ -627,7 +626,6 @@ def test_a_failure_is_told_in_the_terminal_and_not_to_the_page(
 
 @pytest.fixture
 def scarce(spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server that allows few connections."""
     monkeypatch.setattr(servers, "MOST_CONNECTIONS", 64)
     with served(View.open(str(spec))) as found:
         yield found

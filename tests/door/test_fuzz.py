@@ -103,8 +103,6 @@ NAMES = st.sampled_from(
 
 
 def edited(text: str) -> st.SearchStrategy[bytes]:
-    """A text with a few spans replaced."""
-
     def cut(edits: list[tuple[float, int, str]]) -> bytes:
         held = text
         for share, length, piece in edits:

@@ -60,7 +60,6 @@ def test_help_fits_a_terminal_and_gives_an_example(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the examples read."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / "all_reduce.log").write_text(log(), encoding="utf-8")
@@ -94,8 +93,6 @@ def test_every_example_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def exits(monkeypatch: pytest.MonkeyPatch, error: BaseException, *arguments: str) -> Any:
-    """The exit status of a command that meets an error."""
-
     def fail(name: str | None) -> str:
         raise error
 
@@ -168,7 +165,6 @@ def test_commands_and_options_complete() -> None:
 
 
 def completed(*words: str) -> list[str]:
-    """What a shell offers for the last word."""
     shell = ShellComplete(cli, {}, "fleetcube", "_FLEETCUBE_COMPLETE")
     *before, begun = words
     return [item.value for item in shell.get_completions(before, begun)]

@@ -46,7 +46,6 @@ def steering(text: str) -> list[str]:
 
 
 def poisoned(value: Any) -> Any:
-    """JSON with hostile text at the end of every string."""
     if isinstance(value, dict):
         return {key: poisoned(entry) for key, entry in value.items()}
     if isinstance(value, list):

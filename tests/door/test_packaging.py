@@ -25,7 +25,6 @@ NO_BUILDER = re.compile(
 
 
 def new_setuptools() -> bool:
-    """Whether a recent enough setuptools is installed."""
     held = next(iter(distributions(name="setuptools")), None)
     return held is not None and int(held.version.partition(".")[0]) >= 77
 

@@ -47,7 +47,6 @@ def read(*words: str) -> pd.DataFrame:
 
 
 def grid(spec: str) -> pd.DataFrame:
-    """Every point that can run."""
     sweep = Sweep.from_file(spec).of(["job_time", "goodput"])
     values = sweep.evaluate("numpy", mask_infeasible=True)
     frame = values[["job_time", "goodput"]].to_dataframe().reset_index()

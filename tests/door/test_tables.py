@@ -15,7 +15,6 @@ OTHER = ["8,192", "181.9", "89.42", "12.53", "21,891", "48.02", "yes"]
 
 
 def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
-    """Output on a terminal of some width."""
     code = f"from fleetcube.commands.table import print_table; print_table({heads}, {rows})"
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     command = [sys.executable, "-c", code]

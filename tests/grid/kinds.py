@@ -46,7 +46,6 @@ def finish(running: "subprocess.Popen[bytes]") -> None:
 
 
 def main(kills: int, folder: Path) -> int:
-    """Number of cubes that differ."""
     one, other = here()[0], here()[-1]
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
     drawn, wrong = random.Random(kills), 0

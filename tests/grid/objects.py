@@ -68,7 +68,6 @@ def sweep(name: str) -> Sweep:
 
 @cache
 def whole(name: str) -> dict[str, bytes]:
-    """The bytes of a cube in a folder."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.zarr"
         if name == "longer":
@@ -80,7 +79,6 @@ def whole(name: str) -> dict[str, bytes]:
 
 @cache
 def values(name: str) -> bytes:
-    """The evaluated numbers of a cube."""
     return _bytes(sweep(name).evaluate())
 
 
@@ -107,7 +105,6 @@ class Attack:
 
     @contextlib.contextmanager
     def faulty(self, rate: float | None = None) -> Any:
-        """Inject faults, of one kind or of all."""
         kinds = (self.random.choice(KINDS),) if self.random.random() < 0.5 else KINDS
         self.faults.kinds = kinds
         self.faults.rate = self.random.uniform(0.02, 0.4) if rate is None else rate
@@ -143,7 +140,6 @@ class Attack:
         self.told(reading)
 
     def until(self, url: str, name: str, **how: bool) -> None:
-        """Write until it succeeds, and compare every byte."""
         for count in range(ROUNDS):
             with self.faulty(0.0 if count >= ROUNDS // 2 else None):
                 told = self.told(lambda: sweep(name).store(url, chunks=CHUNKS, threads=2, **how))

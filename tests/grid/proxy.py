@@ -33,7 +33,6 @@ class Faults:
         self._lists: dict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=5))
 
     def draw(self) -> str:
-        """The fault of the next answer, or none."""
         with self._lock:
             return self._random.choice(self.kinds) if self._random.random() < self.rate else ""
 

@@ -96,7 +96,6 @@ def truth(size: int) -> xarray.Dataset:
 
 
 def answer(path: str, how: str) -> Any:
-    """Result of one way to read a cube."""
     if how == "slice":
         words = ["slice", path, "n_gpus=512", "-v", "goodput", "-v", "job_time"]
         return _command(*words)

@@ -46,7 +46,6 @@ def program(folder: Path, *words: str, **environment: str) -> Iterator[None]:
 
 
 def answers(port: int) -> int:
-    """Wait until a port answers HTTP."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         try:
@@ -64,7 +63,6 @@ def answers(port: int) -> int:
 
 @contextmanager
 def moto(_: Path) -> Iterator[int]:
-    """moto, which the other tests use."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -77,7 +75,6 @@ def moto(_: Path) -> Iterator[int]:
 
 @contextmanager
 def rclone(folder: Path) -> Iterator[int]:
-    """rclone's gateway, before a folder."""
     port = free_port()
     (folder / "data").mkdir()
     address = ("--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}")

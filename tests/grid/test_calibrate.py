@@ -364,7 +364,6 @@ ALONE |= {"fabric": "infiniband-ndr"}  # steps of computing only
 
 
 def alone(rows: list[tuple[int, float]], **more: float) -> str:
-    """A CSV of steps on one GPU at a batch and an efficiency."""
     lines = ["global_batch_size, step_time"]
     for batch, share in rows:
         told = {**ALONE, **more, "global_batch_size": batch, "flops_efficiency": share}

@@ -487,8 +487,6 @@ def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: Patch) -> Non
 
 
 def peaks(client: Any) -> list[int]:
-    """Peak memory of each worker in bytes."""
-
     def peak() -> int:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         (found,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))

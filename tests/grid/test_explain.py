@@ -26,7 +26,6 @@ DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "op
 
 
 def section(text: str, heading: str) -> list[str]:
-    """Lines below a heading, up to the next empty line."""
     return text.partition(f"{heading}")[2].partition("\n\n")[0].splitlines()[1:]
 
 
@@ -139,7 +138,6 @@ def test_the_list_says_what_a_name_means_by_default() -> None:
 
 @cache
 def ancestors(name: str) -> set[str]:
-    """All dependencies of a name under any options."""
     if name not in GRAPH:
         return set()
     needs = {p for f in GRAPH[name].formulas.values() for p in parameters(f)}

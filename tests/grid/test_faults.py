@@ -39,7 +39,6 @@ if os.geteuid() == 0 and ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRI
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a spec and an uninterrupted cube of it."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
     Sweep.from_file(folder / "spec.toml").store(folder / "whole.zarr", chunks=CHUNKS)
@@ -65,7 +64,6 @@ def failed(folder: Path, before: str, *options: str) -> str:
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> str:
-    """The one-line message of a failed run."""
     assert done.returncode in (1, 2), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("fleetcube: ")]
     assert len(lines) == 1, done.stderr
@@ -124,7 +122,6 @@ def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> 
 
 @pytest.fixture
 def closed(folder: Path) -> Iterator[Path]:
-    """A folder that nobody may write to."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     folder.chmod(0o555)
     yield folder
@@ -170,7 +167,6 @@ def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: P
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cube of a few short files."""
     axes = {name: AXES[name] for name in ("n_gpus", "fabric")}
     path = tmp_path_factory.mktemp("small") / "a.zarr"
     return Sweep(SCENARIO, axes, [*OUTPUTS, "infeasible_reason"]).store(path)

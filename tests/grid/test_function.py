@@ -46,7 +46,6 @@ def drawn(count: int) -> dict[str, Any]:
 
 
 def swept(outputs: list[str], points: dict[str, Any]) -> Any:
-    """The same points as a sweep evaluates them."""
     names = [str(k) for k in range(len(points["n_gpus"]))]
     axes = {"point": {**{name: list(row) for name, row in points.items()}, "labels": names}}
     return Sweep(SCENARIO, axes, outputs).evaluate("numpy")

@@ -49,7 +49,6 @@ CHOSEN |= {"compute_model": "roofline"}
 
 
 def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
-    """Quantities at one point, by calling the formulas in order."""
     case = Sweep({**SCENARIO, **point}, {}, names).plan("numpy").cases[0]
     values: dict[str, float] = {k: float(v.item()) for k, v in case.leaves.items()}
 

@@ -331,7 +331,6 @@ def decoded(cube: Path, name: str, meta: Any, chunks: dict[str, tuple[int, int]]
 
 
 def coordinate(cube: Path, name: str, meta: Any) -> Any:
-    """Labels, or an input along an axis: one chunk."""
     data = (cube / name / "c/0").read_bytes()
     assert google_crc32c.value(data[:-4]) == int.from_bytes(data[-4:], "little")
     data = Zstd().decode(data[:-4])

@@ -18,7 +18,6 @@ HELD = b"what is not ours"
 
 @pytest.fixture
 def victims(tmp_path: Path) -> Path:
-    """A folder of files next to the cubes."""
     folder = tmp_path / "victims"
     for name in ("file", "c/0/0", "record/lock", "record/plan", "zarr.json"):
         path = folder / name

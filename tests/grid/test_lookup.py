@@ -19,7 +19,6 @@ GPU_MTTF = [1e7, 3e7, 2e8, 1e9]
 
 
 def cube(of: Any, **axes: Any) -> xarray.Dataset:
-    """A cube of one variable, y, from a function of its axes."""
     axes = axes or {"n_gpus": N_GPUS, "gpu_mttf": GPU_MTTF}
     grids = np.meshgrid(*axes.values(), indexing="ij")
     return xarray.Dataset({"y": (tuple(axes), np.asarray(of(*grids)), {"units": "s"})}, axes)

@@ -218,7 +218,6 @@ def test_bytes_on_the_bus(collective: str, share: float) -> None:
 
 
 def report() -> dict[str, object]:
-    """The same test's output by -J."""
     results = []
     for size, out, inside in zip(SIZES[::2], TIMES[::2], TIMES[1::2], strict=True):
         row: dict[str, object] = {"size": size, "count": size // 4, "type": "float", "redop": "sum"}

@@ -46,7 +46,6 @@ ENGINES = pytest.mark.parametrize(
 
 
 def alone(outputs: list[str], axes: Any = AXES, **more: Any) -> list[xarray.Dataset]:
-    """Each phase as a separate job."""
     owns = [{**JOB, **more, **{k: v for k, v in own.items() if k != "name"}} for own in PHASES]
     return [Sweep(own, axes, outputs).evaluate("numpy") for own in owns]
 
@@ -155,7 +154,6 @@ def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
 
 
 def with_gpus(number: float) -> float:
-    """Time of the job with this many GPUs in its last phase."""
     sweep = Sweep(JOB, {}, ["job_time"], phases=[*PHASES[:2], {**PHASES[2], "n_gpus": number}])
     return float(sweep.evaluate("numpy").job_time)
 

@@ -43,7 +43,6 @@ def png(tmp_path: Path) -> Path:
 
 
 def spans(axes: Any) -> list[tuple[float, float]]:
-    """Grey intervals along x."""
     from matplotlib.patches import Rectangle
 
     grey = [p for p in axes.patches if isinstance(p, Rectangle) and p.get_y() == 0]

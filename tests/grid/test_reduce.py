@@ -72,7 +72,6 @@ def cells(whole: xarray.DataArray, over: list[str]) -> Any:
 
 
 def first_best(points: Any, how: str) -> Any:
-    """The value and indices of the first of the best points."""
     best: Any = (np.nan, None)
     for value, at in points:
         if value != value:

@@ -51,7 +51,6 @@ def no_exchange(patch: Patch) -> None:
 
 
 def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patch) -> None:
-    """Let this many blocks be written, then fail."""
     write = writer_module.Writer.write
     begun = itertools.count()
 
@@ -64,7 +63,6 @@ def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patc
 
 
 def blocks_written(monkeypatch: Patch) -> list[Any]:
-    """The blocks written from now on, in order."""
     written: list[Any] = []
     write = writer_module.Writer.write
     recorded = lambda *given: (written.append(given[-1]), write(*given))[1]  # noqa: E731

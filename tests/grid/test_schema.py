@@ -41,7 +41,6 @@ UNSEEN = (
 
 
 def wrong(spec: Any) -> str:
-    """The schema's first refusal."""
     return next((error.message[:200] for error in VALIDATOR.iter_errors(spec)), "")
 
 

@@ -38,7 +38,6 @@ OUTPUTS = ["job_time", "job_cost", "goodput", "step_time", "memory_per_gpu", "mf
 
 @st.composite
 def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
-    """A sweep, and what is asked of it."""
     order = draw(st.permutations(list(AXES)))[:5]
     outputs = draw(st.permutations(OUTPUTS))[:2]
     asked = {"how": draw(st.sampled_from(["argmin", "argmax", "min", "max"]))}

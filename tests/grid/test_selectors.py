@@ -24,7 +24,6 @@ def job_time(spec: dict[str, Any]) -> Any:
 
 
 def direct(**inputs: Any) -> float:
-    """The job time of one point, every input written out."""
     given = {**SPEC["scenario"], "tensor_parallel": 8, "pipeline_parallel": 1, **inputs}
     return float(Sweep(given, {}, ["job_time"]).evaluate()["job_time"])
 

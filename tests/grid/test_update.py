@@ -32,14 +32,12 @@ COEFFICIENTS = (
 
 
 def table(times: Any, runs: Any = None, **columns: Any) -> Table:
-    """A table of steps as it was read."""
     own = RUNS[: len(times)] if runs is None else runs
     cells = dict(zip(NAMES, map(list, zip(*own, strict=True)), strict=True))
     return Table({**cells, **columns}, list(times), list(range(2, len(times) + 2)))
 
 
 def times(calibration: str = "auto", runs: Any = RUNS, **changed: Any) -> Any:
-    """Computed step times [s] of runs."""
     axes = {"run": dict(zip(NAMES, map(list, zip(*runs, strict=True)), strict=True))}
     scenario = {**JOB, "calibration": calibration, **changed}
     return fleetcube.Sweep(scenario, axes, ["step_time"]).evaluate("numpy")["step_time"].values
@@ -128,7 +126,6 @@ def test_six_rows_say_more_than_two_and_neither_moves_past_its_data_sheet() -> N
 
 
 def predicted(fit: Update, runs: Any = RUNS) -> Any:
-    """Step times under what a fit sets."""
     return times("auto", runs, **calibration_file.step_values(fit))
 
 

@@ -60,7 +60,6 @@ def cubes() -> dict[Any, xarray.Dataset]:
 
 @pytest.fixture
 def evaluated(monkeypatch: Patch) -> list[int]:
-    """Points of every block that is filled."""
     points: list[int] = []
     fill = execute.Piece.fill
 
@@ -95,7 +94,6 @@ def indexers(draw: Any) -> dict[str, Any]:
 
 
 def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
-    """The same to the last bit."""
     xarray.testing.assert_identical(part.load(), expected)
 
 

@@ -41,7 +41,6 @@ class Point:
         self.graph = Graph(case.formulas, self.leaves)
 
     def derivative(self, of: str, wrt: str) -> float:
-        """d of / d wrt, as the reference engine gives it."""
         return float(self.values[name_of("d", of, wrt)])
 
     def wrong(self, tolerance: float = 1e-6) -> tuple[list[str], int]:

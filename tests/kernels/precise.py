@@ -78,7 +78,6 @@ class Number:
 
 
 def number(value: Any) -> Number:
-    """A Number, of one or of a float."""
     return value if isinstance(value, Number) else Number(value)
 
 
@@ -129,7 +128,6 @@ BINDING = Binding(NUMPY, lambda condition, if_true, if_false: if_true if conditi
 
 
 def value(formula: Callable[..., Any], arguments: list[Any]) -> Any:
-    """A formula's value in 80 digits."""
     with mpmath.workdps(DIGITS), np.errstate(all="ignore"):
         return number(BINDING.bind(formula)(*[Number(argument) for argument in arguments])).value
 

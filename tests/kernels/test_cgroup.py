@@ -93,7 +93,6 @@ CASES: dict[str, tuple[str, dict[str, Any], float, float]] = {
 
 
 def tree(root: Path, name: str) -> Path:
-    """The files of a case."""
     groups, files, _, _ = CASES[name]
     written = {f"sys/fs/cgroup/{file}": text for file, text in files.items()}
     for file, text in {"proc/self/cgroup": groups, **written}.items():

@@ -89,7 +89,6 @@ def test_a_docstring_says_nothing_that_the_graph_knows(function: Function) -> No
 
 
 def said(function: Function) -> dict[str, str]:
-    """Sections of a docstring by name."""
     found = re.findall(
         r"^(\w+):((?:.*\n?)(?: .*\n?)*)", inspect.getdoc(function) or "", re.MULTILINE
     )

@@ -92,7 +92,6 @@ def points(seed: int) -> Arrays:
 
 
 def values(names: list[str], options: dict[str, Any], leaves: Arrays) -> Arrays:
-    """These quantities and all their inputs, with `feasible`."""
     formulas = graph.select([*names, "infeasible_reason"], options, leaves)
     found = numpy_engine.evaluate(formulas, leaves)
     every = {**leaves, **{name: np.broadcast_to(found[name], POINTS) for name in formulas}}

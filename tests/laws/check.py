@@ -63,7 +63,6 @@ def check(
 
 
 def checks() -> list[Check]:
-    """The checks of all topics, in the order of their files."""
     for path in sorted(Path(__file__).parent.glob("*/*.py")):
         importlib.import_module(f"{__package__}.{path.parent.name}.{path.stem}")
     return sorted(CHECKS, key=lambda check: check.pairs.__module__)

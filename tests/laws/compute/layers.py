@@ -55,7 +55,6 @@ def feed_forward(tokens: float, hidden: float, width: float) -> list[Product]:
 
 @cache
 def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -> Gpu:
-    """A GPU after the forward pass of a layer."""
     gpu = Gpu()
     h, size, queries, keys = 2048, 128, 16 // t, 8 // t
     for product in ((tokens, (queries + 2 * keys) * size, h), (tokens, h, queries * size)):

@@ -29,7 +29,6 @@ def sizes(kind: str) -> dict[str, int]:
 
 
 def shape(kind: str, pattern: str, **more: Any) -> dict[str, Any]:
-    """The inputs of a model whose states are of one kind."""
     of = sizes(kind)
     return {
         **counts(pattern),
@@ -216,8 +215,6 @@ def hybrids_as_published() -> Pairs:
 
 
 class Counter:
-    """Products of matrices, counted."""
-
     def __init__(self) -> None:
         self.operations = 0.0
 

@@ -53,7 +53,6 @@ class Told(SimpleNamespace):
     """A configuration, and calculon's numbers for it."""
 
     def ours(self, *outputs: str, **more: Any) -> list[float]:
-        """fleetcube's numbers."""
         shards = self.tensor * self.pipeline
         given: dict[str, Any] = {
             "layers": 2 * self.chunks * self.pipeline, "hidden_size": self.hidden,

@@ -32,7 +32,6 @@ class Torus:
         return number % x, number // x % y, number // (x * y)
 
     def groups(self, stride: int, ranks: int) -> Iterator[list[Chip]]:
-        """All groups of ranks that are `stride` chips apart."""
         for first in range(0, prod(self.sizes), stride * ranks):
             for inner in range(stride):
                 yield [self.chip(first + inner + stride * rank) for rank in range(ranks)]
@@ -49,7 +48,6 @@ class Torus:
         return [(1.0, direct if abs(direct) < abs(other) else other)]
 
     def hops(self, a: Chip, b: Chip, group: list[Chip]) -> int:
-        """Links of the shortest path between two chips of a group."""
         along = [{chip[dim] for chip in group} for dim in range(3)]
         return sum(
             abs(self.ways_from(a[d], b[d], d, along[d])[0][1]) for d in range(3) if a[d] != b[d]
