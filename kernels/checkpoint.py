@@ -87,7 +87,7 @@ def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
     Source: Daly 2006, FGCS 22(3), section 2
     """
     fails = mtbf < np.inf
-    # without failures the best interval is endless: inf / inf would be NaN
+    # without failures the best interval is infinite: inf / inf would be NaN
     length = where(fails, interval + write_time, 0.0)
     return length / where(fails, mtbf, 1.0)
 
@@ -133,7 +133,7 @@ def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
 def useful_share(interval: Any, write_time: Any) -> Any:
     """Share of a segment that is not the checkpoint itself.
 
-    tau / (tau + d); 1 for an endless interval or a free checkpoint
+    tau / (tau + d); 1 for an infinite interval or a free checkpoint
 
     Parameters:
         interval [s]: useful time tau between two checkpoints
@@ -141,7 +141,7 @@ def useful_share(interval: Any, write_time: Any) -> Any:
     Returns: [1] useful time over segment
     Source: by definition of the segment (Daly 2006, section 2)
     """
-    # an endless interval has no checkpoint: inf / inf would be NaN
+    # an infinite interval has no checkpoint: inf / inf would be NaN
     counted = where(write_time > 0, interval < np.inf, False)
     useful = where(counted, interval, 1.0)
     return where(counted, useful / (useful + where(counted, write_time, 1.0)), 1.0)
@@ -150,7 +150,7 @@ def useful_share(interval: Any, write_time: Any) -> Any:
 def stall_share(interval: Any, write_time: Any) -> Any:
     """Share of a segment that is the checkpoint itself.
 
-    d / (tau + d); 0 for an endless interval or a free checkpoint
+    d / (tau + d); 0 for an infinite interval or a free checkpoint
 
     Parameters:
         interval [s]: useful time tau between two checkpoints
@@ -171,7 +171,7 @@ def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     Parameters:
         interval [s]: useful time tau between two checkpoints
         write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training goes on
+        recovery_time [s]: time R from a failure until training resumes
         mtbf [s]: mean time M between failures
     Returns: [1] wall time over useful time, at least 1
     Source: Daly 2006, FGCS 22(3), eq. 13
@@ -191,7 +191,7 @@ def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     Parameters:
         interval [s]: useful time tau between two checkpoints
         write_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training goes on
+        recovery_time [s]: time R from a failure until training resumes
         mtbf [s]: mean time M between failures
     Returns: [1] share lost; above 1 where the first order says that nothing is left
     Source: Young 1974, CACM 17(9), with a recovery term
@@ -216,7 +216,7 @@ def effective_training_time_ratio(
     Parameters:
         interval [s]: useful time tau between two checkpoints
         write_time [s]: time d for which one checkpoint stops training
-        restart_time [s]: time u0 from a failure until training goes on
+        restart_time [s]: time u0 from a failure until training resumes
         mtbf [s]: mean time M between failures
     Returns: [1] useful time over wall time
     Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
@@ -234,8 +234,8 @@ def effective_training_time_ratio(
 def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probability: Any) -> Any:
     """Recovery time that costs as much as unreadable checkpoints.
 
-    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: q / (1 - q) (tau + d) for an infinite M;
-    0 for an endless interval
+    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: q / (1 - q) (tau + d) for an infinite M; 0
+    for an infinite interval
 
     A failure loses G of the N segments written since the last that was read, both geometric: of
     N, the share (1 - q) / (1 - q e^-z) is kept.

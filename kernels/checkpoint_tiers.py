@@ -8,7 +8,7 @@ from .ops import np, where
 def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
     """Best time between checkpoints of tiers written together, to first order.
 
-    max(sqrt(2 d / lambda), F); endless where no failure needs them
+    max(sqrt(2 d / lambda), F); infinite where no failure needs them
 
     Parameters:
         stall_time [s]: time d for which they stop training in total
@@ -119,7 +119,7 @@ def equivalent_lost_work(
         delay [1]: time D lost with all tiers over time without failures
         interval [s]: useful time tau between two checkpoints of the lowest tier
         write_time [s]: mean time d for which one of them stops training
-        recovery_time [s]: mean time R from a failure until training goes on
+        recovery_time [s]: mean time R from a failure until training resumes
         mtbf [s]: mean time M between failures
     Returns: [s] time lost beyond the rework since the last checkpoint, at least 0
     Range: z up to 500; 0 below 1e-13 of recovery and interval, where it is rounding

@@ -1,7 +1,7 @@
 """Times of collective operations under the alpha-beta model.
 
 `message_bytes` is the buffer of one rank, `bandwidth` is per rank and direction, `latency` is one
-hop. One rank costs nothing. Every function works on scalars and arrays.
+hop. One rank takes no time. Every function works on scalars and arrays.
 """
 
 from typing import Any
@@ -206,7 +206,7 @@ def in_network_all_reduce_time(
 ) -> Any:
     """Time of an all-reduce summed by the switches of each node, then by those of the fabric.
 
-    t = 2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e); a level with one member costs nothing
+    t = 2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e); 0 for a level with one member
 
     Parameters:
         message_bytes [B]: buffer of one rank

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-# Published cubes hold the numbers: add new reasons at the end
+# Published cubes contain the numbers: add new reasons at the end
 FEASIBLE = 0.0
 NOT_A_WHOLE_NUMBER = 1.0
 GROUP_LARGER_THAN_CLUSTER = 2.0

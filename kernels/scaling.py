@@ -103,7 +103,7 @@ def sync_wall(
         fixed_time [s]: part C of a step that does not depend on the cluster
         time_per_gpu [s]: what each GPU adds to a step, D
         stall_time [s]: time d for which one checkpoint stops training
-        recovery_time [s]: time R from a failure until training goes on
+        recovery_time [s]: time R from a failure until training resumes
         gpu_time_per_failure [s]: mean time between failures times GPUs, K (infinite: no failures)
     Returns: [1] GPUs
     Range: 1 to 10^12; 1 where every added GPU costs time, infinite where none does

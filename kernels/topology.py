@@ -187,7 +187,7 @@ def crossing_bandwidth(
         inside_bandwidth [B/s]: rate of one GPU inside the tier
         outside_bandwidth [B/s]: rate of one GPU out of the tier, where all send
     Returns: [B/s] bandwidth of the slowest sender
-    Range: the GPUs of a tier fill it one group after the other; sends both ways at once, so that
+    Range: groups fill a tier's GPUs one after the other; sends in both directions at once, so that
         a ring, which sends one way, is as fast or faster
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription: all send at once)
     Example:

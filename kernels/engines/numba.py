@@ -252,7 +252,7 @@ class _Compiler:
 def _compile_all() -> None:
     while True:
         key = _Compiler.keys.get()
-        # numba holds Python's lock most of the time: wait until the caller pauses
+        # numba holds the GIL most of the time: wait until the caller pauses
         for _ in range(round(LONGEST_WAIT / QUIET)):
             time.sleep(QUIET)
             if time.monotonic() - _Compiler.requested_at > QUIET:

@@ -663,7 +663,7 @@ def test_latent_attention_counts_its_matrices() -> None:
     shape = of("model", "deepseek-v3")
     assert shape["attention_parameters_per_layer"] == down + up + 128 * 128 * 7168
     assert shape["kv_elements_per_layer"] == 512 + 64
-    # DeepSeek-V3.2 and GLM-5: an indexer beside it, of queries from the latent, one key, weights.
+    # DeepSeek-V3.2 and GLM-5 add an indexer, of queries from the latent, one key, weights.
     sparse = of("model", "deepseek-v3-2")
     indexer = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64
     dense = shape["attention_parameters_per_layer"]

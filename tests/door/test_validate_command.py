@@ -189,7 +189,7 @@ def test_rows_are_beside_their_predictions_with_their_sources(
     monkeypatch.undo()
     spec, rows = tmp_path / "job.toml", tmp_path / "facts.csv"
     stated = "".join(f"{name} = {json.dumps(value)}\n" for name, value in JOB.items())
-    # 90 % of steps are within a factor of 1.25: what follows from the step's time is, too
+    # 90 % of steps are within a factor of 1.25, and so is what follows from the step's time
     more = "flops_efficiency = 0.5\nerror_factor = 1.25\nglobal_batch_size = 8\n"
     spec.write_text(f"outputs = ['step_time']\n[scenario]\n{stated}{more}")
     measured = f"a,a report,a middle,{10 * ONCE},{800 / ONCE},\nb,,,{8 * ONCE},,1\n"

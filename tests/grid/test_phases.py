@@ -403,7 +403,7 @@ def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
     assert "n_gpus = 131,072 is outside" in swept.attrs["fleetcube_remarks"]
 
 
-# Pipeline stages imply whole layers, and jitter a law of its own
+# Pipeline stages imply whole layers, and jitter its own law
 @pytest.mark.parametrize("said", [{"pipeline_parallel": 8}, {"step_time_jitter": 0.5}])
 @pytest.mark.parametrize("at", [0, 1])
 def test_an_input_that_implies_an_option_may_be_of_one_phase_alone(said: Any, at: int) -> None:

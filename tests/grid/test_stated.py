@@ -15,7 +15,7 @@ JOB = on_h100("llama-3-70b", n_gpus=1024, tensor_parallel=8)
 
 
 def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
-    # Llama 3 70B: 855,654,400 weights in each layer, 2 x 128,256 x 8192 + 8192 beside them.
+    # Llama 3 70B: 855,654,400 weights in each layer, and 2 x 128,256 x 8192 + 8192.
     layer = 8192 * 128 * (64 + 8 + 8 + 64) + 3 * 8192 * 28672 + 2 * 8192
     beside = (2 * 128_256 + 1) * 8192
     both = ["parameters", "active_parameters"]

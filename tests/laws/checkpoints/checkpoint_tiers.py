@@ -1,4 +1,4 @@
-"""Checkpoints in several tiers: played failure by failure, in 50 digits, and against papers."""
+"""Checkpoints in several tiers: simulated by failures, in 50 digits, and against papers."""
 
 import itertools
 import math

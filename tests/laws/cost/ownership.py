@@ -162,7 +162,7 @@ def built() -> Pairs:
     prices = {"nic_price": 7.0, "node_link_price": 11.0, "switch_port_price": 13.0}
     prices |= {"leaf_link_price": 17.0, "pod_link_price": 19.0, "fabric_price": 23.0}
     for down, up, pod, out, tiers in (
-        (4, 4, 1, 1, 1),  # a leaf switch alone
+        (4, 4, 1, 1, 1),  # a single leaf switch
         (4, 4, 8, 1, 2),  # 8 leaf switches and 4 spines: 32 GPUs
         (6, 2, 8, 1, 2),  # 3 : 1
         (4, 4, 4, 1, 3),  # 4 leaf switches a pod, 8 pods: 128 GPUs

@@ -117,7 +117,7 @@ def failure_probabilities() -> Pairs:
     source="the incomplete gamma function in 40 digits (mpmath)",
 )
 def poisson_tails() -> Pairs:
-    """0 to 5,000 spares, 1e-6 to 1e5 nodes in repair, numbers between the whole ones too"""
+    """0 to 5,000 spares, also fractional ones, 1e-6 to 1e5 nodes in repair"""
     with mpmath.workdps(40):
         for count in (0.0, 0.5, 1.0, 1.3, 5.0, 30.0, 300.0, 5000.0):
             for mean in (1e-6, 0.1, 1.0, 10.5, 100.0, 5000.0, 1e5, count + 1, 1.1 * count + 0.1):

@@ -138,7 +138,7 @@ def elements(tensors: dict[str, tuple[int, ...]], matrices: bool | None = None) 
     "Kimi Linear name them",
 )
 def mixers_tensor_by_tensor() -> Pairs:
-    """a mixer of each kind: its matrices, and what is in none"""
+    """a mixer of each kind: its matrices, and its other parameters"""
     for kind in ("mamba2", "gated_deltanet", "lightning", "kimi_delta"):
         tensors = mixer_tensors(kind)
         given = shape(kind, "M*-")
@@ -437,7 +437,7 @@ def block(letter: str) -> tuple[Gpu, float]:
     source="products done, arrays moved and arrays kept of each block of a pattern, on one clock",
 )
 def blocks_on_one_clock() -> Pairs:
-    """four patterns on two tensor ranks: a micro-batch forward, backward and what it keeps"""
+    """four patterns on two tensor ranks: a micro-batch forward, backward and the bytes it keeps"""
     for pattern in PATTERNS:
         run = {"n_gpus": 2, "tensor_parallel": T, "sequence_length": TOKENS}
         run |= {"num_microbatches": 1, "compute_model": "roofline", "logits_time": 0.0}
@@ -474,7 +474,7 @@ def widest_blocks() -> Pairs:
     source="messages of every block of a pattern, summed",
 )
 def messages_of_blocks() -> Pairs:
-    """four patterns: all-reduces of a step, what goes round a ring, what goes to experts"""
+    """four patterns: all-reduces of a step, bytes sent round a ring, bytes sent to experts"""
     for pattern in PATTERNS:
         given = shape("mamba2", pattern) | {"sequence_length": TOKENS, "micro_batch_size": 2}
         run = {"tensor_parallel": T, "num_microbatches": 3, "tensor_parallel_exchange_time": 1e-3}

@@ -253,7 +253,7 @@ def _library_half(
     source="blocks passed round rings, halved between partners and copied by switches",
 )
 def halves_of_activations() -> Pairs:
-    """1 to 8 ranks on each of 1 to 16 nodes, 1 kB to 1 GB, with and without switches that add up"""
+    """1 to 8 ranks on each of 1 to 16 nodes, 1 kB to 1 GB, with and without reducing switches"""
     near, far = (1e-6, 450e9), (5e-6, 50e9)
     for nodes, here, message, switches in itertools.product(
         (1, 2, 16), (1, 2, 8), (1e3, 1e6, 1e9), (False, True)

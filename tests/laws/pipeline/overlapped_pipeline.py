@@ -48,7 +48,7 @@ def played(again: float = 0.0, **layout: Any) -> Any:
 
 @against_schedules("dual_bubble_ratio dual_idle_passes dual_microbatches_in_flight")
 def dual_bubbles() -> Pairs:
-    """2 to 14 stages both ways, 1 to 8 folded, m from 2 p on, nothing to all computed again"""
+    """2 to 14 stages in both directions, 1 to 8 folded, m from 2 p on, none to full recompute"""
     for (layout, p, m, v), again in itertools.product(dual(), AGAIN):
         theirs = played(again, **layout)
         factor = 1 + again / 3
@@ -104,7 +104,7 @@ def with_traffic(
     return whole[1] + waits, theirs
 
 
-TRAFFIC = (0.1, 0.6, 1.4)  # of a forward pass, beside it
+TRAFFIC = (0.1, 0.6, 1.4)  # of a forward pass, during it
 
 
 @against_schedules("combined_unpaired_expert_time routed_exposed_expert_parallel_time")
@@ -115,7 +115,7 @@ def combined_traffic() -> Pairs:
 
 @against_schedules("combined_unpaired_expert_time", tolerance=0.02)
 def combined_traffic_of_a_group() -> Pairs:
-    """as many micro-batches as stages: fewer pairs wait for backward passes than the law says"""
+    """as many micro-batches as stages: fewer pairs wait for backward passes than by the law"""
     yield from beside_pairs(lambda m, p: m == p > 1)
 
 
@@ -178,7 +178,7 @@ def combined_sends() -> Pairs:
     "one_forward_one_backward_blocking_pipeline_sends zero_bubble_blocking_pipeline_sends"
 )
 def bounds_of_sends() -> Pairs:
-    """1 to 14 stages: no more sends are played than the bound"""
+    """1 to 14 stages: simulated sends do not exceed the bound"""
     for layout, p, m, v, _ in combined():
         if p == 7 or v == 3:
             continue

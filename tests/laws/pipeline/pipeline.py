@@ -17,7 +17,7 @@ against_schedules = partial(check, by="simulator", source=PLAYED)
 TIMES = ((1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 0.5, 1.0), (3.0, 1.0, 0.25, 0.0))
 SENDS = (0.01, 0.3)  # over a chunk's shortest pass: laws of asynchronous sends need short sends
 STAGES = (2, 3, 4, 7, 8)
-MICROBATCHES = (*range(1, 10), 12, 21, 24)  # multiples of all stages, and what is left over
+MICROBATCHES = (*range(1, 10), 12, 21, 24)  # multiples of all stages, and remainders
 
 
 @cache
@@ -103,7 +103,7 @@ def microbatches_in_flight() -> Pairs:
 
 @against_schedules("zb_h1_bubble_ratio")
 def zb_h1_bubbles() -> Pairs:
-    """1 to 8 stages, 1 to 24 micro-batches, nothing to all of the forward pass computed again"""
+    """1 to 8 stages, 1 to 24 micro-batches, none to all of the forward pass recomputed"""
     for p, m, again in itertools.product((1, *STAGES), MICROBATCHES, (0.0, 0.1, 0.5, 1.0)):
         theirs = played(
             (1.0, 1.0, 1.0, again),
@@ -193,7 +193,7 @@ def interleaved_sends_waited_for() -> Pairs:
     "zero_bubble_asynchronous_pipeline_sends"
 )
 def bounds_of_sends() -> Pairs:
-    """interleaved and zero bubbles, 2 to 7 stages: no more sends are played than the bound"""
+    """interleaved and zero bubbles, 2 to 7 stages: simulated sends do not exceed the bound"""
     t = formulas
     for p, m, v in itertools.product((2, 4, 7), (1, 3, 8, 14), (2, 3)):
         layout = {"pipeline_parallel": p, "num_microbatches": m - m % max(1, m // p)}

@@ -137,7 +137,7 @@ def in_flight() -> Pairs:
     "pipeline_parallel_time"
 )
 def sends() -> Pairs:
-    """bytes of a send between stages, whole and scattered, and the time of all of a step"""
+    """bytes of a send between stages, whole and scattered, and the time of all sends of a step"""
     for told in TOLD:
         whole, time = told.ours("pipeline_message", "pipeline_parallel_time")
         yield whole, told.send

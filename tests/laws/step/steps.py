@@ -117,7 +117,7 @@ def exchanges() -> Pairs:
     source="rings of each layer's passes played; a rank without the whole saved input gathers it",
 )
 def saved_inputs() -> Pairs:
-    """2 to 16 ranks, full recompute, inputs kept whole, in parts, or in parts that are used so"""
+    """2 to 16 ranks, full recompute, inputs kept whole, in parts, or kept and used in parts"""
     for ranks, kept, sequence in itertools.product((2, 5, 16), (False, True), (False, True)):
         both = ring(ranks, 16e9, 0.0, 1e9)
         once = _go_round(ranks, 16e9, 0.0, 1e9)

@@ -79,7 +79,7 @@ def played_fleet(
     tolerance=0.03,
 )
 def found_and_replaced() -> Pairs:
-    """times until found of 0.01 to 3 times those until slow, or endless; nodes that never slow"""
+    """detection after 0.01 to 3 times the time until slow, or never; nodes that never slow down"""
     for mttf, sojourn in ((1e6, 1e4), (1e6, 3e5), (1e5, 3e5)):
         share, rate = played_fleet(mttf, sojourn=sojourn)
         given = {"slow_nodes": "detected", "slow_node_mttf": mttf, "n_gpus": 64 * GPUS}
@@ -98,7 +98,7 @@ def found_and_replaced() -> Pairs:
     tolerance=0.03,
 )
 def slow_until_checked() -> Pairs:
-    """checks every 0.01 to 3 times until slow, never; nodes that never slow"""
+    """checks every 0.01 to 3 times the time until slow, or never; nodes that never slow down"""
     for mttf, interval in ((1e6, 1e4), (1e6, 3e5), (1e5, 3e5)):
         share, _ = played_fleet(mttf, interval=interval)
         yield stragglers.share_slow_between_checks(mttf, interval), share
@@ -115,7 +115,7 @@ def slow_until_checked() -> Pairs:
     tolerance=0.03,
 )
 def stops_of_checks() -> Pairs:
-    """checks of 30 s and swaps of 600 s; every 0.001 to 0.3 times until slow, or never"""
+    """checks of 30 s and swaps of 600 s, every 0.001 to 0.3 times the time until slow, or never"""
     rng = np.random.default_rng(29)
     given = {"slow_nodes": "checked", "slow_node_mttf": 1e6, "n_gpus": 64 * GPUS}
     given |= {"slow_node_check_time": 30.0, "slow_node_swap_time": 600.0}
