@@ -15,8 +15,7 @@ def share_slow(mttf: Any, slow_time: Any) -> Any:
         mttf [s]: M, mean time until a node becomes slow
         slow_time [s]: T, mean time for which a slow node stays, above 0
     Returns: [1] share; 1 where slow nodes are never found, 0 where none becomes slow
-    Range: the steady state; an upper bound for jobs that begin with sound nodes and are not much
-        longer than T
+    Range: steady state; an upper bound for jobs that begin with sound nodes, not much longer than T
     Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (unavailability of
         an alternating renewal process)
     Example:

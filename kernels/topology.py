@@ -36,8 +36,7 @@ def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: 
         intra_bandwidth [B/s]: rate of one rank inside a node
         rail [B/s]: rate of one rank's rail between nodes
     Returns: [B/s] bandwidth per rank
-    Range: equally many ranks on each node; else an upper bound: the node with the fewest ranks has
-        fewer rails
+    Range: equally many ranks on each node; else an upper bound, as some nodes have fewer rails
     Source: NCCL channels over several NICs; measured 487 GB/s over 50 GB/s NICs on 16 H100 (AWS p5)
     Example:
         >>> float(flat_bandwidth(16, 8, 450e9, 50e9))
@@ -274,8 +273,7 @@ def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
         items [1]: items E, as many in each group
         groups [1]: groups n
     Returns: [1] groups
-    Range: within 0.7 % of the binomials from 8 items on, and exact for one group; items chosen
-        evenly
+    Range: within 0.7 % of the binomials from 8 items on, exact for one group; items chosen evenly
     Source: Feller 1968, An Introduction to Probability Theory, vol. 1, II.5 (occupancy) and II.9
         (Stirling's formula)
     Example:
