@@ -503,8 +503,7 @@ def trial(
     silent, latency = kinds[6], kinds[7]
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
 
-    # Work becomes safe in steps: an interval and its checkpoint, or 1 s with continuous
-    # checkpoints.
+    # Work becomes safe in steps: an interval and its checkpoint, or 1 s where it is continuous.
     checkpoints = _checkpoints(point)
     continuous = interval == 0
     step, steps, rest = 1.0, work, 0.0

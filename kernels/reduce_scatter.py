@@ -149,6 +149,5 @@ def auto_reduce_scatter_time(
     hops = (nodes - 1) * inter_latency + (ranks - nodes) * intra_latency
     steps = np.ceil(np.log2(ranks)) * inter_latency
     wire = (ranks - 1) * (message_bytes / (ranks * bandwidth))
-    # without latency both are equal: minimum's slope is its first argument's, which latency affects
-    # less
+    # equal without latency: minimum's slope is its first argument's, which latency affects less
     return where(ranks_per_node > 1, hops, np.minimum(steps, hops)) + wire

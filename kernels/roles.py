@@ -32,8 +32,7 @@ from .physics.run.roles import SUMS as SUMS
 REASON = "infeasible_reason"  # why a point cannot be run; 0 where it can
 NEAR = "near_memory_limit"  # 1 where the error of the memory model decides it
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
-# What depends on these is judged by REASON: the layout, and whether checkpoint tiers are large
-# enough
+# What depends on these is judged by REASON: the layout, and the size of checkpoint tiers
 LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
 )
@@ -149,8 +148,7 @@ DECIDED: Mapping[str, str] = {
     "sequence_parallel": "tensor_parallel",
 }
 
-# Of DECIDED: the rule of a default that is no number, and what a calibration gives; the rest are
-# layout
+# Of DECIDED: rules of defaults that are no numbers, and calibrated inputs; the rest are layout
 RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 

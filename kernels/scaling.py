@@ -95,7 +95,7 @@ def sync_wall(
     T = A / n + C + D n, failures every M = K / n, and goodput g = (1 - u) e^(-R/M) at the optimal
     interval u M, where -u - log(1 - u) = d / M
 
-    The condition grows with ln n: halving locates the root, Newton's steps give its digits (and its
+    The condition grows with ln n: halving locates the root, Newton's steps give its digits (and
     derivatives).
 
     Parameters:

@@ -243,8 +243,7 @@ def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any
 def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
     """Peak number of micro-batches whose activations a stage keeps, where its chunks differ.
 
-    max(ratio x flying, min(flying, ratio x may_fly)): few micro-batches are all kept, whatever the
-    chunks
+    max(ratio x flying, min(flying, ratio x may_fly)): few micro-batches are all kept
 
     Parameters:
         flying [1]: micro-batches that the stage would hold if its chunks were alike

@@ -2,8 +2,8 @@
 
 FILE gets every formula (parameters, operations, unit, meaning and source), its values at the points
 of tests/kernels/test_engines.py, and hashes of the examples' arrays on every engine, reductions,
-gradients, virtual slices and chunks on disk. Comparing two files prints differences by kind, with
-exit status 1.
+gradients, virtual slices and chunks on disk. Comparing two files names differences by kind, with
+exit 1.
 """
 
 import hashlib

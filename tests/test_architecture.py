@@ -477,8 +477,7 @@ def test_laws_take_numpy_from_ops() -> None:
 
 
 def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
-    # Other globals would be missing from fingerprints, which hash all reasons, and a row's value by
-    # source_of
+    # Other globals would be missing from fingerprints, which hash all reasons and rows' values
     formulas = {f for quantity in graph.load().values() for f in quantity.formulas.values()}
     for function in {used for formula in formulas for used in dependencies(formula)}:
         names = set(function.__code__.co_names) & set(function.__globals__)

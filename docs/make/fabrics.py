@@ -54,8 +54,7 @@ _SYSTEMS: dict[str, tuple[str, str, str, float | None]] = {
 class System:
     """A published curve with its data sheet, and the law's start-up and traffic fitted to it.
 
-    `sizes` [B] and `times` [s] are in and out of place; `startup` [s] and `wire` [s/B] are of this
-    curve.
+    `sizes` [B] and `times` [s] are in and out of place; `startup` [s], `wire` [s/B] of this curve.
     """
 
     name: str

@@ -313,8 +313,7 @@ def catalog() -> str:
 def records(present: str) -> str:
     """The records of all labels; those without available rows do not change.
 
-    A fit with other values than the present record becomes its next edition; the old edition keeps
-    its values.
+    A fit with other values becomes the record's next edition; the old edition keeps its values.
     """
     blocks = re.split(r"\n(?=\[\"?[a-z0-9-]+(?:@[0-9]+)?\"?\]\n)", present)
     kept = {block.partition("]")[0].strip('["'): block.rstrip("\n") + "\n" for block in blocks}

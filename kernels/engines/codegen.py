@@ -75,8 +75,7 @@ class _Writer:
             lines.append(f"{pad}i{axis} += 1")
             if axis:
                 lines += [f"{pad}if i{axis} == shape[{axis}]:", f"{pad}    i{axis} = 0"]
-        # keeps the array alive: numba frees it after its last use, and does not see uses of its
-        # parts
+        # keeps the array alive: numba frees it after its last use, not seeing that of its parts
         lines.append("    room[0] = 0.0")
         return "\n".join(lines) + "\n"
 

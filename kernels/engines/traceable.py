@@ -25,8 +25,7 @@ def traceable(program: Program) -> Callable[[Values], Values]:
     import jax
     import jax.numpy as jnp
 
-    # From the trace: formulas bound to JAX would repeat shared operations, many times in
-    # derivatives
+    # From the trace: formulas bound to JAX repeat shared operations, many times in derivatives
     scope: dict[str, Any] = {name: getattr(jnp, name) for name in (*LOOPS, *LIGHT)}
     scope |= {"select": jnp.where, "float64": _as_it_is, "int8": _as_it_is, "np": np}
     exec(compile(source(program), "<fleetcube function>", "exec"), scope)

@@ -1,8 +1,8 @@
 """Readers concurrent with a writer: two cubes alternate in one place, and every read is classified.
 
 The writer overwrites one by the other, appends to one until it is the other, or repairs a damaged
-one, in a folder and in an Icechunk repository. `python -m tests.grid.races READS`: exit 0 if no
-read is wrong.
+one, in a folder and in an Icechunk repository. `python -m tests.grid.races READS`: exit 0 if none
+is wrong.
 """
 
 import subprocess

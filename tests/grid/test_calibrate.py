@@ -57,9 +57,8 @@ def test_a_log_without_noise_gives_what_was_planted() -> None:
     assert fit.at_bound == ()
 
 
-# Coverage: the truth is in the 90 % intervals in about 90 of 100 logs, more often at a bound. 100
-# logs scatter by 3 %, which detects intervals a third too short (73); the 2,000 of `make fuzz` by
-# 0.7 %.
+# Coverage: the truth is in 90 % intervals in about 90 of 100 logs, more often at a bound. 100 logs
+# scatter by 3 %, which detects intervals a third too short (73); 2,000 of `make fuzz` by 0.7 %.
 LOGS = scaled(100)
 CASES = [
     pytest.param(TRUTH, SIZES, 0.05, 0.85, 0.95, id="long"),
