@@ -85,9 +85,9 @@ validate: $(VENV)/test
 	@$(BIN)/fleetcube validate
 	@$(BIN)/python -m docs.make docs/accuracy.md
 
-# Kills, changed bits, reads beside writers, hostile files: the table of docs/storage.md. An hour
+# Kills, changed bits, reads beside writers, hostile files: the table of docs/security.md. An hour
 attack: $(VENV)/test
-	$(BIN)/python -m tests.attack --write && $(BIN)/python -m docs.make docs/storage.md
+	$(BIN)/python -m tests.attack --write && $(BIN)/python -m docs.make docs/security.md
 
 # The tests that draw examples, with fresh ones by the thousand; the same SEED draws the same again
 fuzz: SEED := $(or $(SEED),$(shell date +%s))

@@ -30,6 +30,7 @@ from . import (
 from .measure import ROOT, machine, preamble, say
 from .tables import Table
 
+# By page, and section of it
 PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "README.md": {"peers": peers.run},
     "docs/benchmarks.md": {
@@ -41,16 +42,16 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "simulate": simulate.run,
         "gpu": gpu.run,
     },
-    "docs/storage.md": {
+    "docs/benchmarks.md#cubes": {
         "writing": storage.run_write,
         "slices": storage.run_slices,
         "virtual": virtual.run,
         "chunks": storage.run_chunks,
     },
-    "docs/dask.md": {"dask": dask.run},
-    "docs/scale.md": {"cluster": cluster.run, "objects": cluster.run_objects},
+    "docs/benchmarks.md#dask": {"dask": dask.run},
+    "docs/benchmarks.md#workers": {"cluster": cluster.run, "objects": cluster.run_objects},
     "docs/lookup.md": {"lookup": lookup.run},
-    "docs/repeated.md": {"repeated": repeated.run, "kept": kept.run},
+    "docs/benchmarks.md#repeated": {"repeated": repeated.run, "kept": kept.run},
     "docs/peers.md": {"calculon": calculon.run, "published": calculon.published},
     "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }
@@ -77,8 +78,10 @@ def main() -> int:
         left = PAGES[page].keys() - set(names)
         if left:
             parser.error(f"--write writes all tables of {page}; add {', '.join(sorted(left))}")
-        if not tables.has_markers(ROOT / page):
-            print(f"{page} lacks {tables.BEGIN} and {tables.END}; put them in", file=sys.stderr)
+        file, _, section = page.partition("#")
+        if not tables.has_markers(ROOT / file, section):
+            lacking = " and ".join(tables.markers(section))
+            print(f"{file} lacks {lacking}; put them in", file=sys.stderr)
             return 2
     results: dict[str, Table] = {}
     for name in names:
@@ -94,7 +97,8 @@ def main() -> int:
         written = {name: results[name] for name in PAGES[page]}
         command = " ".join(["python -m benchmarks", *written])
         head = preamble(facts, command, options.quick, timed=not written.keys() & JUDGES)
-        tables.write(ROOT / page, head, written.values())
+        file, _, section = page.partition("#")
+        tables.write(ROOT / file, head, written.values(), section)
         for name in written.keys() & PICTURES.keys():
             PICTURES[name](written[name].rows)
         print(f"wrote {page}")

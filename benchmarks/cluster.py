@@ -22,6 +22,7 @@ from unittest import mock
 
 import numpy as np
 
+from fleetcube import Settings
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.plan import Plan
 from fleetcube.grid.run import cluster
@@ -156,7 +157,7 @@ def real(
             n_workers=processes, threads_per_worker=threads, dashboard_address=":0"
         ) as local,
         Client(local, set_as_default=False) as client,  # type: ignore[no-untyped-call]
-        cluster.Cluster(client, Recipe(sweep.spec, sweep.plan())) as found,
+        cluster.Cluster(client, Recipe(sweep.spec, sweep._plan())) as found,
     ):
         list(found.runs(work, tasks[: 2 * processes * threads]))
         with mock.patch.object(cluster, "run_length", side_effect=cluster.run_length) as asked:
@@ -171,7 +172,7 @@ def real(
 def measured(quick: bool) -> tuple[Costs, list[Row]]:
     """Costs of a run and a task for client and scheduler, and simulated against real clusters."""
     sweep = heavy(True)
-    plan = sweep.plan()
+    plan = sweep._plan()
     region = plan.whole(plan.out_dims[plan.outputs[0]])
     say("cluster: runs and blocks of no work")
     few, many = (200, 5000) if quick else (800, 40_000)
@@ -219,7 +220,7 @@ def chunk(quick: bool, most: int) -> tuple[float, float]:
         ["job_time"],
     )
     shape = {"n_gpus": 1, "gpu_mttf": most // 2000, "checkpoint_write_bandwidth": 2000}
-    own = Writer(sweep.plan(), sweep.spec, "float32", shape)
+    own = Writer(sweep._plan(), sweep.spec, "float32", shape)
     seconds, sizes = [], []
     for number, task in zip(range(3 if quick else 5), own.regions(), strict=False):
         start = time.process_time()
@@ -262,9 +263,9 @@ def _row(what: str, work: Work, threads: int, outcome: Outcome) -> dict[str, Any
 def main(quick: bool = False) -> list[Row]:
     costs, rows = measured(quick)
     sweep = heavy(True)
-    sweep.reduce("mean", threads=1)  # compiles
+    sweep.reduce("mean", settings=Settings(threads=1))  # compiles
     start = time.process_time()
-    sweep.reduce("mean", threads=1)
+    sweep.reduce("mean", settings=Settings(threads=1))
     second = (time.process_time() - start) / sweep.points
     points = tiles.LONGEST * tiles.BLOCK
     lost = LOST_A_DAY / 86400

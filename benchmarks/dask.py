@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from fleetcube import Settings
 from fleetcube.grid.sweep import Sweep
 
 from . import question
@@ -76,14 +77,14 @@ def main(quick: bool = False) -> list[Row]:
         )
 
     def store(**given: Any) -> None:
-        stored.store(folder / "cube.zarr", dtype="float32", overwrite=True, **given)
+        stored.to_zarr(folder / "cube.zarr", dtype="float32", overwrite=True, **given)
 
     with cluster(1) as one, cluster(2) as two, Client(one) as alone, Client(two) as both:  # type: ignore[no-untyped-call]
         reduce = {
-            "1 thread": lambda: sweep.reduce("mean", over, threads=1),
-            "2 threads": lambda: sweep.reduce("mean", over, threads=2),
-            "1 worker": lambda: sweep.reduce("mean", over, dask=alone),
-            "2 workers": lambda: sweep.reduce("mean", over, dask=both),
+            "1 thread": lambda: sweep.reduce("mean", over, settings=Settings(threads=1)),
+            "2 threads": lambda: sweep.reduce("mean", over, settings=Settings(threads=2)),
+            "1 worker": lambda: sweep.reduce("mean", over, settings=Settings(dask=alone)),
+            "2 workers": lambda: sweep.reduce("mean", over, settings=Settings(dask=both)),
         }
         write = {"2 threads": lambda: store(threads=2), "2 workers": lambda: store(dask=both)}
         try:
@@ -96,7 +97,7 @@ def main(quick: bool = False) -> list[Row]:
             cubes = interleave(write, rounds)
         finally:
             shutil.rmtree(folder)
-    what = ("mean of the exact interval (Sweep.reduce)", "float32 Zarr cube (Sweep.store)")
+    what = ("mean of the exact interval (Sweep.reduce)", "float32 Zarr cube (Sweep.to_zarr)")
     gain = _gain(means, "worker")
     say("dask: planning blocks")
     start = time.perf_counter()

@@ -93,9 +93,9 @@ def differences(sweep: Sweep, build: Callable[[Sweep], Callable[[], Any]]) -> Ca
     """Central differences with two evaluations per input."""
     pairs = []
     for name in INPUTS:
-        ends = [moved(sweep, sweep.plan().problem, name, sign) for sign in (1, -1)]
+        ends = [moved(sweep, sweep._plan().problem, name, sign) for sign in (1, -1)]
         width = (ends[0][1] - ends[1][1]).drop_vars(name)
-        place = [width.size if axis == name else 1 for axis in sweep.plan("numpy").sizes]
+        place = [width.size if axis == name else 1 for axis in sweep._plan("numpy").sizes]
         ways = [build(near) for near, _ in ends if near is not None]
         pairs.append((ways, width, width.values.reshape(place)))
 
@@ -111,13 +111,13 @@ def differences(sweep: Sweep, build: Callable[[Sweep], Callable[[], Any]]) -> Ca
 
 def layouts(sweep: Sweep) -> Ways:
     """The label with the smallest value along one axis, for every point of the others."""
-    plan = sweep.plan("numpy")
+    plan = sweep._plan("numpy")
     labels = np.asarray(sweep.evaluate()[OVER].values)
     axis = list(plan.sizes).index(OVER)
     fused = contenders.fused_jax(sweep, lambda outs: outs[OF].argmin(axis))
     labelled, dense = contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep)
     return named(
-        lambda: sweep.reduce("argmin", OVER),
+        lambda: sweep.best(OF, over=OVER),
         lambda: labels[np.asarray(fused())],
         lambda: labels[labelled()[OF].argmin(OVER).values],
         lambda: labels[dense()[OF].argmin(axis)],
@@ -127,7 +127,7 @@ def layouts(sweep: Sweep) -> Ways:
 def files(sweep: Sweep, folder: Path) -> Ways:
     import xarray
 
-    dims = list(sweep.plan("numpy").sizes)
+    dims = list(sweep._plan("numpy").sizes)
 
     def written(evaluate: Callable[[], Any]) -> Callable[[], Any]:
         def way() -> None:
@@ -139,7 +139,7 @@ def files(sweep: Sweep, folder: Path) -> Ways:
 
     def ours() -> None:
         shutil.rmtree(folder / "ours.zarr", ignore_errors=True)
-        sweep.store(folder / "ours.zarr")
+        sweep.to_zarr(folder / "ours.zarr")
 
     others = contenders.fused_jax, contenders.broadcast_xarray, contenders.dense_numpy
     return named(ours, *(written(build(sweep)) for build in others))

@@ -7,6 +7,8 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from fleetcube.grid.ask.gradient import continuous
+from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.graph.bind import Binding
 
@@ -47,20 +49,25 @@ def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
     rows = _rows(question.full(sizes), device, rounds, "formulas")
     smaller = [max(2, size // 2) for size in sizes]
     of = question.OUTPUTS[0]
-    sloped = question.full(smaller, outputs=[of]).derivatives(of)
+    plain = question.full(smaller, outputs=[of])
+    sloped = plain.with_outputs([f"d_{of}_d_{name}" for name in continuous(plain._plan(), [of])])
     return rows + _rows(sloped, device, rounds, "gradients")
 
 
 def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
     say(f"gpu: {what}")
-    plan = sweep.plan("jax")
+    plan = sweep._plan("jax")
     names = [name for name in plan.outputs if name != "infeasible_reason"]
     shapes = [plan.shape(plan.out_dims[name]) for name in names]
     contenders: dict[str, Callable[[], object]] = {
         f"fill for {what} on the device": _fill(shapes, device),
         f"{what} on the device": _formulas(sweep, device, names),
-        f"Sweep.evaluate of {what}, results on the host": partial(sweep.evaluate, "jax"),
-        f"Sweep.reduce of {what}, minima on the host": partial(sweep.reduce, "min", engine="jax"),
+        f"Sweep.evaluate of {what}, results on the host": partial(
+            sweep.evaluate, settings=Settings("jax")
+        ),
+        f"Sweep.reduce of {what}, minima on the host": partial(
+            sweep.reduce, "min", settings=Settings("jax")
+        ),
     }
     for contender in contenders.values():
         contender()  # compiles
@@ -97,7 +104,7 @@ def _formulas(sweep: Sweep, device: Any, names: Sequence[str]) -> Callable[[], o
     import jax
     import jax.numpy as jnp
 
-    plan = sweep.plan("jax")
+    plan = sweep._plan("jax")
     (case,) = plan.cases
     formulas = bound(Binding(jnp, jnp.where), case.formulas)
     with jax.enable_x64(True):

@@ -99,20 +99,23 @@ def drawn(points: int) -> Sweep:
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's, and finite differences."""
     say(f"gradients: {name}")
-    inputs = continuous(sweep.plan(), [OF])
+    inputs = continuous(sweep._plan(), [OF])
     shape = tuple(sweep.sizes.values())
     arrays = np.empty((len(inputs), *shape))
     evaluate, reverse = dense_jax(sweep, OF, inputs)
     exact = {engine: sweep.derivatives(OF, inputs) for engine in ("auto", "jax")}
-    kept = {engine: derivatives.evaluate(engine) for engine, derivatives in exact.items()}
+    kept = {
+        engine: derivatives.evaluate(settings=Settings(engine))
+        for engine, derivatives in exact.items()
+    }
     differences, error = _differences(sweep, inputs, kept["auto"])
     contenders: dict[str, Callable[[], object]] = {
         "JAX, job_time alone": evaluate,
         "fill of the gradient arrays": lambda: arrays.fill(1.0),
-        f"fleetcube, {exact['auto'].plan().engine}": lambda: exact["auto"].evaluate(
+        f"fleetcube, {exact['auto']._plan().engine}": lambda: exact["auto"].evaluate(
             out=kept["auto"]
         ),
-        "fleetcube, jax": lambda: exact["jax"].evaluate("jax", out=kept["jax"]),
+        "fleetcube, jax": lambda: exact["jax"].evaluate(out=kept["jax"], settings=Settings("jax")),
         "JAX's own reverse mode": reverse,
     }
     for contender in contenders.values():
@@ -142,7 +145,7 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
 
 def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float, float]:
     """Seconds of central differences by evaluating the sweep, and their median error."""
-    problem = sweep.plan().problem
+    problem = sweep._plan().problem
     errors, seconds = [], 0.0
     for name in inputs:
         ends = []
@@ -217,7 +220,7 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
         scenario["inter_node_bandwidth"] = "50 GB/s"
     sweep = Sweep(scenario, axes, [OF])
     aim = read_target(target)
-    search = Solver(sweep.plan().problem, for_, aim, None, "auto")
+    search = Solver(sweep._plan().problem, for_, aim, None, "auto")
     dims = tuple(search.plan.sizes)
     tile = search.plan.whole(dims)
     at = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))

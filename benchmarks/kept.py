@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.graph.formulas import load
 
@@ -99,7 +100,7 @@ def _given(name: str) -> bool:
 
 def _sweep(how: str, outputs: list[str]) -> None:
     scenario: dict[str, Any] = SCENARIO
-    fleetcube.Sweep(scenario, AXES, outputs).evaluate("numba")
+    fleetcube.Sweep(scenario, AXES, outputs).evaluate(settings=Settings("numba"))
 
 
 def _function(how: str, outputs: list[str]) -> Any:

@@ -29,9 +29,9 @@ COLUMNS = {
 def run(quick: bool = False) -> Table:
     rows = json.loads(python("-m", "benchmarks.layouts", *(["--quick"] if quick else [])))
     note = (
-        "`Sweep.reduce('argmin', of=..., mask_infeasible=True)` over tensor, pipeline and virtual "
-        "stages and micro-batch; layouts that do not fit, divide or hold are left out. The first "
-        "call compiles, or loads what an earlier process compiled."
+        "`Sweep.best('job_time', over=...)` over tensor, pipeline and virtual stages and "
+        "micro-batch; layouts that do not fit, divide or hold are left out. The first call "
+        "compiles, or loads what an earlier process compiled."
     )
     return Table("Best layouts", COLUMNS, rows, (note,))
 
@@ -61,7 +61,7 @@ def main(quick: bool = False) -> list[Row]:
     say("layouts: least job_time")
     for _ in range(3 if quick else 6):
         start = time.perf_counter()
-        best: Any = sweep.reduce("argmin", LAYOUT, of="job_time", mask_infeasible=True)
+        best: Any = sweep.best("job_time", over=LAYOUT)
         spans.append(time.perf_counter() - start)
     seconds = median(spans[1:])
     return [

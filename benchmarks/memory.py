@@ -28,7 +28,7 @@ COLUMNS = {
 }
 WHAT = {
     "reduce": "minimum over layouts, fabrics and storage (Sweep.reduce)",
-    "store": "float32 Zarr cube (Sweep.store)",
+    "store": "float32 Zarr cube (Sweep.to_zarr)",
 }
 OUTPUTS = {"reduce": question.OUTPUTS, "store": question.OUTPUTS[:1]}
 
@@ -72,7 +72,7 @@ def sweep_once(how: str, sizes: Sequence[int]) -> dict[str, Any]:
         BUILD.mkdir(parents=True, exist_ok=True)
         folder = tempfile.mkdtemp(dir=BUILD)
         try:
-            path = sweep.store(Path(folder, "cube.zarr"), dtype="float32")
+            path = sweep.to_zarr(Path(folder, "cube.zarr"), dtype="float32")
             seconds = time.perf_counter() - start
             disk = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e9
         finally:

@@ -1,4 +1,4 @@
-"""Repeated evaluation of a sweep, from a thousand points to thirty million, against plain JAX."""
+"""A sweep evaluated again and again, from a thousand points to thirty million, beside JAX alone."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ SIZES = (  # values of two axes, and rounds; the other three have 108 points
     *((2, 5, 100), (5, 6, 100), (10, 10, 100), (17, 17, 100), (30, 31, 60), (54, 54, 60)),
     *((96, 96, 40), (157, 157, 40), (304, 304, 15), (527, 527, 9)),
 )
-LONGEST_WAIT = 30.0  # seconds for background compilation
+LONGEST_WAIT = 30.0  # seconds for what is compiled behind
 CONTENDERS = {
     "new": "fleetcube, a new Sweep",
     "again": "fleetcube, again",
@@ -53,6 +53,7 @@ def run(quick: bool = False) -> Table:
 
 
 def compare(storage: int, mttf: int, rounds: int) -> Row:
+    """Milliseconds of each contender at one size."""
     sweep = question.fleet(storage, mttf)
     say(f"repeated: {sweep.points:,} points")
     result = sweep.evaluate()
@@ -79,8 +80,8 @@ def compare(storage: int, mttf: int, rounds: int) -> Row:
 
 
 def ready(sweep: Sweep) -> None:
-    """Evaluate until background compilation is done."""
-    plan = sweep.plan()
+    """Evaluate again until what is compiled behind is there."""
+    plan = sweep._plan()
     tables = plan.full <= plan.most_table
     end = time.monotonic() + LONGEST_WAIT
     while time.monotonic() < end:
@@ -92,6 +93,7 @@ def ready(sweep: Sweep) -> None:
 
 @styled
 def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
+    """Points per second over the size."""
     figure, axes = blank(4.2)
     for key, name in CONTENDERS.items():
         points = [row["points"] for row in rows]

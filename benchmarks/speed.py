@@ -1,4 +1,4 @@
-"""Warm sweeps of full-dimension outputs against the speed of filling memory."""
+"""Warm sweeps of full-dimension outputs against the speed at which memory can be filled."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -7,6 +7,7 @@ from statistics import median
 
 import numpy as np
 
+from fleetcube import Settings
 from fleetcube.grid.spec.axis import Array
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines.job import default_threads, pool
@@ -44,6 +45,7 @@ def run(quick: bool = False) -> Table:
 
 
 def table(rows: Sequence[Row]) -> Table:
+    """The rows with their headings and notes."""
     points = max((int(row["points"]) for row in rows), default=0)
     return Table(
         "Against the memory's limit: "
@@ -81,10 +83,10 @@ def rank(sizes: Sequence[int], dtype: str, tries: int) -> list[tuple[str, ...]]:
     scores: dict[tuple[str, ...], float] = {}
     for order in every[:: max(1, len(every) // tries)]:
         sweep = question.full(sizes, order)
-        result = sweep.evaluate("numba", dtype=dtype)
+        result = sweep.evaluate(dtype=dtype, settings=Settings("numba"))
         contenders: dict[str, Callable[[], object]] = {
             "fill": partial(fill, fresh(sweep, dtype)),
-            "sweep": partial(sweep.evaluate, "numba", result, dtype=dtype),
+            "sweep": partial(sweep.evaluate, result, dtype=dtype, settings=Settings("numba")),
         }
         taken = interleave(contenders, 4)
         scores[order] = ratio(taken["sweep"], taken["fill"])
@@ -92,15 +94,16 @@ def rank(sizes: Sequence[int], dtype: str, tries: int) -> list[tuple[str, ...]]:
 
 
 def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]]:
-    result = sweep.evaluate("numba", dtype=dtype)
+    """Rates and ratio into fresh and into reused arrays."""
+    result = sweep.evaluate(dtype=dtype, settings=Settings("numba"))
     reused = fresh(sweep, dtype)
     fill(reused)
     taken = interleave(
         {
             "fill fresh": lambda: fill(fresh(sweep, dtype)),
-            "sweep fresh": lambda: sweep.evaluate("numba", dtype=dtype),
+            "sweep fresh": lambda: sweep.evaluate(dtype=dtype, settings=Settings("numba")),
             "fill reused": lambda: fill(reused),
-            "sweep reused": lambda: sweep.evaluate("numba", result, dtype=dtype),
+            "sweep reused": lambda: sweep.evaluate(result, dtype=dtype, settings=Settings("numba")),
         },
         rounds,
     )
@@ -121,11 +124,12 @@ def measure(sweep: Sweep, dtype: str, rounds: int) -> dict[str, dict[str, float]
 
 
 def fresh(sweep: Sweep, dtype: str) -> list[Array]:
+    """Arrays as large as the outputs, not yet touched."""
     return [np.empty(sweep.points, dtype) for _ in question.OUTPUTS]
 
 
 def fill(arrays: Sequence[Array]) -> Sequence[Array]:
-    """Write a constant into every array on all threads; returned, to be freed after timing."""
+    """Write a constant into every array, each thread its part; the arrays outlive the timing."""
     threads = default_threads()
 
     def fill_share(k: int) -> None:

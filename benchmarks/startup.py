@@ -34,14 +34,15 @@ _COMPILE = """
 import json, sys, time
 import numba
 from benchmarks import question
+from fleetcube import Settings
 sizes, outputs = json.loads(sys.argv[1])
-question.full(sizes, outputs=outputs).evaluate("numpy")
+question.full(sizes, outputs=outputs).evaluate(settings=Settings("numpy"))
 sweep = question.full(sizes, outputs=outputs)
-plan = sweep.plan("numba")
+plan = sweep._plan("numba")
 times = []
 for _ in range(4):
     start = time.perf_counter()
-    sweep.evaluate("numba")
+    sweep.evaluate(settings=Settings("numba"))
     times.append(time.perf_counter() - start)
 print(json.dumps(times[0] - sorted(times[1:])[1]))
 """

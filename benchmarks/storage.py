@@ -81,7 +81,7 @@ def run_write(quick: bool = False) -> Table:
         for dtype in ("float64", "float32")
     ]
     note = (
-        "The whole of `Sweep.store` (evaluation, checksums, journal, every file and folder synced, "
+        "The whole of `Sweep.to_zarr` (evaluation, checksums, journal, files and folders synced, "
         "sealing) against compressing the same chunks with the same codec on two threads and "
         "writing each raw with one fsync, in turn."
     )
@@ -92,13 +92,13 @@ def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
     """Seconds of storing a sweep, and of the minimal work of writing its chunks."""
     say(f"writing: {name}, {dtype}")
     with workplace() as folder:
-        sample = sweep.store(folder / "sample.zarr", dtype=dtype)  # compiles
+        sample = sweep.to_zarr(folder / "sample.zarr", dtype=dtype)  # compiles
         chunks = list(stored_chunks(sample))
         size = sum(chunk.nbytes for chunk in chunks)
         stored = bytes_of(sample)
         numbers = itertools.count()
         contenders: dict[str, Callable[[], object]] = {
-            "store": lambda: sweep.store(folder / f"{next(numbers)}.zarr", dtype=dtype),
+            "store": lambda: sweep.to_zarr(folder / f"{next(numbers)}.zarr", dtype=dtype),
             "floor": lambda: write_raw(chunks, folder / str(next(numbers))),
         }
         seconds = interleave(contenders, rounds)
@@ -174,7 +174,7 @@ def run_slices(quick: bool = False) -> Table:
     size, tries = (6, 3) if quick else (32, 9)
     with workplace() as folder:
         say("slices: opening the cube")
-        path = six_axes(size).store(folder / "six.zarr")
+        path = six_axes(size).to_zarr(folder / "six.zarr")
         opened = []
         for _ in range(tries):
             start = time.perf_counter()

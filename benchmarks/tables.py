@@ -54,18 +54,27 @@ def shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def has_markers(readme: Path) -> bool:
+def markers(section: str = "") -> tuple[str, str]:
+    """The lines of a page that its tables, or those of one of its sections, are between."""
+    name = f"benchmarks {section}".strip()
+    return BEGIN.replace("benchmarks", name), END.replace("benchmarks", name)
+
+
+def has_markers(readme: Path, section: str = "") -> bool:
+    """Whether a page has a place for the tables."""
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    return BEGIN in text and END in text.partition(BEGIN)[2]
+    begin, end = markers(section)
+    return begin in text and end in text.partition(begin)[2]
 
 
-def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
-    """Write the tables between the markers of a README."""
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
+def write(readme: Path, preamble: str, tables: Iterable[Table], section: str = "") -> None:
+    """Replace the text between the markers of a page by the tables."""
+    begin, end = markers(section)
+    before, _, rest = readme.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2]
     parts = [preamble, *(table.markdown() for table in tables)]
     inside = "\n\n".join(parts)
-    readme.write_text(f"{before}{BEGIN}\n{inside}\n{END}{after}", encoding="utf-8")
+    readme.write_text(f"{before}{begin}\n{inside}\n{end}{after}", encoding="utf-8")
 
 
 def write_json(path: Path, machine: Mapping[str, str], tables: Mapping[str, Table]) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube import Settings
+
 from .measure import interleave, python, ratio, say
 from .tables import Row, Table
 
@@ -115,7 +117,7 @@ def slice_once(number: int) -> dict[str, Any]:
     opened = time.perf_counter()
     cut(cube)
     first = time.perf_counter()
-    plain = Sweep(SCENARIO, AXES, list(outputs)).virtual(engine="numpy")
+    plain = Sweep(SCENARIO, AXES, list(outputs)).virtual(settings=Settings("numpy"))
     contenders = {"compiled": compiled, "fill": fill, "numpy": numpy}
     if outputs == ("goodput",) and axes[0] == "gpu_mttf":
         contenders["loop"] = bare_loop()
@@ -161,7 +163,7 @@ def bare_loop() -> Any:
     interval, useful = binding.bind(exact_interval), binding.bind(goodput.exact_goodput)
     names = ["cluster_mtbf", "checkpoint_stall_time", "restart_time", "cluster_uptime"]
     sweep = Sweep({**SCENARIO, "n_gpus": 262144 // 64}, dict(list(AXES.items())[1:3]), names)
-    cube = sweep.evaluate("numpy")
+    cube = sweep.evaluate(settings=Settings("numpy"))
     mtbf, stall = cube[names[0]].values, cube[names[1]].values
     restart, uptime = float(cube[names[2]]), float(cube[names[3]])
 

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +72,10 @@ def label_of(software: str) -> str:
     """The catalog's label of a group of published steps; the group's name without one."""
     found = (n for n, entry in kind("software").items() if entry.values["steps_as"] == software)
     return next(found, software)
+
+
+def _percent(factor: float) -> str:
+    return f"+-{factor - 1:.0%}"
 
 
 def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
@@ -258,51 +261,33 @@ class Posterior:
         return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)
 
     def said(self, cell: Cell) -> str:
-        """The data behind a cell's coefficients, in words."""
+        """The data behind a cell's coefficients, their error and how to narrow it, in words."""
         rows = self.cells[cell.name][0] if cell.name in self.cells else 0
-        total = self.content["rows"]
         kinds = {"dense": "dense layers", "experts": "mixtures of experts"}
         layers = kinds.get(cell.layers, f"{cell.layers} layers")
-        named = label_of(cell.software) or "any software"
-        what = f"{named} on {cell.gpu or 'an unknown GPU'}, {layers}, {cell.precision}"
-        if rows:
-            return f"{rows} of {total} published steps {'are' if rows > 1 else 'is'} of {what}"
-        software, gpu = self.near(cell)
-        there = f"on {cell.gpu or 'that GPU'}: {sum(gpu.values()) or 'none'}"
-        if not cell.software:
-            return (
-                f"the mean of all software, as none is given; {layers} {there} of {total} "
-                f"published steps{self._narrower(cell)}"
-            )
-        on = ", ".join(f"{name} ({count})" for name, count in software.items()) or "none"
-        return (
-            f"none of {total} published steps is of {what} ({layers} with {named}: {on}; {there})"
-        )
-
-    def _narrower(self, cell: Cell) -> str:
-        """Advice to name the software, where that more than halves the interval; else empty."""
+        gpu = cell.gpu or "an unknown GPU"
         factor = self.values(cell)["error_factor"]
+        if not cell.software:
+            cells = ((name.split(", "), count) for name, (count, _) in self.cells.items())
+            there = sum(count for own, count in cells if own[1:3] == [cell.layers, cell.gpu])
+            told = f"from {there} published steps" if there else "with no published step"
+            mean = f"the mean of all software, {told} on {gpu} ({layers}), {_percent(factor)}"
+            return mean + self._narrower(cell, factor)
+        steps = f"published {label_of(cell.software)} steps"
+        where = f"on {gpu} ({layers}, {cell.precision})"
+        if rows:
+            return f"from {rows} {steps if rows > 1 else steps[:-1]} {where}, {_percent(factor)}"
+        return f"no {steps} {where}; estimated from similar ones, {_percent(factor)}"
+
+    def _narrower(self, cell: Cell, factor: float) -> str:
+        """Advice to name the software, where that more than halves the interval; else empty."""
         named = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
         found = sorted(
             self.values(replace(cell, software=name))["error_factor"] for name in named if name
         )
         if not found or math.log(found[0]) > 0.5 * math.log(factor):
             return ""
-        return f"; give software: the interval, x {factor:.2f}, can be x {found[0]:.2f} with it"
-
-    def near(self, cell: Cell) -> tuple[Counter[str], Counter[str]]:
-        """Rows of the cell's layers: of its software by GPU, and of its GPU by software."""
-        software: Counter[str] = Counter()
-        gpu: Counter[str] = Counter()
-        for name, (rows, _) in self.cells.items():
-            own = name.split(", ")
-            if own[1] != cell.layers:
-                continue
-            if own[0] == cell.software:
-                software[own[2]] += rows
-            if own[2] == cell.gpu:
-                gpu[own[0]] += rows
-        return software, gpu
+        return f"; name your software (software=...): as little as {_percent(found[0])}"
 
     def ceilings(self, cell: Cell) -> dict[str, float]:
         """Peak shares that kernels alone reach on a cell's GPU."""

@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -176,6 +177,13 @@ class Record:
                 "values": dict(self.values),
             }
         )
+
+    def _repr_html_(self) -> str:
+        cells = ((name, f"{value}", self.unit(name)) for name, value in self.values.items())
+        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in r) for r in cells)
+        foot = escape(f"{self.source}, {self.date}" if self.date else self.source)
+        title = escape(f"{self.kind} {self.name}: {self.title}")
+        return f"<b>{title}</b><table>{rows}</table><small>{foot}</small>"
 
     def unit(self, name: str) -> str:
         """Unit of one of the values; empty for text."""

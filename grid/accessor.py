@@ -8,9 +8,12 @@ else of fleetcube is imported before first use.
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 
 import xarray
+
+if TYPE_CHECKING:
+    from .explain import Explanation
 
 _Cube = TypeVar("_Cube", xarray.Dataset, xarray.DataArray)
 _VALUES = "values of the array"  # name in a Dataset: the array may have none, or that of its axis
@@ -122,7 +125,7 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
     def _like_given(self, cube: xarray.Dataset) -> xarray.Dataset:
         return cube
 
-    def explain(self, name: str) -> str:
+    def explain(self, name: str) -> "Explanation":
         """Explain a name as `fleetcube.explain` does.
 
         A variable that only this cube has (`goodput_error`) is explained by its attributes.
@@ -141,8 +144,8 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
             return in_units(self._given, units)
         return everything_in(self._given, units)
 
-    def interval(self, of: str | Sequence[str] | None = None) -> xarray.Dataset:
-        """Add the ends of the variables' 90 % intervals, as `Sweep.interval` gives them.
+    def prediction_interval(self, of: str | Sequence[str] | None = None) -> xarray.Dataset:
+        """The cube with the ends of its variables' 90 % intervals; see `Sweep.prediction_interval`.
 
         They are evaluated now, at the points of this cut alone (100,000 at most); raises an error
         if today's formulas or records give values other than the cube's.
@@ -182,7 +185,7 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         own = given.name in given.coords and given.identical(given.coords[given.name])
         return [*keys, str(given.name)] if own and self._key in keys else keys
 
-    def explain(self, name: str | None = None) -> str:
+    def explain(self, name: str | None = None) -> "Explanation":
         """Explain a name, by default the array's, as `fleetcube.explain` does.
 
         A variable that only this cube has (`goodput_error`) is explained by its attributes.
@@ -216,16 +219,16 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         return Pictures(self._cube, self._key)
 
 
-def _explained(name: Any, cube: xarray.Dataset) -> str:
+def _explained(name: Any, cube: xarray.Dataset) -> "Explanation":
     from ..kernels.calculus.derivatives import is_quantity
-    from .explain import explain
+    from .explain import Explanation, explain
     from .spec.values import known_names
 
     if name not in cube.variables or name in known_names() or is_quantity(name):
         return explain(name)
     about = cube.variables[name].attrs
     meaning = about.get("long_name", "It states no meaning.")
-    return f"{name} [{about.get('units', '1')}]\n\n{meaning}"
+    return Explanation(f"{name} [{about.get('units', '1')}]\n\n{meaning}")
 
 
 class Looks(TypedDict, total=False):

@@ -10,8 +10,9 @@ from xarray.backends import BackendEntrypoint
 from ..catalog.files import parse_toml, read_some
 from . import accessor as accessor  # registers `.fleetcube`
 from .errors import InputError
-from .read.virtual import virtual
+from .run.settings import Settings
 from .spec.file import LARGEST
+from .spec.values import DType
 from .store.cube import open_cube
 from .sweep import Sweep
 
@@ -19,23 +20,20 @@ from .sweep import Sweep
 class Backend(BackendEntrypoint):
     """`xarray.open_dataset("sweep.toml", engine="fleetcube")`, or of a Sweep, or of a stored cube.
 
-    Sweeps take `compute_engine` ("auto", "numpy", "numba" or "jax"), `dtype` and `mask_infeasible`,
-    as `Sweep.virtual` does; a stored cube is opened by `open_cube`.
+    Sweeps take `settings` and `dtype`, as `Sweep.virtual` does; a stored cube is opened by
+    `open_cube`.
     """
 
     description = "Compute slices of a fleetcube sweep from its TOML spec"
-    open_dataset_parameters = (
-        *("filename_or_obj", "drop_variables", "compute_engine", "dtype", "mask_infeasible"),
-    )
+    open_dataset_parameters = ("filename_or_obj", "drop_variables", "dtype", "settings")
 
     def open_dataset(
         self,
         filename_or_obj: Any,
         *,
         drop_variables: Any = None,
-        compute_engine: str = "auto",
-        dtype: str = "float64",
-        mask_infeasible: bool = False,
+        dtype: DType = "float64",
+        settings: Settings | None = None,
     ) -> xarray.Dataset:
         """Open a spec, a Sweep or a stored cube, without evaluating anything."""
         source = filename_or_obj
@@ -45,7 +43,7 @@ class Backend(BackendEntrypoint):
             cube = open_cube(source)
         else:
             sweep = source if isinstance(source, Sweep) else Sweep.from_file(source)
-            cube = virtual(sweep, compute_engine, dtype, mask_infeasible)
+            cube = sweep.virtual(dtype=dtype, settings=settings)
         drop = [drop_variables] if isinstance(drop_variables, str) else drop_variables or []
         return cube.drop_vars(drop, errors="ignore")
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from .spec.arguments import scenario_and_axes
+from .run.settings import Settings
+from .spec.arguments import scenario_and_axes, stacked
 from .sweep import Sweep
 
 if TYPE_CHECKING:
@@ -12,32 +13,28 @@ if TYPE_CHECKING:
 
 @overload
 def evaluate(
-    outputs: str, *, engine: str = ..., mask_infeasible: bool = ..., **inputs: Any
+    outputs: str, *, settings: Settings | None = ..., **inputs: Any
 ) -> "xarray.DataArray": ...
 
 
 @overload
 def evaluate(
-    outputs: Sequence[str], *, engine: str = ..., mask_infeasible: bool = ..., **inputs: Any
+    outputs: Sequence[str], *, settings: Settings | None = ..., **inputs: Any
 ) -> "xarray.Dataset": ...
 
 
 def evaluate(
-    outputs: str | Sequence[str],
-    *,
-    engine: str = "auto",
-    mask_infeasible: bool = False,
-    **inputs: Any,
+    outputs: str | Sequence[str], *, settings: Settings | None = None, **inputs: Any
 ) -> "xarray.Dataset | xarray.DataArray":
     """Evaluate quantities at a point or over a grid.
 
     Args:
         outputs: one name, or a list of names; see `fleetcube explain`.
-        engine: "auto", "numpy", "numba" or "jax".
-        mask_infeasible: NaN where `infeasible_reason` is not 0.
+        settings: engine, threads and the like.
         **inputs: numbers in SI base units, text with units ("400 Gbit/s"), catalog labels
-            (gpu="h100-sxm"), or sequences, 1-D arrays or 1-D DataArrays, which become axes of a
-            grid. DataArrays that share a dimension move along it together; `table` takes rows.
+            (gpu="h100-sxm"), durations (pandas.Timedelta), or sequences, 1-D arrays or DataArrays,
+            which become axes of a grid. DataArrays that share a dimension move along it together;
+            `evaluate_table` takes rows.
 
     Returns a Dataset, or a DataArray for one name. Unset inputs take their documented defaults.
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
@@ -48,7 +45,7 @@ def evaluate(
         >>> round(float(mtbf) / 3600, 1)
         33.5
     """
-    scenario, axes = scenario_and_axes(inputs)
-    names = [outputs] if isinstance(outputs, str) else outputs
-    result = Sweep(scenario, axes, names).evaluate(engine, mask_infeasible=mask_infeasible)
+    flat, unstacked = stacked(inputs)
+    scenario, axes = scenario_and_axes(flat)
+    result = unstacked(Sweep(scenario, axes, outputs).evaluate(settings=settings))
     return result[outputs] if isinstance(outputs, str) else result

@@ -5,6 +5,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from ..catalog import KINDS, glossary, kind
@@ -31,18 +32,31 @@ _PATTERNS = {
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
 
-def explain(name: str | None = None) -> str:
+class Explanation(str):
+    """A text that shows its lines in a shell and in a notebook."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
+
+
+def explain(name: str | None = None, **options: Any) -> Explanation:
     """Explain an input, option, quantity or catalog kind; without a name, list all.
 
     A quantity: its formulas, the option that selects among them, sources, and everything it is
-    computed from under the default options, with defaults. An input: default, bounds, what it
+    computed from under the default options, or those given (goodput_model="additive"), with
+    defaults. An input: default, bounds, what it
     feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
     glossary and catalog labels lead to names. Raises InputError, with the nearest names, if none.
     """
     if name is None:
-        return _list_all()
+        return Explanation(_list_all())
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
+    if options and name not in load():
+        raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
     written, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
@@ -55,7 +69,7 @@ def explain(name: str | None = None) -> str:
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
     elif name in load():
-        lines = _explain_quantity(load()[name])
+        lines = _explain_quantity(load()[name], _chosen(options))
     elif slope := derivative(name):
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
@@ -69,7 +83,7 @@ def explain(name: str | None = None) -> str:
         words = [each for row in glossary.glossary() for each in row.words]
         near = nearest(written, [*INPUTS, *load(), *KINDS, *words])
         raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
-    return "\n".join(lines)
+    return Explanation("\n".join(lines))
 
 
 def _explain_word(entry: glossary.Word, written: str) -> list[str]:
@@ -139,7 +153,7 @@ def explain_traffic(point: Any) -> str:
     ]
     none = [each.kind for each in traffic if each.tier < 0]
     lines += ["", f"no traffic: {', '.join(none)}"] if none else []
-    lines += ["", "Times are those of one step, hidden or not."]
+    lines += ["", "Times per step, before any overlap."]
     if all(name in point for name in TIMES):
         middle, low, high = (float(point[name]) for name in TIMES)
         if low < high:
@@ -153,7 +167,7 @@ def unused(attrs: Mapping[str, Any]) -> str:
     shows how to reach it: by solving for the nearest continuous input."""
     names = str(attrs["fleetcube_unused"]).split()
     idle = [INPUTS[name].idle for name in names if name in INPUTS and INPUTS[name].idle]
-    line = "; ".join([f"set, but nothing here depends on it: {', '.join(names)}", *idle])
+    line = "; ".join([f"given, but not used here: {', '.join(names)}", *idle])
     for name in names:
         if name in load() and (by := _lever(name)):
             value = json.loads(attrs["fleetcube_spec"]).get("scenario", {}).get(name)
@@ -178,11 +192,30 @@ def _lever(name: str) -> str | None:
     return None
 
 
-def _explain_quantity(quantity: Quantity) -> list[str]:
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as the table of inputs spells them."""
+    chosen = {}
+    for name, value in options.items():
+        row = INPUTS.get(name)
+        if row is None or row.kind != "option":
+            known = [name for name, row in INPUTS.items() if row.kind == "option"]
+            raise InputError(f"{name!r} is not an option; {nearest(name, known)}")
+        fits = [each for each in row.choices if label(each) == label(value)]
+        if not fits:
+            some = ", ".join(map(label, row.choices))
+            raise InputError(f"{name} = {shown(value)} is unknown; choose one of {some}")
+        chosen[name] = fits[0]
+    return chosen
+
+
+def _explain_quantity(quantity: Quantity, options: Mapping[str, Any]) -> list[str]:
     doc = quantity.doc
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
     choices: dict[Function, list[Any]] = {}
-    for choice in INPUTS[quantity.option].choices if quantity.option else (None,):
+    known: Sequence[Any] = INPUTS[quantity.option].choices if quantity.option else (None,)
+    if quantity.option and quantity.option in options:
+        known = (options[quantity.option],)
+    for choice in known:
         choices.setdefault(quantity.formulas[choice], []).append(choice)
     for formula, values in choices.items():
         lines.append("")
@@ -192,10 +225,11 @@ def _explain_quantity(quantity: Quantity) -> list[str]:
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
         lines += _explain_formula(quantity.name, formula)
     lines += ["", *_feeds(quantity.name, "nothing: it is a result")]
-    formulas = select([quantity.name], choose({}, ()), INPUTS)
+    formulas = select([quantity.name], choose(options, ()), INPUTS)
     if len(formulas) > 1:
-        lines += ["", "Computed from, with default options (each name once, where first needed):"]
-        lines += _tree(quantity.name, formulas)
+        how = "these options" if options else "default options"
+        lines += ["", f"Computed from, with {how} (each name once, where first needed):"]
+        lines += _tree(quantity.name, formulas, options)
     names = {p for formula in formulas.values() for p in parameters(formula)}
     names |= {option for needed in formulas if (option := load()[needed].option)}
     rows = [row for row in INPUTS.values() if row.name in names]
@@ -234,7 +268,7 @@ def _maths(doc: Doc) -> list[str]:
     return lines[1:]
 
 
-def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
+def _tree(name: str, formulas: Mapping[str, Function], options: Mapping[str, Any]) -> list[str]:
     """The tree of quantities below `name`, each once, at its least depth."""
     below: dict[str, list[str]] = {}
     seen, level = {name}, [name]
@@ -246,7 +280,8 @@ def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
 
     def written(current: str, depth: int) -> Iterable[str]:
         option = load()[current].option
-        choice = f" {_whole(f'({option} = {label(INPUTS[option].default)})')}" if option else ""
+        chosen = label(options.get(option, INPUTS[option].default)) if option else ""
+        choice = f" {_whole(f'({option} = {chosen})')}" if option else ""
         yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
         for needed in below[current]:
             yield from written(needed, depth + 1)

@@ -392,7 +392,7 @@ def _program(
             if slope.kind.startswith("delta"):
                 raise InputError(
                     f"outputs: {slope.name!r} compares whole numbers, which takes a sweep; ask for "
-                    f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.gradient"
+                    f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.derivatives"
                 )
         dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
         formulas = differentiated([formulas], dims, wanted)[0]

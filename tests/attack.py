@@ -1,7 +1,7 @@
 """Attack cubes, files and readers, and count failures.
 
 `python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 without failures. `--write` saves
-the results in attacks.json; `make pages` writes their table into docs/storage.md.
+the results in attacks.json; `make pages` writes their table into docs/security.md.
 """
 
 import datetime

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.errors import InputError
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
@@ -105,11 +105,15 @@ def arrays() -> Found:
     """All arrays of the sweeps on every engine, with their derivatives, reductions and slices."""
     for name, sweep in sweeps().items():
         for engine in ENGINES:
-            yield from of_dataset(f"{name} {engine}", lambda s=sweep, e=engine: s.evaluate(e))
-        for how in ("min", "mean", "argmin"):
+            yield from of_dataset(
+                f"{name} {engine}", lambda s=sweep, e=engine: s.evaluate(settings=Settings(e))
+            )
+        for how in ("min", "mean"):
             yield from of_dataset(f"{name} {how}", lambda s=sweep, h=how: s.reduce(h))
         of = sweep.spec["outputs"][0]
-        yield from of_dataset(f"{name} gradient", lambda s=sweep, o=of: s.gradient(o).to_dataset())
+        yield from of_dataset(
+            f"{name} gradient", lambda s=sweep, o=of: s.derivatives(o).to_dataset()
+        )
         yield from of_dataset(f"{name} virtual", lambda s=sweep: corner(s.virtual()))
 
 
@@ -131,7 +135,7 @@ def chunks() -> Found:
     for name, sweep in sweeps().items():
         if name.endswith("defaults"):
             with tempfile.TemporaryDirectory() as folder:
-                path = Path(sweep.store(Path(folder) / "a.zarr", engine="numba"))
+                path = Path(sweep.to_zarr(Path(folder) / "a.zarr", settings=Settings("numba")))
                 for file in sorted(path.rglob("*")):
                     if file.is_file() and "c" in file.relative_to(path).parts:
                         yield f"{name} {file.relative_to(path)}", digest(file.read_bytes())

@@ -21,6 +21,8 @@ def each(names: str | tuple[str, ...], rows: Iterable[Any], ids: Any = None) -> 
         given = dict(zip(keys, values, strict=True))
         name = _name(number, row, given, ids)
         table[f"{name} ({number})" if name in table else name] = given
+    if not table and only:  # codes have no derivative, for one
+        return pytest.mark.skip(reason=f"no row of this test is named {only}")
     if not table:
         raise ValueError("the table is empty: its test would never fail")
 

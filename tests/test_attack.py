@@ -16,4 +16,4 @@ def test_nothing_is_wrong(name: str) -> None:
 
 
 def test_the_page_has_what_came_of_them() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make docs/storage.md`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make docs/security.md`"

@@ -69,12 +69,12 @@ def test_cores_are_counted_without_an_affinity(monkeypatch: pytest.MonkeyPatch) 
 def test_a_folder_is_read_and_not_written_without_handles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep().store(tmp_path / "a.zarr")
+    sweep().to_zarr(tmp_path / "a.zarr")
     monkeypatch.setattr(os, "supports_dir_fd", set())
     for name in ("O_DIRECTORY", "O_NOFOLLOW", "pread", "pwrite"):
         monkeypatch.delattr(os, name)
     with pytest.raises(InputError, match="write the cube to an object store"):
-        sweep().store(tmp_path / "b.zarr")
+        sweep().to_zarr(tmp_path / "b.zarr")
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
     assert open_cube(tmp_path / "a.zarr")["cluster_mtbf"].equals(sweep().evaluate()["cluster_mtbf"])
 
@@ -103,9 +103,9 @@ import sys
 sys.modules["jax"] = sys.modules["jaxlib"] = None
 import fleetcube
 for engine in ("auto", "numpy"):
-    fleetcube.evaluate("nodes", n_gpus=[8, 64], engine=engine)
+    fleetcube.evaluate("nodes", n_gpus=[8, 64], settings=fleetcube.Settings(engine))
 try:
-    fleetcube.evaluate("nodes", n_gpus=[8, 64], engine="jax")
+    fleetcube.evaluate("nodes", n_gpus=[8, 64], settings=fleetcube.Settings("jax"))
 except fleetcube.InputError as error:
     print(error)
 """

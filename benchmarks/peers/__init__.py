@@ -5,6 +5,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from fleetcube import Settings
 from fleetcube.grid.sweep import Sweep
 
 from .. import question
@@ -56,8 +57,8 @@ def compare(small: tuple[int, int], large: tuple[int, int], rounds: int) -> list
     entries: dict[str, tuple[Sweep, Callable[[], object]]] = {
         "fleetcube": (sweep, sweep.evaluate),
         "fleetcube, reused arrays": (sweep, lambda: sweep.evaluate(out=result)),
-        "fleetcube, NumPy engine": (sweep, lambda: sweep.evaluate("numpy")),
-        "fleetcube, JAX engine": (sweep, lambda: sweep.evaluate("jax")),
+        "fleetcube, NumPy engine": (sweep, lambda: sweep.evaluate(settings=Settings("numpy"))),
+        "fleetcube, JAX engine": (sweep, lambda: sweep.evaluate(settings=Settings("jax"))),
         "JAX alone, one jit": (sweep, contenders.fused_jax(sweep)),
         "xarray broadcasting": (sweep, contenders.broadcast_xarray(sweep)),
         "naive NumPy, full grid": (dense, contenders.dense_numpy(dense)),

@@ -16,6 +16,7 @@ import numpy
 import xarray
 
 import fleetcube
+from fleetcube import Settings
 
 from . import environments
 
@@ -300,7 +301,7 @@ def ours(points: Sequence[Point]) -> list[dict[str, float]]:
         for group in options.values():
             scenarios = [points[index].scenario(**more) for index in group]
             inputs = {name: _column([each[name] for each in scenarios]) for name in scenarios[0]}
-            values = fleetcube.evaluate(outputs, engine="numpy", **inputs)
+            values = fleetcube.evaluate(outputs, settings=Settings("numpy"), **inputs)
             for name in outputs:
                 column = numpy.broadcast_to(values[name].values, len(group))
                 for index, value in zip(group, column, strict=True):

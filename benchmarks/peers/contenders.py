@@ -14,7 +14,7 @@ from fleetcube.kernels.graph.formulas import Function, parameters
 
 def dense_numpy(sweep: Sweep) -> Callable[[], Any]:
     """Every formula on columns of the full grid, one value for each point."""
-    plan = sweep.plan("numpy")
+    plan = sweep._plan("numpy")
     (case,) = plan.cases
     shape = plan.shape(plan.sizes)
     columns = {
@@ -33,7 +33,7 @@ def broadcast_xarray(sweep: Sweep) -> Callable[[], Any]:
     """Every formula on labelled arrays, each of its own dimensions."""
     import xarray
 
-    plan = sweep.plan("numpy")
+    plan = sweep._plan("numpy")
     (case,) = plan.cases
     dims = list(plan.sizes)
     inputs = {}
@@ -56,7 +56,7 @@ def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda outs: outs) -> C
     Arrays have their own dimensions.
     """
     jax: Any = importlib.import_module("jax")
-    plan = sweep.plan("jax")
+    plan = sweep._plan("jax")
     (case,) = plan.cases
     formulas = bound(Binding(jax.numpy, jax.numpy.where), case.formulas)
     with jax.enable_x64(True):
@@ -80,7 +80,7 @@ def dense_jax(
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """JAX on arrays of the whole grid: an output, and its gradient by reverse mode."""
     jax: Any = importlib.import_module("jax")
-    plan = sweep.plan("jax")
+    plan = sweep._plan("jax")
     (case,) = plan.cases
     formulas = bound(Binding(jax.numpy, jax.numpy.where), case.formulas)
     shape = plan.shape(plan.sizes)

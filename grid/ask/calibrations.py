@@ -6,6 +6,7 @@ from typing import Any
 
 from ...catalog import AUTO, kind
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..spec import auto
 from ..spec.axes import make_axes
 from ..spec.scenario import resolve, said_by
@@ -40,7 +41,7 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     said.pop(_KIND, None)
     own = auto.cell_of(said_by(said))
     fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
-    cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate("numpy")
+    cube = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES).evaluate(settings=Settings("numpy"))
     remarks = resolve({**said, _KIND: AUTO}, {}).remarks
     found = []
     for k, label in enumerate([AUTO, *fitted]):

@@ -16,6 +16,7 @@ from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
+from ..run.settings import Settings
 from ..show.tables import meanings
 from ..spec import dates, values
 from ..spec.axes import PHASE, make_axis
@@ -100,11 +101,11 @@ def compare(
 
 
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a.sizes, *b.sizes, *values.known_names()]
+    known = [*a._sizes, *b._sizes, *values.known_names()]
     for name in at:
         if name not in known:
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
-    both = [name for name in a.sizes if name in b.sizes]
+    both = [name for name in a._sizes if name in b._sizes]
     for name in over:
         if name not in both:
             raise InputError(
@@ -117,7 +118,7 @@ def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Seque
 
 
 def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
-    known = [*sweep.sizes, *values.known_names()]
+    known = [*sweep._sizes, *values.known_names()]
     return {name: value for name, value in at.items() if name in known}
 
 
@@ -134,7 +135,7 @@ def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
 
 def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     """Numeric outputs of both specs, and decomposed quantities that both can compute."""
-    plans = [sweep.plan("numpy") for sweep in pair]
+    plans = [sweep._plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
     numbers = [name for name in shared if values.unit_of(name) != "flag"]
     specs = [sweep.spec for sweep in pair]
@@ -148,7 +149,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
             raise InputError("the specs share no numeric output; give both the same one")
         return USUAL if USUAL in names else names[0]
     for sweep in pair:
-        plan = sweep.of([of]).plan("numpy")
+        plan = sweep.with_outputs([of])._plan("numpy")
         if values.unit_of(plan.outputs[0]) == "flag":
             raise InputError(f"{of} is a flag; name a numeric output")
     return of
@@ -165,8 +166,8 @@ def _values(
     attributes: list[Mapping[str, Any]] = []
     reasons: list[Any] = []
     for sweep in pair:
-        wanted = [name for name in [*names, *quantities(apart)] if name not in sweep.sizes]
-        cube = sweep.of(list(dict.fromkeys(wanted))).evaluate("numpy")
+        wanted = [name for name in [*names, *quantities(apart)] if name not in sweep._sizes]
+        cube = sweep.with_outputs(list(dict.fromkeys(wanted))).evaluate(settings=Settings("numpy"))
         attributes.append(cube.attrs)
         side = {name: cube[name] for name in names}
         for name, row in apart.items():
@@ -313,7 +314,7 @@ def _with(
         if name in flat[1]:
             entries[name] = flat[1][name]
     try:
-        cube = Evaluation(entries, axes, [of]).evaluate("numpy")
+        cube = Evaluation(entries, axes, [of]).evaluate(settings=Settings("numpy"))
     except InputError:
         return np.nan
     return cube[of].reset_coords(drop=True)
@@ -324,7 +325,7 @@ def _inputs(
 ) -> tuple[tuple[str, float, float], ...]:
     """Numbers in use that differ because labels or defaults, not scenarios, set them."""
     used: dict[str, None] = {}
-    plans: list[Plan] = [sweep.of(of).plan("numpy") for sweep in pair]
+    plans: list[Plan] = [sweep.with_outputs(of)._plan("numpy") for sweep in pair]
     for plan in plans:
         for name in of:
             used |= dict.fromkeys(check_levers(plan, name, None))

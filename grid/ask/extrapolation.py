@@ -109,8 +109,8 @@ def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
     found = [line for name, at in answers.items() for line in auto.outside(name, at.reshape(-1))]
     if found and _by_phase(problem):
         found.append(
-            "the interval differs by phase, and what was searched for does not widen it: "
-            "evaluate the answer"
+            "the interval is not widened for the value found, as it differs by phase: "
+            "evaluate that value"
         )
     return found
 

@@ -1,6 +1,7 @@
 """Gradients, elasticities and Jacobians of a sweep, as labelled arrays."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +26,17 @@ from ..spec.values import is_known, is_option, is_whole
 if TYPE_CHECKING:
     import xarray
 
+KINDS_OF = ("gradient", "elasticity")
 
-def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[Derivative]]:
-    """The derivatives of outputs (rows) by inputs (columns), by default all continuous ones."""
+
+def named_derivatives(
+    sweep: Evaluation, of: Any, wrt: Any, elasticity: bool
+) -> list[list[Derivative]]:
+    """The derivatives of outputs (rows) by inputs (columns), by default by all continuous ones."""
     outputs = [check_quantity(name) for name in ([of] if isinstance(of, str) else of)]
     if not outputs:
         raise InputError("of = [] is empty; name a quantity")
-    plan = sweep.of(outputs).plan()
+    plan = sweep.with_outputs(outputs)._plan()
     inputs = continuous(plan, outputs) if wrt is None else check_inputs(plan, wrt)
     if wrt is not None and (not inputs or len(set(inputs)) < len(inputs)):
         raise InputError(f"wrt = {shown(inputs)} is empty or names an input twice; name each once")
@@ -74,7 +79,7 @@ def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
     return {"fleetcube_uncounted": "\n".join(lines)} if lines else {}
 
 
-_HELD = "what calibration auto found is held; a run with another value finds it anew"
+_HELD = "efficiencies stay as calibrated here; a run with another value calibrates anew"
 
 
 def is_held(plan: Plan, name: str) -> bool:
@@ -117,16 +122,18 @@ def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
 
-def jacobian(
-    sweep: Evaluation, of: Any, wrt: Any, elasticity: bool, settings: Settings
+def derivatives(
+    sweep: Evaluation, of: Any, wrt: Any, kind: str, settings: Settings
 ) -> "xarray.DataArray":
-    """Derivatives by (output, input, axes of any of them); see `Sweep.jacobian`."""
+    """Derivatives by (output, input, axes of any of them); see `Sweep.derivatives`."""
     import xarray
 
-    rows = derivatives(sweep, of, wrt, elasticity)
+    if kind not in KINDS_OF:
+        raise InputError(f"kind = {shown(kind)} is unknown; choose one of {', '.join(KINDS_OF)}")
+    rows = named_derivatives(sweep, of, wrt, kind == "elasticity")
     flat = [slope.name for row in rows for slope in row]
-    sweep = sweep.of(flat)
-    plan = sweep.plan(settings.engine)
+    sweep = sweep.with_outputs(flat)
+    plan = sweep._plan(settings.engine, False)
     wanted = {dim for name in flat for dim in plan.out_dims[name]}
     dims = [axis.name for axis in plan.problem.axes if axis.name in wanted]
     order = [axis.name for axis in plan.axes if axis.name in wanted]  # in memory order
@@ -143,7 +150,7 @@ def jacobian(
         empty = targets[name] if direct else np.empty(plan.shape(own), dtype_of(name, float))
         views[name] = (own, empty)
     out = xarray.Dataset(views)
-    result = sweep.evaluate(settings.engine, out, threads=settings.threads)
+    result = sweep.evaluate(out, settings=replace(settings, infeasible="include"))
     for name, target in targets.items():
         own, values = views[name]
         if values is not target:
@@ -161,5 +168,5 @@ def jacobian(
         coords[REASON] = result.coords[REASON].variable
     # Filled in memory order, returned in the order of the axes
     turned = array.transpose([0, 1, *(2 + order.index(dim) for dim in dims)])
-    name = "elasticity" if elasticity else "gradient"
-    return xarray.DataArray(turned, coords, ("output", "input", *dims), name, result.attrs)
+    found = xarray.DataArray(turned, coords, ("output", "input", *dims), kind, result.attrs)
+    return found.isel(output=0) if isinstance(of, str) else found

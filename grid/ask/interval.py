@@ -1,6 +1,7 @@
 """Intervals of outputs, from the error of a prediction and from distributions of inputs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +33,10 @@ def is_predicted(plan: Plan) -> bool:
 def interval(
     sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings
 ) -> "xarray.Dataset":
-    """See `Sweep.interval`."""
-    plan = sweep.plan("numpy", settings.mask_infeasible)
+    """Outputs with the ends of their intervals; see `Sweep.prediction_interval`."""
+    plan = sweep._plan("numpy", settings._mask)
     names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
-    how: Any = {"mask_infeasible": settings.mask_infeasible, "threads": settings.threads}
-    values = (sweep if of is None else sweep.of(names)).evaluate(settings.engine, **how)
+    values = (sweep if of is None else sweep.with_outputs(names)).evaluate(settings=settings)
     drawn = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
     left = [name for name in names if name not in drawn]
     moved = [name for name in left if errors(plan, name)]
@@ -53,8 +53,8 @@ def interval(
         ends |= {name: (low[name], high[name]) for name in moved}
         made.append(low)
     if bounded:
-        own = sweep.of([end for name in bounded for end in ENDS[name]])
-        found = own.evaluate(settings.engine, **how)
+        own = sweep.with_outputs([end for name in bounded for end in ENDS[name]])
+        found = own.evaluate(settings=settings)
         ends |= {name: (found[ENDS[name][0]], found[ENDS[name][1]]) for name in bounded}
         made.append(found)
     idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in made]
@@ -78,10 +78,10 @@ def _moved(
     numbers = {error: _PLACES for name in names for error in errors(plan, name)}
     axis = Axis(DRAW, np.arange(_PLACES.size), numbers)
     moved = sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
-    plain = Settings(settings.engine, False, settings.threads, settings.dask)
+    plain = replace(settings, infeasible="include")
     with stream.mapping(moved, plain) as (plan, map_):
         low, high = (
-            reduce(plan, moved.spec, how, [DRAW], map_, plain.cores) for how in ("min", "max")
+            reduce(plan, moved.spec, how, [DRAW], map_, plain._cores) for how in ("min", "max")
         )
     return low, high
 

@@ -8,8 +8,8 @@ the candidates (decision 47).
 import itertools
 import math
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ...kernels.roles import LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, axis_attributes, root_attributes
 from ..plan.plan import Plan
+from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import label, meanings, numbers, scale
@@ -28,16 +29,19 @@ from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
 from .gradient import check_quantity, is_held, uncounted
 from .interval import interval
-from .sensitivity import Kind
-from .sensitivity import levers as ranked
+from .sensitivity import Kind, frozen, rank_inputs
+from .solve.solve import Target, read_condition
 
 if TYPE_CHECKING:
     import xarray
 
-RANK = "rank"  # dimension of the answers at a point, the best first
-MOST = 1 << 26  # layouts evaluated at once
-MOST_POINTS = 256  # each has its own table
-SAME = 1e-9  # relative difference below which outputs, and so layouts, count as equal
+Search = str | Sequence[str]
+RANK = "rank"  # the dimension of the answers at a point, the best first
+MOST = 1 << 26  # layouts tried together
+MOST_POINTS = 256  # each with a table of its own
+_MOST_RANKS = 100
+FELT = 1e-3  # relative change of an output that is worth a line
+SAME = 1e-9  # relative difference of outputs that are equal: such layouts differ in nothing here
 ALWAYS = ("job_time", "step_time", "mfu", "goodput", "memory_per_gpu")
 # Added where their inputs are known
 WHERE_KNOWN = (
@@ -49,6 +53,7 @@ REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
 )
+LAYOUT = "layout"  # all of OPEN that a spec leaves open
 OPEN = (
     *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
     *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),
@@ -70,27 +75,31 @@ _MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 1
 
 def best_layouts(
     sweep: Evaluation,
-    of: str | None,
+    of: str,
     sense: str,
-    open_: Sequence[str] | None,
+    search: Search,
+    where: Sequence[str],
     also: Sequence[str],
-    top: int,
+    k: int,
     settings: Settings,
 ) -> "xarray.Dataset":
-    """See `Sweep.best_layouts`."""
-    of = check_quantity(ALWAYS[0] if of is None else of)
+    """The k best layouts at every point; see `Sweep.best`."""
+    check_quantity(of)
+    for name in also:
+        check_quantity(name)
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
-    if not isinstance(top, int) or not 1 <= top <= 100:
-        raise InputError(f"top = {shown(top)} is not a whole number from 1 to 100; give one")
+    if k > _MOST_RANKS:
+        raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
+    conditions = [read_condition("where", text) for text in where]
     spec: Any = sweep.spec
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(
-            "phases have layouts of their own: `fleetcube plan` and `Sweep.best_layouts_by_phase` "
-            f"find all; ask here for one: phase={first!r}"
+            "phases have layouts of their own: `fleetcube plan` and `Sweep.best` find all; ask "
+            f"here for one: phase={first!r}"
         )
-    tried = candidates(sweep, of, open_, also)
+    tried = candidates(sweep, of, search)
     if not tried:
         raise InputError(
             f"the spec states {', '.join(n for n in OPEN if n in _stated(spec)) or 'all'}, and "
@@ -110,18 +119,19 @@ def best_layouts(
             f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
             "of these inputs"
         )
-    best, reasons, limits = _tried(sweep, of, sense, axes, tried, top, settings)
-    return _answers(sweep, of, axes, tried, best, reasons, settings).assign(limits)
+    best, reasons, limits = _tried(sweep, of, sense, axes, tried, conditions, k, settings)
+    more = [*also, *(name for each in conditions for name in each.outputs)]
+    return _answers(sweep, of, more, axes, tried, best, reasons).assign(limits)
 
 
 def by_phase(
-    sweep: Kind, of: str, sense: str, open_: Sequence[str] | None, also: Sequence[str]
+    sweep: Kind, of: str, sense: str, search: Search
 ) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
     """The best layout of each phase, None if nothing is open; and the job in them."""
     spec: Any = sweep.spec
     names = phases.names(spec["scenario"])
     if not names:
-        raise InputError("the job has no phases; call best_layouts")
+        raise InputError("the job has no phases")
     if check_quantity(of) not in SUMS:
         raise InputError(
             f"{of} does not add up over phases, whose layouts are best one by one; ask for "
@@ -137,8 +147,8 @@ def by_phase(
     for name, table in zip(names, tables, strict=True):
         one = Evaluation(phases.one(spec["scenario"], name), {}, [of])
         found[name] = own = (
-            best_layouts(one, of, sense, open_, also, 1, Settings())
-            if candidates(one, of, open_, also)
+            best_layouts(one, of, sense, search, (), (), 1, Settings())
+            if candidates(one, of, search)
             else None
         )
         if own is None:
@@ -157,16 +167,16 @@ def by_phase(
     return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
 
 
-def candidates(
-    sweep: Evaluation, of: str, open_: Sequence[str] | None, also: Sequence[str]
-) -> dict[str, list[Any]]:
+def candidates(sweep: Evaluation, of: str, search: Search) -> dict[str, list[Any]]:
     """Values to try of each open input: those that the spec leaves unset, or the inputs named."""
     spec: Any = sweep.spec
     stated = _stated(spec)
-    known = _Known(sweep.of([of]).plan("numpy"))
-    names = [n for n in OPEN if n not in stated] if open_ is None else open_
+    known = _Known(sweep.with_outputs([of])._plan("numpy"))
+    layout = [name for name in OPEN if name not in stated]
+    named = [search] if isinstance(search, str) else search
+    names = [n for name in named for n in (layout if name == LAYOUT else [name])]
     found: dict[str, list[Any]] = {}
-    for name in dict.fromkeys([*names, *also]):
+    for name in dict.fromkeys(names):
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
         row = _candidates(name, known)
@@ -177,6 +187,27 @@ def candidates(
         if len(row) > 1:
             found[name] = row
     return found
+
+
+def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
+    """The values of a layout's inputs at a point."""
+    problem, numbers = frozen(point._plan("numpy"))
+    known = {**numbers, **problem.options}
+    return {name: known.get(name, INPUTS[name].default) for name in names}
+
+
+def stated_and_free(
+    sweep: Kind, of: str, sense: str, where: Sequence[str]
+) -> "tuple[dict[str, Any], xarray.Dataset, xarray.Dataset]":
+    """The layout that a spec of one point states, its values, and the best layout instead."""
+    axes = make_axes(sweep.spec["axes"])
+    scenario = {**sweep.spec["scenario"], **_said(axes, [0] * len(axes))}
+    point = Evaluation(scenario, {}, _outputs(sweep, of))
+    values = interval(point, None, Settings("numpy"))
+    free = {name: value for name, value in scenario.items() if name not in OPEN}
+    bare = Evaluation(free, {}, [of])
+    best = best_layouts(bare, of, sense, LAYOUT, where, (), 1, Settings())
+    return layout_at(point), values, best
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
@@ -279,15 +310,18 @@ def _tried(
     sense: str,
     axes: Mapping[str, Axis],
     tried: Mapping[str, Sequence[Any]],
+    conditions: Sequence[Target],
     top: int,
     settings: Settings,
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
-    grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[of])
+    read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
+    grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[*read])
     whole = [*axes, *tried]
-    # compiling every combination of choices takes longer than NumPy does at any allowed size
-    engine = "numpy" if settings.engine == "auto" else settings.engine
-    cube = grid.evaluate(engine, threads=settings.threads)
+    # compiling every combination of choices takes longer than NumPy does for all that are allowed
+    how = replace(settings, engine="numpy") if settings.engine == "auto" else settings
+    how = replace(how, infeasible="include")
+    cube = grid.evaluate(settings=how)
     if REASON not in cube:
         raise InputError(f"{of} does not depend on the layout; name another output")
     points = math.prod(axis.size for axis in axes.values())
@@ -299,6 +333,9 @@ def _tried(
         return np.broadcast_to(array, tuple(sizes.values())).reshape(points, -1)
 
     value, reason = spread(cube[of]), spread(cube[REASON])
+    outs = {name: spread(cube[name]) for name in read}
+    for each in conditions:
+        value = np.where(met(each, outs), value, np.nan)
     sign = 1.0 if sense == "min" else -1.0
     best = np.full((points, top), -1, np.int64)
     unlimited, margin = np.full((2, points), np.nan)
@@ -312,7 +349,7 @@ def _tried(
         )
     none = best[:, 0] < 0
     if (reason[none] == full).any():
-        free = spread(grid.of([_MARGIN]).evaluate(engine, threads=settings.threads)[_MARGIN])
+        free = spread(grid.with_outputs([_MARGIN]).evaluate(settings=how)[_MARGIN])
         for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
     shape = [axis.size for axis in axes.values()]
@@ -342,18 +379,19 @@ def _distinct(row: Array, top: int) -> Array:
 def _answers(
     sweep: Evaluation,
     of: str,
+    also: Sequence[str],
     axes: Mapping[str, Axis],
     tried: Mapping[str, Sequence[Any]],
     best: Array,
     reasons: Array,
-    settings: Settings,
 ) -> "xarray.Dataset":
     """Each answer evaluated as a separate sweep, with intervals."""
     import xarray
 
     spec: Any = sweep.spec
     sizes = [axis.size for axis in axes.values()]
-    outputs, plan = _outputs(sweep, of), sweep.of([of]).plan("numpy")
+    outputs = list(dict.fromkeys([*_outputs(sweep, of), *also]))
+    plan = sweep.with_outputs([of])._plan("numpy")
     layouts = [*itertools.product(*tried.values())]
     found = {}
     for k, place in enumerate(itertools.product(*map(range, sizes))):
@@ -395,7 +433,7 @@ def _answers(
         variables,
         {**coords, RANK: np.arange(1, best.shape[1] + 1)},
         {
-            **root_attributes(plan, spec),
+            **root_attributes(plan, sweep._spec_of([of])),
             **uncounted(plan, [*tried]),
             "fleetcube_tried": reasons.shape[1],
             "fleetcube_open": " ".join(tried),
@@ -419,20 +457,17 @@ def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
     return said
 
 
-def searched(found: "xarray.Dataset", of: str, sense: str) -> str:
-    """What was searched, and how many layouts can run, in a line."""
-    feasible = found["feasible_layouts"].values
-    most, least = int(feasible.max()), int(feasible.min())
-    said = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    names = "\n  ".join(textwrap.wrap(found.attrs["fleetcube_open"].replace(" ", ", "), 76))
-    tried = found.attrs["fleetcube_tried"]
-    return f"{sense}imum {of} of {tried:,} layouts, {said} of which can run, over\n  {names}"
+def searched(found: "xarray.Dataset") -> str:
+    """How many layouts were tried, and how many can run."""
+    feasible = found["feasible_layouts"]
+    ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
+    return f"tried {found.attrs['fleetcube_tried']:,} layouts; {' to '.join(ends)} can run"
 
 
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
-    """0 where a layout is found, else the most frequent reason."""
+    """0 where any layout can run, else the reason that most candidates fail by."""
     found = [
-        0 if own[0] >= 0 else int(np.bincount(np.maximum(row, 0)).argmax())
+        0 if own[0] >= 0 or (row == 0).any() else int(np.bincount(np.maximum(row, 0)).argmax())
         for own, row in zip(best, reasons, strict=True)
     ]
     return np.array(found, np.int8).reshape(sizes)
@@ -491,8 +526,8 @@ def levers(
     """Gains from changing the cluster or its operation at a layout, largest first. Model, workload,
     software and layout are excluded. With a price, each states its effect on the job's cost. Also
     returns why more GPUs do not help, if so."""
-    found = ranked(sweep, of, None, layout)
-    plan = sweep.plan("numpy")
+    found = rank_inputs(sweep, of, None, layout)
+    plan = sweep._plan("numpy")
     base = found[of].item()
     sign = 1.0 if sense == "min" else -1.0
     lines = {}
@@ -508,7 +543,7 @@ def levers(
         if not pulled or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
-        if sides[end] >= -SAME * abs(base):
+        if sides[end] >= -FELT * abs(base):
             continue
         moved, now = own[f"value_{end}"].item(), own["value"].item()
         by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
@@ -540,11 +575,12 @@ def _no_lever(
     axes = make_axes(spec["axes"])
     point = {**spec["scenario"], **_said(axes, [0] * len(axes))}
     point |= {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
-    moved = Evaluation(point, {}, [of, REASON]).evaluate("numpy")
+    moved = Evaluation(point, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():
         why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
-        return f"{start} {why} in this layout: see {_GPUS}={more:.0f}"
-    if sign * (moved[of].item() - own[of].item()) >= -SAME * abs(own[of].item()):
+        change = "a larger batch or another layout" if "batch" in why else "another layout"
+        return f"{more:,.0f} GPUs need {change} ({why}); plan {_GPUS}={more:.0f}"
+    if sign * (moved[of].item() - own[of].item()) >= -FELT * abs(own[of].item()):
         return f"{start} not better in this layout ({_change(own, of, 'above')})"
     return ""

@@ -23,6 +23,7 @@ from ..plan.labels import attributes, coordinates, flags, ordered, root_attribut
 from ..plan.plan import Plan
 from ..plan.tiles import extent
 from ..progress import expected
+from ..run.settings import Settings
 from ..show.tables import label
 from ..spec import values
 from ..spec.axis import Array, Axis
@@ -77,14 +78,14 @@ class Range:
 def optimize(
     spec: Mapping[str, Any],
     of: str,
-    between: Mapping[str, Sequence[Any]],
-    subject_to: Sequence[str],
     sense: str,
-    feasible: bool,
-    engine: str,
-    over: Sequence[str] = (),
+    between: Mapping[str, Sequence[Any]],
+    where: Sequence[str],
+    also: Sequence[str],
+    over: Sequence[str],
+    settings: Settings,
 ) -> "xarray.Dataset":
-    """See `Sweep.optimize`."""
+    """The best values of inputs at every point; see `Sweep.best`."""
     import xarray
 
     for name in over:
@@ -95,20 +96,20 @@ def optimize(
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     check_quantity(of)
-    conditions = [read_condition("subject_to", text) for text in subject_to]
+    conditions = [read_condition("where", text) for text in where]
     ranges = [_range(name, ends) for name, ends in _items(between)]
     problem = resolve(spec["scenario"], spec["axes"], [span.name for span in ranges])
     for span in ranges:
         problem = without(problem, span.name)
-    search = Search(problem, of, ranges, conditions, sense, feasible, engine)
+    search = Search(problem, of, ranges, conditions, sense, also, settings)
     plan, dims = search.plan, search.dims
     shape = plan.shape(dims)
     if math.prod(shape) > MOST_POINTS:
         raise InputError(
             f"the grid has {math.prod(shape):,} points; at most {MOST_POINTS:,} are optimised one "
-            "by one: shorten its axes, or sweep the inputs and use Sweep.reduce('argmin')"
+            "by one: shorten its axes, or make the inputs axes and leave search out"
         )
-    shown_outputs = list(dict.fromkeys([of, *(c.of for c in conditions)]))
+    shown_outputs = list(dict.fromkeys([of, *(c.of for c in conditions), *also]))
     best_values = {span.name: np.full(shape, np.nan) for span in ranges}
     outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
@@ -191,12 +192,12 @@ class Search:
         ranges: Sequence[Range],
         conditions: Sequence[Target],
         sense: str,
-        feasible: bool,
-        engine: str,
+        also: Sequence[str],
+        settings: Settings,
     ) -> None:
         self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
         self.sign = 1.0 if sense == "min" else -1.0
-        names = [span.name for span in ranges]
+        names, engine = [span.name for span in ranges], settings.engine
         starts = Axis(_START, np.arange(float(ROWS)))
         problem = replace(problem, axes=(*problem.axes, starts))
         rated = list(dict.fromkeys([of, *(name for c in conditions for name in c.outputs)]))
@@ -204,7 +205,7 @@ class Search:
         for unused in set(names) - _ancestors(plan, rated):
             raise InputError(f"{of} and its conditions do not depend on {unused}; leave it out")
         problem, self.extrapolation = extrapolation_error(problem, plan, names, rated)
-        judged = feasible and REASON in plan.outputs
+        judged = settings.infeasible != "include" and REASON in plan.outputs
         self.limited = [
             name for name in LIMITS if judged and all(name in case.formulas for case in plan.cases)
         ]
@@ -212,7 +213,7 @@ class Search:
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
         known = {*rated, *(name for case in plan.cases for name in case.formulas)}
         self.steps = {x: STEPS[x][1] for x in names if x in STEPS and STEPS[x][1] in known}
-        outputs = [*rated, *self.slopes.values(), *self.steps.values()]
+        outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
         self.near = [NEAR] if self.limited else []
         free = [*names, *([FACTOR] if self.extrapolation else [])]
         outputs += self.extrapolation.also(outputs) if self.extrapolation else []

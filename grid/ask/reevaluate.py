@@ -50,7 +50,10 @@ def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
             raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")
         return whole
     places = {label(point): k for k, point in reversed([*enumerate(whole.labels)])}
-    wanted = [label(point) for point in _points(cut, name)]
+    held_at = np.asarray(_points(cut, name))
+    if {held_at.dtype.kind, whole.labels.dtype.kind} <= {*"iuf"}:  # counts are whole numbers there
+        held_at = held_at.astype(whole.labels.dtype)
+    wanted = [label(point) for point in held_at]
     if not {*wanted} <= places.keys():
         raise InputError(f"the labels {name!r} are not those of the cube's spec")
     return whole.cut(np.asarray([places[point] for point in wanted], dtype=np.int64))
@@ -67,14 +70,16 @@ def predicted(cube: "xarray.Dataset") -> list[str]:
     """The variables of a cube that have intervals; empty if its spec is refused today."""
     try:
         sweep = sweep_of(cube)
-        plan = sweep.of([n for n in sweep.spec["outputs"] if n in cube.data_vars]).plan("numpy")
+        plan = sweep.with_outputs([n for n in sweep.spec["outputs"] if n in cube.data_vars])._plan(
+            "numpy"
+        )
     except InputError:
         return []
     return [name for name in stream.numeric(plan) if errors(plan, name)]
 
 
 def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xarray.Dataset":
-    """A cut of any cube with the ends of its 90 % intervals, as `Sweep.interval` gives them.
+    """A cut of any cube with the ends of 90 % intervals; see `Sweep.prediction_interval`.
 
     They are evaluated now, at the points of the cut alone, by default for all numeric variables; a
     cut without any interval is returned unchanged. Raises InputError for more than MOST points, and
@@ -87,8 +92,8 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
             f"{min(unknown)!r} is no output of the cube's spec; "
             f"{nearest(min(unknown), sweep.spec['outputs'])}"
         )
-    sweep = sweep.of([name for name in sweep.spec["outputs"] if name in wanted])
-    plan = sweep.plan("numpy")
+    sweep = sweep.with_outputs([name for name in sweep.spec["outputs"] if name in wanted])
+    plan = sweep._plan("numpy")
     if not is_predicted(plan):
         return cut
     names = stream.numeric(plan)

@@ -18,8 +18,8 @@ from .sensitivity import cut, frozen, outputs_at
 
 
 def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
-    """See `Sweep.salib`."""
-    plan = sweep.of([of]).plan("numpy")
+    """A `problem` for SALib, and the output at samples of it; see `Sweep.to_salib`."""
+    plan = sweep.with_outputs([of])._plan("numpy")
     check_output(plan, of)
     known = plan.problem.distributions
     ranges = {name: _axis(axis) for name, axis in make_axes(sweep.spec["axes"]).items()}
@@ -33,8 +33,8 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
         "dists": [kind for kind, _ in ranges.values()],
         "outputs": [of],
     }
-    point, _ = cut(sweep.of([of]), {})
-    frozen_problem, _ = frozen(point.plan("numpy"))
+    point, _ = cut(sweep.with_outputs([of]), {})
+    frozen_problem, _ = frozen(point._plan("numpy"))
 
     def model(samples: Any) -> Array:
         points = np.asarray(samples, float)

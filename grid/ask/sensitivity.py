@@ -182,27 +182,27 @@ def outputs_at(
     plan = Plan(replace(problem, axes=(axis,)), [of], settings.engine)
     if not plan.out_dims[of]:
         constant = np.empty(())
-        evaluate_block(plan, (), {}, {of: constant}, settings.cores)
+        evaluate_block(plan, (), {}, {of: constant}, settings._cores)
         return np.full(size, constant)
     out = np.empty(size)
     for region in tiles.blocks(plan.whole([ROW]), tiles.BLOCK):
-        evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, settings.cores)
+        evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, settings._cores)
     return out
 
 
-def levers(
+def rank_inputs(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
 ) -> "xarray.Dataset":
-    """See `Sweep.levers`."""
+    """Inputs ranked by their effect at one point; see `Sweep.rank_inputs`."""
     import xarray
 
-    point, point_text = cut(sweep.of([of]), at or {})
-    named = _elasticities(point.plan("numpy"), of, wrt)
+    point, point_text = cut(sweep.with_outputs([of]), at or {})
+    named = _elasticities(point._plan("numpy"), of, wrt)
     inputs = list(named)
-    judged = [NEAR] if REASON in point.plan("numpy").outputs else []
+    judged = [NEAR] if REASON in point._plan("numpy").outputs else []
     spec: Any = point.spec
     priced = [MONEY] if of != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY]) else []
-    plan = point.of([of, *named.values(), *judged, *priced]).plan("numpy")
+    plan = point.with_outputs([of, *named.values(), *judged, *priced])._plan("numpy")
     (case,) = plan.cases
     problem, values = frozen(plan)
     with np.errstate(all="ignore"):
@@ -281,15 +281,16 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def dominance(
+def dominant_inputs(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, settings: Settings
 ) -> "xarray.Dataset":
-    """See `Sweep.dominance`."""
+    """Which input matters most at every point; see `Sweep.dominant_inputs`."""
     import xarray
 
-    named = _elasticities(sweep.of([of]).plan("numpy"), of, wrt)
+    settings = replace(settings, engine="numpy") if settings.engine == "auto" else settings
+    named = _elasticities(sweep.with_outputs([of])._plan("numpy"), of, wrt)
     inputs, slopes = list(named), list(named.values())
-    moved = sweep.of(slopes)
+    moved = sweep.with_outputs(slopes)
     code = np.int8 if len(inputs) < 127 else np.int16  # 0 is NONE: inputs count from 1
     ranges = _Ranges(len(inputs))
     with stream.mapping(moved, settings) as (plan, map_):
@@ -304,7 +305,7 @@ def dominance(
             ranges.fold(summary)
     counts = np.bincount(lead.reshape(-1), minlength=len(inputs) + 1)[1:]
     same = ranges.same(inputs)
-    coords = coordinates(plan, dims) | stream.reason(plan, dims, settings.cores)
+    coords = coordinates(plan, dims) | stream.reason(plan, dims, settings._cores)
     flags = {
         "long_name": f"input with the largest elasticity of {of}, by size",
         "flag_values": np.arange(len(inputs) + 1, dtype=code),
@@ -322,7 +323,7 @@ def dominance(
             ),
             "elasticity_min": row(ranges.low, f"smallest elasticity of {of}"),
             "elasticity_median": row(
-                _medians(moved, slopes, settings.mask_infeasible),
+                _medians(moved, slopes, settings),
                 f"median elasticity of {of}, over at most {THIN:,} points",
             ),
             "elasticity_max": row(ranges.high, f"largest elasticity of {of}"),
@@ -392,12 +393,12 @@ def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
     return pairs
 
 
-def _medians(sweep: Evaluation, names: Sequence[str], mask_infeasible: bool) -> Array:
+def _medians(sweep: Evaluation, names: Sequence[str], settings: Settings) -> Array:
     """Medians of elasticities over an evenly thinned grid of at most THIN points."""
     axes = make_axes(sweep.spec["axes"])
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
     thin = sweep.replace(axes=axes)
-    cube = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
+    cube = thin.evaluate(settings=replace(settings, engine="numpy"))
     return np.array([cube[name].median(skipna=True).item() for name in names])

@@ -17,6 +17,7 @@ from ..plan.labels import coordinates, flags, root_attributes
 from ..plan.plan import Plan
 from ..progress import expected
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings, check_settings
 from ..show.tables import check_rows, check_variables
 from ..spec import phases
 from ..spec.arguments import scenario_and_axes
@@ -115,8 +116,8 @@ def simulate(
     *,
     trials: int = 1000,
     seed: int = 0,
-    threads: int | None = None,
     failures_during_recovery: bool = True,
+    settings: Settings | None = None,
     **inputs: Any,
 ) -> "xarray.Dataset":
     """Simulate a failing job, at a point or over a grid: a Monte Carlo of the failure process.
@@ -129,10 +130,10 @@ def simulate(
         trials: jobs simulated at every point.
         seed: of the random numbers; the same seed gives the same bits, whatever the number of
             threads and the other points.
-        threads: cores to use; all that the process may use by default.
         failures_during_recovery: the time to the next failure runs from the last failure, so that
             one may strike during recovery, which then restarts (Daly 2006); else it runs from the
             end of the recovery.
+        settings: threads and progress.
         **inputs: as for `evaluate`. `job_duration`, if given, is the useful time that the job
             needs; else the job is so long that its start and end do not matter. A given
             `recovery_time` covers the whole recovery: nothing is added without a spare.
@@ -171,13 +172,15 @@ def simulate(
         >>> jobs.goodput.dims
         ('failure_shape',)
     """
-    return simulate_spec(
-        *scenario_and_axes(inputs),
-        trials=trials,
-        seed=seed,
-        threads=threads,
-        failures_during_recovery=failures_during_recovery,
-    )
+    asked = Settings() if settings is None else check_settings(settings)
+    with asked._watched():
+        return simulate_spec(
+            *scenario_and_axes(inputs),
+            trials=trials,
+            seed=seed,
+            threads=asked.threads,
+            failures_during_recovery=failures_during_recovery,
+        )
 
 
 def simulate_spec(
@@ -262,7 +265,7 @@ def by_kind_and_tier(
             for column, of in played.items()
         }
         if not phases.names(scenario):
-            exact = Evaluation(scenario, axes, names).evaluate(engine="numpy")
+            exact = Evaluation(scenario, axes, names).evaluate(settings=Settings("numpy"))
             closed = xarray.concat([exact[name] for name in names], dim, combine_attrs="drop")
             columns["closed_form"] = closed.reset_coords(drop=True)
         table = xarray.Dataset(columns).assign_coords({dim: parts})

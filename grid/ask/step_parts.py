@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from .terms import given
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Part:
 def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.Dataset":
     """The values of a scenario that `step_parts` needs, over its axes."""
     sweep = Evaluation(scenario, axes, list(NAMES))
-    cube = sweep.evaluate("numpy")
+    cube = sweep.evaluate(settings=Settings("numpy"))
     return cube if SERIAL in cube.coords else cube.assign({SERIAL: given(sweep, cube, SERIAL)})
 
 

@@ -40,7 +40,7 @@ def term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
 def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     if name not in _SUMS or not _computed(pair, "step_time", name):
         return [name]
-    plans = [sweep.of(["step_time"]).plan("numpy") for sweep in pair]
+    plans = [sweep.with_outputs(["step_time"])._plan("numpy") for sweep in pair]
     used = [case.formulas[name] for plan in plans for case in plan.cases]
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
     if _SHIFT in parts:  # a sum times a ratio: its parts are not known separately
@@ -94,11 +94,11 @@ def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataA
 
     if name in cube.coords:
         return cube[name]
-    constants = sweep.plan("numpy").problem.constants
+    constants = sweep._plan("numpy").problem.constants
     return xarray.DataArray(float(constants.get(name, INPUTS[name].default)))
 
 
 def _computed(pair: Sequence[Evaluation], of: str, name: str) -> bool:
     """Whether both compute a quantity needed by `of` at every point, rather than being given it."""
-    plans = [sweep.of([of]).plan("numpy") for sweep in pair]
+    plans = [sweep.with_outputs([of])._plan("numpy") for sweep in pair]
     return all(name in case.formulas for plan in plans for case in plan.cases)

@@ -49,7 +49,7 @@ def uncertainty(
     """See `Sweep.uncertainty`."""
     import xarray
 
-    plan = sweep.plan("numpy", settings.mask_infeasible)
+    plan = sweep._plan("numpy", settings._mask)
     names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
     shares = _check_shares(q)
     if method not in METHODS:
@@ -87,7 +87,7 @@ def uncertainty(
     for plan_of in plans:
         coords |= coordinates(plan_of, dims_used)
         if REASON not in coords:
-            coords |= stream.reason(plan_of, dims_used, settings.cores)
+            coords |= stream.reason(plan_of, dims_used, settings._cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
     drawn = root_attributes(plan, sweep.spec, varied=[*plan.problem.distributions])
     attrs = {**drawn, UNUSED: unused, "fleetcube_uncertainty": how}
@@ -188,7 +188,7 @@ def _differentiated(
     slopes: dict[str, dict[str, str]] = {}
     predicted = {error: 0.0 for error, _ in ERRORS.values() if error in known}
     sweep = sweep.replace(scenario={**predicted, **sweep.spec["scenario"]}, outputs=names)
-    plan = sweep.plan("numpy")
+    plan = sweep._plan("numpy")
     for name in names:
         slopes[name] = {}
         felt = reached(plan, [name])
@@ -197,7 +197,7 @@ def _differentiated(
                 _check_smooth(wrt, distribution)
                 slopes[name][wrt] = name_of("d", name, wrt)
     derivatives = dict.fromkeys(d for row in slopes.values() for d in row.values())
-    return sweep.of([*names, *derivatives]), slopes
+    return sweep.with_outputs([*names, *derivatives]), slopes
 
 
 def _check_smooth(name: str, distribution: Distribution) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ...kernels.roles import REASON
 from ..errors import InputError, shown
 from ..run.evaluation import Evaluation, is_known
+from ..run.settings import Engine, Settings
 from ..show.tables import meanings
 from ..spec import phases, values
 from ..spec.axes import make_axes
@@ -55,9 +56,9 @@ def wall(
     batch_grows: bool = False,
     power_limit: Any = None,
     day_price: Any = None,
-    engine: str = "auto",
+    engine: Engine = "auto",
 ) -> "xarray.Dataset":
-    """See `Sweep.wall`."""
+    """What each doubling of a cluster brings, and its limits; see `Sweep.scaling_limit`."""
     scenario, axes = _one_point(spec)
     phased = bool(phases.names(scenario))
     batch = _batch(scenario, phased) if batch_grows else None
@@ -138,7 +139,9 @@ def _sizes(
     """Sizes of whole replicas, each twice the previous one, and the GPUs of a replica."""
     known = phases.names(scenario)
     apart = {phases.NAME: known} if known else {}
-    replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate("numpy")
+    replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate(
+        settings=Settings("numpy")
+    )
     counts = replicas[_REPLICAS].values.ravel()
     if not (counts >= 1).all():
         raise InputError(f"one replica takes more than {MOST:,.0f} GPUs; make its groups smaller")
@@ -160,7 +163,7 @@ def _scan(
     axes: Mapping[str, Any],
     sizes: Array,
     outputs: Sequence[str],
-    engine: str,
+    engine: Engine,
     batch: float | None = None,
 ) -> "xarray.Dataset":
     """Outputs along the sizes; the batch is constant, or grows from that of the first size."""
@@ -170,11 +173,11 @@ def _scan(
         labels = [f"{size:.0f}" for size in sizes]
         axis = {"labels": labels, SIZE: sizes, _BATCH: batch * sizes / sizes[0]}
     sweep = Evaluation(scenario, {**axes, name: axis}, outputs)
-    found = sweep.evaluate(engine)
+    found = sweep.evaluate(settings=Settings(engine))
     found = found.isel({dim: 0 for dim in found.dims if dim != name})
     if batch is None:
         return found
-    found.attrs |= uncounted(sweep.plan(engine), [_BATCH])
+    found.attrs |= uncounted(sweep._plan(engine), [_BATCH])
     return found.swap_dims({name: SIZE}).drop_vars(name).reset_coords(_BATCH)
 
 
@@ -231,7 +234,7 @@ def _lost(found: "xarray.Dataset") -> dict[str, tuple[float, str]]:
         row = found["lost"].values[k]
         part = row[LOST.index(name)] / row.sum()
         gain = float(found["doubling_gain"][k])
-        why = f"doubling brought {gain:.2f} times; {part:.0%} of what it lacked"
+        why = f"doubling gave {gain:.2f} x the speed; {part:.0%} of the shortfall"
         limits.setdefault(name, (float(found[SIZE][k]), why))
     return limits
 
@@ -274,7 +277,7 @@ def _fastest(
     sizes: Array,
     best: float,
     step: int,
-    engine: str,
+    engine: Engine,
 ) -> "xarray.Dataset":
     """Add the fastest size among whole replicas around the best scanned one."""
     low, high = max(best / 2, sizes[0]), min(2 * best, sizes[-1])

@@ -1,18 +1,27 @@
 """The best layouts at the point shown, compared with the present one."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
-from ..ask.layouts import ALWAYS, BESIDE, OPEN, in_command, searched, text
-from ..ask.sensitivity import frozen
+from ..ask.layouts import (
+    ALWAYS,
+    BESIDE,
+    LAYOUT,
+    OPEN,
+    best_layouts,
+    in_command,
+    layout_at,
+    searched,
+    text,
+)
 from ..errors import InputError
 from ..live.report import report
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..show.tables import meanings, scale
 from ..spec import auto
 from ..spec.axes import make_axes
@@ -37,7 +46,7 @@ class Found:
     def as_json(self) -> dict[str, Any]:
         found = self.layouts
         names = [name for name in BESIDE if name in found]
-        now = self.now.of([*names, REASON]).evaluate("numpy")
+        now = self.now.with_outputs([*names, REASON]).evaluate(settings=Settings("numpy"))
         why = meanings(now[REASON].attrs, now[REASON].values.reshape(1))[0]
         columns = {}
         for name in names:
@@ -60,13 +69,12 @@ class Found:
             "rows": rows,
             "infeasible": "" if now[REASON].item() == 0 else why,
             "none": meanings(reason.attrs, reason.values.reshape(1))[0] if reason.item() else "",
-            "said": " ".join(searched(found, ALWAYS[0], "min").split()),
+            "said": searched(found),
             "seconds": self.seconds,
         }
 
     def report(self, source: str, point: str) -> str:
-        said = searched(self.layouts, ALWAYS[0], "min")
-        return report(self.sweep, self.layouts, ALWAYS[0], said, source, point)
+        return report(self.sweep, self.layouts, ALWAYS[0], searched(self.layouts), source, point)
 
 
 def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
@@ -78,19 +86,13 @@ def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
         scenario |= auto.at(axis, at[name])
     bare = sweep.replace(
         scenario={name: value for name, value in scenario.items() if name not in OPEN}, axes={}
-    ).of([ALWAYS[0]])
-    found = bare.best_layouts(top=TOP)
+    ).with_outputs([ALWAYS[0]])
+    found = best_layouts(bare, ALWAYS[0], "min", LAYOUT, (), (), TOP, Settings())
     now = Evaluation(scenario, {}, [ALWAYS[0]])
     open_ = found.attrs["fleetcube_open"].split()
     rest = [name for name in OPEN if name in scenario and name not in open_]
-    present, held = _layout(now, open_), _layout(bare, rest)
+    present, held = layout_at(now, open_), layout_at(bare, rest)
     return Found(bare, found, present, held, now, time.perf_counter() - started)
-
-
-def _layout(point: Evaluation, names: Sequence[str]) -> dict[str, Any]:
-    problem, numbers = frozen(point.plan("numpy"))
-    known = {**numbers, **problem.options}
-    return {name: known.get(name, INPUTS[name].default) for name in names}
 
 
 def without(axes: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -151,8 +151,8 @@ async function searchLayouts() {
 
 function layouts(found) {
   const parts = [`${found.said}; ${formatted(found.seconds, 2)} s`];
-  if (found.infeasible) parts.unshift(`the present layout cannot run: ${found.infeasible}`);
-  if (found.none) parts.unshift(`no layout can run; most of them: ${found.none}`);
+  if (found.infeasible) parts.unshift(`the current layout cannot run: ${found.infeasible}`);
+  if (found.none) parts.unshift(`no layout can run, most often: ${found.none}`);
   $("plan-said").textContent = parts.join("; ");
   const table = $("plan-table"), head = document.createElement("tr");
   table.parentElement.hidden = false;
@@ -178,7 +178,7 @@ function layouts(found) {
       button.setAttribute("aria-label", `take ${row.layout}`);
       button.addEventListener("click", () => take(row.take, found.drops));
       last.append(button);
-    } else last.append(found.infeasible ? "present: cannot run" : "present");
+    } else last.append(found.infeasible ? "current: cannot run" : "current");
     line.append(last);
     return line;
   }));
@@ -237,9 +237,9 @@ const askLevers = latest(async () => {
   $("levers-table").hidden = false;
   const parts = [`${variableOf(point.variable).title} = ${point.value}`];
   if (point.infeasible) parts.push(`infeasible: ${point.infeasible}`);
-  if (point.near) parts.push("near the memory limit, within the model's own error");
-  if (point.more) parts.push(`${point.more} more inputs matter less`);
-  if (point.left) parts.push(`inputs of the model and of laws left out: ${point.left}`);
+  if (point.near) parts.push("possibly out of memory");
+  if (point.more) parts.push(`${point.more} inputs with less effect not shown`);
+  if (point.left) parts.push(`${point.left} inputs of the model\u2019s shape and formulas not shown`);
   if (point.note) parts.push(point.note);
   const priced = $("levers-table").querySelectorAll("th.money");
   priced.forEach((cell, k) => {

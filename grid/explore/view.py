@@ -228,7 +228,7 @@ class View:
         from ..ask.sensitivity import cut, frozen
 
         try:
-            plan = cut(self.sweep, {})[0].plan("numpy")
+            plan = cut(self.sweep, {})[0]._plan("numpy")
             problem, values = frozen(plan)
         except ValueError:  # more than one case, as when phases have different options
             return []
@@ -583,10 +583,12 @@ class View:
             raise InputError(f"there are no sensitivities: {self.why}")
         from ..ask.sensitivity import among, check_levers, cut
 
-        plan = cut(self.sweep.of([request.variable]), self._point(request))[0].plan("numpy")
+        plan = cut(self.sweep.with_outputs([request.variable]), self._point(request))[0]._plan(
+            "numpy"
+        )
         inputs = check_levers(plan, request.variable, None)
         chosen = among(plan, inputs, kind.split(",") if kind else None) if inputs else []
-        levers = self.sweep.levers(request.variable, chosen or None, at=self._point(request))
+        levers = self.sweep.rank_inputs(request.variable, chosen or None, at=self._point(request))
         of, unit = request.variable, str(levers[request.variable].attrs["units"])
         money = MONEY in levers and of != MONEY
         rows = []
@@ -657,7 +659,7 @@ class View:
 
     def _point(self, request: Request) -> dict[str, Any]:
         """The requested point, as values of the sweep's axes."""
-        sizes = {} if self.sweep is None else self.sweep.sizes
+        sizes = {} if self.sweep is None else self.sweep._sizes
         return {name: self.axes[name].value(k) for name, k in request.at.items() if name in sizes}
 
     def _saved(self, request: Request, ending: str) -> tuple[str, bytes]:

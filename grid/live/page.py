@@ -28,6 +28,7 @@ from ..plan.labels import attributes, own_version
 from ..plan.plan import Plan
 from ..plots.picture import words
 from ..run.evaluation import Evaluation, is_known
+from ..run.settings import Settings
 from ..show.tables import check_new, counted, scale
 from ..spec import auto, dates
 from ..spec.axes import make_axes
@@ -38,7 +39,7 @@ from .still import parts
 MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
-_DRAWN = "inputs with distributions stand at their medians, and intervals are not shown"
+_DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
 
 def page(
@@ -48,8 +49,11 @@ def page(
     commands: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """A page that computes a spec in the browser; see `Sweep.page`. `file` is the spec's name in
-    commands, `commands` select points of axes that are not sliders, `notes` are foot lines."""
+    """A page that computes a spec in the browser; see `Sweep.to_html`.
+
+    `file` is the spec's name in commands, `commands` choose the points of axes that are no sliders,
+    `notes` are lines of the foot.
+    """
     scenario = dict(spec["scenario"])
     axes = list(make_axes(spec["axes"]).values())
     sliders = [axis for axis in axes if _is_slider(axis)]
@@ -131,12 +135,12 @@ class _Choice:
         ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
         outputs = [*dict.fromkeys([*outputs, *ends, *losses])]
-        plain: Plan = Evaluation(scenario, {}, outputs).plan("numpy")
-        self.drawn = bool(plain.problem.distributions)  # intervals would omit them
+        plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
+        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
         self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
         slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
-        self.plan: Plan = Evaluation(self.scenario, {}, outputs).plan("numpy")
+        self.plan: Plan = Evaluation(self.scenario, {}, outputs)._plan("numpy")
         problem = self.plan.problem
         (self.chosen,) = choices(problem, ())
         (values,) = leaves(problem, [self.chosen], (), ())
@@ -267,7 +271,7 @@ def _outputs(
     first: _Choice, rows: Sequence[_Choice], wanted: Sequence[str]
 ) -> list[dict[str, Any]]:
     outputs = first.plan.outputs
-    values = Evaluation(first.scenario, {}, outputs).evaluate("numpy")
+    values = Evaluation(first.scenario, {}, outputs).evaluate(settings=Settings("numpy"))
     masked = {of for row in rows for of in row.plan.layout_dependent}
     made = []
     for name in outputs:

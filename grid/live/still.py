@@ -12,7 +12,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import TOPIC_OF
 from ...kernels.roles import LAYOUT_TOPICS, REASON, STEPS
 from ..ask.interval import interval
-from ..ask.sensitivity import among, check_levers, kind_of, levers
+from ..ask.sensitivity import among, check_levers, kind_of, rank_inputs
 from ..errors import InputError
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
@@ -45,7 +45,7 @@ def parts(
     seen = [k for k, of in enumerate(outputs) if not of["hidden"]]
     values = []
     for row in rows:
-        found = Evaluation(row, {}, names).evaluate("numpy")
+        found = Evaluation(row, {}, names).evaluate(settings=Settings("numpy"))
         values.append([found[name].item() for name in names])
     reason = names.index(REASON) if REASON in names else None
     bad = [0.0 if reason is None else own[reason] for own in values]
@@ -209,14 +209,14 @@ def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
     """The plan's inputs, apart from layout, that matter most to the first answer."""
     name = of["name"]
     sweep = Evaluation(row, {}, [name])
-    plan = sweep.plan("numpy")
+    plan = sweep._plan("numpy")
     try:
         chosen = [
             lever
             for lever in among(plan, check_levers(plan, name, None), None)
             if kind_of(lever) != "software" or TOPIC_OF[without_phase(lever)] not in LAYOUT_TOPICS
         ]
-        found = levers(sweep, name, chosen, None)
+        found = rank_inputs(sweep, name, chosen, None)
     except InputError:  # nothing matters
         return ""
     rows = []
@@ -231,7 +231,7 @@ def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
             told = _number(value, of["factor"], of["unit"])
             cells.append("—" if at == own["value"].item() else f"{told} (at {moved})")
         rows.append(cells)
-    said = f"{of['title']} where an input is moved; whole numbers take the nearest that divide"
+    said = f"{of['title']} when an input changes; whole numbers move to the nearest that divide"
     return f"<caption>{html.escape(said)}</caption>" + _table(
         ["input", "kind", "now", "smaller by 10 %", "larger by 10 %"], rows
     )
@@ -257,7 +257,9 @@ def _chart(
         if points.size < 2:
             continue
         sweep = Evaluation(row, {name: points.tolist()}, [of["name"]])
-        values = sweep.evaluate("numpy", mask_infeasible=of["masked"])[of["name"]].values
+        values = sweep.evaluate(
+            settings=Settings("numpy", infeasible="exclude" if of["masked"] else "include")
+        )[of["name"]].values
         if np.isfinite(np.broadcast_to(values, points.shape)).sum() > 1:
             return _drawn(points, np.broadcast_to(values, points.shape), here, own, of)
     return _CHART.format("", "")

@@ -13,6 +13,7 @@ from ...kernels.graph.formulas import load
 from ..errors import InputError
 from ..progress import expected
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..spec import values
 from ..spec.scenario import resolve
 from .row import LeftOut, Row
@@ -153,7 +154,9 @@ def _sweep(outputs: tuple[str, ...], table: list[Mapping[str, Any]]) -> list[Any
     moving = {name: [row[name] for row in table] for name in table[0]}
     axes = {} if alone else {"row": {**moving, "labels": [f"{k}" for k in range(len(table))]}}
     try:
-        cube = Evaluation(table[0] if alone else {}, axes, outputs).evaluate("numpy")
+        cube = Evaluation(table[0] if alone else {}, axes, outputs).evaluate(
+            settings=Settings("numpy")
+        )
     except (InputError, CatalogError) as error:
         if alone:
             return [str(error)]

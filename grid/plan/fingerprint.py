@@ -51,7 +51,8 @@ def fingerprint(
 ) -> dict[str, Any]:
     """Names and values of everything that determines a cube's bytes, in JSON types."""
     facts = asked(json.loads(json.dumps(written(plan, spec), default=plain)))
-    facts |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
+    facts |= {"engine": plan.engine, "dtype": dtype}
+    facts |= {"infeasible": "exclude" if plan.mask else "include"}
     facts |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
     for package in ("fleetcube", "numpy", "zarr", "xarray", *PACKAGES[plan.engine]):
         facts[f"version.{package}"] = version(package)

@@ -17,7 +17,7 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..datasets import load_accessor
 from ..spec.axis import Array, Axis
-from ..spec.values import choice_labels
+from ..spec.values import choice_labels, is_whole
 from .citations import ATTRIBUTE, keys
 from .plan import Plan
 from .written import written
@@ -108,7 +108,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     hidden = {*plan.outputs, *(plan.problem.found - plan.structure.used)}
     for axis in plan.problem.axes:
         if axis.name in used:
-            coords[axis.name] = (axis.name, axis.labels, axis_attributes(plan, axis))
+            coords[axis.name] = (axis.name, _whole(axis), axis_attributes(plan, axis))
             for name, row in axis.numbers.items():
                 if name != axis.name and name not in hidden:
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
@@ -119,6 +119,15 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
         if {*names} <= {*coords} and name not in hidden and without_phase(name) == name:
             coords[name] = (names, row.copy(), attributes(plan, name))
     return coords
+
+
+def _whole(axis: Axis) -> Array:
+    """The labels of an axis; counts as whole numbers."""
+    labels = axis.labels
+    if axis.name not in axis.numbers or not is_whole(axis.name) or labels.dtype.kind != "f":
+        return labels
+    counts = np.abs(labels) < 2.0**53
+    return labels.astype(np.int64) if (counts & (labels == np.rint(labels))).all() else labels
 
 
 def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:

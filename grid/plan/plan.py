@@ -42,15 +42,15 @@ class Plan(Grid):
         problem: Problem,
         outputs: Sequence[str],
         engine: str,
-        mask_infeasible: bool = False,
+        mask: bool = False,
         free: Sequence[str] = (),
     ) -> None:
         super().__init__()
         check_outputs(outputs, problem)
         check_engine(engine)
-        self.problem, self.mask = problem, mask_infeasible
+        self.problem, self.mask = problem, mask
         chosen = choices(problem, free)
-        made = _structure(problem, chosen, tuple(outputs), mask_infeasible, tuple(free))
+        made = _structure(problem, chosen, tuple(outputs), mask, tuple(free))
         self.structure, self.outputs = made, list(made.outputs)
         by_name = {axis.name: axis for axis in problem.axes}
         self.axes = tuple(by_name[name] for name in made.axes)
@@ -263,7 +263,9 @@ def _made(
             outputs = (*outputs, REASON)
         except InputError as error:  # the layout is not known well enough
             if mask:
-                raise InputError(f"mask_infeasible cannot judge the layout: {error}") from None
+                raise InputError(
+                    f"infeasible = 'exclude' cannot judge the layout: {error}"
+                ) from None
     own = ordered(dims, axes)
     spread = out_dims(axes, dims, outputs, dependent if mask else ())
     sizes = {axis.name: axis.size for axis in axes}

@@ -27,7 +27,7 @@ BUNDLES = 256  # of a grid, at least: so that the last ones keep all workers of 
 LEAN = 8  # points of a block for each kept cell: with fewer, bundles are this many times longer,
 # because their results are not small compared with what they compute
 LONGEST = 64  # blocks of one bundle, for any grid: a lost worker's bundle is recomputed
-CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
+CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/benchmarks.md)
 SOLVED = 1 << 17  # points that `solve` narrows down together: forty arrays of 1 MB
 GATHERED = 1 << 16  # winners at which other outputs are evaluated together: points taken one by one
 SORTED = 1 << 20  # points sorted at once for quantiles: 8 MB, like a block

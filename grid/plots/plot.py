@@ -183,8 +183,10 @@ def _hidden(rows: Any, axes: Any) -> bool:
 def _with_ends(
     cube: "xarray.Dataset", name: str, kept: Sequence[str]
 ) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
-    """A cube as predicted, and the ends of a variable's 90 % interval; empty if it has none. The
-    ends are variables (`Sweep.interval`), or lie along an error axis from -1 to 1."""
+    """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
+
+    They are variables (`Sweep.prediction_interval`), or along an axis of the error from -1 to 1.
+    """
     ends = [f"{name}_{side}" for side in ("low", "high")]
     if all(end in cube and END_OF in cube[end].attrs for end in ends) and (
         {*cube[ends[0]].dims} <= {*cube[name].dims}  # an axis of the interval alone is not drawn

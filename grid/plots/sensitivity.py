@@ -20,7 +20,7 @@ MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
 @picture.styled
 def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any:
-    """Draw the tornado of `Sweep.levers`: each input smaller and larger, largest swing first."""
+    """Draw the swing of an output with each input of `Sweep.rank_inputs`, the largest first."""
     picture.check_picture(path)
     from matplotlib.patches import Patch
 
@@ -82,8 +82,10 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
 def dominance_map(
     dominance: "xarray.Dataset", of: str, x: str, y: str, point: str, path: Path
 ) -> Any:
-    """Draw which input has the largest elasticity over the two axes of `Sweep.dominance`.
-    Infeasible points are grey; inputs beyond the most frequent ones share a colour."""
+    """Draw which input has the largest elasticity over the two axes of `Sweep.dominant_inputs`.
+
+    Infeasible points are grey; inputs beyond the most frequent ones share a colour.
+    """
     picture.check_picture(path)
     for axis in (x, y):
         if axis not in dominance["dominant"].dims:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @styled
 def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
-    """Draw job time and losses over the sizes of `Sweep.wall`, with a line where limits bind."""
+    """Draw job time and losses over sizes, with a line where a limit begins to bind."""
     figure = losses(found, SIZE, None)
     upper, lower = figure.axes[:2]
     starts = found["binds_from"].values
@@ -40,7 +40,7 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
 
 
 def wall_boxes(found: "xarray.Dataset") -> Boxes:
-    """The losses over the sizes of `Sweep.wall`, and in words where each limit begins to bind."""
+    """The losses over sizes, and the size from which each limit binds, in words."""
     limits = zip(found["limit"].values, found["binds_from"].values, strict=True)
     binding = [f"{limit} from {number(float(at))} GPUs on" for limit, at in limits if at == at]
     title = "\n".join([_title(found), *binding])

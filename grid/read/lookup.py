@@ -31,7 +31,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
             variables to have fewer (`cube[["goodput"]]`).
         at: where, by axis: a number in the base unit or text with a unit; a list or 1-D array of
             them (such axes vary together along `point`); or a DataArray, whose dimensions replace
-            the axis in the result. Other axes stay as they are.
+            the axis in the result; of an axis of labels, one label. Other axes stay as they are.
 
     Between points, the logarithm of a variable is linear in the logarithm of each axis: a power law
     is exact. Linear interpolation is used instead for an axis or a cell with values not above 0.
@@ -43,7 +43,7 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     the cell and both neighbours, and about 4 times the error where it is smooth; over several axes
     their sum, an estimate. NaN where an axis has two points, which show no bend.
 
-    Raises InputError for a point outside an axis, an axis of labels or of several inputs, and more
+    Raises InputError for a point outside an axis, an axis of several inputs, and more
     values than memory allows.
 
     Example:
@@ -62,7 +62,10 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
         )
     if not isinstance(at, Mapping):
         raise InputError(f"at = {shown(at)} is not a table; write {{axis: value}}")
-    places = {name: _place(cube, name, value) for name, value in at.items()}
+    named = {name: value for name, value in at.items() if _has_labels(cube, name)}
+    for name, value in named.items():
+        cube = _selected(cube, name, value)
+    places = {n: _place(cube, n, value) for n, value in at.items() if n not in named}
     _check_dims(cube, places)
     variables: dict[str, Any] = {}
     data = cube.reset_coords(REASON) if REASON in cube.coords else cube
@@ -117,6 +120,19 @@ def _place(cube: "xarray.Dataset", name: Any, value: Any) -> _Place:
         picked[np.clip(lower + step, 0, nodes.size - 1)] = True
     cell = (np.cumsum(picked) - 1)[lower]
     return _Place(dims, points, order[picked], nodes[picked], cell, share)
+
+
+def _has_labels(cube: "xarray.Dataset", name: Any) -> bool:
+    return name in cube.dims and name in cube.coords and cube[name].dtype.kind not in "iuf"
+
+
+def _selected(cube: "xarray.Dataset", name: str, label: Any) -> "xarray.Dataset":
+    """The cube at one label of an axis of labels."""
+    known = [str(each) for each in cube[name].values]
+    if not isinstance(label, str) or label not in known:
+        hint = nearest(str(label), known, f"choose from {', '.join(known)}")
+        raise InputError(f"{name} = {shown(label)} is not one label of its axis; {hint}")
+    return cube.isel({name: known.index(label)})
 
 
 def _labels(cube: "xarray.Dataset", name: Any) -> Array:

@@ -12,6 +12,7 @@ from ..plan.tiles import chunk_sizes
 from ..run.evaluation import Evaluation
 from ..run.points import values_at
 from ..run.recipe import Recipe
+from ..run.settings import Settings
 from ..spec.axis import Array
 from ..spec.values import check_dtype
 
@@ -94,10 +95,11 @@ def _indices(part: Any, size: int) -> Array:
     return np.where(indices < 0, indices + size, indices)
 
 
-def virtual(sweep: Evaluation, engine: str, dtype: str, mask_infeasible: bool) -> xarray.Dataset:
+def virtual(sweep: Evaluation, settings: Settings, dtype: str) -> xarray.Dataset:
     """See `Sweep.virtual`."""
-    # NumPy compiles nothing before the first slice, and gives the same bits as numba
-    plan = sweep.plan("numpy" if engine == "auto" else engine, mask_infeasible)
+    # NumPy compiles nothing before the first slice, and gives the bits of numba
+    engine = settings.engine
+    plan = sweep._plan("numpy" if engine == "auto" else engine, settings._mask)
     number, recipe = check_dtype(dtype), Recipe(sweep.spec, plan)
     variables: dict[str, xarray.Variable] = {}
     for name in plan.outputs:

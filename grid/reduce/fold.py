@@ -19,14 +19,13 @@ from ..spec.axis import Array
 from .kept import Condition, Kept
 from .quantile import quantiles
 from .search import search
-from .winners import winners
 
 if TYPE_CHECKING:
     import xarray
 
 Folded = dict[str, tuple[Array, ...]]
 
-HOW = ("min", "max", "mean", "sum", "count", "quantile", "argmin", "argmax")
+HOW = ("min", "max", "mean", "sum", "count", "quantile")
 
 
 def reduce(
@@ -49,32 +48,26 @@ def reduce(
     names = stream.numeric(plan) if of is None else [stream.check_output(plan, of)]
     share = _check_share(how, q)
     variables: dict[str, Any] = {}
-    labels: dict[str, Any] = {}
-    if where is not None and how in ("argmin", "argmax"):
-        raise InputError(f"where is given for {how}; call `Sweep.top`, which takes conditions")
-    if how in ("argmin", "argmax"):
-        variables, labels = winners(plan, how[3:], names, of is not None, axes, map_, threads)
-    else:
-        for dims, outputs, chosen in _groups(plan, names, where):
-            kept = [dim for dim in dims if dim not in axes]
-            if how == "quantile":
-                room = chosen or stream.Room(outputs)
-                reduced = quantiles(plan, dims, outputs, share, axes, map_, room)
-            else:
-                reduced = {} if chosen else _extremes(plan, dims, how, outputs, kept, threads)
-                scanned = [name for name in outputs if name not in reduced]
-                if scanned:
-                    room = chosen or stream.Room(scanned, _most(plan, len(scanned)))
-                    reduced |= _Fold(dims, how, kept, room).run(plan, map_)
-            for name in outputs:
-                attrs = attributes(plan, name)
-                if how == "count":
-                    attrs = {"units": "1", "long_name": f"points where {name} is finite"}
-                variables[name] = (*ordered(plan, kept, reduced[name]), attrs)
-    remaining = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
+    for dims, outputs, chosen in _groups(plan, names, where):
+        kept = [dim for dim in dims if dim not in axes]
+        if how == "quantile":
+            room = chosen or stream.Room(outputs)
+            reduced = quantiles(plan, dims, outputs, share, axes, map_, room)
+        else:
+            reduced = {} if chosen else _extremes(plan, dims, how, outputs, kept, threads)
+            scanned = [name for name in outputs if name not in reduced]
+            if scanned:
+                room = chosen or stream.Room(scanned, _most(plan, len(scanned)))
+                reduced |= _Fold(dims, how, kept, room).run(plan, map_)
+        for name in outputs:
+            attrs = attributes(plan, name)
+            if how == "count":
+                attrs = {"units": "1", "long_name": f"points where {name} is finite"}
+            variables[name] = (*ordered(plan, kept, reduced[name]), attrs)
+    remaining = {dim for dims, *_ in variables.values() for dim in dims}
     kind = f"{how} {share:g}" if how == "quantile" else how
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
-    return xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
+    return xarray.Dataset(variables, coordinates(plan, remaining), attrs)
 
 
 def _groups(

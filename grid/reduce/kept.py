@@ -15,10 +15,12 @@ from ..spec.axis import Array
 class Condition(Protocol):
     """An output, a relation ("<=" or ">="), and a number or another output."""
 
-    of: str
-    relation: str
-    level: float | str
-
+    @property
+    def of(self) -> str: ...
+    @property
+    def relation(self) -> str: ...
+    @property
+    def level(self) -> float | str: ...
     @property
     def outputs(self) -> list[str]:
         """Outputs in the condition."""
@@ -43,14 +45,14 @@ class Kept:
         if self._judged:
             good = good & (outs[REASON] == 0)
         for each in self._where:
-            good = good & _met(each, outs)
+            good = good & met(each, outs)
         return {name: np.where(good, outs[name], np.nan) for name in self.names}
 
     def there(self, *_: Any) -> None:
         """Nothing is left on a device."""
 
 
-def _met(condition: Condition, outs: Mapping[str, Array]) -> Array:
+def met(condition: Condition, outs: Mapping[str, Array]) -> Array:
     level = outs[condition.level] if isinstance(condition.level, str) else condition.level
     value = outs[condition.of]
     return np.asarray(value <= level if condition.relation == "<=" else value >= level)

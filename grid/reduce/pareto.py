@@ -40,7 +40,7 @@ def pareto(
     where: Sequence[Condition] | None = None,
     k: int | None = None,
 ) -> "xarray.Dataset":
-    """See `Sweep.pareto`."""
+    """The points that no other beats, with their labels; see `Sweep.best`."""
     import xarray
 
     if isinstance(of, str) or not 2 <= len(of) <= 3 or len(set(of)) < len(of):

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..plan.labels import root_attributes
+from ...kernels.roles import NEAR, REASON
+from ..plan.labels import coordinates, root_attributes
 from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axis import Array
 from .kept import Condition
-from .pareto import SENSES, Fronts, Points, check_k, found, fronts
+from .pareto import Fronts, Points, found, fronts
+
+RANK = "rank"
 
 if TYPE_CHECKING:
     import xarray
@@ -28,24 +30,42 @@ def top(
     where: Sequence[Condition],
     map_: stream.Map,
 ) -> "xarray.Dataset":
-    """See `Sweep.top`."""
+    """The k best points that meet conditions, along `rank`; see `Sweep.best`."""
     import xarray
 
-    k = check_k(k)
-    if sense not in SENSES:
-        raise InputError(f"sense = {sense!r} is unknown; choose 'min' or 'max'")
-    names = [stream.check_output(plan, name) for name in stream.numeric(plan)]
     stream.check_output(plan, of)
+    names = list(plan.outputs)
     axes = stream.check_over(plan, over)
     signs = [-1.0 if name == of and sense == "max" else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)
     parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
     variables, labels, rank = found(plan, _Top(*parts, names.index(of), k), map_)
+    kept = [axis for axis in stream.user_sizes(plan, base.dims) if axis in base.cells]
+    shape = (*plan.shape(kept), int(rank.max(initial=1)))
+    stays = coordinates(plan, kept)
+    place = [_index(stays[axis][1], labels[axis][1]) for axis in kept]
+
+    def gridded(column: tuple[Any, ...]) -> tuple[Any, ...]:
+        _, values, about = column
+        kind = "flag" if "flag_values" in about else values.dtype.kind
+        empty: Any = {"U": "", "flag": -1}.get(kind, np.nan)
+        array = np.full(shape, empty, {"U": values.dtype, "flag": np.int8}.get(kind, float))
+        array[(*place, rank - 1)] = values
+        return (*kept, RANK), array, about
+
     said = f"{k} of {sense} {of} over {', '.join(axes)}"
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
-    about = {"long_name": f"place among the {k} of a cell", "units": "1"}
-    whole = xarray.Dataset(variables, labels, attrs).rename(front="rank")
-    return whole.assign_coords(rank=("rank", rank, about))
+    about = {"long_name": f"place among the {k} best", "units": "1"}
+    coords = {name: gridded(column) for name, column in labels.items() if name not in kept}
+    coords |= {**stays, RANK: (RANK, np.arange(1, shape[-1] + 1), about)}
+    whole = xarray.Dataset({n: gridded(column) for n, column in variables.items()}, coords, attrs)
+    return whole.set_coords([name for name in (REASON, NEAR) if name in whole])
+
+
+def _index(labels: Array, chosen: Array) -> Array:
+    """Places of labels that were chosen, on their axis."""
+    order = np.argsort(labels, kind="stable")
+    return np.asarray(order[np.searchsorted(labels[order], chosen)])
 
 
 @dataclass(frozen=True)

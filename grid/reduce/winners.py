@@ -30,61 +30,41 @@ Task = tuple[Region, Mapping[str, Array]]  # along the kept axes, and indices al
 def winners(
     plan: Plan,
     how: str,
-    names: Sequence[str],
-    alone: bool,
+    name: str,
     over: tuple[str, ...],
     map_: stream.Map,
     threads: int,
 ) -> tuple[Variables, Variables]:
-    """Variables and coordinates of `Sweep.reduce("argmin")` and "argmax". If one output is
-    requested (`alone`), the others are read at its winners."""
-    variables: Variables = {}
+    """The extreme of an output with the others there, and the labels of the axes searched."""
+    dims = plan.out_dims[name]
+    kept = [dim for dim in dims if dim not in over]
+    reduced = stream.user_sizes(plan, [dim for dim in dims if dim in over])
+    found = search(plan, name, how, kept, reduced, threads)
+    if found is not None:
+        riders: list[str] = []
+        scan = _Winners(dims, how, [], kept, reduced, stream.Room([]))
+        best = _Best(*found, {})
+    else:
+        riders = [other for other in plan.groups()[dims] if other != name]
+        scan = _Winners(dims, how, [name], kept, reduced, stream.Room([name, *riders]))
+        best = scan.run(plan, map_)[name]
+    values = {other: (scan.kept, array) for other, array in best.others.items()}
+    rest = {n: own for n, own in plan.out_dims.items() if n not in (name, *riders)}
+    for other, own in rest.items():
+        values[other] = _gather(plan, other, own, scan, best, over, map_)
+    values[name] = (scan.kept, best.values)
+    variables = {n: _variable(plan, n, *values[n]) for n in plan.outputs if n in values}
     labels: Variables = {}
-    for dims, group in plan.groups().items():
-        leads = [name for name in group if name in names]
-        if not leads:
-            continue
-        kept = [dim for dim in dims if dim not in over]
-        reduced = stream.user_sizes(plan, [dim for dim in dims if dim in over])
-        best = _searched(plan, how, leads, kept, reduced, threads)
-        scanned = [name for name in leads if name not in best]
-        riders = [name for name in group if name not in leads] if alone and scanned else []
-        scan = _Winners(dims, how, scanned, kept, reduced, stream.Room([*scanned, *riders]))
-        if scanned:
-            best |= scan.run(plan, map_)
-        for name in leads:
-            axes = dict.fromkeys(scan.reduced)
-            if alone:
-                rest = {n: d for n, d in plan.out_dims.items() if n not in (name, *riders)}
-                for other, values in best[name].others.items():
-                    variables[other] = _variable(plan, other, scan.kept, values)
-                for other, own in rest.items():
-                    kept, values = _gather(plan, other, own, scan, best[name], over, map_)
-                    variables[other] = _variable(plan, other, kept, values)
-                axes |= dict.fromkeys(d for own in rest.values() for d in own if d in over)
-            variables[name] = _variable(plan, name, scan.kept, best[name].values)
-            for axis in stream.user_sizes(plan, axes):
-                there = _labels(plan, axis, scan.index(best[name], axis), best[name].nowhere)
-                attrs = {**coordinates(plan, [axis])[axis][2]}
-                attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
-                labels[f"{axis}_at_{how}_{name}"] = (*ordered(plan, scan.kept, there), attrs)
-    variables = {name: variables[name] for name in plan.outputs if name in variables}
+    for axis in stream.user_sizes(
+        plan, [*scan.reduced, *(dim for own in rest.values() for dim in own if dim in over)]
+    ):
+        there = _labels(plan, axis, scan.index(best, axis), best.nowhere)
+        attrs = {**coordinates(plan, [axis])[axis][2]}
+        attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
+        labels[axis] = (*ordered(plan, scan.kept, there), attrs)
     if REASON in variables:
         labels[REASON] = variables.pop(REASON)
     return variables, labels
-
-
-def _searched(
-    plan: Plan,
-    how: str,
-    names: Sequence[str],
-    kept: Sequence[str],
-    reduced: Mapping[str, int],
-    threads: int,
-) -> "dict[str, _Best]":
-    """The best of outputs that are found without a full scan."""
-    found = {name: search(plan, name, how, kept, reduced, threads) for name in names}
-    return {name: _Best(*best, {}) for name, best in found.items() if best is not None}
 
 
 def _variable(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:

@@ -179,6 +179,8 @@ def frame_of(frame: Any) -> Frame:
     """The reader of a frame. Raises InputError for other objects."""
     import pandas
 
+    if type(frame).__name__ == "LazyFrame":  # of Polars, whose rows are read here anyway
+        frame = frame.collect()
     if isinstance(frame, pandas.DataFrame):
         return _Pandas(frame)
     if isinstance(frame, Mapping):

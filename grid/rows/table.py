@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...catalog import KINDS, spelling
-from ...kernels.engines.job import default_threads
 from ...kernels.engines.tiles import cuts
 from ...kernels.graph.formulas import parameters
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
-from ..plan.engine import check_engine
 from ..plan.execute import evaluate_block
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan, check_outputs
+from ..run.settings import Settings, check_settings
 from ..spec import auto, values
 from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
@@ -27,29 +26,27 @@ MOST_SAID = 20  # limit on calibration remarks, as there may be thousands of row
 ROW = "row"  # the only dimension of a plan of rows
 
 
-def table(
+def evaluate_table(
     frame: Any,
     outputs: str | Sequence[str],
     *,
     scenario: Mapping[str, Any] | None = None,
     keep: str | Sequence[str] = (),
-    engine: str = "auto",
-    mask_infeasible: bool = False,
+    settings: Settings | None = None,
 ) -> Any:
     """Evaluate quantities in every row of a frame, one scenario per row.
 
     Args:
-        frame: a pandas or Polars DataFrame, an Arrow table, anything with an Arrow stream (a DuckDB
-            relation), or a dict of columns. Columns are inputs: numbers in SI base units, or in the
-            unit stated by `attrs["units"][column]` of a pandas frame or `units` in the metadata of
-            an Arrow field; texts with units ("400 Gbit/s"); choices of options; labels of the
-            catalog. A missing cell (NaN, null) is not given in its row.
+        frame: a pandas or Polars DataFrame, a Polars LazyFrame (which is collected), an Arrow
+            table, anything with an Arrow stream (a DuckDB relation), or a dict of columns. Columns
+            are inputs: numbers in SI base units, or in the unit stated by `attrs["units"][column]`
+            of a pandas frame or `units` in the metadata of an Arrow field; texts with units ("400
+            Gbit/s"); choices of options; labels of the catalog. A missing cell (NaN, null) is not
+            given in its row.
         outputs: one name, or a list of names; see `fleetcube explain`.
         scenario: what the rows share; a cell overrides it.
-        keep: columns that are no inputs, such as an identifier or a note, passed through unread.
-        engine: "auto", "numpy", "numba" or "jax".
-        mask_infeasible: NaN (missing in flags) in outputs that depend on the layout, where
-            `infeasible_reason` is not 0.
+        keep: columns that are no inputs, such as an identifier or a note, and pass through unread.
+        settings: the engine, and whether points that cannot run have values.
 
     Returns a frame of the same kind, with the rows in their order and a column for each output:
     float64 in base units, which are in pandas' `attrs["units"]` and the metadata of Arrow fields,
@@ -65,18 +62,16 @@ def table(
     Example:
         >>> import fleetcube
         >>> rows = {"n_gpus": [1024, 4096], "gpu_mttf": ["50_000 h", None]}
-        >>> result = fleetcube.table(rows, "cluster_mtbf", scenario={"series_psus_per_node": 2})
+        >>> shared = {"series_psus_per_node": 2}
+        >>> result = fleetcube.evaluate_table(rows, "cluster_mtbf", scenario=shared)
         >>> (result["cluster_mtbf"] / 3600).round(1).tolist()
         [33.5, 8.4]
     """
     source = frame_of(frame)
     wanted = [outputs] if isinstance(outputs, str) else outputs
-    check_engine(engine)
-    if not isinstance(scenario, Mapping | None) or not isinstance(mask_infeasible, bool):
-        raise InputError(
-            f"scenario = {shown(scenario)} or mask_infeasible = {shown(mask_infeasible)} is not "
-            "usable; give a table of inputs, and True or False"
-        )
+    asked = Settings() if settings is None else check_settings(settings)
+    if not isinstance(scenario, Mapping | None):
+        raise InputError(f"scenario = {shown(scenario)} is not a table of inputs; give one")
     shared = values.without_unit("", scenario or {})
     check_outputs(wanted, resolve(shared, {}))  # errors here concern no row
     inputs = _inputs(source, keep)
@@ -91,7 +86,7 @@ def table(
             given = own.given
             free = [n for n in given if n in cells.numbers or isinstance(given[n], np.ndarray)]
             try:
-                plan = _plan(own, free, wanted, engine, mask_infeasible)
+                plan = _plan(own, free, wanted, asked.engine, asked._mask)
             except InputError as error:
                 raise InputError(f"{source.place(own.first)}: {error}") from None
             work.append((own, _read(plan, free), plan))
@@ -103,7 +98,7 @@ def table(
             raise InputError(f"the frame has a column {name!r} already; drop or rename it")
     dtypes = {name: dtype_of(name, float) for name in added}
     memory.check(source.rows * sum(d.itemsize for d in dtypes.values()), "give fewer rows at once")
-    threads = default_threads()
+    threads = asked._cores
     outs = {n: memory.allocate((source.rows,), d, threads) for n, d in dtypes.items()}
     for own, reads, plan in work:
         for name in set(added) - set(plan.outputs):

@@ -1,10 +1,12 @@
 """A scenario, axes and outputs with their plans, and their values in memory."""
 
+import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,14 +20,19 @@ from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
+from ..spec.arguments import plain
 from ..spec.axis import Array
 from ..spec.file import read_spec
 from ..spec.phases import joined
 from ..spec.scenario import resolve
-from ..spec.values import check_dtype, check_threads, owned, without_unit
+from ..spec.values import DType, check_dtype, owned, without_unit
+from .settings import Settings, check_settings
 
 if TYPE_CHECKING:
     import xarray
+
+_DEFAULT = Settings()
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def is_known(scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]) -> bool:
@@ -43,19 +50,25 @@ class Evaluation:
     def __init__(
         self,
         scenario: Mapping[str, Any],
-        axes: Mapping[str, Any],
-        outputs: Sequence[str],
+        axes: Mapping[str, Any] = _NOTHING,
+        outputs: str | Sequence[str] = (),
         phases: Sequence[Mapping[str, Any]] | None = None,
+        settings: Settings = _DEFAULT,
     ) -> None:
+        self.settings = check_settings(settings)
+        outputs = [outputs] if isinstance(outputs, str) else outputs
         if phases is not None:
             scenario = joined(scenario, phases)
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
+        if isinstance(axes, dict):  # else `resolve` refuses them
+            axes = {name: plain(name, entry) for name, entry in axes.items()}
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
-        self._evaluated: set[Plan] = set()  # plans evaluated in memory, over the whole grid
-        self.plan()  # refuse bad input here, before anything is computed
+        self._evaluated: set[Plan] = set()  # in memory, and as a whole
+        if outputs != ():
+            self._plan()  # so that bad input is refused here, before anything is computed
         self._outputs = self._spec["outputs"] = list(outputs)
 
     @property
@@ -63,34 +76,36 @@ class Evaluation:
         """Outputs, scenario and axes as written: a copy, since a sweep is immutable."""
         return {key: _copied(part) for key, part in self._spec.items()}
 
+    def _spec_of(self, outputs: Sequence[str]) -> dict[str, Any]:
+        """The spec, with outputs where it names none."""
+        return self.spec | ({} if self._outputs else {"outputs": [*outputs]})
+
     @classmethod
-    def from_file(cls, path: str | PathLike[str]) -> Self:
+    def from_file(cls, path: str | PathLike[str], settings: Settings = _DEFAULT) -> Self:
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`. Paths of calibration files
         are relative to the spec's folder."""
         spec = read_spec(path)
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
-        return cls(spec["scenario"], spec["axes"], spec["outputs"])
+        return cls(spec["scenario"], spec["axes"], spec["outputs"], settings=settings)
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def _sizes(self) -> dict[str, int]:
         """Length of every axis, in the order written."""
         return {axis.name: axis.size for axis in self._problem.axes}
 
     @property
     def points(self) -> int:
-        return math.prod(self.sizes.values())
+        """Points of the full grid."""
+        return math.prod(self._sizes.values())
 
-    def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
-        """The plan for an engine; plans and their tables are cached."""
-        if not isinstance(engine, str) or not isinstance(mask_infeasible, bool):
-            raise InputError(
-                f"engine = {engine!r} or mask_infeasible = {mask_infeasible!r} is not usable; "
-                "give the name of an engine, and True or False"
-            )
-        key = (engine, mask_infeasible)
+    def _plan(self, engine: str | None = None, mask: bool | None = None) -> Plan:
+        """The plan for an engine, by default that of the settings; plans and tables are kept."""
+        engine = self.settings.engine if engine is None else engine
+        mask = self.settings._mask if mask is None else mask
+        key = (engine, mask)
         if key not in self._plans:
-            made = Plan(self._problem, self._outputs, engine, mask_infeasible)
+            made = Plan(self._problem, self._outputs, engine, mask)
             self._plans[key] = made
             log.debug(
                 "plan: engine %s, %d points, %d outputs",
@@ -102,32 +117,40 @@ class Evaluation:
 
     def evaluate(
         self,
-        engine: str = "auto",
         out: "xarray.Dataset | None" = None,
         *,
-        dtype: str = "float64",
-        mask_infeasible: bool = False,
-        threads: int | None = None,
+        dtype: DType = "float64",
+        settings: Settings | None = None,
     ) -> "xarray.Dataset":
         """Compute every output at every point, in memory.
 
         Args:
-            engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size).
             out: a Dataset from an earlier call, whose arrays are reused.
             dtype: "float64" or "float32"; flags are int8.
-            mask_infeasible: NaN (-1 in flags) in layout-dependent outputs where
-                `infeasible_reason` is not 0.
-            threads: cores to use; all that the process may use by default.
+            settings: instead of the sweep's.
 
         Returns a Dataset in which every output has its own dimensions only. Memory order is the
         plan's; dimensions are in axis order. Raises InputError if the result exceeds memory.
         """
-        plan = self.plan(engine, mask_infeasible)
-        threads = check_threads(threads)
-        # by this sweep or one like it, with which compiled kernels are shared
+        with self._asked(settings) as asked:
+            return self._values(out, dtype, asked)
+
+    @contextlib.contextmanager
+    def _asked(self, settings: Settings | None) -> Iterator[Settings]:
+        """The settings of a call, whose progress is reported meanwhile."""
+        asked = self.settings if settings is None else check_settings(settings)
+        with asked._watched():
+            yield asked
+
+    def _values(
+        self, out: "xarray.Dataset | None", dtype: str, settings: Settings
+    ) -> "xarray.Dataset":
+        plan = self._plan(settings.engine, settings._mask)
+        threads = settings._cores
+        # by this sweep, or by one like it: what is compiled for that serves this one, too
         seen = plan.structure.notes.setdefault("evaluated", False)
         plan.structure.notes["evaluated"] = True
-        if seen and engine == "auto":
+        if seen and settings.engine == "auto":
             plan = self._compiling(plan)
         again = plan in self._evaluated
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
@@ -173,7 +196,7 @@ class Evaluation:
         if size > memory.SMALL:
             memory.check(
                 size,
-                "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an "
+                "store it (Sweep.to_zarr, fleetcube run), reduce it (Sweep.reduce) or shorten an "
                 "axis",
             )
         return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
@@ -183,24 +206,26 @@ class Evaluation:
         *,
         scenario: Mapping[str, Any] | None = None,
         axes: Mapping[str, Any] | None = None,
-        outputs: Sequence[str] | None = None,
+        outputs: str | Sequence[str] | None = None,
+        settings: Settings | None = None,
     ) -> Self:
-        """A copy with another scenario, axes or outputs."""
+        """The same with another scenario, other axes, outputs or settings."""
         spec: Any = self.spec
         return type(self)(
             spec["scenario"] if scenario is None else scenario,
             spec["axes"] if axes is None else axes,
             spec["outputs"] if outputs is None else outputs,
+            settings=self.settings if settings is None else settings,
         )
 
-    def of(self, outputs: Sequence[str]) -> Self:
-        """A copy with other outputs."""
+    def with_outputs(self, outputs: str | Sequence[str]) -> Self:
+        """The same scenario and axes, for other outputs."""
         return self.replace(outputs=outputs)
 
     @functools.cached_property
-    def with_memory_margin(self) -> Self:
-        """A copy with `near_memory_limit`, if `infeasible_reason` depends on a memory limit."""
-        plan = self.plan()
+    def _with_memory_margin(self) -> Self:
+        """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
+        plan = self._plan()
         limited = REASON in plan.outputs and any(
             np.isfinite(leaf).any()
             for case in plan.cases
@@ -208,10 +233,14 @@ class Evaluation:
             for name, leaf in case.leaves.items()
             if without_phase(name) == names[0]
         )
-        return self.of([*self._outputs, NEAR]) if limited and NEAR not in self._outputs else self
+        return (
+            self.with_outputs([*self._outputs, NEAR])
+            if limited and NEAR not in self._outputs
+            else self
+        )
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
+        sizes = ", ".join(f"{name}: {size}" for name, size in self._sizes.items())
         return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"
 
 

@@ -1,25 +1,69 @@
-"""Evaluation settings: the arguments shared by most queries."""
+"""How a sweep is evaluated: said once, and shared by all questions."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+from ..errors import InputError, shown
+from ..progress import Tell, watching
 from ..spec.values import check_threads
+
+Engine = Literal["auto", "numpy", "numba", "jax"]
+Infeasible = Literal["include", "exclude"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Engine and mask, which determine the plan; threads and Dask, which change no bit. The plan
-    and the cluster refuse what they cannot use."""
+    """How to evaluate: `Sweep(..., settings=...)` for all its methods, or for one call.
 
-    engine: str = "auto"
-    mask_infeasible: bool = False
+    Attributes:
+        engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size). All but JAX give
+            the same bits.
+        infeasible: "include" points that cannot run, or "exclude" them: NaN (-1 in flags) in
+            outputs that depend on the layout. By default they are evaluated, and never the best.
+        threads: cores to use; all that the process may use by default.
+        dask: a Dask cluster instead of threads, to the same bits: a number of processes to start
+            here, a scheduler's address, or a `distributed.Client`.
+        progress: called with the work done, the total and its unit ("points"), perhaps from
+            another thread. What it raises ends the evaluation.
+    """
+
+    engine: Engine = "auto"
+    infeasible: Infeasible | None = None
     threads: int | None = None
     dask: Any = None
+    progress: Tell | None = None
 
     def __post_init__(self) -> None:
+        for name, choices in (("engine", get_args(Engine)), ("infeasible", get_args(Infeasible))):
+            value = getattr(self, name)
+            if value not in choices and (value is not None or name == "engine"):
+                raise InputError(
+                    f"{name} = {shown(value)} is unknown; choose one of {', '.join(choices)}"
+                )
         check_threads(self.threads)
+        if self.progress is not None and not callable(self.progress):
+            raise InputError(f"progress = {shown(self.progress)} is not a function; give one")
 
     @property
-    def cores(self) -> int:
+    def _mask(self) -> bool:
+        """Whether outputs have no value where they cannot run."""
+        return self.infeasible == "exclude"
+
+    @property
+    def _cores(self) -> int:
         """Number of threads, by default all that the process may use."""
         return check_threads(self.threads)
+
+    def _watched(self) -> AbstractContextManager[None]:
+        """Report progress inside the `with`, where asked."""
+        return nullcontext() if self.progress is None else watching(self.progress)
+
+
+def check_settings(settings: Any) -> Settings:
+    """Refuse what is not a `Settings`, such as a dict or the name of an engine."""
+    if not isinstance(settings, Settings):
+        raise InputError(
+            f"settings = {shown(settings)} is not a Settings; give fleetcube.Settings(engine=...)"
+        )
+    return settings

@@ -38,9 +38,10 @@ Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with r
 @contextlib.contextmanager
 def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]:
     """A sweep's plan, and its executor: threads of this process, or a Dask cluster's workers."""
-    plan = sweep.plan(settings.engine, settings.mask_infeasible)
+    plan = sweep._plan(settings.engine, settings._mask)
     with cluster_of(plan, sweep.spec, settings.dask) as cluster:
-        map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, settings.cores)
+        alone = functools.partial(_on_threads, plan, settings._cores)
+        map_: Map = cluster.map if cluster else alone
         yield plan, functools.partial(_counted, map_) if watched() else map_
 
 

@@ -8,6 +8,7 @@ from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..plan.written import as_it_was
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..spec.scenario import choose
 from ..spec.values import is_known
 from ..store.cube import spec_of
@@ -33,7 +34,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     """Play one step of a job without slow GPUs. A forward pass, an input gradient and a weight
     gradient are a third each of the operations that are not recomputed. They include waits for
     tensor and context traffic, and for expert traffic that is not overlapped."""
-    given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
+    given = Evaluation(scenario, {}, ["num_microbatches"])._plan("numpy").problem
     chosen = {**choose(given.options, given.constants), **given.constants}
     stated = {name: chosen.get(name, INPUTS[name].default) for name in _STATED}
     several = stated["virtual_stages"] > 1
@@ -63,7 +64,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
 
 
 def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    values = Evaluation(scenario, {}, names).evaluate("numpy")
+    values = Evaluation(scenario, {}, names).evaluate(settings=Settings("numpy"))
     return {name: float(values[name]) for name in names}
 
 
@@ -78,8 +79,12 @@ def _piece_times(
     v = 2 if folded else int(stated["virtual_stages"]) if interleaves else 1
     job = _values(scenario, ["embedding_share", "logits_share", "last_stage_layers"])
     stages = {"pipeline_stage": list(range(1, p + 1))}
-    layers = Evaluation(scenario, stages, ["stage_layers"]).evaluate("numpy")["stage_layers"].values
-    layers[-1] = job["last_stage_layers"]  # logits_share includes multi-token prediction layers
+    layers = (
+        Evaluation(scenario, stages, ["stage_layers"])
+        .evaluate(settings=Settings("numpy"))["stage_layers"]
+        .values
+    )
+    layers[-1] = job["last_stage_layers"]  # logits_share has those of multi-token prediction
     traffic = found["exposed_tensor_parallel_time"] + found["exposed_context_parallel_time"]
     computing = found["compute_time"] / (found["compute_time"] + traffic)
     embedding, logits = (job[f"{end}_share"] * computing for end in ("embedding", "logits"))

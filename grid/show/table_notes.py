@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.roles import EFFICIENCIES, RULES, TIME
+from ...kernels.roles import EFFICIENCIES, FAILURES, RULES, TIME
 from ..plan.labels import DEFAULTS, PARTLY
 from .tables import label
 
@@ -26,7 +26,7 @@ def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
 def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
-    return [*uncounted, *_endless(found), *remarks(found.attrs, without)]
+    return [*uncounted, *_endless(found), *_rare(found), *remarks(found.attrs, without)]
 
 
 def _endless(found: "xarray.Dataset") -> list[str]:
@@ -39,7 +39,15 @@ def _endless(found: "xarray.Dataset") -> list[str]:
     if not count:
         return []
     where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
-    return [f"{TIME} is over 300 years{where}: as stated, no such job ends (see goodput)"]
+    return [f"{TIME} is over 300 years{where}: such a job never ends (see goodput)"]
+
+
+def _rare(found: "xarray.Dataset") -> list[str]:
+    """A remark on failures so rare that their number says little."""
+    counts = found.get(FAILURES)
+    most = 1.0 if counts is None or counts.chunks is not None else float(counts.max())
+    said = f"at most {most:.1g} failures expected: {100 * most:.1g} % chance of any"
+    return [said] * (0 < most < 0.01)
 
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
@@ -47,7 +55,7 @@ def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str
     Inputs in `without`, which were searched, are not defaults."""
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
     if _MEDIANS in attrs:
-        lines.append(f"uncertain, at the median here: {', '.join(json.loads(attrs[_MEDIANS]))}")
+        lines.append(f"uncertain inputs at their medians: {', '.join(json.loads(attrs[_MEDIANS]))}")
     return [*lines, *_decided(attrs, without)]
 
 
@@ -63,7 +71,7 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     said = {name: f"{name} {label(value)}{where.get(name, '')}" for name, value in left.items()}
     efficiencies = [said.pop(name) for name in EFFICIENCIES if name in said]
     if efficiencies:
-        lines.append(f"efficiency by default, from no calibration: {', '.join(efficiencies)}")
+        lines.append(f"efficiency by default, not calibrated: {', '.join(efficiencies)}")
     if said:
         lines.append(f"layout by default: {', '.join(said.values())}")
     return lines

@@ -183,17 +183,20 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
     if "flag_meanings" in attrs:
         words = meanings(attrs, cells)
         if name == REASON:
-            return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in words]
+            said = {"feasible": "yes", "undefined": "-"}
+            return "feasible", [said.get(text, f"no: {text}") for text in words]
         return name, words
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
-    return _heading(name, unit) + counted(attrs), numbers(cells / factor)
+    shown = ["-" if cell == "nan" else cell for cell in numbers(cells / factor)]
+    return _heading(name, unit) + counted(attrs), shown
 
 
 def counted(attrs: Mapping[str, Any]) -> str:
-    """The convention by which a variable is counted, to print after it."""
-    return f" ({attrs['convention']})" if "convention" in attrs else ""
+    """The convention by which a variable is counted, to print after it; none if the default."""
+    usual = {"", *(own.default for own in INPUTS.values() if own.convention)}
+    return f" ({own})" if (own := attrs.get("convention", "")) not in usual else ""
 
 
 def _heading(name: str, unit: str) -> str:

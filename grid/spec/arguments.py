@@ -1,7 +1,7 @@
 """Keyword arguments as a scenario and axes: numbers, texts, sequences, arrays with dimensions."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,7 +9,14 @@ from ..errors import InputError
 from . import phases
 from .axes import coupled_axis
 from .distributions import is_distribution
-from .values import check_name, number, unit_of, without_unit
+from .values import check_name, is_known, number, unit_of, without_unit
+
+if TYPE_CHECKING:
+    import xarray
+
+    Unstack = Callable[[xarray.Dataset], xarray.Dataset]
+
+POINTS = "points"  # the dimension of arrays of several dimensions
 
 
 def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -21,7 +28,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     for name, value in without_unit("", inputs).items():
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
             if not hasattr(value, "ndim") or value.ndim > 1:
-                raise InputError(f"{name} is not a DataArray of one dimension; give one")
+                raise InputError(f"{name} is a Dataset; give a DataArray")
             value = in_base_unit(name, value)
             if value.ndim == 0:
                 scenario[name] = value.values.item()
@@ -51,6 +58,48 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
             )
         axes[dim] = _moving(dim, moving, labels.get(dim))
     return scenario, axes
+
+
+def plain(name: str, entry: Any) -> Any:
+    """An entry of axes as lists and NumPy arrays, also if pandas, xarray or JAX holds it."""
+    if isinstance(entry, Mapping):
+        return {key: plain(key if is_known(key) else name, part) for key, part in entry.items()}
+    if hasattr(entry, "dims") and hasattr(entry, "coords"):
+        if entry.ndim != 1:
+            raise InputError(f"axis {name!r} is not a DataArray of one dimension; give one")
+        return (in_base_unit(name, entry) if is_known(name) else entry).values
+    if not hasattr(entry, "__array__") or isinstance(entry, np.ndarray | np.generic):
+        return entry
+    stated = hasattr(getattr(entry, "dtype", None), "units")  # a column of pint-pandas
+    return without_unit(name, entry.array.quantity) if stated else np.asarray(entry)
+
+
+def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
+    """DataArrays of several dimensions as one dimension, and what gives results theirs back."""
+    arrays = {n: v for n, v in inputs.items() if hasattr(v, "dims") and hasattr(v, "coords")}
+    several = {dim for array in arrays.values() if array.ndim > 1 for dim in array.dims}
+    if not several:
+        return dict(inputs), lambda result: result
+    import xarray
+
+    own = {name: array for name, array in arrays.items() if several & {*array.dims}}
+    for name in several & inputs.keys():
+        raise InputError(f"{name!r} is both an input and a dimension; rename one")
+    dims = list(dict.fromkeys(dim for array in own.values() for dim in array.dims))
+    units = {name: array.attrs for name, array in own.items()}
+    together = xarray.broadcast(*own.values())
+    flat = {
+        name: array.transpose(*dims).stack({POINTS: dims}).assign_attrs(units[name])
+        for name, array in zip(own, together, strict=True)
+    }
+    (first, *_) = flat.values()
+    index = xarray.Coordinates.from_pandas_multiindex(first.indexes[POINTS], POINTS)
+    bare = {name: array.drop_vars([POINTS, *dims]) for name, array in flat.items()}
+    unlabelled = [dim for dim in dims if not any(dim in array.coords for array in own.values())]
+    return {
+        **inputs,
+        **bare,
+    }, lambda result: result.assign_coords(index).unstack(POINTS).drop_vars(unlabelled)
 
 
 def in_base_unit(name: str, value: Any) -> Any:

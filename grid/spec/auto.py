@@ -210,7 +210,7 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
     }
     if "hybrid" in (fitted.layers, own.layers) and fitted.layers != "dense" != own.layers:
         del pairs["layers"]  # mixtures of experts both
-    return [f"{what} {a} for {b}" for what, (a, b) in pairs.items() if a and b and a != b]
+    return [f"{what} {a} instead of {b}" for what, (a, b) in pairs.items() if a and b and a != b]
 
 
 def doubt(
@@ -221,8 +221,8 @@ def doubt(
     sets = record("calibration", label).values.keys()
     if sets and not OWN & {*sets, *explicit}:
         return (
-            f"calibration {label} says nothing of computing, and flops_efficiency is a guess; give "
-            "it, or calibrate to step times as well"
+            f"calibration {label} is of the network alone, and flops_efficiency is a guess; "
+            "give it, or calibrate to step times as well"
         )
     fitted = fitted_to(label)
     if fitted is None:
@@ -242,9 +242,9 @@ def doubt(
     if not other:
         return ""
     return (
-        f"calibration {label} is of other steps ({', '.join([*other][:_MOST_SAID])}"
+        f"calibration {label} was fitted to other steps ({', '.join([*other][:_MOST_SAID])}"
         f"{', ...' if len(other) > _MOST_SAID else ''}); "
-        "`fleetcube calibrations SPEC` ranks those at hand"
+        "`fleetcube calibrations SPEC` lists closer ones"
     )
 
 
@@ -381,7 +381,7 @@ def outside(name: str, given: Array) -> list[str]:
     low, high = ends
     worst = float(given[int(np.argmax(far))])
     return [
-        f"calibration auto: {name} = {worst:,.12g} is outside of the published steps "
+        f"calibration auto: {name} = {worst:,.12g} is outside the published steps "
         f"({low:,.12g} to {high:,.12g}): the interval is wider there"
     ]
 

@@ -1,10 +1,11 @@
 """Check the values of inputs: numbers in SI, strings with a unit, choices of options."""
 
+import datetime
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -124,6 +125,8 @@ def without_unit(name: Any, entry: Any) -> Any:
             f"{name or 'a value'} is traced by JAX, and has no value while a sweep is planned; "
             f"trace fleetcube.function(outputs, scenario, [{name!r}], engine = 'jax') instead"
         )
+    if isinstance(entry, datetime.timedelta) or getattr(_dtype(entry), "kind", "") == "m":
+        return _seconds(name, entry)
     carried_pair = carried(entry)
     if carried_pair is None or not is_known(name):
         return entry
@@ -140,6 +143,21 @@ def without_unit(name: Any, entry: Any) -> Any:
         return converted(magnitude.item(), unit, base)
     except UnitError as error:
         raise InputError(f"{name} = {shown(entry)} {error}; {remedy}") from None
+
+
+def _dtype(entry: Any) -> Any:
+    return getattr(entry, "dtype", None)
+
+
+def _seconds(name: Any, entry: Any) -> Any:
+    """Durations of Python, NumPy or pandas in seconds."""
+    if not is_known(name) or name in KINDS or is_option(name):
+        return entry
+    if (base := unit_of(name)) != "s":
+        raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")
+    found = np.asarray(entry, "timedelta64[ns]")
+    seconds = np.where(np.isnat(found), np.nan, found.astype(np.int64) / 1e9)
+    return seconds if seconds.ndim else seconds.item()
 
 
 def owned(entry: Any) -> Any:
@@ -202,6 +220,9 @@ def _check_bounds(name: str, written: Any, value: float) -> None:
             f"{name} = {shown(written)} must be below 2^53, from where on floating point has not "
             "every whole number; give a smaller value"
         )
+
+
+DType = Literal["float64", "float32"]
 
 
 def check_dtype(dtype: Any) -> str:

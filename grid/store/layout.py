@@ -1,4 +1,4 @@
-"""The version of a cube's layout, specified in docs/layout.md, and the root that states it."""
+"""The version of a cube's layout, specified in docs/cube-format.md, and the root that states it."""
 
 import json
 import re

@@ -90,7 +90,8 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
             report.advice = _REWRITE
             return
         record = read_record(place, PLAN) or {}
-        engine, mask, dtype = (record[name] for name in ("engine", "mask_infeasible", "dtype"))
+        engine, infeasible, dtype = (record[name] for name in ("engine", "infeasible", "dtype"))
+        mask = infeasible == "exclude"
         chunks = {
             name.removeprefix("chunks."): tuple(sizes)
             for name, sizes in record.items()
@@ -109,7 +110,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
         try:
             spec = {**spec, "axes": axes}
             sweep = Evaluation(as_it_was(spec), axes, spec["outputs"])
-            writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
+            writer = Writer(sweep._plan(engine, mask), spec, dtype, {}, chunks)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return
@@ -143,7 +144,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
     if report.problems:
         report.advice = _REWRITE
         return
-    plan = sweep.plan("numpy", mask)
+    plan = sweep._plan("numpy", mask)
     random = np.random.default_rng(seed)
     for name in plan.outputs:
         dims = plan.out_dims[name]

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,13 +170,13 @@ def select(
             if name not in inputs:
                 raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
             wanted = path[0] if path else name
-            via = f" (via {' -> '.join(path[1:])})" if len(path) > 1 else ""
+            heard = logging.getLogger("fleetcube").isEnabledFor(logging.INFO)
+            via = f" (via {' -> '.join(path[1:])})" if heard and len(path) > 1 else ""
             row = inputs[name]
-            hint = f" or a {row.labels} label" if row.labels else ""
-            raise MissingInputError(
-                f"{name} is missing: {wanted} needs it{via} and it has no default; "
-                f"give {row.part_of if row.part_of in path else name}{hint}"
-            )
+            own = row.part_of if row.part_of in path else f"{name} ({row.description})"
+            see = f"fleetcube catalog {row.labels.partition(' ')[0]}"
+            hint = f", or a {row.labels} ({see})" if row.labels else ""
+            raise MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {own}{hint}")
         formula = graph[name].formula(options)
         for parameter in parameters(formula):
             visit(parameter, (*path, name))

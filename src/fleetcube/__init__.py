@@ -8,18 +8,16 @@ from fleetcube.grid import datasets as _datasets
 
 if TYPE_CHECKING:
     from fleetcube import catalog as catalog
-    from fleetcube import grid as grid
-    from fleetcube import kernels as kernels
+    from fleetcube import laws as laws
     from fleetcube.grid.ask.simulate import simulate as simulate
-    from fleetcube.grid.ask.solve.solve import solve as solve
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
     from fleetcube.grid.function import function as function
     from fleetcube.grid.plan.citations import citations as citations
-    from fleetcube.grid.progress import watching as watching
     from fleetcube.grid.read.lookup import interp as interp
-    from fleetcube.grid.rows.table import table as table
+    from fleetcube.grid.rows.table import evaluate_table as evaluate_table
+    from fleetcube.grid.run.settings import Settings as Settings
     from fleetcube.grid.schedules.schedule import simulate_schedule as simulate_schedule
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.grid.sweep import Sweep as Sweep
@@ -29,35 +27,33 @@ if TYPE_CHECKING:
 # Imported on first use, so that `import fleetcube` stays fast.
 _HOME = {
     "InputError": "fleetcube.grid.errors",
+    "Settings": "fleetcube.grid.run.settings",
     "Sweep": "fleetcube.grid.sweep",
     "citations": "fleetcube.grid.plan.citations",
     "evaluate": "fleetcube.grid.evaluate",
+    "evaluate_table": "fleetcube.grid.rows.table",
     "explain": "fleetcube.grid.explain",
     "function": "fleetcube.grid.function",
     "interp": "fleetcube.grid.read.lookup",
     "open_cube": "fleetcube.grid.store.cube",
     "simulate": "fleetcube.grid.ask.simulate",
     "simulate_schedule": "fleetcube.grid.schedules.schedule",
-    "solve": "fleetcube.grid.ask.solve.solve",
-    "table": "fleetcube.grid.rows.table",
-    "watching": "fleetcube.grid.progress",
 }
 __all__ = [
     "InputError",
+    "Settings",
     "Sweep",
     "catalog",
     "citations",
     "evaluate",
+    "evaluate_table",
     "explain",
     "function",
     "interp",
-    "kernels",
+    "laws",
     "open_cube",
     "simulate",
     "simulate_schedule",
-    "solve",
-    "table",
-    "watching",
 ]
 
 
@@ -73,7 +69,7 @@ if "xarray" in sys.modules:  # else on the first Dataset or `import fleetcube.xa
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name in ("catalog", "grid", "kernels"):
+    if name in ("catalog", "laws"):
         return importlib.import_module(f"fleetcube.{name}")
     if name == "__version__":  # reading it takes ten times as long as importing the package
         from importlib.metadata import version

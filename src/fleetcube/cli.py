@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import every_column, print_foot, print_table, to_file, write_table
+
+if TYPE_CHECKING:
+    from fleetcube.grid.run.settings import Engine, Infeasible
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
@@ -80,7 +83,7 @@ def _logging(verbose: int) -> Callable[[], None]:
 @cli.command("run")
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@complete.variables("Output, instead of the spec's.")
+@complete.variables("Output, instead of the spec's; may be repeated.")
 @click.option(
     "-o", "--output", type=click.Path(), help="Cube (.zarr) or table (.csv, .parquet, .xlsx)."
 )
@@ -90,13 +93,13 @@ def _logging(verbose: int) -> Callable[[], None]:
     "--dtype",
     type=complete.OneOf(("float64", "float32")),
     default="float64",
-    help="Of numbers in the cube.  [float64]",
+    help="Number format of the cube.  [float64]",
 )
-@click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
+@click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB a chunk]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
 @click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
-@click.option("--feasible-only", is_flag=True, help="NaN at points that cannot be run.")
+@click.option("--feasible-only", is_flag=True, help="NaN where a job cannot run.")
 @click.option(
     "--interval/--no-interval",
     default=None,
@@ -110,7 +113,7 @@ def run_spec(
     variable: tuple[str, ...],
     output: str | None,
     every: bool,
-    engine: str,
+    engine: "Engine",
     dtype: str,
     chunks: str | None,
     overwrite: bool,
@@ -136,6 +139,7 @@ def run_spec(
           -o s3://bucket/scaling.zarr
     """
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import FORMATS, check_target
     from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
     from fleetcube.grid.store.places.address import place_of
@@ -167,47 +171,49 @@ def run_spec(
         raise InputError("--all is for tables; a cube has all columns")
     started = time.perf_counter()
     with progress("evaluating"):
-        path = sweep.store(
+        path = sweep.to_zarr(
             output,
-            engine=engine,
             overwrite=overwrite,
             resume=resume,
             append=append,
             dtype=dtype,
             chunks=parse_chunks(chunks),
-            mask_infeasible=feasible_only,
-            threads=threads,
-            dask=dask,
+            settings=Settings(engine, _judged(feasible_only), threads, dask),
         )
     seconds = time.perf_counter() - started
     size = size_of(place_of(path))
-    used = sweep.plan(engine, feasible_only).engine
+    used = sweep._plan(engine, feasible_only).engine
     say(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
     say(f"wrote {path} ({size / 1e6:.1f} MB)")
     try:
         _show(open_cube(path))
         for near in _near(sweep, _MOST_JUDGED).values():
             if count := int((near == 1).sum()):
-                say(f"near the memory limit: {count} of {near.size} (memory_error_factor)")
+                say(f"{count} of {near.size} layouts need about all memory: possibly out of memory")
     except (MemoryError, RuntimeError) as error:  # out of memory, or no thread can be started
         why = f"{error}" or "out of memory"
         raise OSError(f"{path} is written and complete, but cannot be shown: {why}") from error
 
 
+def _judged(feasible_only: bool) -> "Infeasible":
+    return "exclude" if feasible_only else "include"
+
+
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
     """A coordinate that marks points near the memory limit; empty without a limit."""
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.kernels.roles import NEAR
 
-    if sweep.with_memory_margin is sweep:
+    if sweep._with_memory_margin is sweep:
         return {}
-    near = sweep.of([NEAR])
-    small = near.plan("numpy").size(NEAR) <= most
-    return {NEAR: near.evaluate("numpy")[NEAR]} if small else {}
+    near = sweep.with_outputs([NEAR])
+    small = near._plan("numpy").size(NEAR) <= most
+    return {NEAR: near.evaluate(settings=Settings("numpy"))[NEAR]} if small else {}
 
 
 def _evaluated(
     sweep: Any,
-    engine: str,
+    engine: "Engine",
     feasible_only: bool,
     threads: int | None,
     output: str | None,
@@ -216,10 +222,11 @@ def _evaluated(
 ) -> None:
     """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
     from fleetcube.grid.ask.interval import is_predicted
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, check_sheet, table
 
-    plan = sweep.plan(engine, feasible_only)
+    plan = sweep._plan(engine, feasible_only)
     dims = {dim for own in plan.out_dims.values() for dim in own}
     if output is None:
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
@@ -227,8 +234,9 @@ def _evaluated(
         check_sheet(Path(output), user_sizes(plan, dims))
     if interval is None:  # CSV columns stay fixed, because programs read them
         interval = output is None and is_predicted(plan)
-    compute = sweep.interval if interval else sweep.evaluate
-    values = compute(engine=engine, mask_infeasible=feasible_only, threads=threads)
+    settings = Settings(engine, _judged(feasible_only), threads)
+    compute = sweep.prediction_interval if interval else sweep.evaluate
+    values = compute(settings=settings)
     if output is None:
         print_table(*table(values.assign_coords(_near(sweep))))
     else:
@@ -261,7 +269,7 @@ def simulate(
     otherwise they are long enough (about 100 failures) for start and end not to matter. With
     spare_nodes in the spec, the table shows how often these run out; with node_pool, how much of
     the time the cluster is whole. Kinds of failures and tiers of checkpoints get a table of the
-    time lost to each, beside that of the closed form.
+    time lost to each, simulated and by formula.
 
     \b
     Example:
@@ -291,7 +299,7 @@ def simulate(
     given = {*own["scenario"], *(name for axis in axes for name in axis.inputs)}
     added_up = names(own["scenario"]) and NAME not in own["axes"]  # each states its length
     if not added_up and "job_duration" not in given and {*variable} & {*_SIMULATED["job_duration"]}:
-        say("jobs are as long as about 100 failures take; job_duration states how long", err=True)
+        say("each job lasts about 100 failures; give job_duration for another length", err=True)
     more = [name for key, names in _SIMULATED.items() if key in given for name in names]
     main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
     print_table(*table(variables(outcome, variable or main)))
@@ -402,27 +410,27 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
 
     Any other word lists the names that have it in their name or meaning. Without NAME, list all
-    inputs with their defaults, and all quantities. A spec (SPEC.toml axis=value ...) is explained
-    by the tiers of its network, and the traffic that crosses each.
+    inputs with their defaults, and all quantities. For a spec
+    (SPEC.toml axis=value ...), show the tiers of its network and the traffic on each. OPTION=CHOICE
+    after a quantity shows its formulas under these options.
 
     \b
     Example:
       fleetcube explain goodput
+      fleetcube explain goodput goodput_model=additive
       fleetcube explain price
       fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.explain import explain as text
     from fleetcube.grid.explain import explain_traffic
+    from fleetcube.grid.show.selectors import pairs
 
     if name is not None and name.endswith(".toml"):
         point = traffic(name, selectors)
         say(explain_traffic(point))
         print_foot(point, err=False)
         return
-    if selectors:
-        raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
-    say(text(name))
+    say(text(name, **pairs(selectors)))
 
 
 @cli.command()
@@ -484,7 +492,7 @@ def _show(cube: Any, sources: bool = False) -> None:
         say_wrapped(f"infeasible: {_reasons(reason)}")
     _remarks(cube)
     if names := predicted(cube):
-        say_wrapped(f"with 90 % intervals (slice, plot): {', '.join(names)}")
+        say_wrapped(f"slice and plot show 90 % intervals of: {', '.join(names)}")
     if sources:
         version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
         say(one_line(f"fleetcube {version}, engine {engine}"))

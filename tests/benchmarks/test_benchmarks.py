@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from fleetcube import Settings
+
 ROOT = Path(__file__).parents[2]
 TINY = (3, 2, 4, 3, 2)
 SHORT = ("cluster_mtbf",)  # a chain that compiles at once
@@ -79,10 +81,10 @@ def test_peers_in_this_process_give_the_same_numbers(
     assert rows[0]["tool"] == "fleetcube"
     assert rows[0]["slower"] == 1
     sweep = question.fleet(2, 3)
-    ours = sweep.evaluate("numpy")
+    ours = sweep.evaluate(settings=Settings("numpy"))
     labelled = contenders.broadcast_xarray(sweep)()
     dense = contenders.dense_numpy(sweep)()
-    order = tuple(sweep.plan("numpy").sizes)
+    order = tuple(sweep._plan("numpy").sizes)
     for name in question.PEER_OUTPUTS:
         assert set(labelled[name].dims) == set(ours[name].dims)
         exact = ours[name].broadcast_like(ours["job_time"]).transpose(*order).values
@@ -236,7 +238,7 @@ def test_storing(load: Any) -> None:
     check([row], storage.WRITE_COLUMNS)
     assert row["held_gb"] == pytest.approx(4e-9 * 3**6)
     with storage.workplace() as folder:
-        path = storage.six_axes(3).store(folder / "six.zarr")
+        path = storage.six_axes(3).to_zarr(folder / "six.zarr")
         assert sum(chunk.size for chunk in storage.stored_chunks(path)) == 3**6
         cube = storage.open_cube(path)["job_time"]
         rows = [storage.slice_times(cube, pair, 2) for pair in storage.pairs(cube)]
@@ -273,7 +275,10 @@ def test_unknown_names_and_a_readme_without_markers_are_refused(
     monkeypatch.setattr(sys, "argv", ["benchmarks", "slices", "--write"])
     with pytest.raises(SystemExit):
         main.main()
-    assert "all tables of docs/storage.md; add chunks, virtual, writing" in capsys.readouterr().err
+    assert (
+        "all tables of docs/benchmarks.md#cubes; add chunks, virtual, writing"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import google_crc32c
 import numpy as np
 from numcodecs import Blosc, Zstd
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.store.journal import Block, read_journal, write_journal
 from fleetcube.grid.store.places.place import Folder
 
@@ -160,7 +160,7 @@ def bombs(folder: Path, long: bool = False) -> dict[str, Path]:
         {"n_gpus": [8, 64], "layout": {"tensor_parallel": [1, 8]}},
         ["job_time"],
     )
-    sweep.store(folder / "sound", engine="numpy")
+    sweep.to_zarr(folder / "sound", settings=Settings("numpy"))
     zeros = zstd(1 << 31)
 
     def cube(name: str) -> Path:

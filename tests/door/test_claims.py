@@ -12,6 +12,7 @@ from docs.make.claims.claim import MARGIN, Claim, Figure, Reading, Verdict, off_
 from docs.make.claims.conflicts import CONFLICTS, DOCUMENTS, Stand
 from docs.make.claims.numbers import NUMBERS, Number, computed
 from docs.make.claims.page import PAGE, page
+from fleetcube import Settings
 from fleetcube.kernels.declare import written
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
@@ -121,7 +122,11 @@ def test_the_layout_needs_a_sequence_for_each_replica() -> None:
 
 
 def test_masking_hides_the_layout() -> None:
-    assert math.isnan(fleetcube.evaluate("bubble_fraction", mask_infeasible=True, **cluster.LAYOUT))
+    assert math.isnan(
+        fleetcube.evaluate(
+            "bubble_fraction", settings=Settings(infeasible="exclude"), **cluster.LAYOUT
+        )
+    )
 
 
 # The numbers printed in tables

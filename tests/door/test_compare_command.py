@@ -84,7 +84,7 @@ def test_a_spec_without_outputs_is_compared_by_job_time(
     bare.write_text(f"[scenario]\n{labels}n_gpus = 64\n", encoding="utf-8")
     cli.main(["compare", str(bare), "tensor_parallel=4,8"], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()
-    assert "what differs, and by what it multiplies job_time" in lines
+    assert "what differs, and the factor on job_time" in lines
     cli.main(["compare", str(bare), str(bare), "--of", "mfu"], standalone_mode=False)
     assert "mfu" in capsys.readouterr().out
     with pytest.raises(InputError, match="names no outputs; add to its top: outputs ="):

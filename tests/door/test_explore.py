@@ -24,7 +24,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.explore import server as servers
 from fleetcube.grid.explore import view as views
@@ -271,7 +271,7 @@ def test_an_input_of_a_phase_is_a_slider() -> None:
     expected = []
     for batch in (256, 512, 1024):
         changed = [{**phases[0], "global_batch_size": batch}, phases[1]]
-        cube = Sweep(job, {}, ["job_time"], phases=changed).evaluate("numpy")
+        cube = Sweep(job, {}, ["job_time"], phases=changed).evaluate(settings=Settings("numpy"))
         expected.append(cube["job_time"].item() / found["factor"])
     np.testing.assert_allclose(told, expected, rtol=1e-12)
     with pytest.raises(InputError, match="phases have layouts of their own"):
@@ -289,7 +289,7 @@ def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
     spec = best.spec
     del spec["axes"]["layout"]
     axes = {"n_gpus": [256], "gpu_mttf": [spec_of(server, "gpu_mttf")], "provision_time": [200]}
-    planned = best.replace(axes=axes, scenario=spec["scenario"]).best_layouts(top=5)
+    planned = best.replace(axes=axes, scenario=spec["scenario"]).best(search="layout", k=5)
     days = planned["job_time"].values.ravel() / 86400
     told = [float(text) for text in found["columns"][0]["values"][1:]]
     np.testing.assert_allclose(told, days, rtol=1e-3)
@@ -362,7 +362,9 @@ def test_a_download_that_is_too_large_is_refused(
 def test_a_stored_cube_is_seen_as_its_spec_is(
     spec: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cube = fleetcube.Sweep.from_file(spec).store(str(tmp_path / "a.zarr"), engine="numpy")
+    cube = fleetcube.Sweep.from_file(spec).to_zarr(
+        str(tmp_path / "a.zarr"), settings=Settings("numpy")
+    )
     stored = View.open(str(cube))
     virtual = server.view
     ask = "variable=job_time&x=gpu_mttf&y=layout&at.n_gpus=2"
@@ -757,7 +759,7 @@ def stored(spec: Path, tmp_path: Path) -> Path:
     sweep = Sweep.from_file(spec).spec
     path = tmp_path / "a.zarr"
     scenario: Any = sweep["scenario"]
-    Sweep(scenario, {"n_gpus": [64, 256], "gpu_mttf": ["1 h", "2 h"]}, ["job_time"]).store(path)
+    Sweep(scenario, {"n_gpus": [64, 256], "gpu_mttf": ["1 h", "2 h"]}, ["job_time"]).to_zarr(path)
     return path
 
 
@@ -769,7 +771,7 @@ def test_a_cube_that_changes_while_it_is_shown_is_not_shown_on(stored: Path, how
         if how == "written anew":
             other = {"n_gpus": [128, 512], "gpu_mttf": ["1 h", "2 h"]}
             scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
-            Sweep(scenario, other, ["job_time"]).store(stored, overwrite=True)
+            Sweep(scenario, other, ["job_time"]).to_zarr(stored, overwrite=True)
         else:
             shutil.rmtree(stored)
         for page in ("slice", "download.csv"):
@@ -924,7 +926,7 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     wait("plan", "Search layouts")
     at("search").click()
     wait("plan-said", "layouts")
-    wait("plan-table", "present")
+    wait("plan-table", "current")
     browser.find_element("css selector", "#plan-table tbody tr:nth-child(2) button").click()
     until(lambda: "set.tensor_parallel=" in browser.current_url, lambda: at("status").text)
     until(lambda: at("unset").is_displayed(), lambda: "no way back")

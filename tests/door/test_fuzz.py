@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
@@ -139,7 +139,7 @@ def test_numbers_of_any_length_are_read_at_once_or_refused(text: str) -> None:
 def plan_of(path: Path) -> None:
     sweep = Sweep.from_file(path)
     if sweep.points < 10_000:
-        sweep.plan("numpy")
+        sweep._plan("numpy")
 
 
 READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
@@ -247,14 +247,14 @@ def test_an_endless_spec_is_refused() -> None:
     st.sampled_from([["goodput"], ["job_time", "x"], [], "goodput", [3], [None]]),
 )
 def test_scenarios_and_axes(scenario: Any, axes: Any, outputs: Any) -> None:
-    answered(lambda: Sweep(scenario, axes, outputs).plan("numpy"))
+    answered(lambda: Sweep(scenario, axes, outputs)._plan("numpy"))
 
 
 @pytest.fixture(scope="module")
 def cube(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
     path = tmp_path_factory.mktemp("fuzz") / "spec.toml"
     path.write_text(SPEC, encoding="utf-8")
-    return Sweep.from_file(path).evaluate("numpy")
+    return Sweep.from_file(path).evaluate(settings=Settings("numpy"))
 
 
 AXIS = st.sampled_from(["n_gpus", "gpu_mttf", "fabric", "zero_stage", "layout", "sample"])

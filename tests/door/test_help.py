@@ -193,7 +193,7 @@ def test_choices_complete_and_are_those_that_are_accepted() -> None:
         (["catalog", "gpu", "h100-s"], ["h100-sxm"]),
         (["catalog", "xyzzy", ""], []),
         (["explain", "cluster_m"], ["cluster_mtbf"]),
-        (["optimize", "a.toml", "--over", "n_gp"], ["n_gpus="]),
+        (["best", "a.toml", "--search", "n_gp"], ["n_gpus="]),
         (["calibrate", "a.log", "--collective", "all_r"], ["all_reduce"]),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.measured.steps import read_table
 from fleetcube.grid.show.tables import export
 from fleetcube.grid.text import guarded, unguarded, visible
@@ -57,7 +57,7 @@ def poisoned(value: Any) -> Any:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
-    Sweep.from_file(folder / "spec.toml").store(folder / "a.zarr", engine="numpy")
+    Sweep.from_file(folder / "spec.toml").to_zarr(folder / "a.zarr", settings=Settings("numpy"))
     return folder
 
 

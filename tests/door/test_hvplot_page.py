@@ -1,4 +1,4 @@
-"""The page about hvPlot and Panel runs, and draws what the cube holds. Needs the extra hvplot."""
+"""What a page says of hvPlot and Panel runs, and draws what the cube holds."""
 
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ def scope() -> dict[str, Any]:
     for extra in ("hvplot", "panel"):
         pytest.importorskip(extra, reason="pip install 'fleetcube[hvplot]'")
     scope: dict[str, Any] = {"__name__": "__page__"}
-    for block in blocks((DOCS / "hvplot.md").read_text(encoding="utf-8")):
-        if block.language == "python":
-            exec(compile(block.text, "hvplot.md", "exec"), scope)
+    for block in blocks((DOCS / "plots.md").read_text(encoding="utf-8")):
+        if block.language == "python hvplot":
+            exec(compile(block.text, "plots.md", "exec"), scope)
     return scope
 
 
@@ -32,13 +32,9 @@ def test_a_map_has_a_slider_for_the_axis_left_and_shows_its_slice(scope: dict[st
     np.testing.assert_array_equal(drawn, expected)
 
 
-def test_the_dashboard_follows_its_widgets_and_is_a_page(
-    scope: dict[str, Any], tmp_path: Path
-) -> None:
-    few, many = (scope["goodput"](hours, "exact").dimension_values(1) for hours in (5_000, 200_000))
-    assert (many > few).all()
+def test_the_dashboard_is_a_page(scope: dict[str, Any], tmp_path: Path) -> None:
     scope["page"].save(tmp_path / "page.html")
-    assert "GPU time to failure" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "GPU reliability" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_cut_of_the_virtual_grid_is_drawn_and_no_more_is_computed(scope: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.grid.live.page import page
 from fleetcube.grid.spec import dates
 from fleetcube.grid.spec.file import read_spec
@@ -75,7 +75,7 @@ console.log(JSON.stringify(rows, finite));
 def check(scenario: Mapping[str, Any], outputs: Sequence[str], found: Any) -> None:
     """Compare a result of the page with a one-point sweep and its interval."""
     named, why = found
-    values = Sweep(scenario, {}, outputs).interval(engine="numpy")
+    values = Sweep(scenario, {}, outputs).prediction_interval(settings=Settings("numpy"))
     assert (why is None) == (values.get("infeasible_reason", 0) == 0)
     for name in outputs:
         value, low, high = named[name]
@@ -119,7 +119,7 @@ def test_every_number_of_a_page_moves_as_a_run_with_it_does(tmp_path: Path) -> N
     ]
     assert len(moved) > 40
     for own, answer in zip(moved, answers(text, [(0, m) for m in moved], tmp_path), strict=True):
-        values = Sweep({**JOB, **own}, {}, OUTPUTS).evaluate("numpy")
+        values = Sweep({**JOB, **own}, {}, OUTPUTS).evaluate(settings=Settings("numpy"))
         for name in OUTPUTS:
             expected = values[name].item()
             np.testing.assert_allclose(answer[0][name][0], expected, 1e-12, err_msg=f"{own} {name}")
@@ -146,7 +146,7 @@ def test_numbers_that_move_together_answer_as_runs_with_them_do(tmp_path: Path) 
         asked.append((0, moved))
     for (_, moved), (named, why) in zip(asked, answers(text, asked, tmp_path), strict=True):
         try:
-            values = Sweep({**job, **moved}, {}, OUTPUTS).evaluate("numpy")
+            values = Sweep({**job, **moved}, {}, OUTPUTS).evaluate(settings=Settings("numpy"))
         except InputError:
             assert why, moved
             continue
@@ -189,11 +189,13 @@ def test_distributions_stand_at_their_medians_without_an_interval(tmp_path: Path
     drawn = {"gpu_mttf": {"lognormal": ["50_000 h", 1.5]}}
     text = page(spec({}, **drawn), "job")
     ((named, _),) = answers(text, [(0, {})], tmp_path)
-    values = Sweep({**JOB, "gpu_mttf": "50_000 h"}, {}, OUTPUTS).evaluate("numpy")
+    values = Sweep({**JOB, "gpu_mttf": "50_000 h"}, {}, OUTPUTS).evaluate(
+        settings=Settings("numpy")
+    )
     np.testing.assert_allclose(named["job_time"][0], values["job_time"].item(), 1e-12)
     assert named["job_time"][1] is None
     assert named["memory_per_gpu"][1] is None
-    assert "stand at their medians" in text
+    assert "are at their medians" in text
 
 
 @needs_node
@@ -202,8 +204,8 @@ def test_examples_answer_as_they_are_run(name: str, tmp_path: Path) -> None:
     read = read_spec(EXAMPLES / name)
     ((named, _),) = answers(page(read, name), [(0, {})], tmp_path)
     sweep = Sweep.from_file(EXAMPLES / name)
-    values = sweep.evaluate("numpy")
-    middle = {axis: size // 2 for axis, size in sweep.sizes.items()}
+    values = sweep.evaluate(settings=Settings("numpy"))
+    middle = {axis: size // 2 for axis, size in sweep._sizes.items()}
     for of in read["outputs"]:
         at = {axis: k for axis, k in middle.items() if axis in values[of].dims}
         np.testing.assert_allclose(named[of][0], values[of].isel(at).item(), 1e-12, err_msg=of)
@@ -257,7 +259,11 @@ class Still(HTMLParser):
 @needs_node
 def test_a_page_says_when_the_job_ends(tmp_path: Path) -> None:
     text = page(spec({}, start_date="2027-01-31"), "job")
-    seconds = Sweep(spec({})["scenario"], {}, ["job_time"]).evaluate("numpy")["job_time"].item()
+    seconds = (
+        Sweep(spec({})["scenario"], {}, ["job_time"])
+        .evaluate(settings=Settings("numpy"))["job_time"]
+        .item()
+    )
     assert f"ends on {dates.end(date(2027, 1, 31), seconds)}, 90 %: " in text
     times = [0.0, 1.0, 86400.0, 86400.5, 1e7, 3e9, 1e12, 1e300, math.inf, math.nan]
     program = tmp_path / "day.js"
@@ -285,7 +291,7 @@ def test_a_page_reads_without_its_script() -> None:
     outputs = ["job_time", "memory_per_gpu", "job_cost"]
     still = Still(page(spec(axes, outputs, zero_stage=1), "A page"))
     sweep = Sweep({**JOB, "zero_stage": 1}, axes, outputs)
-    told = sweep.interval(engine="numpy")
+    told = sweep.prediction_interval(settings=Settings("numpy"))
     days = told["job_time"].values / 86400
     rows = still.rows["choices"]
     assert [row[0] for row in rows] == ["choice", "layout=short", "layout=long"]
@@ -296,7 +302,9 @@ def test_a_page_reads_without_its_script() -> None:
     assert still.paths["curve"] >= 2  # the axes and a curve
     assert still.paths["losses"] == 8
     levers = {row[0]: row for row in still.rows["levers"]}
-    doubled = sweep.replace(scenario={**JOB, "zero_stage": 1, "n_gpus": 2048}).evaluate("numpy")
+    doubled = sweep.replace(scenario={**JOB, "zero_stage": 1, "n_gpus": 2048}).evaluate(
+        settings=Settings("numpy")
+    )
     more = f"{doubled['job_time'].values[0] / 86400:.4g} d (at 2,048)"
     assert levers["GPUs"] == ["GPUs", "job", "1,024", levers["GPUs"][3], more]
     assert "tensor parallel" not in levers
@@ -313,16 +321,16 @@ def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
         page(spec({}, ["d_job_time_d_n_gpus"]), "")
     sweep = Sweep(JOB, {}, ["job_time"])
     with pytest.raises(InputError, match=r"not an \.html file"):
-        sweep.page(tmp_path / "page.pdf")
-    sweep.page(tmp_path / "page.html")
+        sweep.to_html(tmp_path / "page.pdf")
+    sweep.to_html(tmp_path / "page.html")
     with pytest.raises(InputError, match="exists"):
-        sweep.page(tmp_path / "page.html")
+        sweep.to_html(tmp_path / "page.html")
 
 
 @pytest.mark.slow
 def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     sweep = Sweep(JOB, {"n_gpus": [512, 1024, 2048], "zero_stage": [1, 3]}, OUTPUTS)
-    sweep.page(tmp_path / "page.html", HOSTILE)
+    sweep.to_html(tmp_path / "page.html", HOSTILE)
     browser.get((tmp_path / "page.html").as_uri())
     assert browser.find_element("css selector", "h1").text == HOSTILE
 
@@ -332,7 +340,7 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
 
     def expected(n_gpus: int, price: float) -> str:
         job = {**JOB, "n_gpus": n_gpus, "gpu_hour_price": price, "zero_stage": 1}
-        cost = Sweep(job, {}, ["job_cost"]).evaluate("numpy")["job_cost"].item()
+        cost = Sweep(job, {}, ["job_cost"]).evaluate(settings=Settings("numpy"))["job_cost"].item()
         return f"{cost / 1e6:.4g} M USD"
 
     assert card() == expected(1024, 2.5)

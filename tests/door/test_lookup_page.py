@@ -47,7 +47,7 @@ def test_the_reader_reads_what_zarr_reads(scope: dict[str, Any], folder: Path) -
     held = open_cube(folder / "lookup.zarr")["job_time"]
     assert tuple(scope["axes"]) == held.dims
     np.testing.assert_array_equal(scope["job_time"], held)
-    chunked = scope["sweep"].store(folder / "b.zarr", chunks={"n_gpus": 7, "gpu_mttf": 10})
+    chunked = scope["sweep"].to_zarr(folder / "b.zarr", chunks={"n_gpus": 7, "gpu_mttf": 10})
     read, _ = scope["read"](Path(chunked) / "job_time")
     np.testing.assert_array_equal(read, held)
 

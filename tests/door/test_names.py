@@ -9,7 +9,7 @@ import numpy as np
 def test_laws_are_reached_by_name() -> None:
     script = (
         "import fleetcube\n"
-        "k = fleetcube.kernels\n"
+        "k = fleetcube.laws\n"
         "print(k.collectives.ring_all_reduce_time(14e9, 256, 5e-6, 50e9))\n"
         "print(k.pipeline.bubble_fraction(16, 1, 1))\n"
         "print(k.reliability.failure_probability(24.0, 195.3125))\n"

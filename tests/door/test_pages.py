@@ -78,7 +78,7 @@ def test_the_specs_of_a_page_are_valid(page: Path) -> None:
             spec = tomllib.loads(block.text)
             scenario = {k: v for k, v in spec["scenario"].items() if not str(v).startswith("my-")}
             axes, outputs = spec.get("axes", {}), spec.get("outputs", ["peak_flops"])
-            fleetcube.Sweep({"n_gpus": 8, **scenario}, axes, outputs).plan()
+            fleetcube.Sweep({"n_gpus": 8, **scenario}, axes, outputs)._plan()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -110,12 +110,11 @@ def test_the_calls_of_a_page_have_the_arguments_they_are_given(page: Path) -> No
 
 def test_files_for_other_programs_are_what_these_read() -> None:
     """Only syntax and references between parts: the programs are not installed here."""
-    howto = {path.stem: blocks(path.read_text(encoding="utf-8")) for path in DOCS.glob("howto/*")}
-    (script,) = [block for block in howto["run-on-slurm"] if block.language == "python"]
-    compile(script.text, "run-on-slurm", "exec")
+    page = blocks((DOCS / "run-large.md").read_text(encoding="utf-8"))
+    *_, script = [block for block in page if block.language == "python"]
+    compile(script.text, "run-large", "exec")
     yaml = pytest.importorskip("yaml")
-    files = [block.text for block in howto["run-on-kubernetes"] if block.language == "yaml"]
-    cluster, job = map(yaml.safe_load, files)
+    cluster, job = (yaml.safe_load(block.text) for block in page if block.language == "yaml")
     arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
     with cli.make_context("fleetcube", arguments[1:]) as context:
         found, command, rest = cli.resolve_command(context, arguments[1:])
@@ -128,11 +127,19 @@ def test_files_for_other_programs_are_what_these_read() -> None:
             }
 
 
-def test_every_page_is_reached_from_the_index() -> None:
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^(?:.+ <)?([\w/-]+)>?$", index, re.MULTILINE)
-    assert sorted(set(listed)) == sorted(listed)
-    assert {name(page) for page in PAGES} - {"index"} <= set(listed)
+def listed(page: Path) -> list[str]:
+    """The pages in the toctrees of a page, from the folder of all pages."""
+    toctrees = re.findall(r"^```\{toctree\}\n(.+?)^```$", page.read_text("utf-8"), re.M | re.S)
+    found = re.findall(r"^(?:.+ <)?([\w./-]+)>?$", "".join(toctrees), re.MULTILINE)
+    return [(page.parent / entry).resolve().relative_to(DOCS).as_posix() for entry in found]
+
+
+def test_every_page_is_in_the_sidebar_or_on_the_page_of_the_others() -> None:
+    sidebar, others = listed(DOCS / "index.md"), listed(DOCS / "more/index.md")
+    assert sorted({*sidebar, *others}) == sorted([*sidebar, *others])
+    assert {name(page) for page in PAGES} - {"index"} <= {*sidebar, *others}
+    assert len(sidebar) <= 40
+    assert "(more/index.md)" in (DOCS / "index.md").read_text(encoding="utf-8")
 
 
 def test_the_gallery_has_the_picture_of_each_of_its_commands() -> None:

@@ -18,7 +18,7 @@ def cube(tmp_path_factory: pytest.TempPathFactory) -> Path:
     axes = {"n_gpus": [512, 1024, 2048], "gpu_mttf": ["10_000 h", "20_000 h", "50_000 h"]}
     job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     sweep = Sweep({**job, "tensor_parallel": 8}, axes, ["goodput", "job_time", "step_time"])
-    return Path(sweep.store(tmp_path_factory.mktemp("cubes") / "cube.zarr"))
+    return Path(sweep.to_zarr(tmp_path_factory.mktemp("cubes") / "cube.zarr"))
 
 
 def test_surface_is_the_map_of_goodput(cube: Path, tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_flips_compares_the_losses_named(tmp_path: Path) -> None:
     names = ["communication_overhead", "reliability_overhead"]
     axes = {"n_gpus": [512, 8192], "gpu_mttf": ["1000 h", "50_000 h"]}
     layout = {"tensor_parallel": 8, "pipeline_parallel": 4}
-    cube = Sweep({**job, **layout}, axes, names).store(tmp_path / "cube.zarr")
+    cube = Sweep({**job, **layout}, axes, names).to_zarr(tmp_path / "cube.zarr")
     base = ["plot", str(cube), "--kind", "flips", "-x", "n_gpus", "-y", "gpu_mttf"]
     picture = tmp_path / "flips.svg"
     arguments = [*base, "-v", names[0], "-v", names[1], "-o", str(picture)]
@@ -54,7 +54,7 @@ def test_a_schedule_is_the_step_of_a_point(tmp_path: Path) -> None:
         "layout": {"pipeline_parallel": [4, 8], "micro_batch_size": [1, 2], "labels": ["a", "b"]},
     }
     sweep = Sweep({**job, **layout}, axes, ["step_time", "exposed_data_parallel_time"])
-    cube = str(sweep.store(tmp_path / "cube.zarr"))
+    cube = str(sweep.to_zarr(tmp_path / "cube.zarr"))
     picture = tmp_path / "schedule.svg"
     words = ["plot", cube, "--kind", "schedule", "-o", str(picture)]
     with pytest.raises(InputError, match="axis=value for pipeline_schedule, layout"):
@@ -86,7 +86,7 @@ def test_what_is_to_be_said_of_a_picture_is_said(
 ) -> None:
     job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     axes = {"n_gpus": [64, 256, 1024], "gpu_mttf": ["10_000 h", "20_000 h", "50_000 h"]}
-    cube = Sweep({**job, "tensor_parallel": 8}, axes, ["job_time"]).store(tmp_path / "cube.zarr")
+    cube = Sweep({**job, "tensor_parallel": 8}, axes, ["job_time"]).to_zarr(tmp_path / "cube.zarr")
     words = ["plot", str(cube), "-v", "job_time", "-x", "n_gpus", "-o", str(tmp_path / "a.svg")]
     cli.main([*words, "--title", "Mine", "--size", "4x3"], standalone_mode=False)
     said = capsys.readouterr()
@@ -157,8 +157,8 @@ global_batch_size = 256
 """
 OTHERS = [
     ("sensitivity job.toml --of job_time", "--tornado"),
-    ("sensitivity job.toml --of mfu --kind software -x n_gpus -y sequence_length", "--map"),
-    ("wall job.toml --between 64:256", "-o"),
+    ("dominant-inputs job.toml --of mfu --kind software -x n_gpus -y sequence_length", "--map"),
+    ("scaling-limit job.toml --between 64:256", "-o"),
     ("calibrate steps.csv --spec job.toml --fit flops_efficiency", "--plot"),
 ]
 

@@ -1,4 +1,4 @@
-"""`fleetcube reduce`, as a user types it, against NumPy over the whole grid."""
+"""`fleetcube reduce` and `fleetcube best`, as a user types them, against NumPy and pandas."""
 
 import io
 from pathlib import Path
@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.cli import cli
 
 SPEC = """\
@@ -35,35 +35,40 @@ def spec(tmp_path: Path) -> str:
     return str(path)
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(cli, ["reduce", *words])
+def run(*words: str, command: str = "reduce") -> Result:
+    return CliRunner().invoke(cli, [command, *words])
 
 
-def read(*words: str) -> pd.DataFrame:
-    done = run(*words, "--engine", "numpy", "-o", "-")
+def read(*words: str, command: str = "reduce") -> pd.DataFrame:
+    done = run(*words, "--engine", "numpy", "-o", "-", command=command)
     assert done.exit_code == 0, done.output
     table = pd.read_csv(io.StringIO(done.stdout))
     return table.rename(columns=lambda heading: heading.split(" [")[0])
 
 
+def best(*words: str) -> pd.DataFrame:
+    return read(*words, command="best")
+
+
 def grid(spec: str) -> pd.DataFrame:
-    sweep = Sweep.from_file(spec).of(["job_time", "goodput"])
-    values = sweep.evaluate("numpy", mask_infeasible=True)
+    """Every point that can run."""
+    sweep = Sweep.from_file(spec).with_outputs(["job_time", "goodput"])
+    values = sweep.evaluate(settings=Settings("numpy", infeasible="exclude"))
     frame = values[["job_time", "goodput"]].to_dataframe().reset_index()
     assert frame["job_time"].isna().any(), "some points are left out"
     return frame.dropna(subset="job_time")
 
 
-def test_argmin_names_the_point_and_what_is_there(spec: str) -> None:
+def test_the_best_is_named_with_what_is_there(spec: str) -> None:
     every = grid(spec)
     over = ["--over", "n_gpus,pipeline_parallel", "-v", "goodput"]
-    found = read(spec, "argmin", "--of", "job_time", *over)
+    found = best(spec, "--of", "job_time", *over)
     assert len(found) == 2
     for row in found.itertuples():
         own = every[np.isclose(every["gpu_mttf"], row.gpu_mttf)]
-        best = own.loc[own["job_time"].idxmin()]
+        least = own.loc[own["job_time"].idxmin()]
         for name in ("job_time", "n_gpus", "pipeline_parallel", "goodput"):
-            assert getattr(row, name) == pytest.approx(best[name], rel=1e-12), name
+            assert getattr(row, name) == pytest.approx(least[name], rel=1e-12), name
 
 
 def test_quantiles_are_those_of_the_points_that_can_run(spec: str) -> None:
@@ -79,7 +84,7 @@ def test_numbers_are_those_of_the_points_that_can_run(spec: str, how: str) -> No
 
 
 def test_no_point_beats_one_of_a_front(spec: str) -> None:
-    found = read(spec, "pareto", "--of", "min job_time", "--of", "max goodput")
+    found = best(spec, "--of", "min job_time", "--of", "max goodput")
     points = grid(spec)[["job_time", "goodput"]].to_numpy()
     beaten = [
         any(t <= time and g >= good and (t < time or g > good) for t, g in points)
@@ -93,19 +98,19 @@ def test_the_best_points_keep_to_conditions(spec: str) -> None:
     every = grid(spec)
     bound = every["goodput"].quantile(0.6)
     where = ["--where", f"goodput >= {bound}", "-k", "2", "--over", "n_gpus,pipeline_parallel"]
-    found = read(spec, "argmin", "--of", "job_time", *where)
+    found = best(spec, "--of", "job_time", *where)
     for _, own in every[every["goodput"] >= bound].groupby("gpu_mttf"):
-        best = own.sort_values("job_time")[:2]["job_time"].to_numpy()
+        least = own.sort_values("job_time")[:2]["job_time"].to_numpy()
         got = found[np.isclose(found["gpu_mttf"], own["gpu_mttf"].iloc[0])]["job_time"]
-        assert got.to_numpy() == pytest.approx(best, rel=1e-12)
-    greatest = read(spec, "argmax", "--of", "job_time", "-k", "3")["job_time"].to_numpy()
+        assert got.to_numpy() == pytest.approx(least, rel=1e-12)
+    greatest = best(spec, "--of", "max job_time", "-k", "3")["job_time"].to_numpy()
     expected = every["job_time"].sort_values(ascending=False)[:3].to_numpy()
     assert greatest == pytest.approx(expected, rel=1e-12)
 
 
 def test_what_was_left_out_is_counted_by_reason(spec: str) -> None:
     told = run(spec, "max", "--of", "job_time").stderr
-    assert "left out as infeasible: " in told
+    assert "left out: " in told
     assert "group_larger_than_cluster" in told
 
 
@@ -113,21 +118,12 @@ def test_what_was_left_out_is_counted_by_reason(spec: str) -> None:
     ("words", "line"),
     [
         (("--of", "job_time"), "give one of min, max"),
-        (("argmni", "--of", "job_time"), "did you mean 'argmin'?"),
+        (("mni", "--of", "job_time"), "did you mean 'min'?"),
+        (("argmin", "--of", "job_time"), "see `fleetcube best`"),
         (("quantile", "--of", "job_time"), "-q goes with quantile"),
         (("quantile", "--of", "job_time", "-q", "half"), "is not a list of shares"),
-        (("pareto", "--of", "job_time", "--of", "goodput"), 'write --of "min job_time"'),
-        (("min", "--of", "job_time", "--of", "goodput"), "which is for pareto"),
-        (("min", "--of", "job_time", "-v", "goodput"), "-v is for argmin and argmax"),
-        (("argmin", "--of", "job_time", "-k", "-1"), "give 1 or more"),
         (("mean", "--of", "job_time", "-k", "0"), "give 1 or more"),
         (("mean", "--of", "job_time", "--where", "job_tmie <= 9 d"), "did you mean"),
-        (("argmin", "--of", "job_time", "-k", "1", "-v", "dominant_overhead"), "name a number"),
-        (("argmin", "--of", "job_time", "--where", "goodput = 1"), "write <= or >="),
-        (
-            ("argmin", "--of", "job_time", "--where", "goodput >= 2"),
-            "none keeps to goodput >= 2; left out as",
-        ),
         (("min", "--of", "job_time", "n_gpus=8", "pipeline_parallel=8"), "no point is left"),
     ],
 )
@@ -139,9 +135,36 @@ def test_what_cannot_be_reduced_is_refused_in_one_line(
     assert line in str(done.exception) + done.output
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--of", "least job_time"), 'write NAME, "min NAME" or "max NAME"'),
+        (("--of", "job_time", "-k", "-1"), "give 1 or more"),
+        (("--of", "job_time", "--where", "goodput = 1"), "write <= or >="),
+        (
+            ("--of", "job_time", "--where", "goodput >= 2"),
+            "keeps to goodput >= 2; left out: ",
+        ),
+        (("--of", "job_time", "--search", "n_gpus"), "neither a range nor choices"),
+        (("--of", "job_time", "--search", "node=a,b"), "give them as axes: node=a,b"),
+        (("--of", "job_time", "--search", "n_gpus=8:64", "-k", "2"), "leave out -k"),
+        (
+            ("--of", "job_time", "--search", "n_gpus=8:64", "--search", "n_gpus=8,64"),
+            "n_gpus has a range and choices",
+        ),
+    ],
+)
+def test_what_has_no_best_is_refused_in_one_line(
+    spec: str, words: tuple[str, ...], line: str
+) -> None:
+    done = run(spec, *words, command="best")
+    assert done.exit_code != 0
+    assert line in str(done.exception) + done.output
+
+
 def test_what_no_layout_changes_counts_only_points_that_can_run(spec: str) -> None:
-    sweep = Sweep.from_file(spec).of(["cluster_mtbf", "infeasible_reason"])
-    values = sweep.evaluate("numpy").reset_coords("infeasible_reason")
+    sweep = Sweep.from_file(spec).with_outputs(["cluster_mtbf", "infeasible_reason"])
+    values = sweep.evaluate(settings=Settings("numpy")).reset_coords("infeasible_reason")
     every = values[["cluster_mtbf", "infeasible_reason"]].to_dataframe().reset_index()
     runs = every[every["infeasible_reason"] == 0]
     assert every["cluster_mtbf"].max() > runs["cluster_mtbf"].max(), "8 GPUs cannot run it"
@@ -151,13 +174,13 @@ def test_what_no_layout_changes_counts_only_points_that_can_run(spec: str) -> No
     found = read(spec, "quantile", "--of", "cluster_mtbf", "-q", "0.1,0.5")["cluster_mtbf"]
     expected = np.quantile(runs["cluster_mtbf"], [0.1, 0.5])
     assert found.to_numpy() == pytest.approx(expected, rel=1e-12)
-    best = read(spec, "argmax", "--of", "cluster_mtbf", "-v", "job_time")
+    most = best(spec, "--of", "max cluster_mtbf", "-v", "job_time")
     at = runs.loc[runs["cluster_mtbf"].idxmax()]
     for name in ("cluster_mtbf", "n_gpus", "pipeline_parallel"):
-        assert best[name].item() == pytest.approx(at[name], rel=1e-12), name
+        assert most[name].item() == pytest.approx(at[name], rel=1e-12), name
     here = [f"{n}={at[n]:.0f}" for n in ("n_gpus", "pipeline_parallel")]
     own = read(spec, "min", "--of", "job_time", *here, f"gpu_mttf={at['gpu_mttf']}s")
-    assert best["job_time"].item() == pytest.approx(own["job_time"].item(), rel=1e-12)
+    assert most["job_time"].item() == pytest.approx(own["job_time"].item(), rel=1e-12)
     whole = read(spec, "count", "--of", "cluster_mtbf", "--infeasible")["cluster_mtbf"].item()
     assert whole == 8, "its own axes alone"
 
@@ -167,7 +190,7 @@ def test_where_nothing_judges_the_layout_all_points_count(tmp_path: Path) -> Non
     path.write_text('outputs = ["cluster_mtbf"]\n[axes]\nn_gpus = [8, 64]\n', encoding="utf-8")
     done = run(str(path), "max", "--of", "cluster_mtbf", "--engine", "numpy")
     assert done.exit_code == 0, done.output
-    assert "nothing tells which points can be run: all count" in done.stderr
+    assert "unknown which points can run: all count" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["min", "max", "mean", "sum", "count"])
@@ -193,8 +216,8 @@ def test_conditions_hold_for_quantiles_and_fronts(spec: str) -> None:
         f"{len(kept)} points keep to goodput >= "
         in run(spec, "min", "--of", "job_time", *where).stderr
     )
-    front = read(spec, "pareto", *goals, "--where", "job_time <= 100 d")
-    assert 1 < len(front) < len(read(spec, "pareto", *goals))
+    front = best(spec, *goals, "--where", "job_time <= 100 d")
+    assert 1 < len(front) < len(best(spec, *goals))
     assert front["job_time"].max() <= 100 * 86400
 
 
@@ -209,12 +232,12 @@ def test_many_points_under_one_quantile_keep_to_conditions(
 
 def test_ranks_begin_anew_in_each_cell(spec: str) -> None:
     over = ("--over", "n_gpus,pipeline_parallel")
-    found = read(spec, "argmin", "--of", "job_time", "-k", "3", *over)
+    found = best(spec, "--of", "job_time", "-k", "3", *over)
     assert found["rank"].tolist() == [1, 2, 3, 1, 2, 3]
-    front = read(spec, "pareto", "--of", "min job_time", "--of", "max goodput", "-k", "1", *over)
+    front = best(spec, "--of", "min job_time", "--of", "max goodput", "-k", "1", *over)
     assert len(front) == 2, "the first of each front"
-    best = found[found["rank"] == 1]["job_time"].to_numpy()
-    assert front["job_time"].to_numpy() == pytest.approx(best, rel=1e-12)
+    first = found[found["rank"] == 1]["job_time"].to_numpy()
+    assert front["job_time"].to_numpy() == pytest.approx(first, rel=1e-12)
 
 
 def test_rows_of_means_are_ranked(spec: str) -> None:
@@ -223,5 +246,5 @@ def test_rows_of_means_are_ranked(spec: str) -> None:
     assert read(spec, "mean", *words, "-k", "2")["job_time"].to_numpy() == pytest.approx(every[:2])
     largest = read(spec, "mean", *words, "-k", "-2")["job_time"].to_numpy()
     assert largest == pytest.approx(every[:-3:-1])
-    most = read(spec, "max", *words, "-k", "1")["job_time"].item()
+    most = read(spec, "max", *words, "-k", "-1")["job_time"].item()
     assert most == pytest.approx(grid(spec)["job_time"].max())

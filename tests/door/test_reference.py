@@ -10,14 +10,18 @@ import pytest
 import fleetcube
 from docs import _docstrings, _reference
 from docs._formulas import typeset
+from docs.checks import CHECKS
+from docs.symbols import elsewhere, symbols
 from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
+from fleetcube.grid.explain import topics
 from fleetcube.grid.plan.citations import references
 from fleetcube.kernels import checkpoint
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics import TOPICS
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 INVENTORIES = Path(__file__).parents[2] / "docs" / "inventories"
@@ -34,24 +38,29 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_every_name_has_one_entry(pages: dict[str, str]) -> None:
-    for page, names in (("quantities", load()), ("inputs", INPUTS)):
-        found = re.findall(r"^### (\w+) \[", pages[page], re.MULTILINE)
-        assert sorted(found) == sorted(names)
+    entries = {page: re.findall(r"^### (\w+) \[", pages[page], re.MULTILINE) for page in pages}
+    assert sorted(entries["inputs"]) == sorted(INPUTS)
+    assert {topic: entries[topic] for topic in TOPICS} == {
+        topic: [quantity.name for quantity in made] for topic, made in topics().items()
+    }
     rows = set(re.findall(r"^\| `([\w-]+)` \|", pages["catalog"], re.MULTILINE))
     assert rows == {label for name in KINDS for label in kind(name)}
-    assert set(re.findall(r"^## fleetcube (\w+)$", pages["commands"], re.MULTILINE)) == set(
+    assert set(re.findall(r"^## fleetcube ([\w-]+)$", pages["commands"], re.MULTILINE)) == set(
         cli.commands
     )
     made = re.findall(r"^\.\. auto\w+:: fleetcube\.(\w+)$", pages["python"], re.MULTILINE)
-    assert sorted(made) == sorted(set(fleetcube.__all__) - {"catalog", "kernels"})
+    assert sorted(made) == sorted(set(fleetcube.__all__) - {"catalog", "laws"})
     methods = re.findall(r"auto\w+:: fleetcube\.Sweep\.(\w+)$", pages["python"], re.MULTILINE)
     assert sorted(methods) == sorted(name for name in dir(fleetcube.Sweep) if name[0] != "_")
-    laws = re.findall(r"autofunction:: fleetcube\.kernels\.(\S+)$", pages["laws"], re.MULTILINE)
+    text = "\n".join(pages[topic] for topic in TOPICS)
+    laws = re.findall(r"autofunction:: fleetcube\.laws\.(\S+)$", text, re.MULTILINE)
     defined = re.compile(r"^def ([a-z]\w+)", re.MULTILINE)
     texts = {name: (KERNELS / f"{name}.py").read_text(encoding="utf-8") for name in kernels.LAWS}
-    assert laws == [
+    assert sorted(laws) == sorted(
         f"{name}.{law}" for name, text in texts.items() for law in defined.findall(text)
-    ]
+    )
+    checks = re.findall(r"^\(check-(\S+)\)=$", text, re.MULTILINE)
+    assert len(set(checks)) == len(checks) == len(CHECKS)
     works = re.findall(r"^## (\w+)$", pages["bibliography"], re.MULTILINE)
     assert works == list(references())
 
@@ -65,7 +74,7 @@ def test_every_link_leads_to_an_entry(pages: dict[str, str]) -> None:
 
 def test_the_search_knows_names_and_choices(pages: dict[str, str]) -> None:
     found = {}
-    for page in ("quantities", "inputs", "catalog"):
+    for page in (*TOPICS, "inputs", "catalog"):
         app = Mock()
         app.env.docname = f"reference/{page}"
         _reference._found(app, None)
@@ -79,18 +88,19 @@ def test_the_search_knows_names_and_choices(pages: dict[str, str]) -> None:
 
 
 def test_an_entry_says_what_the_formula_and_the_table_say(pages: dict[str, str]) -> None:
-    _, _, entry = pages["quantities"].partition("### young_interval [s]")
+    _, _, entry = pages["checkpoints"].partition("### young_interval [s]")
     entry = entry.partition("### ")[0]
     assert "Young 1974" in entry
     assert "([young1974](#ref-young1974))" in entry
-    assert "| [`cluster_mtbf`](#name-cluster-mtbf) | s | computed |" in entry
-    _, _, entry = pages["quantities"].partition("### job_time [s]")
+    assert "| [`cluster_mtbf`](#name-cluster-mtbf) | <i>M</i> | s | computed |" in entry
+    assert "- checked by: [reliability.reference_table]" in entry
+    _, _, entry = pages["run"].partition("### job_time [s]")
     entry = entry.partition("### ")[0]
     assert "```python\nreturn attempted_steps * step_time\n```" in entry
-    _, _, entry = pages["quantities"].partition("### node_mttf [s]")
+    _, _, entry = pages["failures"].partition("### node_mttf [s]")
     entry = entry.partition("### ")[0]
-    assert "| [`gpu_mttf`](#name-gpu-mttf) | s | 50,000 h |" in entry
-    assert "| [`gpus_per_node`](#name-gpus-per-node) | - | 8 |" in entry
+    assert "| [`gpu_mttf`](#name-gpu-mttf) |  | s | 50,000 h |" in entry
+    assert "| [`gpus_per_node`](#name-gpus-per-node) |  | - | 8 |" in entry
     _, _, entry = pages["inputs"].partition("### gpu_mttf [s]")
     entry = entry.partition("### ")[0]
     assert "- default: 50,000 h" in entry
@@ -105,10 +115,20 @@ def test_formulas_have_signs_powers_and_indices() -> None:
         "2 (k - 1) x\n  M / B_i": "2 (k \N{MINUS SIGN} 1) \N{MULTIPLICATION SIGN} M "
         "/ B<sub>i</sub>",
         "x^2 <= e^(-a t)": "x<sup>2</sup> ≤ e<sup>-a t</sup>",
+        "tau_l / 2": "\N{GREEK SMALL LETTER TAU}<sub>l</sub> / 2",
         "peak_flops_fp8 x 2": "peak_flops_fp8 \N{MULTIPLICATION SIGN} 2",
     }
     for text, html in written.items():
         assert typeset(text) == f'<p class="formula">{html}</p>'
+
+
+def test_symbols_stand_for_what_a_formula_needs() -> None:
+    goodput = load()["goodput"].formulas["exact"]
+    assert symbols(goodput) == {
+        "cluster_uptime": "u", "checkpoint_interval": "tau", "cluster_mtbf": "M",
+        "checkpoint_stall_time": "d",
+    }  # fmt: skip
+    assert list(elsewhere(goodput)) == ["R'"]
 
 
 def test_a_law_becomes_a_table_with_units_and_links() -> None:

@@ -55,7 +55,7 @@ def test_levers_are_a_table_with_units_and_a_picture(folder: Path) -> None:
 
 def test_the_cube_the_map_and_files(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    words = ("sensitivity", "spec.toml", "--of", "recovery_time", "--cube")
+    words = ("dominant-inputs", "spec.toml", "--of", "recovery_time")
     done = fleetcube(*words, "--without", "detection_time", folder=folder)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[1].split()
@@ -63,12 +63,12 @@ def test_the_cube_the_map_and_files(folder: Path) -> None:
     known = [wait / (wait + 200) for wait in (100, 200, 300)]
     assert [float(cell) for cell in first[4:7]] == pytest.approx(known, abs=1e-3)
     picture = ("--map", "m.png", "-x", "n_gpus", "-y", "provision_time")
-    done = fleetcube("sensitivity", "spec.toml", "--of", "job_time", *picture, folder=folder)
+    done = fleetcube("dominant-inputs", "spec.toml", "--of", "job_time", *picture, folder=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "m.png").exists()
-    done = fleetcube(*words[:-1], *picture, folder=folder)
+    done = fleetcube(*words, *picture, folder=folder)
     assert "no elasticity of recovery_time varies along n_gpus" in done.stderr
-    done = fleetcube(*words[:-1], "-o", "levers.csv", folder=folder)
+    done = fleetcube("sensitivity", *words[1:], "-o", "levers.csv", folder=folder)
     assert done.returncode == 0, done.stderr
     lines = (folder / "levers.csv").read_text(encoding="utf-8").splitlines()
     assert "elasticity" in lines[0]
@@ -77,8 +77,8 @@ def test_the_cube_the_map_and_files(folder: Path) -> None:
 
 def test_json_and_sobol(folder: Path) -> None:
     pytest.importorskip("SALib")
-    words = ("sensitivity", "spec.toml", "--of", "recovery_time", "--json")
-    settings = ("--global", "sobol", "--samples", "4000", "--range", "10%")
+    words = ("global-sensitivity", "spec.toml", "--of", "recovery_time", "--json")
+    settings = ("--method", "sobol", "--samples", "4000", "--range", "10%")
     done = fleetcube(*words, *settings, "provision_time=300", folder=folder)
     assert done.returncode == 0, done.stderr
     rows = {row["input"]: row for row in json.loads(done.stdout)}
@@ -90,20 +90,25 @@ def test_json_and_sobol(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("command", "words", "said"),
     [
-        (["--of", "goodputt"], "did you mean 'goodput'"),
-        (["--of", "job_time", "--without", "n_gpu"], "did you mean 'n_gpus'"),
-        (["--of", "job_time", "--map", "m.png", "-x", "n_gpus"], "--map FILE goes with two axes"),
-        (["--of", "job_time", "--samples", "10"], "are for --global"),
-        (["--of", "job_time", "--cube", "n_gpus=64"], "ranks over all points"),
-        (["--of", "job_time", "--global", "sobol", "--range", "20"], "give one such as 20%"),
-        (["--of", "job_time", "n_gpus"], "write axis=value"),
-        (["--of", "job_time", "-o", "x.txt"], "change its ending"),
+        ("sensitivity", ["--of", "goodputt"], "did you mean 'goodput'"),
+        ("sensitivity", ["--of", "job_time", "--without", "n_gpu"], "did you mean 'n_gpus'"),
+        (
+            "dominant-inputs",
+            ["--of", "job_time", "--map", "m.png", "-x", "n_gpus"],
+            "with two axes",
+        ),
+        ("global-sensitivity", ["--of", "job_time", "--range", "20"], "give one such as 20%"),
+        ("sensitivity", ["--of", "job_time", "--top", "0"], "shows nothing"),
+        ("sensitivity", ["--of", "job_time", "n_gpus"], "write axis=value"),
+        ("sensitivity", ["--of", "job_time", "-o", "x.txt"], "change its ending"),
     ],
 )
-def test_bad_requests_are_one_line_and_exit_2(words: list[str], said: str, folder: Path) -> None:
-    done = fleetcube("sensitivity", "spec.toml", *words, folder=folder)
+def test_bad_requests_are_one_line_and_exit_2(
+    command: str, words: list[str], said: str, folder: Path
+) -> None:
+    done = fleetcube(command, "spec.toml", *words, folder=folder)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
@@ -133,7 +138,7 @@ def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
 
 def test_show_says_what_is_at_its_median(folder: Path) -> None:
     done = fleetcube("run", "spec.toml", "-o", "cube.zarr", folder=folder)
-    assert "uncertain, at the median here: detection_time, gpu_mttf" in done.stdout
+    assert "uncertain inputs at their medians: detection_time, gpu_mttf" in done.stdout
 
 
 def test_what_a_plan_may_change_is_ranked_by_default(folder: Path) -> None:
@@ -150,9 +155,9 @@ def test_what_a_plan_may_change_is_ranked_by_default(folder: Path) -> None:
     assert {"gpu_mttf", "n_gpus", "checkpoint_restore_time", "global_batch_size"} <= names
     assert not fixed & names
     assert fixed <= everything
-    count = int(re.findall(r"left out: (\d+); --kind all shows them$", told.strip())[0])
+    count = int(re.findall(r"(\d+) inputs of .* not shown: --kind all$", told.strip())[0])
     assert len(everything - names) == count
-    assert "left out" not in whole
+    assert "not shown" not in whole
     named, _ = ranked("--without", "layout", "--without", "gpu_mttf")
     assert "provision_time" in named
     assert not {"n_gpus", "gpu_mttf"} & named

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.cli import cli
 from fleetcube.grid.show.table_notes import remarks
 
@@ -23,9 +23,9 @@ tensor_parallel = 8
 checkpoint_write_bandwidth = "100 GB/s"
 """
 TOKENS = "training_tokens by default: 20 a parameter = 1.4e+12"
-EFFICIENCY = "efficiency by default, from no calibration: "
+EFFICIENCY = "efficiency by default, not calibrated: "
 SHARES = "attention_efficiency 0.5, memory_efficiency 0.8"
-SOBOL = ("sensitivity", "--of", "job_time", "--global", "sobol", "--samples", "600")
+SOBOL = ("global-sensitivity", "--of", "job_time", "--samples", "600")
 LEFT = "layout by default: pipeline_parallel 1, context_parallel 1, micro_batch_size 1,"
 
 
@@ -51,13 +51,15 @@ def test_every_verb_says_once_what_a_default_decided(spec: str, tmp_path: Path) 
         ("run", spec),
         ("show", cube),
         ("slice", cube, "n_gpus=256"),
-        ("reduce", spec, "argmin", "--of", "job_time", "--engine", "numpy"),
+        ("best", spec, "--of", "job_time", "--engine", "numpy"),
         ("compare", spec, "n_gpus=256,512"),
     ):
         said = run(*words).output
         for part in (TOKENS, LEFT, "calibration auto: the mean of all software"):
             assert said.count(part) == 1, (words, said)
-    planned = run("plan", spec, "n_gpus=256", "--open", "pipeline_parallel,context_parallel").output
+    planned = run(
+        "plan", spec, "n_gpus=256", "--search", "pipeline_parallel,context_parallel"
+    ).output
     assert TOKENS in planned
     assert "layout by default: context_parallel 1, micro_batch_size 1, zero_stage 1," in planned
     assert "pipeline_parallel 1" not in planned, "it was searched"
@@ -74,13 +76,13 @@ def test_what_is_given_or_read_by_nothing_is_not_said(spec: str) -> None:
 def test_a_model_by_name_states_its_tokens_and_none_has_no_calibration(spec: str) -> None:
     said = run("run", spec, "model=llama-3-70b", "calibration=none").stderr
     assert "training_tokens" not in said
-    assert "efficiency by default, from no calibration: flops_efficiency 0.45\n" in said
+    assert "efficiency by default, not calibrated: flops_efficiency 0.45\n" in said
 
 
 def test_tokens_that_differ_from_point_to_point_are_the_rule_alone() -> None:
     job = {"flops_efficiency": 0.4, "peak_flops_bf16": 1e15, "n_gpus": 64, "active_parameters": 7e9}
     axes = {"parameters": [7e9, 70e9]}
-    found = Sweep(job, axes, ["training_tokens"]).evaluate("numpy")
+    found = Sweep(job, axes, ["training_tokens"]).evaluate(settings=Settings("numpy"))
     assert remarks(found.attrs) == ["training_tokens by default: 20 a parameter"]
     assert json.loads(found.attrs["fleetcube_defaults"]) == {"training_tokens": None}
 
@@ -97,8 +99,10 @@ def test_the_two_sides_of_a_comparison_share_what_is_alike(spec: str) -> None:
 def test_a_cube_holds_what_was_decided(spec: str, tmp_path: Path) -> None:
     path = tmp_path / "cube.zarr"
     sweep = Sweep.from_file(spec)
-    sweep.store(path, engine="numpy")
-    assert remarks(open_cube(path).attrs) == remarks(sweep.evaluate("numpy").attrs)
+    sweep.to_zarr(path, settings=Settings("numpy"))
+    assert remarks(open_cube(path).attrs) == remarks(
+        sweep.evaluate(settings=Settings("numpy")).attrs
+    )
 
 
 def test_run_writes_a_narrow_table_or_all_columns(spec: str, tmp_path: Path) -> None:
@@ -145,7 +149,11 @@ def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:
     job["calibration"] = "none"
     phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e12}]
     phases[1] |= {"flops_efficiency": 0.4, "recompute": "full", "pipeline_parallel": 2}
-    said = str(remarks(Sweep(job, {}, ["job_time"], phases=phases).evaluate("numpy").attrs))
+    said = str(
+        remarks(
+            Sweep(job, {}, ["job_time"], phases=phases).evaluate(settings=Settings("numpy")).attrs
+        )
+    )
     assert EFFICIENCY + "flops_efficiency 0.45 where not given'" in said
     for part in ("recompute selective where not given", "pipeline_parallel 1 where not given"):
         assert part in said
@@ -171,7 +179,7 @@ def test_feet_of_odd_jobs_are_true(
 ) -> None:
     job = {**tomllib.loads(LAYERS), "n_gpus": 512, **more}
     job = {name: value for name, value in job.items() if value is not None}
-    found = Sweep(job, axes, ["job_time", "step_time"]).evaluate("numpy")
+    found = Sweep(job, axes, ["job_time", "step_time"]).evaluate(settings=Settings("numpy"))
     parts = [line.partition(": ") for line in remarks(found.attrs)]
     heads = {head: rest for head, _, rest in parts}
     assert heads.get(EFFICIENCY.strip(": ")) == efficiency
@@ -185,7 +193,7 @@ def test_what_is_drawn_or_varied_is_not_at_its_median(spec: str) -> None:
     laws = "{lognormal = [70e9, 1.1]}"
     text = Path(spec).read_text(encoding="utf-8").replace("70e9", laws)
     Path(spec).write_text(text, encoding="utf-8")
-    assert "at the median here: parameters" in run("run", spec).stderr
+    assert "at their medians: parameters" in run("run", spec).stderr
     for words in (("uncertainty", spec, "--samples", "16"), (*SOBOL[:1], spec, *SOBOL[1:])):
         said = run(*words).stderr
         assert "median" not in said, words
@@ -193,7 +201,7 @@ def test_what_is_drawn_or_varied_is_not_at_its_median(spec: str) -> None:
 
 
 def test_a_wall_stands_on_the_sizes_that_it_shows(spec: str) -> None:
-    said = run("wall", spec, "pipeline_parallel=4").stderr
+    said = run("scaling-limit", spec, "pipeline_parallel=4").stderr
     assert "1,048,576" not in said
     assert "layout by default: virtual_stages 1" in said
 
@@ -204,12 +212,12 @@ def test_simulations_say_what_they_stand_on(spec: str) -> None:
     text = Path(spec).read_text(encoding="utf-8")
     text = text.replace("[axes]", "gpu_mttf = {lognormal = ['50000 h', 1.5]}\n[axes]")
     Path(spec).write_text(text, encoding="utf-8")
-    assert run(*words).stderr == "uncertain, at the median here: gpu_mttf\n"
+    assert run(*words).stderr == "uncertain inputs at their medians: gpu_mttf\n"
 
 
 def test_notebooks_show_feet() -> None:
     sweep = Sweep({**tomllib.loads(LAYERS), "n_gpus": 512}, {}, ["job_time"])
-    cube = sweep.evaluate("numpy")
+    cube = sweep.evaluate(settings=Settings("numpy"))
     for page in (sweep._repr_html_(), cube.fleetcube._repr_html_()):
         assert f"<div>{TOKENS}</div>" in page
     assert "<th class='number'>job_time [d]</th>" in cube.fleetcube._repr_html_()

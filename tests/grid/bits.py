@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph.formulas import parameters
 
@@ -43,7 +43,7 @@ def found(operands: dict[str, Any]) -> dict[str, str]:
     sweeps["drawn"] = Sweep(JOB, AXES, ["job_time", "goodput", "exact_interval"])
     for name, sweep in sweeps.items():
         for engine in ("numpy", "numba") if name == "drawn" else ("numpy",):
-            cube = sweep.evaluate(engine)
+            cube = sweep.evaluate(settings=Settings(engine))
             values |= {f"{name} {engine} {key}": hashed(cube[key]) for key in cube.variables}
     return values
 

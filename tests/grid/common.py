@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from fleetcube import InputError
+from fleetcube import InputError, Sweep
+from fleetcube.grid.spec.arguments import scenario_and_axes
 
 Patch = pytest.MonkeyPatch
 JUNK = st.recursive(  # anything that JSON may hold
@@ -24,6 +25,12 @@ JUNK = st.recursive(  # anything that JSON may hold
 def on_h100(model: str = "llama-3-8b", **given: Any) -> dict[str, Any]:
     """A scenario: a model on DGX H100 nodes with NDR InfiniBand, with further inputs."""
     return {"model": model, "node": "dgx-h100", "fabric": "infiniband-ndr"} | given
+
+
+def solve(unknown: str, target: Any, *, settings: Any = None, **given: Any) -> Any:
+    """`Sweep.solve` of a sweep of keyword arguments."""
+    how = {name: given.pop(name) for name in ("between", "whole") if name in given}
+    return Sweep(*scenario_and_axes(given)).solve(unknown, target, **how, settings=settings)
 
 
 def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import xarray
 
-from fleetcube import InputError, Sweep, open_cube
+from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.grid.store.verify import verify
 
 SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
@@ -36,7 +36,7 @@ def main(flips: int) -> None:
     outcomes: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.zarr"
-        Sweep(SCENARIO, AXES, OUTPUTS).store(path, engine="numpy")
+        Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(path, settings=Settings("numpy"))
         sound = open_cube(path).load()
         assert not verify(path).problems
         files = sorted(file for file in path.rglob("*") if file.is_file())

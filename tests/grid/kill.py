@@ -1,4 +1,7 @@
-"""`python tests/grid/kill.py KILLS [FOLDER]`: exit 0 if killed, resumed runs differ in no byte."""
+"""Kill `fleetcube run` again and again, resume it, and compare with an uninterrupted cube.
+
+`python tests/grid/kill.py KILLS [FOLDER]`: exit 0 where not one byte differs.
+"""
 
 import multiprocessing
 import os
@@ -25,11 +28,11 @@ gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 60 }
 fabric = ["infiniband-ndr", "roce-100g"]
 """
 CHUNKS = "n_gpus=4,gpu_mttf=6"
-ROUNDS = 5  # most starts per kill
-SECONDS = 600  # limit of a run
+ROUNDS = 5  # starts for each kill, at most
+SECONDS = 600  # that a run may take
 
 
-# Forked, not spawned: imports would take most of a run's time
+# Forked, not started: imports would take most of the time of a run
 Run = multiprocessing.get_context("fork").Process
 
 
@@ -58,7 +61,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def harm(partial: Path, generator: random.Random) -> bool:
-    """Cut or change a chunk between two runs, as a power loss might."""
+    """Cut or change a chunk between two runs, as a loss of power might."""
     chunks = sorted(file for file in partial.glob("job_time/c/**/*") if file.is_file())
     if not chunks or generator.random() < 0.5:
         return False
@@ -73,7 +76,7 @@ def harm(partial: Path, generator: random.Random) -> bool:
 
 
 def wait(running: Run, seconds: float, folder: Path) -> None:
-    """Wait until some seconds after the cube is begun, or the run's end."""
+    """Until some seconds after the cube is begun, or the run's end."""
     end = time.monotonic() + SECONDS
     while running.is_alive() and not folder.exists() and time.monotonic() < end:
         time.sleep(0.005)
@@ -84,12 +87,12 @@ def wait(running: Run, seconds: float, folder: Path) -> None:
 
 def main(most: int, folder: Path) -> None:
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
-    Sweep.from_file(folder / "spec.toml").plan()  # imports what runs need
+    Sweep.from_file(folder / "spec.toml")._plan()  # which imports what runs need
     first = start(folder, "whole.zarr")
     wait(first, 0, folder / "whole.zarr.partial")
     began = time.monotonic()
     wait(first, SECONDS, folder / "whole.zarr")
-    span = time.monotonic() - began  # of writing, without the start
+    span = time.monotonic() - began  # of the writing, without the start
     finish(first)
     whole = contents(folder / "whole.zarr")
     generator = random.Random(most)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube import InputError, Sweep, open_cube
+from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.grid.store.names import LOCK, PARTS
 from fleetcube.grid.store.places import objects
 from fleetcube.grid.store.places.objects import Objects
@@ -41,7 +41,7 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from tests.grid.objects import CHUNKS, hasten, sweep
 with hasten():
-    sweep("first").store(sys.argv[1], chunks=CHUNKS, threads=1)
+    sweep("first").to_zarr(sys.argv[1], chunks=CHUNKS, settings=Settings(threads=1))
 """
 
 
@@ -71,8 +71,8 @@ def whole(name: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.zarr"
         if name == "longer":
-            sweep("first").store(path, chunks=CHUNKS)
-        sweep(name).store(path, chunks=CHUNKS, append=name == "longer")
+            sweep("first").to_zarr(path, chunks=CHUNKS)
+        sweep(name).to_zarr(path, chunks=CHUNKS, append=name == "longer")
         files = (file for file in path.rglob("*") if file.is_file())
         return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
 
@@ -142,7 +142,11 @@ class Attack:
     def until(self, url: str, name: str, **how: bool) -> None:
         for count in range(ROUNDS):
             with self.faulty(0.0 if count >= ROUNDS // 2 else None):
-                told = self.told(lambda: sweep(name).store(url, chunks=CHUNKS, threads=2, **how))
+                told = self.told(
+                    lambda: sweep(name).to_zarr(
+                        url, chunks=CHUNKS, settings=Settings(threads=2), **how
+                    )
+                )
             if not told:
                 break
             if "is being written by" in told:
@@ -172,14 +176,14 @@ class Attack:
         with pytest.MonkeyPatch.context() as patch:
             if self.random.random() < 0.5:
                 stop_after(self.random.randrange(12), disk_full, patch)
-            self.told(lambda: sweep("first").store(url, chunks=CHUNKS))
+            self.told(lambda: sweep("first").to_zarr(url, chunks=CHUNKS))
         with self.faulty():
-            self.told(lambda: sweep("second").store(url, chunks=CHUNKS, overwrite=True))
+            self.told(lambda: sweep("second").to_zarr(url, chunks=CHUNKS, overwrite=True))
             self.read(url, "first", "second")
         self.until(url, "second", overwrite=True, resume=True)
 
     def append(self, url: str) -> None:
-        sweep("first").store(url, chunks=CHUNKS)
+        sweep("first").to_zarr(url, chunks=CHUNKS)
         self.until(url, "longer", append=True)
 
     def reread(self, url: str) -> None:
@@ -209,10 +213,10 @@ class Attack:
         self.until(url, "first", resume=True)
 
     def replace(self, url: str, name: str) -> None:
-        sweep(name).store(url, chunks=CHUNKS, overwrite=True)
+        sweep(name).to_zarr(url, chunks=CHUNKS, overwrite=True)
 
     def two(self, url: str) -> None:
-        sweep("first").store(url, chunks=CHUNKS)
+        sweep("first").to_zarr(url, chunks=CHUNKS)
         with self.faulty(self.random.choice([0.0, 0.1])), ThreadPoolExecutor(2) as pool:
             both = [
                 pool.submit(self.told, partial(self.replace, url, name))
@@ -261,7 +265,7 @@ def attack(server: str, tries: int) -> list[str]:
         hasten(),
     ):
         run = Attack(bucket, faults, seed=tries)
-        lacks = run.told(lambda: sweep("first").store(f"{bucket}/begun.zarr"))
+        lacks = run.told(lambda: sweep("first").to_zarr(f"{bucket}/begun.zarr"))
         if lacks:
             if Objects(f"{bucket}/begun.zarr").exists():
                 raise WrongError("refused, and written")

@@ -65,14 +65,14 @@ def write(path: str, how: str) -> None:
     large, small = map(sweep, SIZES)
     if how == "repair":
         harm(path)
-        large.store(path, resume=True, chunks=CHUNKS)
+        large.to_zarr(path, resume=True, chunks=CHUNKS)
         return
     if how == "append":
-        sweep(SIZES[1], SIZES[0]).store(path, overwrite=True, chunks=CHUNKS)
-        large.store(path, append=True, chunks=CHUNKS)
+        sweep(SIZES[1], SIZES[0]).to_zarr(path, overwrite=True, chunks=CHUNKS)
+        large.to_zarr(path, append=True, chunks=CHUNKS)
     else:
-        small.store(path, overwrite=True, chunks=CHUNKS)
-        large.store(path, overwrite=True, chunks=CHUNKS)
+        small.to_zarr(path, overwrite=True, chunks=CHUNKS)
+        large.to_zarr(path, overwrite=True, chunks=CHUNKS)
 
 
 def harm(path: str) -> None:
@@ -134,7 +134,7 @@ def answers(how: str) -> dict[Any, str]:
         for name, cube in cubes.items():
             path = f"{folder}/{name}/a.zarr"
             Path(path).parent.mkdir()
-            cube.store(path, chunks=CHUNKS)
+            cube.to_zarr(path, chunks=CHUNKS)
             found[answer(path, how)] = name
     return found
 
@@ -171,7 +171,7 @@ def main(reads: int) -> None:
         outcomes: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
             path = f"{scheme}{folder}/a.zarr"
-            sweep(SIZES[0]).store(path, chunks=CHUNKS)
+            sweep(SIZES[0]).to_zarr(path, chunks=CHUNKS)
             with beside(path, how):
                 for count in range(reads):
                     outcomes[read(path, WAYS[count % len(WAYS)])] += 1

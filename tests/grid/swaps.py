@@ -1,4 +1,7 @@
-"""`python -m tests.grid.swaps KILLS`: exit 0 if no kill amid `--overwrite` on NFS loses a file."""
+"""Kill `--overwrite` amid its renames where names cannot be exchanged (NFS), and go on.
+
+`python -m tests.grid.swaps KILLS`: exit 0 where no cube, name or file of the user is lost.
+"""
 
 import contextlib
 import errno
@@ -15,19 +18,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import fleetcube.grid.store.cube  # noqa: F401  which is forked with the rest
-from fleetcube import InputError
+from fleetcube import InputError, Settings
 from fleetcube.grid.store.places import durable
 
 from .kill import contents
 from .races import CHUNKS, sweep
 
-SECONDS = 600  # limit of a run
-# Forked, not spawned: imports would take most of a run's time
+SECONDS = 600  # that a run may take
+# Forked, not started: imports would take most of the time of a run
 Run = multiprocessing.get_context("fork").Process
 
 
 def no_exchange() -> None:
-    """Make renameat2 refuse to exchange names, as on NFS."""
+    """From now on the system cannot exchange names, as renameat2 says on an NFS."""
     refused = SimpleNamespace(renameat2=lambda *_: -1)
     durable.ctypes = SimpleNamespace(  # type: ignore[assignment]
         CDLL=lambda *_, **__: refused, get_errno=lambda: errno.EINVAL
@@ -49,8 +52,8 @@ def _store(path: Path, count: int, seed: int | None, modes: dict[str, bool]) -> 
     if seed is not None:
         for name in ("rename", "rmdir"):
             setattr(os, name, slowly(getattr(os, name), random.Random(seed)))
-    with contextlib.suppress(InputError):  # a refusal must restore, too
-        sweep(count).store(path, chunks=CHUNKS, threads=1, **modes)  # type: ignore[arg-type]
+    with contextlib.suppress(InputError):  # a refusal has to restore, too
+        sweep(count).to_zarr(path, chunks=CHUNKS, settings=Settings(threads=1), **modes)  # type: ignore[arg-type]
 
 
 def start(*arguments: Any) -> Any:

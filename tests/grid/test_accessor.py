@@ -19,7 +19,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import unit_registry
 from fleetcube.grid.plots import kinds
 from fleetcube.grid.plots.picture import looking
@@ -40,7 +40,7 @@ AXES: dict[str, Any] = dict(
 )
 OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead", "cluster_mtbf", "job_cost", "goodput"]
 SWEEP = Sweep(SCENARIO, AXES, OUTPUTS)
-PLAIN = SWEEP.evaluate("numpy")
+PLAIN = SWEEP.evaluate(settings=Settings("numpy"))
 KINDS = ["evaluated", "narrow", "stored", "chunked", "virtual", "lazy"]
 MANY = {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 10_000}}
 MANY |= {"checkpoint_write_bandwidth": {"geomspace": ["1 GB/s", "1 TB/s"], "num": 10_000}}
@@ -49,14 +49,14 @@ MANY |= {"n_gpus": {"linspace": [8, 80_000], "num": 10_000}}
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path | str:
-    return SWEEP.store(tmp_path_factory.mktemp("cubes") / "a.zarr", engine="numpy")
+    return SWEEP.to_zarr(tmp_path_factory.mktemp("cubes") / "a.zarr", settings=Settings("numpy"))
 
 
 @pytest.fixture(scope="module")
 def cubes(stored: Path) -> dict[str, xarray.Dataset]:
     return {
         "evaluated": PLAIN,
-        "narrow": SWEEP.evaluate("numpy", dtype="float32"),
+        "narrow": SWEEP.evaluate(dtype="float32", settings=Settings("numpy")),
         "stored": fleetcube.open_cube(stored),
         "chunked": fleetcube.open_cube(stored, chunks={}),
         "virtual": SWEEP.virtual(),
@@ -195,7 +195,9 @@ def test_points_are_found_by_values_with_units(asked: Any, places: Any) -> None:
 
 def test_points_that_rounding_moved_are_found() -> None:
     axes = {"gpu_mttf": {"linspace": ["1 h", "2 h"], "num": 11}}
-    cube = fleetcube.Sweep({"n_gpus": 8}, axes, ["cluster_mtbf"]).evaluate("numpy")
+    cube = fleetcube.Sweep({"n_gpus": 8}, axes, ["cluster_mtbf"]).evaluate(
+        settings=Settings("numpy")
+    )
     assert cube["gpu_mttf"].values[1] != 1.1 * HOUR  # else this test proves nothing
     for asked in ("1.1 h", ["1.1 h"], slice("1.1 h", "1.1 h")):
         found = cube.fleetcube.sel(gpu_mttf=asked)
@@ -240,7 +242,7 @@ def test_what_no_duration_can_hold_is_not_a_time(tmp_path: Path) -> None:
 
 
 def test_feasible_points_are_those_that_a_sweep_masks(cubes: dict[str, xarray.Dataset]) -> None:
-    masked = SWEEP.evaluate("numpy", mask_infeasible=True)
+    masked = SWEEP.evaluate(settings=Settings("numpy", infeasible="exclude"))
     judged = ["job_time", "memory_per_gpu", "job_cost"]
     assert 0 < np.isnan(masked["memory_per_gpu"].values).sum() < masked["memory_per_gpu"].size
     count = Counter(PLAIN["infeasible_reason"].values.reshape(-1).tolist())
@@ -273,7 +275,7 @@ def test_feasible_points_are_those_that_a_sweep_masks(cubes: dict[str, xarray.Da
 
 def test_slices_of_a_trillion_points_are_all_that_is_computed() -> None:
     sweep = Sweep(SCENARIO, MANY, ["job_time", "dominant_overhead"])
-    whole, masked = sweep.virtual(), sweep.virtual(mask_infeasible=True)
+    whole, masked = sweep.virtual(), sweep.virtual(settings=Settings(infeasible="exclude"))
     assert whole["job_time"].size == 10**12
     hours = whole.fleetcube.to_units("h")
     some = whole.fleetcube.feasible()
@@ -317,7 +319,7 @@ def test_names_are_explained() -> None:
 @pytest.mark.slow
 def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     names = [*kinds.LOSSES, *kinds.ROOFLINE, "job_time", "goodput"]
-    cube = SWEEP.of(names).evaluate("numpy").isel(pipeline_parallel=1)
+    cube = SWEEP.with_outputs(names).evaluate(settings=Settings("numpy")).isel(pipeline_parallel=1)
     line = cube.isel(gpu_mttf=1)
     in_others = line.fleetcube.to_units({"peak_flops": "TFLOP/s"})
     alone = cube[["goodput"]].drop_attrs(deep=False)  # an array has no spec
@@ -374,11 +376,10 @@ def test_every_unit_is_read_by_pint_and_written_as_it_was() -> None:
 @cases(
     "make",
     lambda path: SWEEP.reduce("min"),
-    lambda path: SWEEP.crossing("goodput", "gpu_mttf", 0.5),
     lambda path: SWEEP.solve("gpu_mttf", "goodput = 0.5"),
     lambda path: fleetcube.open_cube(path),
     lambda path: fleetcube.interp(PLAIN, {"n_gpus": 100}),
-    ids=["reduce", "crossing", "solve", "open_cube", "interp"],
+    ids=["reduce", "solve", "open_cube", "interp"],
 )
 def test_what_is_made_has_an_accessor(make: Any, stored: Path, monkeypatch: Patch) -> None:
     for kind in (xarray.Dataset, xarray.DataArray):  # without anything cached

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store.places.address import place_of
 
@@ -28,7 +28,7 @@ GROWN = {**AXES, "fabric": [*FABRICS, "infiniband-hdr"], "n_gpus": [*GPUS, 1024,
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A cube of 2 x 3 x 7 points in chunks of 2 x 2 x 2."""
-    cube = Sweep(SCENARIO, AXES, OUTPUTS).store(tmp_path / "a.zarr", chunks=CHUNKS)
+    cube = Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     assert isinstance(cube, Path)
     return cube
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 def whole(tmp_path: Path, axes: dict[str, Any]) -> dict[str, bytes]:
     """The same sweep stored at once, in the grown cube's chunks: fabrics by two."""
     chunks = {**CHUNKS, "fabric": 2}
-    made = Sweep(SCENARIO, axes, OUTPUTS).store(tmp_path / "whole.zarr", chunks=chunks)
+    made = Sweep(SCENARIO, axes, OUTPUTS).to_zarr(tmp_path / "whole.zarr", chunks=chunks)
     assert isinstance(made, Path)
     return contents(made)
 
@@ -45,7 +45,7 @@ def test_a_grown_cube_is_of_the_grown_sweep(path: Path, tmp_path: Path, monkeypa
     """Byte for byte; and only blocks that reach over the old end are computed."""
     before = {name: (path / name).stat().st_ino for name in contents(path) if "/c/" in name}
     written = blocks_written(monkeypatch)
-    assert Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True) == path
+    assert Sweep(SCENARIO, GROWN, OUTPUTS).to_zarr(path, append=True) == path
     monkeypatch.undo()
     for region in written:
         assert region["n_gpus"].stop > 3 or region.get("fabric", slice(0, 0)).stop > 2
@@ -53,7 +53,7 @@ def test_a_grown_cube_is_of_the_grown_sweep(path: Path, tmp_path: Path, monkeypa
     # n_gpus 0:2 of fabrics 0:2 is what is kept: four chunks along gpu_mttf
     kept = [f"job_time/c/0/0/{k}" for k in range(4)]
     assert [(path / name).stat().st_ino for name in kept] == [before[name] for name in kept]
-    assert len(written) < len(list(Sweep(SCENARIO, GROWN, OUTPUTS).plan("numpy").groups())) * 24
+    assert len(written) < len(list(Sweep(SCENARIO, GROWN, OUTPUTS)._plan("numpy").groups())) * 24
 
 
 @pytest.mark.parametrize("axis", ["fabric", "n_gpus"])
@@ -61,7 +61,7 @@ def test_one_axis_grows_again_and_again(path: Path, tmp_path: Path, axis: str) -
     axes = dict(AXES)
     for count in range(len(AXES[axis]), len(GROWN[axis]) + 1):
         axes = {**AXES, axis: GROWN[axis][:count]}
-        Sweep(SCENARIO, axes, OUTPUTS).store(path, append=True)
+        Sweep(SCENARIO, axes, OUTPUTS).to_zarr(path, append=True)
         assert open_cube(path).sizes[axis] == count
     assert contents(path) == whole(tmp_path, axes)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
@@ -73,23 +73,23 @@ def test_an_append_that_stops_leaves_the_cube_and_goes_on(path: Path, tmp_path: 
         stop_after(3, disk_full, patch)
         told = r"finished blocks are kept in .*; `run --append` continues it"
         with pytest.raises(OSError, match=told):
-            Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True, threads=1)
+            Sweep(SCENARIO, GROWN, OUTPUTS).to_zarr(path, append=True, settings=Settings(threads=1))
     assert contents(path) == before
     open_cube(path).load()
-    Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True)
+    Sweep(SCENARIO, GROWN, OUTPUTS).to_zarr(path, append=True)
     assert contents(path) == whole(tmp_path, GROWN)
 
 
 def test_a_damaged_block_is_computed_again(path: Path, tmp_path: Path) -> None:
     (path / "job_time/c/0/0/1").write_bytes(b"")
-    Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True)
+    Sweep(SCENARIO, GROWN, OUTPUTS).to_zarr(path, append=True)
     assert contents(path) == whole(tmp_path, GROWN)
 
 
 def test_a_cube_among_objects_grows(tmp_path: Path) -> None:
     url = "memory://grows/a.zarr"
-    Sweep(SCENARIO, AXES, OUTPUTS).store(url, chunks=CHUNKS)
-    Sweep(SCENARIO, GROWN, OUTPUTS).store(url, append=True)
+    Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(url, chunks=CHUNKS)
+    Sweep(SCENARIO, GROWN, OUTPUTS).to_zarr(url, append=True)
     place = place_of(url)
     assert {name: place.read(name) for name in place.names() or ()} == whole(tmp_path, GROWN)
 
@@ -103,14 +103,14 @@ def test_a_cube_among_objects_grows(tmp_path: Path) -> None:
     ({}, {"restart_time": ["1 min"]}, {}, "axes"),
     ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
     ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
-    ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
+    ({}, {}, {"settings": Settings("numba")}, 'engine: "numpy" -> "numba"'),
     ({}, {}, {"chunks": {"n_gpus": 3}}, r"chunks\."),
     ({}, {}, {"resume": True}, "--resume and --append exclude each other"),
 )
 def test_what_is_no_growth(path: Path, scenario: Any, axes: Any, keywords: Any, told: str) -> None:
     before = contents(path)
     other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
-    refused(told, other.store, path, append=True, **keywords)
+    refused(told, other.to_zarr, path, append=True, **keywords)
     assert contents(path) == before
     assert [entry.name for entry in path.parent.iterdir()] == ["a.zarr"]
 
@@ -119,15 +119,17 @@ def test_a_label_that_makes_outputs_depend_on_more_is_refused(tmp_path: Path) ->
     """The roofline does not use a share of peak: an array cannot gain a dimension later."""
     scenario = {**SCENARIO, "fabric": "infiniband-ndr"}
     axes = {"compute_model": ["roofline"], "flops_efficiency": [0.4, 0.5], "n_gpus": [8, 64]}
-    path = Sweep(scenario, axes, ["step_time"]).store(tmp_path / "a.zarr")
+    path = Sweep(scenario, axes, ["step_time"]).to_zarr(tmp_path / "a.zarr")
     more = {**axes, "compute_model": ["roofline", "mfu"]}
     with pytest.raises(InputError, match=r"step_time depends on .*flops_efficiency.*, before on"):
-        Sweep(scenario, more, ["step_time"]).store(path, append=True)
+        Sweep(scenario, more, ["step_time"]).to_zarr(path, append=True)
 
 
 def test_there_must_be_a_cube_and_one_of_the_same_size_stays(path: Path) -> None:
     before, sweep = contents(path), Sweep(SCENARIO, AXES, OUTPUTS)
-    refused("there is no cube .* to append to", sweep.store, path.with_name("b.zarr"), append=True)
+    refused(
+        "there is no cube .* to append to", sweep.to_zarr, path.with_name("b.zarr"), append=True
+    )
     assert [entry.name for entry in path.parent.iterdir()] == ["a.zarr"]
-    sweep.store(path, append=True)
+    sweep.to_zarr(path, append=True)
     assert contents(path) == before

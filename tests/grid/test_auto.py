@@ -1,4 +1,4 @@
-"""Calibration "auto": coefficients from GPU, precision, software and layers, with intervals."""
+"""Coefficients that are found from GPU, precision, software and layers, and their intervals."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ import pytest
 import fleetcube
 from docs.make import pooled as made
 from docs.make.hierarchy import at
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
 from fleetcube.grid.ask import traffic
@@ -26,7 +26,7 @@ from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
-from .common import Patch, cases, on_h100, refused, written
+from .common import Patch, cases, on_h100, refused, solve, written
 
 JOB = on_h100(
     "gpt-3-175b", n_gpus=1024, precision="bf16", attention_kernel="flash", calibration="auto"
@@ -34,14 +34,12 @@ JOB = on_h100(
 JOB |= {"software": "megatron-lm", "tensor_parallel": 8, "pipeline_parallel": 8}
 JOB |= {"global_batch_size": 1024}
 ROWS = pooled.posterior().cells["megatron, dense, h100, 8 bits"][0]
-A100 = "megatron, dense, a100, 16 bits"
-SEEN = f"{ROWS} of {pooled.posterior().content['rows']}"
 TIMES = ("step_time", "step_time_low", "step_time_high")
 
 
 def answer(**changed: Any) -> Any:
     scenario = {n: v for n, v in {**JOB, **changed}.items() if v is not None}
-    return Sweep(scenario, {}, TIMES).evaluate("numpy")
+    return Sweep(scenario, {}, TIMES).evaluate(settings=Settings("numpy"))
 
 
 def width(**changed: Any) -> float:
@@ -75,7 +73,7 @@ def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
     axes = {"node": ["dgx-h100", "dgx-b200"], "software": ["fsdp", "megatron-lm"]}
     axes |= {"precision": ["fp8", "bf16"], "n_gpus": [1024, 32768]}
     scenario = {name: value for name, value in JOB.items() if name not in axes}
-    cube = Sweep(scenario, axes, TIMES).evaluate("numpy")
+    cube = Sweep(scenario, axes, TIMES).evaluate(settings=Settings("numpy"))
     assert cube.step_time.dims == tuple(axes)
     assert cube.gemm_efficiency.dims == ("node", "software", "precision")
     for place in np.random.default_rng(18).permutation(16)[:6]:
@@ -84,8 +82,8 @@ def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
         alone = answer(**point)
         for name in TIMES:
             assert cube[name].values[index] == alone[name], (name, point)
-    high = Sweep({**scenario, "step_time": 4.0}, axes, TIMES[2:])  # compiles one formula only
-    factors = high.evaluate("numba").step_time_high / 4
+    high = Sweep({**scenario, "step_time": 4.0}, axes, TIMES[2:])  # one formula to compile
+    factors = high.evaluate(settings=Settings("numba")).step_time_high / 4
     assert factors.dims == tuple(axes)
     assert np.allclose(factors, cube.step_time_high / cube.step_time, rtol=1e-15)
 
@@ -103,7 +101,9 @@ def test_an_axis_of_calibrations_may_have_auto_among_others() -> None:
     cube = Sweep(
         {n: v for n, v in scenario.items() if n != "calibration"}, {"calibration": labels}, TIMES
     )
-    for label, value in zip(labels, cube.evaluate("numpy").step_time_high.values, strict=True):
+    for label, value in zip(
+        labels, cube.evaluate(settings=Settings("numpy")).step_time_high.values, strict=True
+    ):
         assert answer(precision="fp8", calibration=label).step_time_high == value
     with pytest.raises(InputError, match="is found from node, which varies along 'node'"):
         Sweep(JOB, {"calibration": labels, "node": ["dgx-h100", "dgx-b200"]}, TIMES)
@@ -117,11 +117,13 @@ def test_what_is_given_wins_and_physics_has_no_other_input() -> None:
     assert values.digest[:16] in str(entry)
     same = {name: value for name, value in auto.items() if name != "gemm_efficiency"}
     explicit = {n: v for n, v in JOB.items() if n not in ("calibration", "software")}
-    by_hand = Sweep({**explicit, **same, "gemm_efficiency": 0.5}, {}, TIMES).evaluate("numpy")
+    by_hand = Sweep({**explicit, **same, "gemm_efficiency": 0.5}, {}, TIMES).evaluate(
+        settings=Settings("numpy")
+    )
     assert by_hand.step_time_high == cube.step_time_high
     assert "fleetcube_unused" not in cube.attrs
     unread = Sweep({**explicit, "software": "nemo", "flops_efficiency": 0.4}, {}, TIMES)
-    assert unread.evaluate("numpy").attrs["fleetcube_unused"] == "software"
+    assert unread.evaluate(settings=Settings("numpy")).attrs["fleetcube_unused"] == "software"
 
 
 def test_an_interval_widens_with_what_is_not_known() -> None:
@@ -137,12 +139,12 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
 
 @cases(
     "changed, said",
-    ({"precision": "fp8"}, f"{SEEN} published steps are of megatron-lm on h100"),
-    ({"gpu": "mi300x"}, "published steps is of megatron-lm on mi300x"),
-    ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps"),
-    ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
-    ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
-    ({"calibration": "aws-p5"}, "aws-p5 says nothing of computing, and flops_efficiency is"),
+    ({"precision": "fp8"}, f"from {ROWS} published megatron-lm steps on h100"),
+    ({"gpu": "mi300x"}, "no published megatron-lm steps on mi300x"),
+    ({"n_gpus": 65536}, "n_gpus = 65,536 is outside the published steps"),
+    ({"calibration": "megatron-a100-fp16"}, "was fitted to other steps (GPU a100 instead of h100)"),
+    ({"calibration": "megatron-h100-fp8"}, "to other steps (precision 8 bits instead of 16 bits)"),
+    ({"calibration": "aws-p5"}, "aws-p5 is of the network alone, and flops_efficiency is"),
 )
 def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> None:
     assert said in answer(**changed).attrs["fleetcube_remarks"]
@@ -151,21 +153,24 @@ def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> 
 def test_a_calibration_of_such_steps_needs_no_remark() -> None:
     cube = answer(calibration="megatron-h100-fp8", precision="fp8")
     assert "fleetcube_remarks" not in cube.attrs
-    assert "fleetcube_remarks" not in Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate("numpy").attrs
+    assert (
+        "fleetcube_remarks"
+        not in Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate(settings=Settings("numpy")).attrs
+    )
     of_links = PLAIN | {"calibration": "aws-p5"}
     for axes, given in (({"flops_efficiency": [0.4]}, {}), ({}, {"compute_time": 2.0})):
-        cube = Sweep(of_links | given, axes, ["step_time"]).evaluate("numpy")
+        cube = Sweep(of_links | given, axes, ["step_time"]).evaluate(settings=Settings("numpy"))
         assert "fleetcube_remarks" not in cube.attrs
 
 
 @cases(
     "changed, last",
     ({}, "The step takes {:.4g} s; 90 % interval {:.4g} s to {:.4g} s."),
-    ({"calibration": "none"}, "Times are those of one step, hidden or not."),  # no width known
+    ({"calibration": "none"}, "Times per step, before any overlap."),  # no width known
 )
 def test_traffic_of_a_job_ends_with_its_step(changed: dict[str, Any], last: str) -> None:
     scenario = {n: v for n, v in (JOB | changed).items() if v is not None}
-    cube = Sweep(scenario, {}, [*traffic.NAMES, *TIMES]).evaluate("numpy")
+    cube = Sweep(scenario, {}, [*traffic.NAMES, *TIMES]).evaluate(settings=Settings("numpy"))
     ends = [float(cube[name]) for name in TIMES]
     assert explain_traffic(cube).splitlines()[-1] == last.format(*ends)
 
@@ -185,15 +190,15 @@ steps_of = "megatron, dense, h100, 16 bits"
 @cases(
     "changed, axes, said",
     ({}, {}, ""),
-    ({"precision": "fp8"}, {}, "(precision 16 bits for 8 bits)"),
-    ({"software": "fsdp", "node": "dgx-b200"}, {}, "(GPU h100 for b200, software megatron"),
-    ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits for 8 bits)"),
-    ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 for a100)"),
+    ({"precision": "fp8"}, {}, "(precision 16 bits instead of 8 bits)"),
+    ({"software": "fsdp", "node": "dgx-b200"}, {}, "(GPU h100 instead of b200, software megatron"),
+    ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits instead of 8 bits)"),
+    ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 instead of a100)"),
     ({}, {"n_gpus": [512, 1024]}, ""),
     (
         {"calibration": "megatron-h100-fp8"},
         {"precision": ["fp8", "bf16"]},
-        "(precision 8 bits for 16 bits)",
+        "(precision 8 bits instead of 16 bits)",
     ),
 )
 def test_a_calibration_of_other_steps_is_remarked_on(
@@ -201,9 +206,9 @@ def test_a_calibration_of_other_steps_is_remarked_on(
 ) -> None:
     path = written(tmp_path / "own.toml", OWN)
     given = {n: v for n, v in (JOB | {"calibration": str(path)} | changed).items() if n not in axes}
-    cube = Sweep(given, axes, ["step_time"]).evaluate("numpy")
+    cube = Sweep(given, axes, ["step_time"]).evaluate(settings=Settings("numpy"))
     remarks = cube.attrs.get("fleetcube_remarks", "")
-    assert f"is of other steps {said}" in remarks if said else not remarks
+    assert f"was fitted to other steps {said}" in remarks if said else not remarks
 
 
 def test_a_file_whose_steps_are_not_named_as_they_are_written_is_taken(tmp_path: Path) -> None:
@@ -262,7 +267,7 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
     assert distances == sorted(distances)
     assert all(0 < each.low < each.step_time < each.high for each in found)
     assert found[0].step_time == answer(precision="fp8").step_time
-    assert found[2].differs == ("software megatron-bridge for megatron-lm",)
+    assert found[2].differs == ("software megatron-bridge instead of megatron-lm",)
     far = calibrations({**JOB, "gpu": "mi300x"}, {"n_gpus": [512, 1024, 2048]})
     assert (far[0].distance, far[0].step_time) == (4, answer(gpu="mi300x").step_time)
     assert fleetcube.evaluate("step_time", **{**JOB, "gpu": "mi300x"}) == far[0].step_time
@@ -273,12 +278,12 @@ def test_commands_say_what_results_rest_on(tmp_path: Path, capsys: Any, monkeypa
     spec = tmp_path / "job.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
     spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
-    stands = f"{SEEN} published steps are of megatron-lm on h100"
+    stands = f"from {ROWS} published megatron-lm steps on h100"
     for command in (["run"], ["explain"], ["calibrations"]):
         cli.main([*command, str(spec)], standalone_mode=False)
         said = capsys.readouterr()
         assert stands in said.out + said.err, command
-    ranked = said.out.splitlines()  # the reason is below each, wrapped
+    ranked = said.out.splitlines()  # the reason stands below each, folded
     assert max(map(len, ranked)) <= 80
     place = next(k for k, line in enumerate(ranked) if line.startswith("megatron-h100-fp8 "))
     assert ranked[place + 1] == "  Megatron-LM on H100 GPUs in FP8"
@@ -305,24 +310,28 @@ SHEET = {"node": None, "peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
 )
 def test_auto_is_the_default_where_a_shape_is_known(changed: dict[str, Any], same_as: str) -> None:
     job = {n: v for n, v in {**PLAIN, **changed}.items() if v is not None}
-    cube = Sweep(job, {}, TIMES).evaluate("numpy")
-    named = Sweep({**job, "calibration": same_as}, {}, TIMES).evaluate("numpy")
+    cube = Sweep(job, {}, TIMES).evaluate(settings=Settings("numpy"))
+    named = Sweep({**job, "calibration": same_as}, {}, TIMES).evaluate(settings=Settings("numpy"))
     for name in TIMES:
         assert cube[name] == named[name]
     spec = json.loads(cube.attrs["fleetcube_spec"])
     assert spec["scenario"].get("calibration", "none") == same_as
     assert ("fleetcube_remarks" in cube.attrs) == (same_as == "auto")
-    again = Sweep(as_it_was(spec), spec["axes"], TIMES).evaluate("numpy")
+    again = Sweep(as_it_was(spec), spec["axes"], TIMES).evaluate(settings=Settings("numpy"))
     assert again.step_time_high == cube.step_time_high
 
 
 def test_a_share_of_peak_that_is_asked_for_is_used() -> None:
     shares = [0.3, 0.45]
-    times = Sweep(PLAIN, {"flops_efficiency": shares}, ["step_time"]).evaluate("numpy").step_time
+    times = (
+        Sweep(PLAIN, {"flops_efficiency": shares}, ["step_time"])
+        .evaluate(settings=Settings("numpy"))
+        .step_time
+    )
     assert times[0] > times[1] == fleetcube.evaluate("step_time", **PLAIN, calibration="none")
     of_share = fleetcube.function("step_time", PLAIN, ["flops_efficiency"])
     assert of_share(0.3) == pytest.approx(float(times[0]), rel=1e-12)
-    found = fleetcube.solve("flops_efficiency", {"step_time": float(times[0])}, **PLAIN)
+    found = solve("flops_efficiency", {"step_time": float(times[0])}, **PLAIN)
     assert float(found.flops_efficiency) == pytest.approx(0.3)
 
 
@@ -340,7 +349,7 @@ def test_a_row_of_a_table_is_the_scenario_alone() -> None:
     rows |= {"experts": [None, None, None, None, None, 8]}
     rows |= {"peak_flops_bf16": [None, None, 2e15, None, None, None]}
     rows |= {"gpu": [None, None, None, "mi300x", None, None]}
-    table = fleetcube.table(rows, TIMES, scenario=job)
+    table = fleetcube.evaluate_table(rows, TIMES, scenario=job)
     for k in range(6):
         own = {**job, **{name: row[k] for name, row in rows.items() if row[k] is not None}}
         alone = fleetcube.evaluate(TIMES, **own)
@@ -352,21 +361,25 @@ def test_cubes_mean_what_they_meant(tmp_path: Path, monkeypatch: Patch) -> None:
     job = {n: v for n, v in PLAIN.items() if n not in axes}
     with monkeypatch.context() as before:
         before.setattr(auto, "is_default", lambda *_: False)
-        old = Sweep(job, axes, ["step_time"]).store(tmp_path / "old.zarr", engine="numpy")
+        old = Sweep(job, axes, ["step_time"]).to_zarr(
+            tmp_path / "old.zarr", settings=Settings("numpy")
+        )
     report = verify(old)
     assert (report.problems, report.notes) == ([], [])  # its values are computed again
-    new = Sweep(job, axes, ["step_time"]).store(tmp_path / "new.zarr", engine="numpy")
+    new = Sweep(job, axes, ["step_time"]).to_zarr(tmp_path / "new.zarr", settings=Settings("numpy"))
     assert (verify(new).problems, verify(new).notes) == ([], [])
     with pytest.raises(InputError, match=r"scenario.calibration: unset -> .auto"):
-        Sweep(job, axes, ["step_time"]).store(old, resume=True, engine="numpy")
+        Sweep(job, axes, ["step_time"]).to_zarr(old, resume=True, settings=Settings("numpy"))
 
 
 def test_a_cube_that_an_interval_widens_in_is_not_appended_to(tmp_path: Path) -> None:
     job = {name: value for name, value in PLAIN.items() if name != "n_gpus"}
-    place = Sweep(job, {"n_gpus": [1024]}, TIMES).store(tmp_path / "a.zarr", engine="numpy")
+    place = Sweep(job, {"n_gpus": [1024]}, TIMES).to_zarr(
+        tmp_path / "a.zarr", settings=Settings("numpy")
+    )
     longer = Sweep(job, {"n_gpus": [1024, 65536]}, TIMES)
     with pytest.raises(InputError, match="error_factor varies along n_gpus, before along nothing"):
-        longer.store(place, append=True)
+        longer.to_zarr(place, append=True)
 
 
 def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> None:
@@ -377,7 +390,7 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
     _, root = found.at(new)
     own = spreads["gemm_half_size", "experts"]
     assert sum(root[k, len(root[0]) - len(root) :] ** 2) == pytest.approx(own**2)
-    assert "give software: the interval, x" in found.said(new)
+    assert "; name your software (software=...): as little as +-" in found.said(new)
     bridge = replace(new, software="bridge")
     assert found.values(bridge)["error_factor"] < found.values(new)["error_factor"] ** 0.5
 
@@ -393,7 +406,7 @@ def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> N
 def test_the_interval_widens_beyond_what_is_fitted(name: str, inside: float, beyond: float) -> None:
     widths, remarks = [], []
     for value in (inside, beyond):
-        cube = Sweep(JOB | {name: value}, {}, TIMES).evaluate("numpy")
+        cube = Sweep(JOB | {name: value}, {}, TIMES).evaluate(settings=Settings("numpy"))
         widths.append(float(cube["step_time_high"] / cube["step_time"]))
         remarks.append(cube.attrs["fleetcube_remarks"])
     decades = np.log10(beyond / pooled.posterior().content["ranges"][name][1])
@@ -414,36 +427,41 @@ def large(**changed: Any) -> dict[str, Any]:
 def test_what_is_solved_for_widens_the_interval_as_its_evaluation_does(whole: bool) -> None:
     axes = {"software": ["megatron-lm", "fsdp"], "global_batch_size": [32768, 131072]}
     target = "step_time_high = 5 s"
-    found = fleetcube.solve("n_gpus", target, engine="numpy", whole=whole, **large(**axes))
+    found = solve("n_gpus", target, settings=Settings("numpy"), whole=whole, **large(**axes))
     widest = found["n_gpus"].values.max()
     assert widest > 10 * 16384
     for software in axes["software"]:
         for batch in axes["global_batch_size"]:
             point = found.sel(software=software, global_batch_size=batch)
             own = large(software=software, global_batch_size=batch)
-            again = fleetcube.solve(
-                "n_gpus", target, between=[1, 1e6], whole=whole, engine="numpy", **own
+            again = solve(
+                "n_gpus", target, between=[1, 1e6], whole=whole, settings=Settings("numpy"), **own
             )
             assert float(again["n_gpus"]) == pytest.approx(float(point["n_gpus"]))
             if whole:
-                cube = Sweep({**own, "n_gpus": int(point["n_gpus"])}, {}, TIMES).evaluate("numpy")
+                cube = Sweep({**own, "n_gpus": int(point["n_gpus"])}, {}, TIMES).evaluate(
+                    settings=Settings("numpy")
+                )
                 assert float(cube["step_time_high"]) == pytest.approx(
                     float(point["step_time_high"]), rel=1e-12
                 )
                 assert float(cube["step_time_high"]) == pytest.approx(5, rel=1e-3)
     (said,) = [x for x in found.attrs["fleetcube_remarks"].splitlines() if "n_gpus = " in x]
     assert f"n_gpus = {widest:,.12g} is outside" in said
-    near = fleetcube.solve("n_gpus", "step_time_high = 100 s", engine="numpy", **large())
+    near = solve("n_gpus", "step_time_high = 100 s", settings=Settings("numpy"), **large())
     assert "n_gpus = " not in near.attrs["fleetcube_remarks"]
 
 
 def test_what_is_optimised_widens_the_interval_as_its_evaluation_does() -> None:
     sweep = Sweep(large(n_gpus=8), {}, ["step_time_high"])
-    asked = dict(sense="max", subject_to=["step_time_high <= 5 s"], feasible=False)
-    found = sweep.optimize("step_time", {"n_gpus": [8, 400_000]}, **asked)
+    asked = dict(sense="max", where=["step_time_high <= 5 s"])
+    asked |= {"settings": Settings(infeasible="include")}
+    found = sweep.best("step_time", search={"n_gpus": [8, 400_000]}, **asked)
     count = int(found["n_gpus"])
     high, fewer = (
-        float(Sweep(large(n_gpus=n), {}, TIMES).evaluate("numpy")["step_time_high"])
+        float(
+            Sweep(large(n_gpus=n), {}, TIMES).evaluate(settings=Settings("numpy"))["step_time_high"]
+        )
         for n in (count, count - 8)
     )
     assert float(found["step_time_high"]) == pytest.approx(high, rel=1e-12)
@@ -455,7 +473,7 @@ def test_slopes_of_a_search_go_through_the_width_of_the_interval() -> None:
     between = {"n_gpus": (8, 400_000), "hbm_bandwidth": (1e11, 64e12)}
     ranges = [Range(name, *map(float, ends)) for name, ends in between.items()]
     problem = resolve(large(), {}, list(between))
-    search = Search(problem, "step_time_high", ranges, [], "min", False, "numpy")
+    search = Search(problem, "step_time_high", ranges, [], "min", (), Settings("numpy"))
     for place in ([30_000.0, 2e13], [3000.0, 5e11], [4000.0, 3e12]):
         values = [np.array([place]) * (1 + h * np.eye(2)[k]) for k in (0, 1) for h in (-1e-5, 1e-5)]
         rows = np.concatenate([[place], *values])
@@ -470,11 +488,11 @@ def test_slopes_of_a_search_go_through_the_width_of_the_interval() -> None:
 def test_phases_widen_what_is_solved_for_or_a_line_says_so(longest: int) -> None:
     phases = [{"training_tokens": 1e12}, {"training_tokens": 1e11, "sequence_length": longest}]
     job = large(step_time_error=1, phase=phases, training_tokens=None)
-    found = fleetcube.solve("n_gpus", "job_time = 1 d", engine="numpy", **job)
+    found = solve("n_gpus", "job_time = 1 d", settings=Settings("numpy"), **job)
     count = int(found["n_gpus"])
     assert count > 16384
-    again = Sweep({**job, "n_gpus": count}, {}, ["job_time"]).evaluate("numpy")
-    differs = "the interval differs by phase" in found.attrs["fleetcube_remarks"]
+    again = Sweep({**job, "n_gpus": count}, {}, ["job_time"]).evaluate(settings=Settings("numpy"))
+    differs = "the interval is not widened" in found.attrs["fleetcube_remarks"]
     assert differs == (longest > 2**20)
     off = float(again["job_time"] / found["job_time"]) - 1
     assert off > 1e-4 if differs else abs(off) < 1e-12
@@ -499,26 +517,28 @@ def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
 def test_every_calibration_of_an_axis_or_a_column_is_remarked_on() -> None:
     labels = ["megatron-h100-fp8", "megatron-a100-fp16", "aws-p5", "auto", "none"]
     said = [
-        "calibration megatron-h100-fp8 is of other steps (precision 8 bits for 16 bits)",
-        "calibration megatron-a100-fp16 is of other steps (GPU a100 for h100)",
-        "calibration aws-p5 says nothing of computing",
-        "calibration auto: none of ",
+        "calibration megatron-h100-fp8 was fitted to other steps (precision 8 bits instead of",
+        "calibration megatron-a100-fp16 was fitted to other steps (GPU a100 instead of h100)",
+        "calibration aws-p5 is of the network alone",
+        "calibration auto: no published ",
     ]
     plain = {n: v for n, v in JOB.items() if n != "calibration"}
-    cube = Sweep(plain, {"calibration": labels}, ["step_time"]).evaluate("numpy")
+    cube = Sweep(plain, {"calibration": labels}, ["step_time"]).evaluate(settings=Settings("numpy"))
     of_axis = cube.attrs["fleetcube_remarks"].splitlines()
     rows = pandas.DataFrame({"calibration": labels})
-    table = fleetcube.table(rows, "step_time", scenario=plain, engine="numpy")
+    table = fleetcube.evaluate_table(rows, "step_time", scenario=plain, settings=Settings("numpy"))
     for lines in (of_axis, table.attrs["fleetcube_remarks"].splitlines()):
         assert [sum(line.startswith(text) for line in lines) for text in said] == [1] * 4
         assert len(lines) == 4
     own = dict(calibration=labels[:2], precision=["fp8", "fp16"], node=["dgx-h100", "dgx-a100"])
     for axes in ({"both": own}, {"both": {**own, "labels": ["a", "b"]}}):
-        cube = Sweep(plain, axes, ["step_time"]).evaluate("numpy")
+        cube = Sweep(plain, axes, ["step_time"]).evaluate(settings=Settings("numpy"))
         assert "fleetcube_remarks" not in cube.attrs
-    table = fleetcube.table(pandas.DataFrame(own), "step_time", scenario=plain, engine="numpy")
+    table = fleetcube.evaluate_table(
+        pandas.DataFrame(own), "step_time", scenario=plain, settings=Settings("numpy")
+    )
     assert "fleetcube_remarks" not in table.attrs
-    table = fleetcube.table(rows, "peak_flops", scenario=plain, engine="numpy")
+    table = fleetcube.evaluate_table(rows, "peak_flops", scenario=plain, settings=Settings("numpy"))
     assert "fleetcube_remarks" not in table.attrs
 
 
@@ -530,12 +550,17 @@ def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
         of[layers, gpu] = of.get((layers, gpu), 0) + rows
     cell = pooled.Cell("megatron", "dense", "h100", "16 bits", "flash", 989e12, 989e12)
     said = found.said(cell)
-    assert f"(dense layers with megatron-lm: a100 ({found.cells[A100][0]}), b200 (" in said
-    assert f"; on h100: {of['dense', 'h100']})" in said
-    said = found.said(replace(cell, layers="experts"))
-    assert f"mixtures of experts with megatron-lm: none; on h100: {of['experts', 'h100']})" in said
-    said = found.said(replace(cell, software="", layers="experts"))
-    assert f"mixtures of experts on h100: {of['experts', 'h100']} of " in said
+    factor = found.values(cell)["error_factor"]
+    assert said == (
+        "no published megatron-lm steps on h100 (dense layers, 16 bits); estimated from similar "
+        f"ones, +-{factor - 1:.0%}"
+    )
+    for layers, words in (("dense", "dense layers"), ("experts", "mixtures of experts")):
+        said = found.said(replace(cell, software="", layers=layers))
+        assert said.startswith(f"the mean of all software, from {of[layers, 'h100']} published")
+        assert f" steps on h100 ({words}), +-" in said
+    said = found.said(replace(cell, software="", gpu="mi300x"))
+    assert "with no published step on mi300x" in said
     assert of["dense", "h100"] > of["experts", "h100"] > 0
 
 

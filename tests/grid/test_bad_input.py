@@ -9,6 +9,7 @@ import pytest
 import xarray
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
 from fleetcube.grid.sweep import Sweep
@@ -89,7 +90,6 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {"n_gpus": [8], "layout": {"n_gpus": [1, 2]}}, ["job_time"], "set by the axes"),
     ({}, {f"axis_{k}": {"n_gpus": [8]} for k in range(64)}, ["job_time"], "64 axes are more than"),
     ({}, {}, [], "is not a list of names"),
-    ({}, {}, "job_time", "is not a list of names"),
     ({}, {}, ["job_tim"], "did you mean 'job_time'?"),
     ({}, {}, ["n_gpus"], "is an input"),
     ({}, {}, ["job_time", "job_time"], "appears twice"),
@@ -117,13 +117,13 @@ def test_bad_input_is_one_clear_line(scenario: Any, axes: Any, outputs: Any, wor
 def test_a_missing_input_is_named_with_the_way_to_it() -> None:
     with pytest.raises(InputError, match="inter_node_bandwidth is missing: job_time needs it"):
         fleetcube.evaluate("job_time", n_gpus=64, model="llama-3-8b", node="dgx-h100")
-    told = r"layers is missing.*\(via parameters\).*give parameters or a model label"
+    told = r"layers is missing.*give parameters, or a model \(fleetcube catalog model\)"
     refused(told, fleetcube.evaluate, "checkpoint_size")
 
 
 def test_a_message_stays_short_and_keeps_its_ends() -> None:
     with pytest.raises(InputError, match=r"^engine = 'xxx.*choose one of auto.* jax$") as caught:
-        fleetcube.evaluate("node_mttf", engine="x" * 5000)
+        fleetcube.evaluate("node_mttf", settings=Settings("x" * 5000))
     assert len(str(caught.value)) < 600
     refused("gpu_mttf = b'1 h' is not a number", fleetcube.evaluate, "node_mttf", gpu_mttf=b"1 h")
 
@@ -164,14 +164,25 @@ def test_files_that_are_no_specs_are_refused(tmp_path: Path) -> None:
 
 @cases(
     "arguments, words",
-    ({"engine": "fast"}, "choose one of auto, numpy, numba, jax"),
     ({"dtype": "int8"}, "choose one of float64, float32"),
-    ({"threads": 0}, "whole number above 0"),
+    ({"settings": "numpy"}, "is not a Settings; give fleetcube.Settings"),
     ({"out": Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).evaluate()}, "earlier call"),
 )
 def test_bad_requests_are_refused(arguments: dict[str, Any], words: str) -> None:
     sweep = Sweep({}, {"n_gpus": [8, 16], "gpu_mttf": [1e8]}, ["cluster_mtbf"])
     refused(words, sweep.evaluate, **arguments)
+
+
+@cases(
+    "arguments, words",
+    ({"engine": "fast"}, "choose one of auto, numpy, numba, jax"),
+    ({"engine": None}, "choose one of auto, numpy, numba, jax"),
+    ({"infeasible": True}, "choose one of include, exclude"),
+    ({"threads": 0}, "whole number above 0"),
+    ({"progress": 1}, "is not a function"),
+)
+def test_bad_settings_are_refused(arguments: dict[str, Any], words: str) -> None:
+    refused(words, Settings, **arguments)
 
 
 def along(values: Any, coordinate: Any, **attributes: Any) -> xarray.DataArray:
@@ -213,4 +224,4 @@ def test_an_array_at_an_odd_address_is_no_room_for_an_output() -> None:
     sweep = Sweep({}, {"n_gpus": list(range(8, 8008, 8))}, ["cluster_mtbf"])
     result = sweep.evaluate()
     result["cluster_mtbf"] = ("n_gpus", np.zeros(8 * 1000 + 4, np.uint8)[4:].view(float))
-    refused("multiple of 8 bytes; copy it", sweep.evaluate, "numba", out=result)
+    refused("multiple of 8 bytes; copy it", sweep.evaluate, out=result, settings=Settings("numba"))

@@ -103,7 +103,7 @@ def test_a_spec_finds_a_file_from_its_own_folder(folder: Path, monkeypatch: Patc
 
 def test_a_cube_refuses_a_file_that_changed_since(folder: Path, monkeypatch: Patch) -> None:
     cube = folder / "cube.zarr"
-    Sweep.from_file(folder / "spec.toml").store(cube)
+    Sweep.from_file(folder / "spec.toml").to_zarr(cube)
     held = json.loads(fleetcube.open_cube(cube).attrs["fleetcube_catalog"])
     (used,) = [entry for entry in held if entry["kind"] == "calibration"]
     assert used["values"] == STATED
@@ -111,13 +111,13 @@ def test_a_cube_refuses_a_file_that_changed_since(folder: Path, monkeypatch: Pat
     assert "my-cluster.toml, dated 2026-11-21" in fleetcube.citations(fleetcube.open_cube(cube))
     monkeypatch.chdir(folder.parent)  # the path is kept whole
     assert verify(cube).samples > 0
-    Sweep.from_file(folder / "spec.toml").store(cube, resume=True)
+    Sweep.from_file(folder / "spec.toml").to_zarr(cube, resume=True)
     (folder / "my-cluster.toml").write_text(FILE.replace("40 GB/s", "41 GB/s"), encoding="utf-8")
     report = verify(cube)
     assert report.samples == 0
     assert "this changed: catalog.calibration." in report.notes[0]
     with pytest.raises(InputError, match=r"catalog\.calibration\."):
-        Sweep.from_file(folder / "spec.toml").store(cube, resume=True)
+        Sweep.from_file(folder / "spec.toml").to_zarr(cube, resume=True)
     (folder / "my-cluster.toml").unlink()
     assert "cannot be read" in verify(cube).notes[0]
 

@@ -8,9 +8,9 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 
-from .common import cases, refused
+from .common import cases, refused, solve
 
 HOUR = 3600.0
 u: Any = pint.UnitRegistry()
@@ -32,7 +32,9 @@ class Astropy(np.ndarray):
 
 
 def _mtbf(**inputs: Any) -> Any:
-    return fleetcube.evaluate("cluster_mtbf", engine="numpy", **{"n_gpus": 1024, **inputs})
+    return fleetcube.evaluate(
+        "cluster_mtbf", settings=Settings("numpy"), **{"n_gpus": 1024, **inputs}
+    )
 
 
 @cases(
@@ -68,7 +70,7 @@ def test_scenarios_and_axes_convert_and_can_be_stored() -> None:
     axes |= {"both": {"nic_mttf": [1 * u.hour, 2 * u.hour], "psu_mttf": [3, 4] * u.hour}}
     sweep = Sweep({"n_gpus": 8, "repair_time": 5 * u.hour}, axes, ["cluster_mtbf"])
     assert sweep.spec["scenario"]["repair_time"] == 5 * HOUR
-    found = sweep.evaluate("numpy")
+    found = sweep.evaluate(settings=Settings("numpy"))
     assert found.gpu_mttf.values.tolist() == [HOUR, 2 * HOUR]
     assert found.psu_mttf.values.tolist() == [3 * HOUR, 4 * HOUR]
     assert '"repair_time": 18000.0' in found.attrs["fleetcube_spec"]
@@ -77,27 +79,27 @@ def test_scenarios_and_axes_convert_and_can_be_stored() -> None:
 
 
 def test_solve_and_optimize_convert_targets_and_ranges() -> None:
-    found = fleetcube.solve("n_gpus", {"cluster_mtbf": 10 * u.hour}, gpu_mttf=100_000 * u.hour)
+    found = solve("n_gpus", {"cluster_mtbf": 10 * u.hour}, gpu_mttf=100_000 * u.hour)
     assert int(found["n_gpus"]) == 6000  # 0.1 / h over 8 / 100,000 h + 8 / 150,000 h a node
     for between in ([1 * u.hour, 1e6 * u.hour], [1, 1e6] * u.hour):
-        found = fleetcube.solve("gpu_mttf", "cluster_mtbf = 10 h", between=between, n_gpus=10)
+        found = solve("gpu_mttf", "cluster_mtbf = 10 h", between=between, n_gpus=10)
         given = dict(between=["1 h", "1e6 h"], n_gpus=10)
-        text = fleetcube.solve("gpu_mttf", "cluster_mtbf = 10 h", **given)
+        text = solve("gpu_mttf", "cluster_mtbf = 10 h", **given)
         assert found["gpu_mttf"] == text["gpu_mttf"]
     with pytest.raises(InputError, match="is not a range"):
-        fleetcube.solve("gpu_mttf", "cluster_mtbf = 10 h", between=3 * u.hour, n_gpus=10)
+        solve("gpu_mttf", "cluster_mtbf = 10 h", between=3 * u.hour, n_gpus=10)
     sweep = Sweep({"n_gpus": 1024}, {}, ["cluster_mtbf"])
-    found = sweep.optimize("cluster_mtbf", {"gpu_mttf": [1 * u.hour, 4 * u.hour]}, sense="max")
+    found = sweep.best("cluster_mtbf", search={"gpu_mttf": [1 * u.hour, 4 * u.hour]}, sense="max")
     assert float(found["gpu_mttf"]) == 4 * HOUR
 
 
 def test_lookups_and_levers_convert_places() -> None:
     sweep = Sweep({"n_gpus": 8}, {"gpu_mttf": ["1 h", "2 h", "4 h"]}, ["cluster_mtbf"])
-    cube = sweep.evaluate("numpy")
+    cube = sweep.evaluate(settings=Settings("numpy"))
     for at in (2 * u.hour, [2 * u.hour], [2] * u.hour, Astropy([2], "h")):
         found = fleetcube.interp(cube, {"gpu_mttf": at})["cluster_mtbf"]
         assert found.values.reshape(-1) == [cube["cluster_mtbf"].values[1]]
-    told = sweep.levers("cluster_mtbf", at={"gpu_mttf": 2 * u.hour}).attrs["fleetcube_point"]
+    told = sweep.rank_inputs("cluster_mtbf", at={"gpu_mttf": 2 * u.hour}).attrs["fleetcube_point"]
     assert told == "gpu_mttf = 2 h"
 
 
@@ -115,7 +117,7 @@ def test_lookups_and_levers_convert_places() -> None:
     ({"n_gpus": 8 * u.hour}, "is not in 1; give a plain number"),
     ({"zero_stage": 1 * u.hour}, "takes names"),
     ({"gpu": 1 * u.hour}, "takes names"),
-    ({"gpu_mttf": np.timedelta64(3, "h")}, "is not a number in s"),
+    ({"n_gpus": np.timedelta64(3, "h")}, "is a duration; give it in 1"),
 )
 def test_what_cannot_be_converted_is_refused_in_one_line(inputs: dict[str, Any], rule: str) -> None:
     assert next(iter(inputs)) in refused(rule, _mtbf, **inputs)

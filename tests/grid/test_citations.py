@@ -112,7 +112,7 @@ def test_reductions_cubes_cuts_and_files_carry_it(sweep: Sweep, tmp_path: Path) 
     assert "daly2006" in wanted
     assert sweep.evaluate().attrs["fleetcube_citations"].split()[0] == "fleetcube"
     assert citations(sweep.reduce("max")) == wanted
-    cube = open_cube(sweep.store(tmp_path / "a.zarr"))
+    cube = open_cube(sweep.to_zarr(tmp_path / "a.zarr"))
     assert citations(cube) == wanted
     cut = cube.isel(n_gpus=1)[["goodput"]]
     assert citations(cut) == wanted
@@ -122,7 +122,7 @@ def test_reductions_cubes_cuts_and_files_carry_it(sweep: Sweep, tmp_path: Path) 
 
 
 def test_show_prints_it(sweep: Sweep, tmp_path: Path) -> None:
-    sweep.store(tmp_path / "a.zarr")
+    sweep.to_zarr(tmp_path / "a.zarr")
     command = [sys.executable, "-m", "fleetcube", "show", "a.zarr", "--bibtex"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert done.returncode == 0, done.stderr

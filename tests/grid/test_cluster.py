@@ -1,4 +1,4 @@
-"""Sweeps on Dask give the bits of threads, and lose nothing finished when Dask fails."""
+"""Sweeps on Dask give the bits of threads, and lose nothing that is finished when it fails."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import xarray
 
-from fleetcube import InputError, Sweep, open_cube, watching
+from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.fingerprint import fingerprint
 from fleetcube.grid.run import cluster
@@ -72,17 +72,17 @@ ASKED: dict[str, Callable[..., Any]] = {
     for how in ("min", "max", "mean", "sum", "count")
 }
 ASKED |= {
-    "argmin of all": lambda sweep, **given: sweep.reduce("argmin", LAYOUT, **given),
-    "argmax of one": lambda sweep, **given: sweep.reduce(
-        "argmax", [*LAYOUT, "gpu_mttf"], of="memory_per_gpu", **given
+    "best": lambda sweep, **given: sweep.best("job_time", over=LAYOUT, **given),
+    "greatest with others": lambda sweep, **given: sweep.best(
+        "memory_per_gpu", sense="max", over=[*LAYOUT, "gpu_mttf"], also=["job_time"], **given
     ),
+    "best three": lambda sweep, **given: sweep.best("job_time", 3, over=LAYOUT, **given),
     "sorted": lambda sweep, **given: sweep.reduce("quantile", LAYOUT, q=0.3, **given),
     "closed in upon": lambda sweep, **given: sweep.reduce(
         "quantile", q=0.9, of="job_time", **given
     ),
-    "crossing": lambda sweep, **given: sweep.crossing("job_time", "n_gpus", "2000 d", **given),
-    "pareto": lambda sweep, **given: sweep.pareto(
-        ["job_time", "memory_per_gpu"], ["min", "min"], [*LAYOUT, "gpu_mttf"], **given
+    "pareto": lambda sweep, **given: sweep.best(
+        ["job_time", "memory_per_gpu"], sense=["min", "min"], over=[*LAYOUT, "gpu_mttf"], **given
     ),
 }
 
@@ -93,28 +93,29 @@ def test_a_reduction_is_that_of_threads(client: Any, asked: str, monkeypatch: Pa
     monkeypatch.setattr(tiles, "BUNDLES", 16)
     monkeypatch.setattr(tiles, "SORTED", 1 << 10)
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-    given: dict[str, Any] = {"engine": "numpy", "mask_infeasible": True}
-    wanted = ASKED[asked](sweep, threads=2, **given)
-    xarray.testing.assert_identical(ASKED[asked](sweep, dask=client, **given), wanted)
-    values = wanted if isinstance(wanted, xarray.DataArray) else wanted["job_time"]
-    assert values.size > 0  # not all NaN, for which every sum would agree
+    wanted = ASKED[asked](sweep, settings=Settings("numpy", "exclude", threads=2))
+    found = ASKED[asked](sweep, settings=Settings("numpy", "exclude", dask=client))
+    xarray.testing.assert_identical(found, wanted)
+    values = wanted["job_time"]
+    assert values.size > 0  # and not all of it NaN, where every sum would agree
     assert bool(values.notnull().any())
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_every_engine_runs_on_dask(client: Any, engine: str) -> None:
     axes = {name: AXES[name] for name in ("gpu_mttf", "n_gpus")}
-    sweep = Sweep(SCENARIO, axes, ["cluster_mtbf"])  # compiles few formulas
-    wanted = sweep.reduce("argmin", "n_gpus", engine=engine)
-    found = sweep.reduce("argmin", "n_gpus", engine=engine, dask=client)
+    sweep = Sweep(SCENARIO, axes, ["cluster_mtbf"])  # few formulas to compile
+    wanted = sweep.best("cluster_mtbf", over="n_gpus", settings=Settings(engine))
+    how = Settings(engine, dask=client)
+    found = sweep.best("cluster_mtbf", over="n_gpus", settings=how)
     xarray.testing.assert_identical(found, wanted)
 
 
 def test_a_cube_is_that_of_threads(client: Any, sweep: Sweep, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    with watching(lambda done, total, unit: told.append((done, total))):
-        one = sweep.store(tmp_path / "one.zarr", dask=client, chunks=MANY)
-    assert contents(one) == contents(sweep.store(tmp_path / "two.zarr", chunks=MANY))
+    how = Settings(dask=client, progress=lambda done, total, unit: told.append((done, total)))
+    one = sweep.to_zarr(tmp_path / "one.zarr", chunks=MANY, settings=how)
+    assert contents(one) == contents(sweep.to_zarr(tmp_path / "two.zarr", chunks=MANY))
     values = sum(variable.size for variable in open_cube(one).reset_coords().data_vars.values())
     assert told[-1] == (values, values)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.zarr", "spec.toml", "two.zarr"]
@@ -135,9 +136,9 @@ def slow_square(plan: Any, number: int) -> int:
     "seconds, left, threads, wanted",
     (0.01, 10**6, 1, 50),  # half a second
     (0.01, 10**6, 50, 50),
-    (0.01, 3 * 10**6, 1000, 750),  # the remainder, as 4 runs per thread
-    (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads finish 100 per second
-    (0.01, 10**6, 1000, 500),  # at most 200 near the end
+    (0.01, 3 * 10**6, 1000, 750),  # what is left, as 4 for each thread
+    (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads end 100 in a second
+    (0.01, 10**6, 1000, 500),  # and no more than 200 near the end
     (0.01, 10, 2, 10),  # 0.1 s
     (20.0, 10**6, 1000, 1),
 )
@@ -163,13 +164,13 @@ def test_workers_have_few_runs_at_first(client: Any, sweep: Sweep, monkeypatch: 
 
 
 def _recipe(sweep: Sweep) -> Recipe:
-    return Recipe(sweep.spec, sweep.plan())
+    return Recipe(sweep.spec, sweep._plan())
 
 
 def stopped(
     sweep: Sweep, path: Path, client: Any, blocks: int, stop: Callable[[], Any], chunks: Any = MANY
 ) -> None:
-    """Store, and call `stop` once this many blocks are counted."""
+    """Store, and do something once so many blocks are counted."""
     seen: list[None] = []
     done = threading.Event()
 
@@ -181,8 +182,7 @@ def stopped(
             stop()
             done.set()
 
-    with watching(progress):
-        sweep.store(path, dask=client, chunks=chunks)
+    sweep.to_zarr(path, chunks=chunks, settings=Settings(dask=client, progress=progress))
     assert done.is_set()
 
 
@@ -200,7 +200,7 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
         left.write_bytes(b"half a chunk")
 
     stopped(sweep, path, client, 9, kill)
-    assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
+    assert contents(path) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=MANY))
     end = time.monotonic() + 300  # Dask starts another, which other tests need
     while (victim in pids(client) or len(pids(client)) < 2) and time.monotonic() < end:
         time.sleep(0.05)
@@ -237,8 +237,8 @@ def test_lost_runs_go_on(sweep: Sweep, tmp_path: Path, client: Any, how: str, ag
     kept = len(journal.read_journal(Folder(path.with_name("a.zarr.partial"))))
     assert kept >= 9
     assert f"{kept} finished blocks" in str(told.value)
-    sweep.store(path, chunks=MANY, resume=True, dask=client if again else None)
-    assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
+    sweep.to_zarr(path, chunks=MANY, resume=True, settings=Settings(dask=client if again else None))
+    assert contents(path) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=MANY))
 
 
 @pytest.mark.slow
@@ -267,12 +267,12 @@ def test_a_run_waits_for_workers(sweep: Sweep, tmp_path: Path, monkeypatch: Patc
 
 
 def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=MANY)
     partial = path.rename(tmp_path / "a.zarr.partial")
-    plan = sweep.plan()
+    plan = sweep._plan()
     work = remote._Write(Folder(partial), "float64", tuple(MANY.items()), ())
     task = next(iter(remote.Writer(plan, sweep.spec, "float64", MANY).regions()))
-    work(plan, task)  # during the run
+    work(plan, task)  # while the run is there
     joined = remote._opened(plan, work)[1]
     partial.rename(path)
     with pytest.raises(FileNotFoundError, match="has ended"):
@@ -283,27 +283,32 @@ def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> No
 
 
 def test_workers_append_too(client: Any, sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=MANY)
     told: Any = sweep.spec
     axes = {**told["axes"], "n_gpus": [*range(8, 648, 8), 2000, 3000]}
     more = Sweep(told["scenario"], axes, told["outputs"])
-    more.store(path, append=True, dask=client)
-    assert contents(path) == contents(more.store(tmp_path / "whole.zarr", chunks=MANY))
+    more.to_zarr(path, append=True, settings=Settings(dask=client))
+    assert contents(path) == contents(more.to_zarr(tmp_path / "whole.zarr", chunks=MANY))
 
 
 def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path: Path) -> None:
     pytest.importorskip("obstore")
-    whole = contents(sweep.store(tmp_path / "a.zarr", chunks=FEW))
+    whole = contents(sweep.to_zarr(tmp_path / "a.zarr", chunks=FEW))
     with object_store() as bucket:
         url = f"{bucket}/a.zarr"
-        client.run(os.environ.update, {**os.environ})  # to reach the bucket
-        sweep.store(url, chunks=FEW, dask=client)
+        client.run(os.environ.update, {**os.environ})  # by which the bucket is reached
+        sweep.to_zarr(url, chunks=FEW, settings=Settings(dask=client))
         place = place_of(url)
         assert {name: place.read(name) for name in place.names() or ()} == whole
 
 
 def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> None:
-    refused("Dask workers cannot write into", sweep.store, "memory://a/b.zarr", dask=client)
+    refused(
+        "Dask workers cannot write into",
+        sweep.to_zarr,
+        "memory://a/b.zarr",
+        settings=Settings(dask=client),
+    )
 
 
 def test_versions_are_told(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -313,18 +318,18 @@ def test_versions_are_told(client: Any, sweep: Sweep, tmp_path: Path, monkeypatc
     )
     other = Sweep({**sweep.spec["scenario"], "restart_time": 7.0}, sweep.spec["axes"], ["job_time"])
     differs = r'Dask worker tcp://\S+ differs .*version.numpy: "1.0" ->'
-    refused(differs, other.store, tmp_path / "a.zarr", dask=client)
-    refused(r"version\.numpy", other.reduce, "min", dask=client)
+    refused(differs, other.to_zarr, tmp_path / "a.zarr", settings=Settings(dask=client))
+    refused(r"version\.numpy", other.reduce, "min", settings=Settings(dask=client))
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
     cluster.facts.cache_clear()
 
 
-WITHOUT = "fleetcube"  # a worker without it
+WITHOUT = "fleetcube"  # a worker that lacks it
 
 
 @contextlib.contextmanager
 def another(client: Any, what: str) -> Iterator[str]:
-    """Change a worker in something that its fingerprint covers; yields its address."""
+    """Make a worker another in something that its fingerprint holds; its address."""
     worker = min(client.nthreads())
     client.run(_pretend, what, workers=[worker])
     try:
@@ -347,25 +352,25 @@ def test_a_worker_that_differs(client: Any, sweep: Sweep, tmp_path: Path, what: 
     path, lines = tmp_path / "a.zarr", []
     with another(client, what) as worker:
         with pytest.raises(InputError, match=worker) as told:
-            sweep.store(path, dask=client, chunks=MANY, engine="numba")
+            sweep.to_zarr(path, chunks=MANY, settings=Settings("numba", dask=client))
         lines.append(str(told.value))
         assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
-        with pytest.MonkeyPatch.context() as patch:  # as if it joined after the others were asked
+        with pytest.MonkeyPatch.context() as patch:  # as if it came after the others were asked
             patch.setattr(
                 cluster, "_ask_workers", lambda client, function, *_: {worker: function(*_)}
             )
             with pytest.raises(OSError, match=r"\d+ finished blocks are kept.*--resume") as late:
-                sweep.store(path, dask=client, chunks=MANY, engine="numpy")
+                sweep.to_zarr(path, chunks=MANY, settings=Settings("numpy", dask=client))
         lines.append(str(late.value))
     for line in lines:
         assert ("fleetcube" if what == WITHOUT else what if line is lines[0] else worker) in line
         assert "\n" not in line
-    sweep.store(path, dask=client, chunks=MANY, engine="numpy", resume=True)
+    sweep.to_zarr(path, chunks=MANY, resume=True, settings=Settings("numpy", dask=client))
     assert open_cube(path).sizes == {"n_gpus": 80, "gpu_mttf": 60}
 
 
 class Dies:
-    """A worker's result, which kills it the first times that it is asked."""
+    """An answer of a worker that is killed the first times that it is asked."""
 
     def __init__(self, folder: Path, times: int) -> None:
         self.folder, self.times = folder, times
@@ -388,8 +393,8 @@ def test_a_worker_killed_while_asked_is_waited_for(tmp_path: Path, monkeypatch: 
 
 
 def test_paused_runs_end(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Workers pause near their memory limit, for good if no memory is freed."""
-    most = {"n_gpus": 2, "gpu_mttf": 5}  # enough blocks to have some left when workers pause
+    """As they do near their memory limit, for good where memory does not come back."""
+    most = {"n_gpus": 2, "gpu_mttf": 5}  # so many blocks that some are left when workers pause
     monkeypatch.setattr(cluster, "PAUSED", 0.3)
 
     def pause() -> None:
@@ -401,7 +406,7 @@ def test_paused_runs_end(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch:
     finally:
         client.run(_be, "running")
     assert "\n" not in str(told.value)
-    sweep.store(tmp_path / "a.zarr", chunks=most, resume=True)
+    sweep.to_zarr(tmp_path / "a.zarr", chunks=most, resume=True)
 
 
 def _be(status: str, dask_worker: Any) -> None:
@@ -411,7 +416,7 @@ def _be(status: str, dask_worker: Any) -> None:
 
 @pytest.mark.usefixtures("_sigint")
 def test_being_stopped_while_processes_start_is_not_lost(sweep: Sweep, monkeypatch: Patch) -> None:
-    """The start completes, and what it opened is closed."""
+    """The start goes on to its end, and what it opened is closed."""
     told = []
 
     class Slow:
@@ -431,15 +436,15 @@ def test_being_stopped_while_processes_start_is_not_lost(sweep: Sweep, monkeypat
     monkeypatch.setattr(distributed, "LocalCluster", Slow)
     monkeypatch.setattr(distributed, "Client", lambda *_, **__: client)
     with pytest.raises(KeyboardInterrupt):
-        sweep.reduce("min", dask=2)
-    assert told == [{signal.SIGINT}, "closed"]  # the processes leave Ctrl-C to this one
+        sweep.reduce("min", settings=Settings(dask=2))
+    assert told == [{signal.SIGINT}, "closed"]  # so do the processes leave Ctrl-C to this one
 
 
 def test_an_unseen_folder(client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Path, "touch", lambda *_: None)  # they do not see the mark
+    monkeypatch.setattr(Path, "touch", lambda *_: None)  # the mark is not there for them
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
     with pytest.raises(InputError, match=r"Dask worker tcp://\S+ does not see the folder"):
-        sweep.store(tmp_path / "a.zarr", dask=client)
+        sweep.to_zarr(tmp_path / "a.zarr", settings=Settings(dask=client))
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
 
 
@@ -458,7 +463,7 @@ def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> Non
 
 def test_a_scheduler_with_tls_needs_certificates(sweep: Sweep) -> None:
     with pytest.raises(InputError, match=r"tls://127.0.0.1:9' needs certificates.*TLS__CA_FILE"):
-        sweep.reduce("min", dask="tls://127.0.0.1:9")
+        sweep.reduce("min", settings=Settings(dask="tls://127.0.0.1:9"))
 
 
 @pytest.mark.parametrize("given", [0, True, -2, 1.5, [2], "-1", "1.5", "here"])
@@ -473,20 +478,22 @@ def test_a_cluster_without_workers_is_refused(sweep: Sweep, monkeypatch: Patch) 
         distributed.Client(local, set_as_default=False) as client,
         pytest.raises(InputError, match="has no workers"),
     ):
-        sweep.reduce("min", dask=client)
+        sweep.reduce("min", settings=Settings(dask=client))
 
 
 def test_without_distributed_the_extra_is_named(sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    refused(r"fleetcube\[distributed\]", sweep.reduce, "min", dask=2)
+    refused(r"fleetcube\[distributed\]", sweep.reduce, "min", settings=Settings(dask=2))
 
 
 def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cluster.Cluster, "client", property(lambda _: pytest.fail("started")))
-    refused("choose one of", sweep.reduce, "least", dask=2)
+    refused("choose one of", sweep.reduce, "least", settings=Settings(dask=2))
 
 
 def peaks(client: Any) -> list[int]:
+    """Bytes of memory that each worker has had at most."""
+
     def peak() -> int:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         (found,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
@@ -505,7 +512,9 @@ def test_a_worker_holds_no_more_for_more_blocks(client: Any, tmp_path: Path) -> 
     for layouts in ([8], [1, 2, 4, 8]):  # 4 blocks of 9.6 MB, then 16
         before = max(peaks(client))
         sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": layouts}, ["job_time"])
-        sweep.store(tmp_path / "a.zarr", dask=client, chunks=chunks, overwrite=True)
+        sweep.to_zarr(
+            tmp_path / "a.zarr", chunks=chunks, overwrite=True, settings=Settings(dask=client)
+        )
     assert max(peaks(client)) - before < 4 * 9.6e6
 
 
@@ -513,4 +522,4 @@ def test_the_command_line_runs_on_processes_of_its_own(sweep: Sweep, tmp_path: P
     done = fleetcube("run", "spec.toml", "-o", "a.zarr", "--dask", "1", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "wrote a.zarr" in done.stdout
-    assert contents(tmp_path / "a.zarr") == contents(sweep.store(tmp_path / "b.zarr"))
+    assert contents(tmp_path / "a.zarr") == contents(sweep.to_zarr(tmp_path / "b.zarr"))

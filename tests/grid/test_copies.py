@@ -21,7 +21,7 @@ SWEEP = Sweep(
 
 @pytest.fixture
 def cube(tmp_path: Path) -> Path:
-    return Path(SWEEP.store(tmp_path / "a.zarr", chunks={"gpu_mttf": 2}))
+    return Path(SWEEP.to_zarr(tmp_path / "a.zarr", chunks={"gpu_mttf": 2}))
 
 
 COPIES: dict[str, Any] = {"copy.zarr": lambda found, to: found.to_zarr(to)}
@@ -35,7 +35,7 @@ def test_a_copy_is_not_sealed_and_read_as_it_is(cube: Path, name: str) -> None:
     COPIES[name](xarray.open_zarr(cube), copy)
     for read in (open_cube, verify):
         assert "--resume" not in refused(r"is not sealed by fleetcube.*verify=False", read, copy)
-    refused(r"is not sealed|is not a cube", SWEEP.store, copy, resume=True)
+    refused(r"is not sealed|is not a cube", SWEEP.to_zarr, copy, resume=True)
     values = open_cube(copy, verify=False)
     xarray.testing.assert_equal(values.load(), open_cube(cube).load())
     assert list(values.data_vars) == SWEEP.spec["outputs"]
@@ -53,11 +53,11 @@ def test_what_another_program_added_is_named_and_kept(cube: Path, consolidated: 
     assert "added 'twice'" in report.advice
     assert "--resume" not in report.advice
     for again in ({"resume": True}, {"append": True}):
-        refused("'twice', which another program added", SWEEP.store, cube, **again)  # type: ignore[arg-type]
+        refused("'twice', which another program added", SWEEP.to_zarr, cube, **again)  # type: ignore[arg-type]
     values = open_cube(cube, verify=False)
     for name, variable in {**before.variables, "twice": more["twice"].variable}.items():
         xarray.testing.assert_equal(values[name].variable.load(), variable)
-    SWEEP.store(cube, overwrite=True)
+    SWEEP.to_zarr(cube, overwrite=True)
     xarray.testing.assert_equal(open_cube(cube).load(), before)
 
 

@@ -9,7 +9,7 @@ import pytest
 import xarray
 import zarr
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.store import journal
@@ -47,13 +47,13 @@ def test_cubes_hold_values(sweep: Sweep, tmp_path: Path, engine: str, monkeypatc
     if engine != "numpy":
         scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}
         sweep = Sweep(scenario, AXES, ["data_parallel_time", "cluster_mtbf", "node_mttf"])
-    path = sweep.store(tmp_path / "a.zarr", engine=engine)
-    assert_same(sweep.evaluate(engine), open_cube(path))
+    path = sweep.to_zarr(tmp_path / "a.zarr", settings=Settings(engine))
+    assert_same(sweep.evaluate(settings=Settings(engine)), open_cube(path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 
 
 def test_outputs_and_axes_are_in_the_order_of_the_spec(sweep: Sweep, tmp_path: Path) -> None:
-    cube = open_cube(sweep.store(tmp_path / "a.zarr"))
+    cube = open_cube(sweep.to_zarr(tmp_path / "a.zarr"))
     coordinates = [*AXES, "infeasible_reason", "inter_node_bandwidth", "inter_node_latency"]
     coordinates += ["pipeline_parallel", "virtual_stages"]
     assert list(cube.data_vars) == list(sweep.evaluate().data_vars) == OUTPUTS
@@ -67,7 +67,7 @@ def test_outputs_and_axes_are_in_the_order_of_the_spec(sweep: Sweep, tmp_path: P
 
 
 def test_plain_readers_and_dask_open_a_cube(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", dtype="float32")
+    path = sweep.to_zarr(tmp_path / "a.zarr", dtype="float32")
     assert_same(sweep.evaluate(dtype="float32"), xarray.open_zarr(path, consolidated=False))
     group = zarr.open_group(path, mode="r")
     assert group.metadata.zarr_format == 3
@@ -85,50 +85,52 @@ def test_plain_readers_and_dask_open_a_cube(sweep: Sweep, tmp_path: Path) -> Non
 
 
 def test_masked_cubes_hold_nan(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", mask_infeasible=True)
-    assert_same(sweep.evaluate(mask_infeasible=True), open_cube(path))
+    path = sweep.to_zarr(tmp_path / "a.zarr", settings=Settings(infeasible="exclude"))
+    assert_same(sweep.evaluate(settings=Settings(infeasible="exclude")), open_cube(path))
     assert np.isnan(open_cube(path)["job_time"].sel(n_gpus=60)).all()
 
 
 def test_existing_targets_are_kept_and_only_cubes_overwritten(sweep: Sweep, tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"
-    sweep.store(path)
+    sweep.to_zarr(path)
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    refused(r"exists; choose another name or use --overwrite", sweep.store, path)
+    refused(r"exists; choose another name or use --overwrite", sweep.to_zarr, path)
     assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(path, overwrite=True)
+    Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).to_zarr(path, overwrite=True)
     assert list(open_cube(path).data_vars) == ["cluster_mtbf"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "precious.txt").write_text("keep me", encoding="utf-8")
-    refused("is not a cube and is not overwritten", sweep.store, tmp_path / "notes", overwrite=True)
+    refused(
+        "is not a cube and is not overwritten", sweep.to_zarr, tmp_path / "notes", overwrite=True
+    )
     assert (tmp_path / "notes" / "precious.txt").read_text(encoding="utf-8") == "keep me"
 
 
 def test_a_cube_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
     axes = {name: np.arange(1, 10_001) for name in ("n_gpus", "gpu_mttf", "nic_mttf", "psu_mttf")}
     with pytest.raises(InputError, match=r"takes about .* PB and .* of disk are free"):
-        Sweep({"series_psus_per_node": 2}, axes, ["cluster_mtbf"]).store(tmp_path / "a.zarr")
+        Sweep({"series_psus_per_node": 2}, axes, ["cluster_mtbf"]).to_zarr(tmp_path / "a.zarr")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_fits_compressed_is_written(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     chunks = {"n_gpus": 3}
-    path = sweep.store(tmp_path / "a.zarr", chunks=chunks)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=chunks)
     blocks = journal.read_journal(Folder(path)).values()
     taken = sum(size for block in blocks for _, size, _ in block.files)
     for share, fits in ((0.8, False), (1.25, True)):
         monkeypatch.setattr(Folder, "room", lambda _, free=share * taken: free)
         if fits:
-            sweep.store(tmp_path / "b.zarr", chunks=chunks)
+            sweep.to_zarr(tmp_path / "b.zarr", chunks=chunks)
         else:
-            refused("of disk are free", sweep.store, tmp_path / "b.zarr", chunks=chunks)
+            refused("of disk are free", sweep.to_zarr, tmp_path / "b.zarr", chunks=chunks)
 
 
 @pytest.mark.parametrize("how", ["resume", "append"])
 def test_what_is_there_has_room(sweep: Sweep, tmp_path: Path, monkeypatch: Patch, how: str) -> None:
     chunks = {"n_gpus": 1}
-    path = sweep.store(tmp_path / "a.zarr", chunks=chunks)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=chunks)
     blocks = list(journal.read_journal(Folder(path)).values())
     taken = sum(size for block in blocks for _, size, _ in block.files)
     if how == "resume":
@@ -137,7 +139,7 @@ def test_what_is_there_has_room(sweep: Sweep, tmp_path: Path, monkeypatch: Patch
         axes = {**sweep.spec["axes"], "n_gpus": [*sweep.spec["axes"]["n_gpus"], 1 << 17]}
         sweep = Sweep(sweep.spec["scenario"], axes, sweep.spec["outputs"])
     monkeypatch.setattr(Folder, "room", lambda _: 0.6 * taken)
-    sweep.store(path, chunks=chunks, **{how: True})
+    sweep.to_zarr(path, chunks=chunks, **{how: True})
     assert not damage(Folder(path))
 
 
@@ -148,10 +150,10 @@ def test_a_failed_run_is_continued(sweep: Sweep, tmp_path: Path, monkeypatch: Pa
     with monkeypatch.context() as patch:
         patch.setattr(writer_module.Writer, "write", full)
         with pytest.raises(OSError, match="No space left on device; 0 finished blocks are kept"):
-            sweep.store(tmp_path / "a.zarr")
+            sweep.to_zarr(tmp_path / "a.zarr")
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr.partial"]
-    refused("--resume continues it, --overwrite starts over", sweep.store, tmp_path / "a.zarr")
-    assert_same(sweep.evaluate(), open_cube(sweep.store(tmp_path / "a.zarr", resume=True)))
+    refused("--resume continues it, --overwrite starts over", sweep.to_zarr, tmp_path / "a.zarr")
+    assert_same(sweep.evaluate(), open_cube(sweep.to_zarr(tmp_path / "a.zarr", resume=True)))
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 
 
@@ -162,9 +164,9 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
     refused("is not complete", open_cube, tmp_path / "b.zarr.partial")
     (tmp_path / "b.zarr.partial" / "notes").touch()
     with pytest.raises(InputError, match="is not an unfinished cube"):
-        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "b.zarr", overwrite=True)
+        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).to_zarr(tmp_path / "b.zarr", overwrite=True)
     with pytest.raises(InputError, match="ends as unfinished cubes do"):
-        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "d.partial")
+        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).to_zarr(tmp_path / "d.partial")
     zarr.create_group(tmp_path / "c.zarr")
     refused("is not sealed by fleetcube", open_cube, tmp_path / "c.zarr")
 
@@ -173,8 +175,8 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("over", [None, ["gpu_mttf"], ["n_gpus", "layout"]])
 def test_reductions_are_of_the_whole(sweep: Sweep, how: str, over: Any, monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 20)
-    whole = sweep.evaluate(mask_infeasible=True)
-    reduced = sweep.reduce(how, over, mask_infeasible=True)
+    whole = sweep.evaluate(settings=Settings(infeasible="exclude"))
+    reduced = sweep.reduce(how, over, settings=Settings(infeasible="exclude"))
     for name in ("job_time", "step_time", "cluster_mtbf", "mfu"):
         dims = [dim for dim in whole[name].dims if over is None or dim in over]
         expected = getattr(whole[name], how)(dims)
@@ -186,44 +188,44 @@ def test_reductions_are_of_the_whole(sweep: Sweep, how: str, over: Any, monkeypa
 
 
 def test_chunks_are_as_asked(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks={"gpu_mttf": 3, "n_gpus": 100})
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks={"gpu_mttf": 3, "n_gpus": 100})
     array = zarr.open_group(path, mode="r")["job_time"]
     assert isinstance(array, zarr.Array)
     assert array.chunks == (2, 3, 3, 2)
     assert_same(sweep.evaluate(), open_cube(path))
     for bad in ({"gpu": 3}, {"n_gpus": 0}, {"n_gpus": "x"}):
-        refused("chunks:", sweep.store, tmp_path / "b.zarr", chunks=bad)  # type: ignore[arg-type]
+        refused("chunks:", sweep.to_zarr, tmp_path / "b.zarr", chunks=bad)  # type: ignore[arg-type]
 
 
 def test_damaged_cubes_are_refused(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr")
+    path = sweep.to_zarr(tmp_path / "a.zarr")
     (path / "job_time" / "zarr.json").write_text("{", encoding="utf-8")
     refused("is damaged", open_cube, path)
     (path / "zarr.json").write_text('{"attributes": []}', encoding="utf-8")
     refused(r"it has no sound zarr.json; `run --resume` .* repairs", open_cube, path)
-    sweep.store(path, resume=True)
+    sweep.to_zarr(path, resume=True)
     assert_same(sweep.evaluate(), open_cube(path))
 
 
 def test_outputs_without_axes_are_stored(tmp_path: Path) -> None:
     training = {**SCENARIO, "n_gpus": 64, "fabric": "infiniband-ndr"}
     sweep = Sweep(training, {"gpu_mttf": [1e8, 2e8]}, ["mfu", "goodput"])
-    assert_same(sweep.evaluate(), open_cube(sweep.store(tmp_path / "a.zarr")))
+    assert_same(sweep.evaluate(), open_cube(sweep.to_zarr(tmp_path / "a.zarr")))
     point = Sweep(training, {}, ["mfu"])
-    assert_same(point.evaluate(), open_cube(point.store(tmp_path / "b.zarr")))
+    assert_same(point.evaluate(), open_cube(point.to_zarr(tmp_path / "b.zarr")))
 
 
 @pytest.mark.parametrize("lost", ["n_gpus", "job_time", "cluster_mtbf", "infeasible_reason"])
 def test_a_lost_chunk_is_noticed(sweep: Sweep, tmp_path: Path, lost: str) -> None:
-    path = sweep.store(tmp_path / "a.zarr")
+    path = sweep.to_zarr(tmp_path / "a.zarr")
     next(file for file in (path / lost / "c").rglob("*") if file.is_file()).unlink()
     refused("is damaged: 0 of its 1 chunks are there", open_cube, path)
 
 
 def test_a_target_needs_a_name_and_is_not_in_a_cube(sweep: Sweep, tmp_path: Path) -> None:
     for name in ("", ".", "/"):
-        refused("names no cube", sweep.store, name)
-    refused("lies in the cube", sweep.store, sweep.store(tmp_path / "a.zarr") / "b.zarr")
+        refused("names no cube", sweep.to_zarr, name)
+    refused("lies in the cube", sweep.to_zarr, sweep.to_zarr(tmp_path / "a.zarr") / "b.zarr")
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.json"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.spec.dates import as_time, begin, day, end
 
@@ -46,7 +46,7 @@ def test_a_date_to_finish_by_is_a_time() -> None:
 
 
 def test_the_commands_know_dates() -> None:
-    words = ["plan", str(PLAN), "--start", "2026-12-01", "--top", "1"]
+    words = ["plan", str(PLAN), "--start", "2026-12-01", "-k", "1"]
     told = CliRunner().invoke(cli, words).output
     (line,) = [row for row in told.splitlines() if row.startswith("started on")]
     (days,) = [float(row.split()[2]) for row in told.splitlines() if row.startswith("job_time")]
@@ -77,7 +77,11 @@ def test_a_spec_says_when_its_job_starts(tmp_path: Path) -> None:
         return [line.split() for line in done.stdout.splitlines()]
 
     sweep = Sweep.from_file(spec)
-    each = sweep.replace(axes={"phase": ["half", "whole"]}).evaluate("numpy")["job_time"].values
+    each = (
+        sweep.replace(axes={"phase": ["half", "whole"]})
+        .evaluate(settings=Settings("numpy"))["job_time"]
+        .values
+    )
     ends = [datetime(2026, 12, 1) + timedelta(seconds=t) for t in each.cumsum().tolist()]
     first, last = (str(moment.date()) for moment in ends)
     heading, one, two = told("run", "phase=all")

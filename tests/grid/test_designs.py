@@ -65,7 +65,7 @@ def test_labels_and_options_are_drawn_alike_often_and_stand_together() -> None:
     spec |= {"n_gpus": {"geomspace": [8, 1024], "round": True}}
     sweep = Sweep({}, {"sample": spec}, ["checkpoint_size", "recompute_flops_factor"])
     assert (sweep.evaluate().model.values == "llama-3-8b").sum() == 32
-    assert len(sweep.plan().cases) <= 6
+    assert len(sweep._plan().cases) <= 6
     whole = Sweep({"gpu_mttf": 1e8}, {"sample": spec}, ["cluster_mtbf"]).evaluate()
     assert (whole.n_gpus.values == np.rint(whole.n_gpus.values)).all()
 

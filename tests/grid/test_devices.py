@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.plan import tiles
 from fleetcube.kernels.engines import jax as jax_engine
 
@@ -19,20 +19,21 @@ OUTPUTS = ["cluster_mtbf", "young_interval"]
 
 SCRIPT = """
 import jax, numpy as np
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.kernels.engines import jax as engine
 from tests.grid.test_devices import AXES, OUTPUTS, SCENARIO
 assert len(jax.devices()) == 4
 sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-shared = sweep.evaluate("jax")
-folded = {how: sweep.reduce(how, ["gpu_mttf", "nic_mttf"], engine="jax") for how in HOW}
+shared = sweep.evaluate(settings=Settings("jax"))
+folded = {how: sweep.reduce(how, ["gpu_mttf", "nic_mttf"], settings=Settings("jax")) for how in HOW}
 engine.SHARED = 1 << 40
-alone = sweep.evaluate("jax")
+alone = sweep.evaluate(settings=Settings("jax"))
 for name in OUTPUTS:
     np.testing.assert_array_equal(shared[name], alone[name])
-    np.testing.assert_allclose(shared[name], sweep.evaluate("numpy")[name], rtol=1e-12)
+    np.testing.assert_allclose(shared[name],
+        sweep.evaluate(settings=Settings("numpy"))[name], rtol=1e-12)
     for how, found in folded.items():
-        expected = sweep.reduce(how, ["gpu_mttf", "nic_mttf"], engine="jax")
+        expected = sweep.reduce(how, ["gpu_mttf", "nic_mttf"], settings=Settings("jax"))
         np.testing.assert_array_equal(found[name], expected[name])
 print("same", len(shared["cluster_mtbf"].values.reshape(-1)))
 """
@@ -64,25 +65,25 @@ def test_blocks_grow_with_the_memory_of_an_accelerator(monkeypatch: pytest.Monke
     scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     axes = {"n_gpus": [8, 12, 64], "gpu_mttf": np.geomspace(1e7, 1e9, 24).tolist()}
     sweep = Sweep(scenario, axes, ["data_parallel_time", "cluster_mtbf", "infeasible_reason"])
-    here: Any = {"engine": "numpy", "mask_infeasible": True}
-    expected = {how: sweep.reduce(how, **here) for how in ("max", "count", "mean")}
-    best = sweep.reduce("argmin", of="data_parallel_time", **here)
-    first = sweep.reduce("argmax", ["gpu_mttf"], **here)
-    ranked = sweep.reduce("quantile", q=0.3, **here)
+
+    def asked(how: Any) -> Any:
+        yield sweep.best("data_parallel_time", also=["cluster_mtbf"], settings=how)
+        yield sweep.best("cluster_mtbf", sense="max", over="gpu_mttf", settings=how)
+        yield sweep.reduce("quantile", q=0.3, settings=how)
+
+    here = Settings("numpy", "exclude")
+    expected = {how: sweep.reduce(how, settings=here) for how in ("max", "count", "mean")}
+    wanted = [*asked(here)]
     monkeypatch.setattr(tiles, "BLOCK", 7)
     monkeypatch.setattr(tiles, "SORTED", 20)
-    masked: Any = {"engine": "jax", "mask_infeasible": True}
+    masked = Settings("jax", "exclude")
     for most in (None, 40):
         monkeypatch.setattr(jax_engine, "most_points", lambda outputs, most=most: most)
         for how, known in expected.items() if most else ():
-            found = sweep.reduce(how, **masked)
+            found = sweep.reduce(how, settings=masked)
             for name, values in known.items():
                 np.testing.assert_allclose(found[name], values, rtol=1e-12)
-        for found, known in (
-            (sweep.reduce("argmin", of="data_parallel_time", **masked), best),
-            (sweep.reduce("argmax", ["gpu_mttf"], **masked), first),
-            (sweep.reduce("quantile", q=0.3, **masked), ranked),
-        ):
+        for found, known in zip(asked(masked), wanted, strict=True):
             assert list(found.variables) == list(known.variables)
             for name, values in known.variables.items():
                 np.testing.assert_allclose(found[name], values, rtol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 
 from .common import cases
 
@@ -20,7 +20,7 @@ def test_experts_of_one_domain_never_leave_it() -> None:
     # 64 ranks on one rack of 72, on 8 nodes of 8
     names = ["expert_fabric_bytes", "expert_nodes", "expert_all_to_all_time"]
     nodes = {"node": ["gb200-nvl72", "dgx-b200"], "expert_dispatch": DISPATCH}
-    found = Sweep({**JOB, "n_gpus": 576}, nodes, names).evaluate("numpy")
+    found = Sweep({**JOB, "n_gpus": 576}, nodes, names).evaluate(settings=Settings("numpy"))
     rack, box = found.sel(node="gb200-nvl72"), found.sel(node="dgx-b200")
     assert (rack.expert_fabric_bytes == 0).all()
     assert (set(rack.expert_nodes.values.flat), set(box.expert_nodes.values.flat)) == ({1}, {8})
@@ -58,5 +58,7 @@ def test_experts_at_home_and_links_without_end_take_no_time(dispatch: str) -> No
     ({"torus_x": 4, "routing_nodes": 4}, "routing_nodes"),
 )
 def test_what_another_option_makes_meaningless_is_told(given: dict[str, Any], told: str) -> None:
-    found = Sweep({**JOB, "node": "dgx-b200", **given}, {}, ["step_time"]).evaluate("numpy")
+    found = Sweep({**JOB, "node": "dgx-b200", **given}, {}, ["step_time"]).evaluate(
+        settings=Settings("numpy")
+    )
     assert found.attrs.get("fleetcube_unused", "") == told

@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fleetcube import Sweep, explain
 from fleetcube.catalog.units import parse
+from fleetcube.cli import cli
 from fleetcube.grid.explain import readable, unused
 from fleetcube.kernels.declare import Input
 from fleetcube.kernels.graph.docstrings import read
@@ -264,7 +266,7 @@ def test_an_unused_result_says_how_to_reach_it() -> None:
     idle = {"mfu": 0.4, "snapshot_bandwidth": "10 GB/s"}
     line = unused(Sweep({**job, **idle}, {}, ["job_time"]).evaluate().attrs)
     assert line == (
-        "set, but nothing here depends on it: mfu, snapshot_bandwidth; mfu is a result; to reach "
+        "given, but not used here: mfu, snapshot_bandwidth; mfu is a result; to reach "
         "it, take it out of the spec and solve for an input: "
         "fleetcube solve SPEC --for flops_efficiency --target 'mfu = 0.4'"
     )
@@ -274,7 +276,7 @@ def test_an_unused_result_says_how_to_reach_it() -> None:
 
 def test_a_shape_of_failures_that_goodput_does_not_read_says_why() -> None:
     line = unused(Sweep({"cluster_mtbf": 1e4, **SHAPED}, {}, ["goodput"]).evaluate().attrs)
-    assert line.startswith("set, but nothing here depends on it: failure_shape; ")
+    assert line.startswith("given, but not used here: failure_shape; ")
     assert "Drenick 1960" in line
     assert "\n" not in line
 
@@ -286,7 +288,7 @@ SHAPED = {"failure_shape": 0.7, "checkpoint_stall_time": 30, "recovery_time": 60
 def test_an_unused_input_is_only_told(name: str) -> None:
     # training_tokens is computed where it is not stated, from no continuous input
     attrs = {"fleetcube_unused": name, "fleetcube_spec": '{"scenario": {}}'}
-    assert unused(attrs) == f"set, but nothing here depends on it: {name}"
+    assert unused(attrs) == f"given, but not used here: {name}"
 
 
 @cases(
@@ -318,3 +320,16 @@ def test_the_command_prints_the_same_plain_text(name: str | None) -> None:
     done = subprocess.run(command, **given, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout == explain(name) + "\n"
+
+
+def test_options_choose_the_formulas_that_are_shown() -> None:
+    plain, chosen = explain("goodput"), explain("goodput", goodput_model="additive")
+    assert "where goodput_model = exact (default):" in plain
+    assert "goodput_model = exact" not in chosen
+    assert "goodput (goodput_model = additive)" in chosen
+    assert "bubble_budget" in chosen
+    told = CliRunner().invoke(cli, ["explain", "step_time", "recompute=full"]).stdout
+    assert "(recompute = full)" in told
+    refused("choose one of exact, first_order, additive", explain, "goodput", goodput_model="x")
+    refused("'n_gpus' is not an option", explain, "goodput", n_gpus=8)
+    refused("is not a quantity", explain, "gpu", recompute="full")

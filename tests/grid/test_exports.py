@@ -40,7 +40,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_tables_say_when_jobs_end_that_start_on_a_day(tmp_path: Path) -> None:
     job = {**SCENARIO, "n_gpus": 8, "fabric": "infiniband-ndr", "start_date": "2027-01-31"}
-    found = Sweep(job, {}, ["job_time"]).interval()
+    found = Sweep(job, {}, ["job_time"]).prediction_interval()
     slicing.export(found, tmp_path / "x.csv")
     (row,) = rows((tmp_path / "x.csv").read_text())
     assert row["ends on"] == dates.end(date(2027, 1, 31), found["job_time"].item())
@@ -83,7 +83,7 @@ def test_an_axis_cut_to_one_value_stays_in_the_csv(cube: xarray.Dataset, tmp_pat
 
 
 def test_csv_keeps_what_says_the_meaning_of_a_row(tmp_path: Path) -> None:
-    levers = Sweep(SCENARIO | {"n_gpus": 64}, {}, ["goodput"]).levers("goodput")
+    levers = Sweep(SCENARIO | {"n_gpus": 64}, {}, ["goodput"]).rank_inputs("goodput")
     slicing.export(levers, tmp_path / "a.csv")
     found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
     told = {row["input"]: (row["units"], float(row["value"])) for row in found}

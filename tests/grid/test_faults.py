@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zarr
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import cube, journal
 from fleetcube.grid.store.names import PLAN, SEAL
@@ -28,7 +28,7 @@ SPEC = LARGE.replace("1288", "648")  # 400 blocks
 CHUNKS = {"n_gpus": 4, "gpu_mttf": 6}
 WORDS = ["run", "spec.toml", "--chunks", CUT, "-o"]
 RUN = [sys.executable, "-m", "fleetcube", *WORDS]
-# Makes file permissions bind even root: prctl(2), capabilities(7)
+# Even root is bound by the permissions of its files then: prctl(2), capabilities(7)
 NO_OVERRIDE = """
 import ctypes, os
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -39,9 +39,10 @@ if os.geteuid() == 0 and ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRI
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a spec and an uninterrupted cube of it."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
-    Sweep.from_file(folder / "spec.toml").store(folder / "whole.zarr", chunks=CHUNKS)
+    Sweep.from_file(folder / "spec.toml").to_zarr(folder / "whole.zarr", chunks=CHUNKS)
     return folder
 
 
@@ -52,18 +53,19 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 
 def bound(command: list[str], folder: Path, before: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command in a process after code that restricts it."""
+    """Run a command in a process that some code has bound first."""
     code = f"{before}\nimport os\nos.execv({sys.executable!r}, {command!r})"
     given: Any = dict(cwd=folder, capture_output=True, text=True, timeout=600)
     return subprocess.run([sys.executable, "-c", code], **given)
 
 
 def failed(folder: Path, before: str, *options: str) -> str:
-    """The one-line error of a run in a process restricted by the code `before`."""
+    """What a run says that ends with an error: one line. The code before it binds the run too."""
     return refusal(bound([*RUN, "a.zarr", *options], folder, before))
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> str:
+    """The one line of a run that ends with an error."""
     assert done.returncode in (1, 2), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("fleetcube: ")]
     assert len(lines) == 1, done.stderr
@@ -72,8 +74,8 @@ def refusal(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def finish(folder: Path, whole: Path) -> None:
-    """Resume; no byte may differ from the uninterrupted cube."""
-    Sweep.from_file(folder / "spec.toml").store(folder / "a.zarr", chunks=CHUNKS, resume=True)
+    """Resume; not one byte may differ from the uninterrupted cube."""
+    Sweep.from_file(folder / "spec.toml").to_zarr(folder / "a.zarr", chunks=CHUNKS, resume=True)
     assert contents(folder / "a.zarr") == contents(whole / "whole.zarr")
     assert sorted(entry.name for entry in folder.iterdir()) == ["a.zarr", "spec.toml"]
 
@@ -99,7 +101,7 @@ def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
 
 
 def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> None:
-    """Files are limited below the size of some chunks: a write fails as on a full disk."""
+    """No file may be larger than some chunks are: a write fails as on a full disk."""
     held = contents(whole / "whole.zarr")
     sizes = sorted(len(data) for name, data in held.items() if "/c" in name)
     with files_of_at_most(sizes[-1] - 1):
@@ -113,7 +115,7 @@ def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> N
 
 
 def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> None:
-    """Its library reports "Permission denied"."""
+    """Whose library says "Permission denied" of it."""
     with files_of_at_most(0):
         done = fleetcube("slice", str(whole / "whole.zarr"), "-o", "s.nc", folder=tmp_path)
     assert "cannot write 's.nc' (File too large)" in refusal(done)
@@ -122,6 +124,7 @@ def test_a_full_disk_is_called_so_by_netcdf_too(whole: Path, tmp_path: Path) -> 
 
 @pytest.fixture
 def closed(folder: Path) -> Iterator[Path]:
+    """A folder into which nobody may write."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     folder.chmod(0o555)
     yield folder
@@ -153,7 +156,9 @@ def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: P
     with pytest.MonkeyPatch.context() as patch:
         stop_after(5, disk_full, patch)
         with pytest.raises(OSError, match="5 finished blocks are kept"):
-            Sweep.from_file(folder / "spec.toml").store(folder / "a.zarr", chunks=CHUNKS, threads=1)
+            Sweep.from_file(folder / "spec.toml").to_zarr(
+                folder / "a.zarr", chunks=CHUNKS, settings=Settings(threads=1)
+            )
     before = contents(partial)
     modes = {entry: entry.stat().st_mode for entry in [partial, *partial.rglob("*")]}
     for entry in modes:
@@ -167,13 +172,14 @@ def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: P
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cube of a few short files."""
     axes = {name: AXES[name] for name in ("n_gpus", "fabric")}
     path = tmp_path_factory.mktemp("small") / "a.zarr"
-    return Sweep(SCENARIO, axes, [*OUTPUTS, "infeasible_reason"]).store(path)
+    return Sweep(SCENARIO, axes, [*OUTPUTS, "infeasible_reason"]).to_zarr(path)
 
 
 def each_byte(path: Path, check: Callable[[int], None], most: int = 10**9) -> None:
-    """Change every byte of a file (or `most` of them) in one bit each, and check."""
+    """Change every byte of a file (or so many of them), in one bit each, and look."""
     data = path.read_bytes()
     try:
         for k in range(0, len(data), -(-len(data) // most)):
@@ -198,7 +204,7 @@ def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
 
 
 def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
-    """Bytes throughout every file that is not a chunk: metadata, coordinates, journal, seal."""
+    """Bytes all over every file that is not a chunk: metadata, coordinates, journal, seal."""
     blocks = journal.read_journal(Folder(small)).values()
     chunks = {name for block in blocks for name, _, _ in block.files}
     names = contents(small).keys() - chunks
@@ -213,7 +219,7 @@ def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
 
 
 def test_a_changed_root_is_refused_by_the_reader_itself(small: Path) -> None:
-    """`open_cube` on some changed bytes of the root and of an array's metadata."""
+    """`open_cube` as a whole, on some bytes of the root and of an array's metadata."""
     for name in ("zarr.json", "job_time/zarr.json"):
         data = (small / name).read_bytes()
         for k in range(0, len(data), 211):

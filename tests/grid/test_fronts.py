@@ -1,4 +1,4 @@
-"""Threshold crossings and Pareto fronts against plain loops over the whole grid."""
+"""Pareto fronts against plain loops over the whole grid."""
 
 import itertools
 import math
@@ -9,75 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcube import InputError, Sweep
-from fleetcube.grid.reduce.crossing import _first
+from fleetcube import Settings, Sweep
 from fleetcube.grid.reduce.pareto import _thin, unbeaten
 
 from .common import refused
 from .test_reduce import AXES, ON_JAX, OUTPUTS, SCENARIO, SLOW, both, questions
 
 
-def first_crossing(axis: list[float], row: list[float], at: float, log: bool) -> float:
-    if log:
-        axis, row, at = [math.log(x) for x in axis], [math.log(y) for y in row], math.log(at)
-    found = math.nan
-    for k, value in enumerate(row):
-        if value == at:
-            found = axis[k]
-            break
-        if k + 1 < len(row) and (value - at) * (row[k + 1] - at) < 0:
-            found = axis[k] + (at - value) / ((row[k + 1] - value) / (axis[k + 1] - axis[k]))
-            break
-    return math.exp(found) if log else found
-
-
-@SLOW
-@given(questions(), st.sampled_from(["n_gpus", "gpu_mttf", "pipeline_parallel"]), st.booleans())
-def test_crossings_are_those_of_a_walk(question: Any, along: str, log: bool) -> None:
-    sweep, _, engine, _, _, mask = question
-    at = float(np.nanmedian(sweep.evaluate(engine, mask_infeasible=mask)["job_time"])) * 1.01
-    asked = {"interpolate": "log" if log else "linear"}
-    whole, found = both(
-        question, lambda sweep, _, **how: sweep.crossing("job_time", along, at, **asked, **how)
-    )
-    whole = whole["job_time"]
-    kept = [dim for dim in whole.dims if dim != along]
-    assert found.dims == tuple(kept)
-    for place in itertools.product(*(range(whole.sizes[dim]) for dim in kept)):
-        row = whole.isel(dict(zip(kept, place, strict=True)))
-        wanted = first_crossing(row[along].values.tolist(), row.values.tolist(), at, log)
-        np.testing.assert_allclose(found.values[place], wanted, rtol=1e-9)
-
-
-def test_a_crossing_by_hand() -> None:
-    line, nan, inf = np.array([1.0, 2.0, 4.0, 8.0]), np.nan, np.inf
-    rows = {
-        (0.0, 10.0, 0.0, 0.0): 1.5,
-        (0.0, 5.0, 9.0, 0.0): 2.0,  # it touches at a point
-        (9.0, 9.0, 1.0, 9.0): 3.0,
-        (0.0, nan, 9.0, 1.0): 6.0,  # the gap is not bridged
-        (0.0, 0.0, 0.0, 5.0): 8.0,
-        (0.0, 0.0, 0.0, 0.0): nan,
-        (nan, nan, nan, nan): nan,
-        (inf, 0.0, 9.0, 0.0): 2.0,
-        (0.0, -inf, inf, 0.0): 4.0,
-    }
-    with np.errstate(all="ignore"):
-        found = _first(np.array(list(rows)), line, 5.0)[0]
-    np.testing.assert_array_equal(found, list(rows.values()))
-
-
-def test_a_power_law_is_crossed_exactly_in_logarithms() -> None:
-    # cluster_mtbf = node_mttf / nodes: half the GPUs, twice the time
-    sweep = Sweep({"gpus_per_node": 8}, {"n_gpus": [8, 80_000]}, ["cluster_mtbf"])
-    ends = sweep.evaluate()["cluster_mtbf"].values
-    for threads in (1, 2):
-        at = f"{ends[0] / 1000} s"
-        found = sweep.crossing("cluster_mtbf", "n_gpus", at, interpolate="log", threads=threads)
-        assert float(found) == pytest.approx(8000, rel=1e-12)
-
-
 def front(points: list[tuple[float, ...]]) -> list[int]:
+    """Compare every point with every other."""
     found = []
     for i, p in enumerate(points):
         beaten = any(
@@ -116,15 +56,17 @@ def test_fronts_of_points_with_ties_are_those_of_a_loop(points: list[tuple[float
 def test_fronts_are_those_of_a_loop(question: Any, asked: list[tuple[str, str]]) -> None:
     sweep, over, *_ = question
     names, senses = zip(*asked, strict=True)
-    whole, found = both(question, lambda sweep, *o, **how: sweep.pareto(names, senses, *o, **how))
-    used = [axis for axis in sweep.sizes if any(axis in whole[name].dims for name in names)]
+    whole, found = both(
+        question, lambda sweep, over, **how: sweep.best(names, sense=senses, over=over, **how)
+    )
+    used = [axis for axis in sweep._sizes if any(axis in whole[name].dims for name in names)]
     kept = [axis for axis in used if axis not in over]
     away = [axis for axis in used if axis in over]
     wanted = []
-    for place in itertools.product(*(range(sweep.sizes[axis]) for axis in kept)):
+    for place in itertools.product(*(range(sweep._sizes[axis]) for axis in kept)):
         cell = dict(zip(kept, place, strict=True))
         points, labels = [], []
-        for at in itertools.product(*(range(sweep.sizes[axis]) for axis in away)):
+        for at in itertools.product(*(range(sweep._sizes[axis]) for axis in away)):
             index = {**cell, **dict(zip(away, at, strict=True))}
             values = []
             for name, sense in asked:
@@ -143,23 +85,61 @@ def test_fronts_are_those_of_a_loop(question: Any, asked: list[tuple[str, str]])
 
 
 @pytest.mark.slow
-def test_jax_finds_fronts_and_crossings_alike() -> None:
+def test_jax_finds_fronts_alike() -> None:
     fronts: Any = test_fronts_are_those_of_a_loop
     fronts.hypothesis.inner_test(ON_JAX, [("job_time", "min"), ("memory_per_gpu", "max")])
-    crossings: Any = test_crossings_are_those_of_a_walk
-    crossings.hypothesis.inner_test(ON_JAX, "gpu_mttf", True)
 
 
 def test_bad_questions_are_refused() -> None:
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-    with pytest.raises(InputError, match="does not vary along 'gpu_mttf', but along n_gpus"):
-        sweep.crossing("step_time", "gpu_mttf", 1.0)
-    refused("has names, not numbers", sweep.crossing, "step_time", "fabric", 1.0)
-    refused("at above 0", sweep.crossing, "step_time", "n_gpus", 0.0, interpolate="log")
-    refused("choose linear or log", sweep.crossing, "step_time", "n_gpus", 1.0, interpolate="cubic")
-    refused("two or three outputs", sweep.pareto, ["job_time"], ["min"])
-    refused("'min' or 'max' for each", sweep.pareto, ["job_time", "step_time"], ["min", "least"])
-    refused("is a flag", sweep.pareto, ["job_time", "dominant_overhead"], ["min", "min"])
-    refused("did you mean 'job_time'", sweep.reduce, "argmin", of="job_tme")
+    refused("two or three outputs", sweep.best, ["job_time"])
+    refused(
+        "'min' or 'max' for each", sweep.best, ["job_time", "step_time"], sense=["min", "least"]
+    )
+    refused("is a flag", sweep.best, ["job_time", "dominant_overhead"])
+    refused("did you mean 'job_time'", sweep.best, "job_tme")
+    refused("choose min or max", sweep.best, "job_time", sense="least")
+    refused("give 1 or more", sweep.best, "job_time", 0)
+    refused("is not an axis", sweep.best, "job_time", over="gpus")
+    refused("of is missing", sweep.best)
+    refused("has one answer", sweep.best, "job_time", 2, search={"n_gpus": [8, 16]})
+    refused("over axes alone", sweep.best, ["job_time", "step_time"], search="layout")
+    refused("never the best", sweep.best, search="layout", settings=Settings(infeasible="include"))
+    refused("choose one of min, max", sweep.reduce, "argmin")
+    refused("did you mean 'job_time'", sweep.reduce, "min", of="job_tme")
     refused("give one from 0 to 1", sweep.reduce, "quantile", q=1.5)
     refused("leave it out", sweep.reduce, "min", q=0.5)
+
+
+def test_the_best_are_rows_of_a_sorted_table() -> None:
+    """With conditions, per cell: what pandas finds among all points, infeasible ones left out."""
+    axes = {"n_gpus": [16, 32, 64], "tensor_parallel": [1, 2, 4, 8], "gpu_mttf": [3e7, 9e7]}
+    sweep = Sweep({**SCENARIO, "fabric": "roce-100g"}, axes, ["job_time", "goodput"])
+    rows = sweep.evaluate().to_dataframe().reset_index()
+    found = sweep.best("job_time", 3, over=["n_gpus", "tensor_parallel"], where=["goodput >= 0.9"])
+    for mttf in axes["gpu_mttf"]:
+        there = rows[(rows.gpu_mttf == mttf) & (rows.infeasible_reason == 0)]
+        there = there[there.goodput >= 0.9].sort_values("job_time", kind="stable")[:3]
+        own = found.sel(gpu_mttf=mttf)
+        for name in ("job_time", "n_gpus", "tensor_parallel", "goodput"):
+            values = own[name].values[: len(there)]
+            np.testing.assert_array_equal(values, there[name].to_numpy())
+        assert np.isnan(own["job_time"].values[len(there) :]).all()
+    one = sweep.best("job_time", over=["n_gpus", "tensor_parallel"], where=["goodput >= 0.9"])
+    assert one["job_time"].equals(found["job_time"].isel(rank=0, drop=True))
+    assert (found["infeasible_reason"].values[found["job_time"].notnull().values] == 0).all()
+    flagged = sweep.best("job_time", 3, also=["dominant_overhead"])["dominant_overhead"]
+    assert flagged.dtype == np.int8
+    there = [float(sweep.best("job_time", 3)[name][2]) for name in axes]
+    point = Sweep(
+        {**SCENARIO, "fabric": "roce-100g"},
+        dict(zip(axes, ([x] for x in there), strict=True)),
+        "dominant_overhead",
+    )
+    assert flagged.values[2] == point.evaluate()["dominant_overhead"].item()
+    # what cannot run is no best of an output either that does not depend on the layout
+    apart = sweep.best("cluster_mtbf", sense="max")
+    mtbf = sweep.with_outputs(["cluster_mtbf", "job_time"]).evaluate().to_dataframe().reset_index()
+    runs = mtbf[mtbf.infeasible_reason == 0]
+    assert float(apart["cluster_mtbf"]) == runs.cluster_mtbf.max()
+    assert float(apart["n_gpus"]) == runs.loc[runs.cluster_mtbf.idxmax()].n_gpus

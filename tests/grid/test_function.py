@@ -19,7 +19,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fleetcube
-from fleetcube import InputError, Sweep, function
+from fleetcube import InputError, Settings, Sweep, function
 from fleetcube.kernels.inputs import INPUTS as INPUTS_OF_ALL
 
 from ..draws import generator
@@ -48,7 +48,7 @@ def drawn(count: int) -> dict[str, Any]:
 def swept(outputs: list[str], points: dict[str, Any]) -> Any:
     names = [str(k) for k in range(len(points["n_gpus"]))]
     axes = {"point": {**{name: list(row) for name, row in points.items()}, "labels": names}}
-    return Sweep(SCENARIO, axes, outputs).evaluate("numpy")
+    return Sweep(SCENARIO, axes, outputs).evaluate(settings=Settings("numpy"))
 
 
 @pytest.mark.skipif(node.NODE is None, reason="node is not installed")

@@ -76,8 +76,8 @@ def stopped(url: str) -> str:
 
 
 def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_path: Path) -> None:
-    assert sweep.store(url, chunks=CHUNKS) == url
-    assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)))
+    assert sweep.to_zarr(url, chunks=CHUNKS) == url
+    assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS)))
     assert_same(sweep.evaluate(), open_cube(url))
     assert_same(sweep.evaluate(), xarray.open_zarr(plain(url), consolidated=False))
     assert verify(url).problems == []
@@ -114,9 +114,9 @@ def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
 def test_a_stopped_run_goes_on(
     sweep: Sweep, stopped: str, tmp_path: Path, harm: bool, monkeypatch: Patch
 ) -> None:
-    refused("--resume continues it", sweep.store, stopped, chunks=CHUNKS)
+    refused("--resume continues it", sweep.to_zarr, stopped, chunks=CHUNKS)
     with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
-        sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
+        sweep.to_zarr(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     if harm:
         partial = Icechunk(stopped, UNFINISHED)
         name = list(journal.read_journal(partial).values())[2].files[0][0]
@@ -124,17 +124,17 @@ def test_a_stopped_run_goes_on(
             partial.write(name, b"other bytes")
             partial.commit("harm")
     wrote = blocks_written(monkeypatch)
-    sweep.store(stopped, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
     assert len(wrote) == len(journal.read_journal(Icechunk(stopped))) - 5 + harm
-    assert held(stopped) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)))
+    assert held(stopped) == contents(Path(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS)))
 
 
 def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:
-    sweep.store(url)
+    sweep.to_zarr(url)
     (tag,) = Icechunk(url)._open().list_tags()
-    refused("exists; choose another name", sweep.store, url)
+    refused("exists; choose another name", sweep.to_zarr, url)
     other = Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"])
-    other.store(url, overwrite=True)
+    other.to_zarr(url, overwrite=True)
     assert_same(other.evaluate(), open_cube(url))
     assert_same(sweep.evaluate(), xarray.open_zarr(plain(url, tag=tag), consolidated=False))
     assert Icechunk(url)._open().list_branches() == {"main"}
@@ -142,7 +142,7 @@ def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:
 
 @FIRST_IN_A_FOLDER
 def test_a_damaged_version_is_mended(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
-    sweep.store(url, chunks=CHUNKS)
+    sweep.to_zarr(url, chunks=CHUNKS)
     whole = held(url)
     session = Icechunk(url)._open().writable_session("main")
     wait(session.store.delete("job_time/c/0/1/2"))
@@ -150,17 +150,17 @@ def test_a_damaged_version_is_mended(sweep: Sweep, url: str, monkeypatch: Patch)
     assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
     refused("7 of its 8 chunks are there", open_cube, url)
     wrote = blocks_written(monkeypatch)
-    sweep.store(url, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(url, chunks=CHUNKS, resume=True)
     assert (len(wrote), held(url)) == (1, whole)
     monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
-    sweep.store(url, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(url, chunks=CHUNKS, resume=True)
 
 
 def test_a_second_writer_is_refused(sweep: Sweep, stopped: str) -> None:
     told = f"is being written by process {os.getpid()}"
     with Icechunk(stopped, UNFINISHED).one_writer():
-        refused(told, sweep.store, stopped, chunks=CHUNKS, resume=True)
-    sweep.store(stopped, chunks=CHUNKS, resume=True)
+        refused(told, sweep.to_zarr, stopped, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
 
 
 def test_of_two_who_commit_one_fails(stopped: str) -> None:
@@ -187,7 +187,7 @@ def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) 
     for name in "bc":
         for keywords in ({"overwrite": True}, {"resume": True}):
             place = f"icechunk://{tmp_path}/{name}"
-            refused("is not a cube and is not overwritten", sweep.store, place, **keywords)
+            refused("is not a cube and is not overwritten", sweep.to_zarr, place, **keywords)
     refused("use icechunk:///folder or", open_cube, "icechunk+ftp://a/b")
 
 
@@ -211,7 +211,7 @@ def test_newer_formats_are_refused(sweep: Sweep, tmp_path: Path, monkeypatch: Pa
     monkeypatch.setattr(icechunk.Repository, "exists", lambda *_: False)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "repo").touch()
-    for use in (open_cube, sweep.store):
+    for use in (open_cube, sweep.to_zarr):
         refused("does not know; use Icechunk 2", use, f"icechunk://{tmp_path}/a")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["repo"]
 
@@ -229,9 +229,9 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(icechunk_store, "COMMIT_SECONDS", 0.05)  # commits amid the writing
     with monkeypatch.context() as patch:
         wrote = blocks_written(patch)
-        sweep.store(url, chunks=sizes, resume=True)
+        sweep.to_zarr(url, chunks=sizes, resume=True)
     assert 0 < done == len(journal.read_journal(Icechunk(url))) - len(wrote)
-    assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=sizes)))
+    assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "whole.zarr", chunks=sizes)))
 
 
 def test_the_commands_take_repositories(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_the_commands_take_repositories(tmp_path: Path) -> None:
 def test_no_damaged_object_is_another_number(tmp_path: Path) -> None:
     """Every file of a repository on disk: lost, truncated, and with one bit flipped."""
     url = f"icechunk://{tmp_path}/a"
-    races.sweep(300).store(url)
+    races.sweep(300).to_zarr(url)
     whole, good = held(url), races.answer(url, "eagerly")
     lost: list[Path] = []  # files of chunks, not of the record
     for file in sorted(file for file in (tmp_path / "a").rglob("*") if file.is_file()):
@@ -274,5 +274,5 @@ def test_no_damaged_object_is_another_number(tmp_path: Path) -> None:
     assert lost
     for file in lost:
         file.unlink()
-    races.sweep(300).store(url, resume=True)
+    races.sweep(300).to_zarr(url, resume=True)
     assert held(url) == whole

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import norm
 
-from fleetcube import InputError, Sweep, evaluate
+from fleetcube import InputError, Settings, Sweep, evaluate
 from fleetcube.cli import cli
 from fleetcube.grid.plots.plot import plot
 from fleetcube.kernels.graph.formulas import load, parameters
@@ -26,7 +26,7 @@ Z = norm.ppf(0.95)
 
 
 def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
-    """All dependencies of a quantity under any option, except through `cut`."""
+    """All that a quantity is computed from, under any option, but not through `cut`."""
     seen: set[str] = set()
     level = [name]
     for current in level:
@@ -59,17 +59,17 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
 def test_outputs_that_an_interval_does_not_reach_have_none() -> None:
     names = ["job_time", "communication_overhead", "sync_wall_gpus", "goodput", "nodes"]
     made = Sweep(JOB | FACTOR, {"n_gpus": [64, 128]}, names)
-    found = made.interval()
+    found = made.prediction_interval()
     assert {*found.data_vars} == {*names, "job_time_low", "job_time_high"}
     for name in names:
         assert found[name].identical(made.evaluate()[name])
     plain = Sweep(JOB, {"n_gpus": [64, 128]}, names)
-    assert plain.interval().identical(plain.evaluate())
+    assert plain.prediction_interval().identical(plain.evaluate())
 
 
 def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
     axes = {"n_gpus": [64, 60, 512], "error_factor": [1.0, 1.2, 2.0]}
-    found = Sweep(JOB, axes, WIDE).interval(mask_infeasible=True)
+    found = Sweep(JOB, axes, WIDE).prediction_interval(settings=Settings(infeasible="exclude"))
     assert found["mfu_low"].dims == ("n_gpus", "error_factor")
     for k, n in enumerate(axes["n_gpus"]):
         for j, factor in enumerate(axes["error_factor"]):
@@ -101,7 +101,7 @@ def test_outputs_rise_or_fall_all_along_the_interval() -> None:
     places = np.linspace(-1, 1, 9)
     for option in options:
         made = Sweep(JOB | FACTOR | option, {"step_time_error": places, "n_gpus": [128]}, names)
-        found = made.evaluate("numpy")
+        found = made.evaluate(settings=Settings("numpy"))
         for name in names:
             values = found[name].values.reshape(-1)
             steps = np.diff(values)
@@ -110,7 +110,9 @@ def test_outputs_rise_or_fall_all_along_the_interval() -> None:
 
 
 def test_memory_has_its_own() -> None:
-    found = Sweep(JOB | {"memory_error_factor": 1.1}, {"n_gpus": [64]}, [*ENDS]).interval()
+    found = Sweep(
+        JOB | {"memory_error_factor": 1.1}, {"n_gpus": [64]}, [*ENDS]
+    ).prediction_interval()
     memory = found["memory_per_gpu"].item()
     assert found["memory_per_gpu_low"].item() == pytest.approx(memory / 1.1, rel=1e-14)
     assert found["memory_per_gpu_high"].item() == pytest.approx(memory * 1.1, rel=1e-14)
@@ -122,7 +124,7 @@ def test_the_factor_of_auto_varies_with_what_it_is_found_from() -> None:
     del scenario["node"]
     scenario |= {"gpus_per_node": 8}
     axes = {"gpu": ["h100-sxm", "b200-sxm"], "software": ["megatron-lm", "torchtitan"]}
-    found = Sweep(scenario, axes, ["tokens_per_second"]).interval()
+    found = Sweep(scenario, axes, ["tokens_per_second"]).prediction_interval()
     wide = found["tokens_per_second_high"] / found["tokens_per_second"]
     assert wide.dims == ("gpu", "software")
     assert len(np.unique(wide)) == 4
@@ -142,8 +144,8 @@ def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -
     np.testing.assert_allclose(found["gpu_cost"], [cost / wide, cost * wide], rtol=rtol)
     np.testing.assert_allclose(found["job_time"], [time / 1.3, time * 1.3], rtol=rtol)
     assert found["goodput_std"] == 0
-    assert found["communication_overhead_std"] == 0  # the error of the whole implies none for it
-    both = made.interval()
+    assert found["communication_overhead_std"] == 0  # the error of the whole says nothing of it
+    both = made.prediction_interval()
     np.testing.assert_allclose(both["gpu_cost_high"], cost * wide, rtol=2e-3)
     np.testing.assert_allclose(both["job_time_high"], time * 1.3, rtol=1e-12)
 
@@ -160,7 +162,7 @@ def test_no_quantiles_where_no_error_is_known() -> None:
 
 def test_a_place_in_the_interval_stands_before_its_distribution() -> None:
     made = Sweep(JOB | FACTOR | {"n_gpus": 64}, {"step_time_error": [-1, 0, 1]}, ["job_time"])
-    assert {*made.interval().data_vars} == {"job_time"}
+    assert {*made.prediction_interval().data_vars} == {"job_time"}
     refused("no distribution", made.uncertainty)
 
 
@@ -182,7 +184,7 @@ def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli, ["run", str(spec), *words])
 
-    first = Sweep.from_file(spec).interval().isel(n_gpus=0)
+    first = Sweep.from_file(spec).prediction_interval().isel(n_gpus=0)
     shown = [float(first[f"job_time{end}"]) / 86400 for end in ("", "_low", "_high")]
     lines = run().output.splitlines()
     assert lines[0].split() == ["n_gpus", "job_time", "[d]", "90", "%", "goodput", "feasible"]
@@ -205,7 +207,7 @@ def test_curves_have_bands() -> None:
     axes = {"n_gpus": [64, 128, 256], "precision": ["bf16", "fp8"]}
     places = {"step_time_error": [-2, -1, 0, 1]}
     names = ["job_time", "communication_overhead"]
-    found = Sweep(JOB | FACTOR, axes, names).interval()
+    found = Sweep(JOB | FACTOR, axes, names).prediction_interval()
     for cube in (found, Sweep(JOB | FACTOR, axes | places, names).evaluate()):
         figure = plot(cube, "job_time", "n_gpus", None, None)
         for k, band in enumerate(figure.axes[0].collections[:2]):

@@ -1,4 +1,4 @@
-"""Values depend only on the sweep, not on axis order, block shape, threads or neighbours."""
+"""Values depend on the sweep alone: not on axis order, block shape, threads or neighbours."""
 
 import itertools
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetcube import Settings
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.execute import evaluate_block
 from fleetcube.grid.sweep import Sweep
@@ -43,13 +44,14 @@ def axes(draw: Any, most: int = 4) -> dict[str, list[Any]]:
     return chosen
 
 
-# Options chosen by labels, implied by an overlap, or set by the calibration
+# What labels of the scenario choose, an overlap implies, and the calibration that is found says
 CHOSEN = {"gated_ffn": True, "node_reduction": True, "link_sharing": True}
 CHOSEN |= {"compute_model": "roofline"}
 
 
 def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
-    case = Sweep({**SCENARIO, **point}, {}, names).plan("numpy").cases[0]
+    """Quantities at one point, by calling the formulas one after the other."""
+    case = Sweep({**SCENARIO, **point}, {}, names)._plan("numpy").cases[0]
     values: dict[str, float] = {k: float(v.item()) for k, v in case.leaves.items()}
 
     def value(wanted: str) -> float:
@@ -66,14 +68,14 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
     return {name: value(name) for name in names}
 
 
-# JAX compiles for seconds per example: the suite has one fixed example
+# JAX compiles for seconds at every example: in the suite it has one that is fixed
 SOME_JAX = st.sampled_from(["numpy"] * 7 + ["jax"] * (TIMES > 1))
 
 
 @settings(max_examples=scaled(24))
 @given(axes(), SOME_JAX)
 def test_a_sweep_equals_its_points_one_by_one(chosen: dict[str, list[Any]], engine: str) -> None:
-    result = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine)
+    result = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(settings=Settings(engine))
     combinations = list(itertools.product(*[range(len(v)) for v in chosen.values()]))
     for index in combinations[:: max(1, len(combinations) // 5)]:
         at = dict(zip(chosen, index, strict=True))
@@ -103,12 +105,12 @@ def test_order_and_cuts_change_no_bit(chosen: dict[str, list[Any]], data: Any, e
 
 
 def check_order_and_block(chosen: Any, order: list[str], block: int, engine: str) -> None:
-    reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine, threads=1)
+    reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(settings=Settings(engine, threads=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiles.AT_ONCE, engine, block)
         patch.setattr(engine_tiles, "NUMPY_TILE", block)
         other = Sweep(SCENARIO, {name: chosen[name] for name in order}, OUTPUTS)
-        same_bits(reference, other.evaluate(engine, threads=3))
+        same_bits(reference, other.evaluate(settings=Settings(engine, threads=3)))
 
 
 @pytest.mark.slow
@@ -131,23 +133,23 @@ NUMBA_AXES = {name: AXES[name] for name in SOME}
     st.sampled_from([1, 2, 5]),
 )
 def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, threads: int) -> None:
-    names = ["goodput", "checkpoint_overhead"]  # the rest would compile for a minute
-    reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate("numba", threads=1)
+    names = ["goodput", "checkpoint_overhead"]  # all of the rest would compile for a minute
+    reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate(settings=Settings("numba", threads=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiles.AT_ONCE, "numba", block)
         other = Sweep(SCENARIO, {name: NUMBA_AXES[name] for name in order}, names)
-        same_bits(reference, other.evaluate("numba", threads=threads))
+        same_bits(reference, other.evaluate(settings=Settings("numba", threads=threads)))
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_any_region_holds_what_the_whole_grid_holds(engine: str) -> None:
     chosen = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "tensor_parallel")}
     chosen["all_reduce"] = ["ring", "hierarchical"]
-    name = "job_time" if engine == "numpy" else "data_parallel_time"  # compiles faster
+    name = "job_time" if engine == "numpy" else "data_parallel_time"  # which compiles sooner
     sweep = Sweep(SCENARIO, chosen, [name])
-    plan = sweep.plan(engine)
+    plan = sweep._plan(engine)
     (dims,) = [dims for dims, names in plan.groups().items() if name in names]
-    whole = sweep.evaluate(engine)[name].transpose(*dims).values
+    whole = sweep.evaluate(settings=Settings(engine))[name].transpose(*dims).values
     generator = np.random.default_rng(7)
     for _ in range(5):
         region = {}

@@ -17,7 +17,7 @@ from typing import Any
 import llvmlite.binding
 import pytest
 
-from fleetcube import Sweep, function
+from fleetcube import Settings, Sweep, function
 from fleetcube.kernels.engines import kernel_cache, loops, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 
@@ -26,9 +26,9 @@ from .common import Patch, files_of_at_most, written
 SCRIPT = """
 import logging
 logging.basicConfig(level=logging.INFO)
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
-result = Sweep({}, axes, ["nodes"]).evaluate("numba")
+result = Sweep({}, axes, ["nodes"]).evaluate(settings=Settings("numba"))
 print(result["nodes"].values.sum())
 """
 
@@ -182,7 +182,7 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
 
     # loaded once and kept, whichever test needs it first
     loops.address()
-    Sweep({}, {"n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate("numba")
+    Sweep({}, {"n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate(settings=Settings("numba"))
     function("cluster_mtbf", {"n_gpus": 8}, "gpu_mttf", engine="numba")(1e8)
     modules = len(sys.modules)
     monkeypatch.setattr(llvmlite.binding, "create_mcjit_compiler", seen)
@@ -191,7 +191,9 @@ def test_machine_code_is_released(made: str, monkeypatch: Patch) -> None:
         monkeypatch.setattr(numba_engine, "KEPT", 2)
         for nodes in range(2, 6):  # each has its own table
             axes = {f"{kind}_mttf": [1e6, 2e6] for kind in ("gpu", "nic", "node")[: nodes - 2]}
-            Sweep({}, {**axes, "n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate("numba")
+            Sweep({}, {**axes, "n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate(
+                settings=Settings("numba")
+            )
         assert len(engines) > 2
         assert alive() == 2
     else:
@@ -211,6 +213,8 @@ def test_a_kernel_that_runs_is_not_released(monkeypatch: Patch) -> None:
     monkeypatch.setattr(numba_engine, "KEPT", 0)  # dropped before it is called
     axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
     for _ in range(2):
-        found = Sweep({}, axes, ["nodes"]).evaluate("numba")["nodes"]
-        assert found.equals(Sweep({}, axes, ["nodes"]).evaluate("numpy")["nodes"])
+        found = Sweep({}, axes, ["nodes"]).evaluate(settings=Settings("numba"))["nodes"]
+        assert found.equals(
+            Sweep({}, axes, ["nodes"]).evaluate(settings=Settings("numpy"))["nodes"]
+        )
     assert not numba_engine._ready

@@ -1,4 +1,4 @@
-"""The layout of a cube (docs/layout.md): version, plain readers' view, places of values."""
+"""The layout of a cube (docs/cube-format.md): version, plain readers' view, places of values."""
 
 import contextlib
 import functools
@@ -20,7 +20,7 @@ import xarray
 import zarr
 from numcodecs import Blosc, Zstd
 
-from fleetcube import InputError, Sweep, open_cube
+from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.names import PLAN, SEAL
@@ -65,7 +65,7 @@ LONG: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("layout") / "a.zarr"
-    Sweep(SCENARIO, AXES, OUTPUTS).store(path, engine="numpy")
+    Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(path, settings=Settings("numpy"))
     return path
 
 
@@ -105,7 +105,7 @@ def test_plain_xarray_opens_without_a_word(made: Path) -> None:
     with served(made.parent) as url:
         store = zarr.storage.ObjectStore(Objects(f"{url}/{made.name}").client, read_only=True)
         xarray.testing.assert_identical(xarray.open_zarr(store).load(), own)
-    url = Sweep(SCENARIO, AXES, OUTPUTS).store("memory://layout", engine="numpy")
+    url = Sweep(SCENARIO, AXES, OUTPUTS).to_zarr("memory://layout", settings=Settings("numpy"))
     store = zarr.storage.ObjectStore(Objects(str(url)).client, read_only=True)
     xarray.testing.assert_identical(xarray.open_zarr(store).load(), own)
     assert list(zarr.open_group(store, mode="r").group_keys()) == []
@@ -129,19 +129,24 @@ def test_zarr_sees_arrays_and_no_record(made: Path) -> None:
 def test_long_axes_are_referred_to_and_put_back(tmp_path: Path, entry: Any, point: Any) -> None:
     path = tmp_path / "b.zarr"
     sweep = Sweep(SCENARIO, entry, ["goodput"])
-    sweep.store(path, engine="numpy", overwrite=True)
+    sweep.to_zarr(path, overwrite=True, settings=Settings("numpy"))
     attrs = open_cube(path).attrs
     assert len(attrs["fleetcube_spec"]) < 1500
-    assert attrs["fleetcube_spec"] == sweep.evaluate("numpy").attrs["fleetcube_spec"]
+    assert (
+        attrs["fleetcube_spec"]
+        == sweep.evaluate(settings=Settings("numpy")).attrs["fleetcube_spec"]
+    )
     assert verify(path).problems == verify(path).notes == []
     again = View.open(str(path)).sweep
     assert again is not None
-    xarray.testing.assert_identical(again.evaluate("numpy"), sweep.evaluate("numpy"))
-    at = again.evaluate("numpy").isel(dict.fromkeys(entry, 100))
+    xarray.testing.assert_identical(
+        again.evaluate(settings=Settings("numpy")), sweep.evaluate(settings=Settings("numpy"))
+    )
+    at = again.evaluate(settings=Settings("numpy")).isel(dict.fromkeys(entry, 100))
     assert {name: at[name].item() for name in point} == point
     # a run also resumes from what was put back
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    again.store(path, engine="numpy", resume=True)
+    again.to_zarr(path, resume=True, settings=Settings("numpy"))
     assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
@@ -161,7 +166,11 @@ def test_a_reference_is_the_digest_of_its_values(made: Path) -> None:
 
 def test_results_in_memory_carry_no_copies() -> None:
     sweep = Sweep(SCENARIO, {"gpu_mttf": MANY, "restart_time": MANY / 1e6}, ["goodput"])
-    for found in (sweep.evaluate("numpy"), sweep.reduce("min", engine="numpy"), sweep.virtual()):
+    for found in (
+        sweep.evaluate(settings=Settings("numpy")),
+        sweep.reduce("min", settings=Settings("numpy")),
+        sweep.virtual(),
+    ):
         assert spec(found.attrs)["axes"]["gpu_mttf"]["size"] == 200
         assert len(found.attrs["fleetcube_spec"]) < 600
 
@@ -169,17 +178,19 @@ def test_results_in_memory_carry_no_copies() -> None:
 def test_an_axis_that_no_output_has_is_written_out(tmp_path: Path) -> None:
     """Without a coordinate to refer to, the spec must still be complete."""
     axes = {"gpu_mttf": [1e8, 2e8], "electricity_price": [k * 1e-8 for k in range(1, 201)]}
-    path = Sweep(SCENARIO, axes, ["goodput"]).store(tmp_path / "a.zarr", engine="numpy")
+    path = Sweep(SCENARIO, axes, ["goodput"]).to_zarr(
+        tmp_path / "a.zarr", settings=Settings("numpy")
+    )
     assert spec(open_cube(path).attrs)["axes"] == axes
     assert verify(path).problems == verify(path).notes == []
 
 
 def test_long_axes_grow(tmp_path: Path) -> None:
     path, axes = tmp_path / "a.zarr", {"gpu_mttf": MANY}
-    Sweep(SCENARIO, {"gpu_mttf": MANY[:150]}, OUTPUTS).store(path, engine="numpy")
+    Sweep(SCENARIO, {"gpu_mttf": MANY[:150]}, OUTPUTS).to_zarr(path, settings=Settings("numpy"))
     wrong = Sweep(SCENARIO, {"gpu_mttf": np.append(MANY[1:150], 1.0)}, OUTPUTS)
-    refused("label 1 of gpu_mttf is", wrong.store, path, engine="numpy", append=True)
-    Sweep(SCENARIO, axes, OUTPUTS).store(path, engine="numpy", append=True)
+    refused("label 1 of gpu_mttf is", wrong.to_zarr, path, settings=Settings("numpy"), append=True)
+    Sweep(SCENARIO, axes, OUTPUTS).to_zarr(path, append=True, settings=Settings("numpy"))
     assert np.array_equal(open_cube(path)["gpu_mttf"].values, MANY)
     assert verify(path).problems == verify(path).notes == []
 
@@ -264,8 +275,8 @@ def test_cubes_without_a_layout_are_read(cube: Path, made: Path) -> None:
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     for mode in ("resume", "append"):
         with pytest.raises(InputError, match=r"older fleetcube, in layout 0, and is only read"):
-            sweep.store(cube, engine="numpy", **{mode: True})  # type: ignore[arg-type]
-    sweep.store(cube, engine="numpy", overwrite=True)
+            sweep.to_zarr(cube, settings=Settings("numpy"), **{mode: True})  # type: ignore[arg-type]
+    sweep.to_zarr(cube, overwrite=True, settings=Settings("numpy"))
     assert verify(cube).notes == []
 
 
@@ -277,8 +288,8 @@ def test_newer_layouts_are_refused(cube: Path) -> None:
         lambda: open_cube(cube),
         lambda: verify(cube),
         lambda: View.open(str(cube)),
-        lambda: sweep.store(cube, resume=True),
-        lambda: sweep.store(cube, append=True),
+        lambda: sweep.to_zarr(cube, resume=True),
+        lambda: sweep.to_zarr(cube, append=True),
     ):
         refused(r"has layout 2, .*; install fleetcube >= 7\.1$", of)
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.cli import cli
+from fleetcube.grid.ask.layouts import best_layouts, by_phase
 
 from .common import cases, on_h100, refused, written
 
@@ -34,9 +35,9 @@ def command(*words: str) -> str:
 
 
 def test_the_best_are_those_that_all_of_the_grid_has() -> None:
-    found = Sweep(JOB, {"n_gpus": [256, 512]}, ["job_time"]).best_layouts(top=4)
+    found = Sweep(JOB, {"n_gpus": [256, 512]}, ["job_time"]).best(search="layout", k=4)
     whole = Sweep(JOB, {"n_gpus": [256, 512], **TRIED}, ["job_time"])
-    times = whole.evaluate("numpy", mask_infeasible=True)["job_time"]
+    times = whole.evaluate(settings=Settings("numpy", infeasible="exclude"))["job_time"]
     assert found.attrs["fleetcube_tried"] == times[0].size
     for gpus in (256, 512):
         expected = np.unique(times.sel(n_gpus=gpus).values.round(3))[:4]
@@ -51,10 +52,10 @@ def test_the_best_are_those_that_all_of_the_grid_has() -> None:
 
 
 def test_an_answer_is_what_a_sweep_says_there_interval_included() -> None:
-    found = Sweep(JOB, {}, ["job_time"]).best_layouts("step_time").squeeze()
+    found = Sweep(JOB, {}, ["job_time"]).best("step_time", 1, search="layout").squeeze()
     job = {**JOB, **{n: found[n].item() for n in TRIED}}
     names = ["job_time", "mfu", "memory_per_gpu", "goodput", "expected_failures"]
-    there = Sweep(job, {}, names).interval(engine="numpy")
+    there = Sweep(job, {}, names).prediction_interval(settings=Settings("numpy"))
     for name in [*names, "job_time_low", "job_time_high", "memory_per_gpu_high"]:
         np.testing.assert_allclose(found[name].item(), there[name].item(), 1e-12, err_msg=name)
     assert found["infeasible_reason"].item() == 0
@@ -62,25 +63,25 @@ def test_an_answer_is_what_a_sweep_says_there_interval_included() -> None:
 
 def test_what_is_stated_stays_and_what_is_named_is_searched() -> None:
     sweep = Sweep({**JOB, "tensor_parallel": 8}, {}, ["job_time"])
-    assert "tensor_parallel" not in sweep.best_layouts()
-    only = sweep.best_layouts(inputs=["pipeline_parallel"], also=["pipeline_schedule"])
+    assert "tensor_parallel" not in sweep.best(search="layout", k=1)
+    only = sweep.best(k=1, search=["pipeline_parallel", "pipeline_schedule"])
     assert only.attrs["fleetcube_open"] == "pipeline_parallel pipeline_schedule"
-    refused("tensor_parallel is stated", sweep.best_layouts, inputs=["tensor_parallel"])
-    refused("no values of gpu_mttf are known to try", sweep.best_layouts, also=["gpu_mttf"])
-    found = Sweep(JOB, {}, ["job_time"]).best_layouts(inputs=["precision"])
+    refused("tensor_parallel is stated", sweep.best, search=["tensor_parallel"])
+    refused("no values of gpu_mttf are known to try", sweep.best, search=["layout", "gpu_mttf"])
+    found = Sweep(JOB, {}, ["job_time"]).best(search=["precision"], k=1)
     assert found.attrs["fleetcube_tried"] == 5  # not FP4, which an H100 lacks
 
 
 def test_experts_are_spread_where_there_are_some() -> None:
     job = {**JOB, "model": "deepseek-v3", "n_gpus": 2048, "global_batch_size": 15360}
-    found = Sweep(job, {}, ["job_time"]).best_layouts()
+    found = Sweep(job, {}, ["job_time"]).best(search="layout", k=1)
     assert 1 < found["expert_parallel"].item() <= 64  # the most that a published step had
-    assert "expert_parallel" not in Sweep(JOB, {}, ["job_time"]).best_layouts()
+    assert "expert_parallel" not in Sweep(JOB, {}, ["job_time"]).best(search="layout", k=1)
 
 
 def test_where_nothing_can_run_the_commonest_reason_is_said() -> None:
-    found = Sweep({**JOB, "n_gpus": 8}, {}, ["job_time"]).best_layouts(top=2)
-    grid = Sweep({**JOB, "n_gpus": 8}, TRIED, ["job_time"]).evaluate("numpy")
+    found = Sweep({**JOB, "n_gpus": 8}, {}, ["job_time"]).best(search="layout", k=2)
+    grid = Sweep({**JOB, "n_gpus": 8}, TRIED, ["job_time"]).evaluate(settings=Settings("numpy"))
     reasons = grid["infeasible_reason"].values.ravel()
     assert found["infeasible_reason"].item() == np.bincount(reasons).argmax() > 0
     assert found["job_time"].isnull().all()
@@ -92,60 +93,81 @@ def test_where_nothing_can_run_the_commonest_reason_is_said() -> None:
 
 
 def test_what_the_limit_of_memory_costs_is_that_of_a_gpu_with_more() -> None:
-    found = Sweep(JOB, {}, ["job_time"]).best_layouts("step_time")
-    larger = Sweep({**JOB, "hbm_capacity": "100 TB"}, {}, ["job_time"]).best_layouts("step_time")
+    found = Sweep(JOB, {}, ["job_time"]).best("step_time", 1, search="layout")
+    larger = Sweep({**JOB, "hbm_capacity": "100 TB"}, {}, ["job_time"]).best(
+        "step_time", 1, search="layout"
+    )
     free = larger["step_time"].item()
     assert found["without_memory_limit"].item() == free < found["step_time"].item()
     said = command(str(PLAN), "n_gpus=512", "hbm_capacity=100TB")
     assert "if memory were no limit" not in said
-    none = Sweep({**JOB, "n_gpus": 8}, {}, ["job_time"]).best_layouts()
-    grid = Sweep({**JOB, "n_gpus": 8}, TRIED, ["memory_margin"]).evaluate("numpy")
+    none = Sweep({**JOB, "n_gpus": 8}, {}, ["job_time"]).best(search="layout", k=1)
+    grid = Sweep({**JOB, "n_gpus": 8}, TRIED, ["memory_margin"]).evaluate(
+        settings=Settings("numpy")
+    )
     lacking = grid["infeasible_reason"] == 10  # out_of_memory
     nearest = grid["memory_margin"].where(lacking).max().item()
     assert none["nearest_memory_margin"].item() == nearest < 0
 
 
+def test_conditions_leave_out_layouts() -> None:
+    found = Sweep(JOB).best("step_time", search="layout", where=["memory_per_gpu <= 60 GB"])
+    grid = Sweep(JOB, TRIED, ["step_time", "memory_per_gpu"])
+    values = grid.evaluate(settings=Settings("numpy", infeasible="exclude"))
+    small = values["step_time"].where(values["memory_per_gpu"] <= 60e9)
+    assert found["step_time"].item() == small.min().item() > values["step_time"].min().item()
+    none = Sweep(JOB).best("step_time", search="layout", where=["memory_per_gpu <= 1 GB"])
+    assert none["step_time"].isnull()
+    assert none["infeasible_reason"].item() == 0
+
+
 @cases(
     "changed, how, said",
     ({}, {"sense": "best"}, "choose min or max"),
-    ({}, {"top": 0}, "not a whole number from 1 to 100"),
+    ({}, {"k": 0}, "give 1 or more"),
+    ({}, {"k": 101}, "more than 100 layouts"),
+    ({}, {"over": ["n_gpus"]}, "searched at each point"),
+    ({}, {"where": ["job_time = 1 d"]}, "write <= or >="),
     ({}, {"of": "cluster_mtbf"}, "does not depend on the layout"),
     ({}, {"of": "job_tim"}, "did you mean"),
     ({n: row[0] for n, row in TRIED.items()}, {}, "nothing is open"),
-    ({}, {"also": ["gpu_mtbf"]}, "is not an input"),
+    ({}, {"search": ["layout", "gpu_mtbf"]}, "is not an input"),
+    ({}, {"also": ["dominant_overhead"]}, "is a flag"),
 )
 def test_bad_questions_are_refused(changed: Any, how: Any, said: str) -> None:
-    refused(said, lambda: Sweep({**JOB, **changed}, {}, ["job_time"]).best_layouts(**how))
+    ask = {"search": "layout", **how}
+    refused(said, lambda: Sweep({**JOB, **changed}, {}, ["job_time"]).best(**ask))
 
 
 def test_phases_are_asked_one_by_one() -> None:
     phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e11}]
-    refused("phase='a'", Sweep(JOB, {}, ["job_time"], phases=phases).best_layouts)
-    with pytest.raises(InputError, match="has no phases; call best_layouts"):
-        Sweep(JOB, {}, ["job_time"]).best_layouts_by_phase()
+    sweep = Sweep(JOB, {}, ["job_time"], phases=phases)
+    refused("one best layout", sweep.best, k=2, search="layout")
+    refused("phase='a'", best_layouts, sweep, "job_time", "min", "layout", (), (), 1, Settings())
+    refused("has no phases", by_phase, Sweep(JOB, {}, ["job_time"]), "job_time", "min", "layout")
 
 
 def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
     report = tmp_path / "plan.html"
-    text = command(str(PLAN), "--top", "2", "-o", str(report))
+    text = command(str(PLAN), "-k", "2", "-o", str(report))
     assert text.startswith("best layout: TP8 ")
     table = text.partition("calibration auto")[0]  # the rest is a remark, which terminals wrap
     assert max(map(len, table.splitlines())) <= 80
     assert "the wall time goes to: compute inefficiency" in text
-    assert "what would better job_time in this layout:\n  n_gpus +100%: job_time -" in text
+    assert "what would improve job_time in this layout:\n  n_gpus +100%: job_time -" in text
     assert ", job_cost +" in text
-    limited = command(str(PLAN), "n_gpus=32768", "--top", "1")
+    limited = command(str(PLAN), "n_gpus=32768", "-k", "1")
     # 2,048 sequences over 65,536 / (8 x 16 x 2) replicas are 8 micro-batches for 16 stages
-    reason = "n_gpus +100%: fewer_microbatches_than_stages in this layout: see n_gpus=65536\n"
-    assert reason in limited
+    reason = "65,536 GPUs need a larger batch or another layout (fewer_microbatches_than_stages);"
+    assert f"{reason} plan n_gpus=65536" in " ".join(limited.split())
     assert "  n_gpus" not in limited
     page = report.read_text(encoding="utf-8")
     assert '"commands":["tensor_parallel=8 ' in page
     assert len(page) < 1_000_000
-    said = json.loads(command(str(PLAN), "--json", "--maximize", "mfu"))
+    said = json.loads(command(str(PLAN), "--json", "--of", "max mfu"))
     assert said["data_vars"]["mfu"]["data"][0] < 0.6
     several = command(str(PLAN), "n_gpus=4096,8192")
-    assert "rows share a part of the model's error" in several
+    assert "rows share model errors" in several
     assert [line.split()[0] for line in several.splitlines()[1:3]] == ["4,096", "8,192"]
 
 
@@ -168,12 +190,14 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
     spec = written(tmp_path / "spec.toml", IN_PHASES)
     told = command(str(spec)).splitlines()
     found = {line.split()[0]: line for line in told[1:4]}
-    assert "as stated" in found["last"]
+    assert "as given" in found["last"]
     # every pair of layouts of the whole job
     tried = {"pipeline_parallel": [1, 2, 4, 8, 16, 32], "micro_batch_size": [1, 2, 4, 8, 16]}
     pairs = {f"{name}__{key}": row for key in ("short", "long") for name, row in tried.items()}
     sweep = Sweep.from_file(spec)
-    times = sweep.replace(axes=pairs).evaluate("numpy", mask_infeasible=True)["job_time"]
+    times = sweep.replace(axes=pairs).evaluate(settings=Settings("numpy", infeasible="exclude"))[
+        "job_time"
+    ]
     best = times.argmin([*pairs])
     for phase in ("short", "long"):
         own = [name for name in pairs if name.endswith(f"__{phase}")]
@@ -182,9 +206,14 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
         assert found[phase].split()[1:-2] == layout.split()
     (days,) = [float(line.split()[2]) for line in told if line.startswith("job_time [d]  ")]
     assert days == pytest.approx(times.min().item() / 86400, rel=1e-3)
-    each, job = sweep.best_layouts_by_phase()
+    each, job = by_phase(sweep, "job_time", "min", "layout")
     assert each["last"] is None
-    assert job.of(["job_time"]).evaluate("numpy")["job_time"].item() == times.min().item()
+    assert job.with_outputs("job_time").evaluate()["job_time"].item() == times.min().item()
+    together = sweep.best(search="layout")
+    assert together["phase"].values.tolist() == ["short", "long"]
+    assert together["pipeline_parallel"].values.tolist() == [
+        each[phase]["pipeline_parallel"].item() for phase in ("short", "long")
+    ]
     as_json = json.loads(command(str(spec), "--json"))
     assert (as_json["last"], as_json["short"]["dims"]) == (None, {"rank": 1})
 
@@ -192,7 +221,7 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
 def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
     spec = written(tmp_path / "spec.toml", IN_PHASES)
     for words, said in (
-        (["--maximize", "mfu"], "mfu does not add up over phases"),
+        (["--of", "max mfu"], "mfu does not add up over phases"),
         (["gpu_mttf=10000h,20000h"], "give one value of gpu_mttf"),
         (["n_gpus__long=3"], "phase 'long': no layout can run"),
     ):
@@ -202,3 +231,17 @@ def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     command(str(spec), "-o", str(page))
     assert "Plan of" in page.read_text(encoding="utf-8")
+
+
+def test_a_stated_layout_is_answered_beside_the_best() -> None:
+    layout = ["tensor_parallel=8", "pipeline_parallel=16", "virtual_stages=4", "zero_stage=1"]
+    layout += ["context_parallel=1", "expert_parallel=1", "micro_batch_size=1"]
+    layout += ["recompute=selective", "sequence_parallel=true"]
+    told = command(str(PLAN), *layout)
+    assert told.startswith("stated layout: TP8 PP16 VPP4 MBS1 ZeRO-1 recompute=selective SP\n")
+    (days,) = [float(line.split()[2]) for line in told.splitlines() if "job_time [d]  " in line]
+    (best,) = re.findall(r"the best of [\d,]+ layouts: TP8 .*?: job_time\s+([\d.]+) d", told, re.S)
+    assert float(best) < days
+    assert f"best layout: {re.findall('layouts: (.*?):', told)[0]}\n" in command(str(PLAN))
+    small = command(str(PLAN), *layout, "hbm_capacity=40GB")
+    assert "cannot run: out_of_memory" in small

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray
 
+from fleetcube import Settings
 from fleetcube.grid.run import lazy, recipe
 from fleetcube.grid.sweep import Sweep
 
@@ -46,21 +47,28 @@ def blocks(monkeypatch: Patch) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_blocks_hold_what_the_grid_holds(chunks: Any, mask: bool, scheduler: str) -> None:
     sweep = small()
-    cube = sweep.lazy(chunks, engine="numpy", mask_infeasible=mask)
+    cube = sweep.lazy(
+        chunks, settings=Settings("numpy", infeasible="exclude" if mask else "include")
+    )
     with dask.config.set(scheduler=scheduler):
         found = cube.compute()
-    xarray.testing.assert_identical(found, sweep.evaluate("numpy", mask_infeasible=mask))
+    xarray.testing.assert_identical(
+        found,
+        sweep.evaluate(settings=Settings("numpy", infeasible="exclude" if mask else "include")),
+    )
 
 
 def test_other_processes_compute_it_too() -> None:
     sweep = small()
-    cube = sweep.lazy({"n_gpus": 3}, engine="numpy", dtype="float32")
+    cube = sweep.lazy({"n_gpus": 3}, dtype="float32", settings=Settings("numpy"))
     found = cube.compute(scheduler="processes", num_workers=1)
-    xarray.testing.assert_identical(found, sweep.evaluate("numpy", dtype="float32"))
+    xarray.testing.assert_identical(
+        found, sweep.evaluate(dtype="float32", settings=Settings("numpy"))
+    )
 
 
 def test_outputs_that_share_dimensions_are_one_task(blocks: list[tuple[str, ...]]) -> None:
-    cube = small().lazy({"n_gpus": 2}, engine="numpy")
+    cube = small().lazy({"n_gpus": 2}, settings=Settings("numpy"))
     assert not blocks
     assert cube["job_time"].dims == cube["dominant_overhead"].dims
     dask.compute(cube["job_time"].data, cube["dominant_overhead"].data, scheduler="synchronous")
@@ -68,7 +76,9 @@ def test_outputs_that_share_dimensions_are_one_task(blocks: list[tuple[str, ...]
 
 
 def test_a_slice_evaluates_only_its_blocks(blocks: list[tuple[str, ...]]) -> None:
-    cube = Sweep(SCENARIO, LONG, ["job_time"]).lazy(dict.fromkeys(LONG, 250), engine="numpy")
+    cube = Sweep(SCENARIO, LONG, ["job_time"]).lazy(
+        dict.fromkeys(LONG, 250), settings=Settings("numpy")
+    )
     assert cube["job_time"].data.npartitions == 40**3
     part = cube["job_time"].isel(gpu_mttf=7, restart_time=slice(200, 300), drop=True)
     part = part.isel(checkpoint_write_bandwidth=9999)
@@ -94,8 +104,13 @@ def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
         return str(sweep.lazy(**given)["job_time"].data.name)
 
     assert name(small()) == name(small())
-    others: list[Any] = [{}, {"dtype": "float32"}, {"chunks": {"n_gpus": 1}}, {"engine": "jax"}]
-    others += [{"mask_infeasible": True}]
+    others: list[Any] = [
+        {},
+        {"dtype": "float32"},
+        {"chunks": {"n_gpus": 1}},
+        {"settings": Settings("jax")},
+    ]
+    others += [{"settings": Settings(infeasible="exclude")}]
     others = [name(small(), **given) for given in others]
     others += [name(Sweep({**SCENARIO, "restart_time": 7.0}, AXES, OUTPUTS))]
     assert len(set(others)) == len(others)
@@ -104,12 +119,12 @@ def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
 def test_a_process_builds_a_plan_once(monkeypatch: Patch) -> None:
     monkeypatch.setattr(recipe, "_plans", {})
     sweep = small()
-    held = recipe.Recipe(sweep.spec, sweep.plan("numpy"))
+    held = recipe.Recipe(sweep.spec, sweep._plan("numpy"))
     first, second = pickle.loads(pickle.dumps(held)), pickle.loads(pickle.dumps(held))
     assert first.plan is second.plan is not held.plan
     monkeypatch.setattr(recipe, "MOST_PLANS", 1)
     changed = {**sweep.spec, "scenario": {**SCENARIO, "n_gpus": 8}}
-    other = recipe.Recipe(changed, sweep.plan("numpy"))
+    other = recipe.Recipe(changed, sweep._plan("numpy"))
     pickle.loads(pickle.dumps(other)).plan  # noqa: B018
     assert held.token not in recipe._plans
 
@@ -117,9 +132,9 @@ def test_a_process_builds_a_plan_once(monkeypatch: Patch) -> None:
 def test_what_is_done_to_the_scenario_later_changes_nothing() -> None:
     scenario = dict(SCENARIO)
     sweep = Sweep(scenario, AXES, ["job_time"])
-    held = recipe.Recipe(sweep.spec, sweep.plan("numpy"))
+    held = recipe.Recipe(sweep.spec, sweep._plan("numpy"))
     scenario["n_gpus"] = -1
-    assert pickle.loads(pickle.dumps(held)).plan.outputs == sweep.plan("numpy").outputs
+    assert pickle.loads(pickle.dumps(held)).plan.outputs == sweep._plan("numpy").outputs
 
 
 def test_chunks_that_cannot_be_are_refused() -> None:

@@ -40,9 +40,9 @@ def test_the_batch_that_tokens_were_stated_for_takes_these() -> None:
 
 
 def test_the_largest_batch_is_no_longer_the_best() -> None:
-    of = {"of": "job_time", "between": {"global_batch_size": [256, 65536]}}
-    free = Sweep(JOB, {}, ["job_time"]).optimize(**of)
-    counted = Sweep({**JOB, "batch_quality": "critical"}, {}, ["job_time"]).optimize(**of)
+    of = {"of": "job_time", "search": {"global_batch_size": [256, 65536]}}
+    free = Sweep(JOB, {}, ["job_time"]).best(**of)
+    counted = Sweep({**JOB, "batch_quality": "critical"}, {}, ["job_time"]).best(**of)
     assert free["global_batch_size"] == 65536
     assert 256 < counted["global_batch_size"] < 8192
     assert "quality is not counted" in free.attrs["fleetcube_uncounted"]
@@ -52,7 +52,7 @@ def test_the_largest_batch_is_no_longer_the_best() -> None:
 def test_levers_say_in_one_line_that_quality_is_not_counted() -> None:
     sweep = Sweep(JOB, {"n_gpus": [1024, 2048]}, ["job_time"])
     counted = sweep.replace(scenario={**JOB, "batch_quality": "critical"})
-    for ask in (Sweep.levers, Sweep.dominance):
+    for ask in (Sweep.rank_inputs, Sweep.dominant_inputs):
         line = ask(sweep, "job_time").attrs["fleetcube_uncounted"]
         assert line.startswith("global_batch_size: quality is not counted")
         assert "\n" not in line
@@ -63,7 +63,7 @@ def test_levers_say_in_one_line_that_quality_is_not_counted() -> None:
 def test_the_batch_matters_less_where_quality_is_counted() -> None:
     sweep = Sweep({**JOB, "global_batch_size": 4096}, {}, ["job_time"])
     counted = sweep.replace(scenario={**sweep.spec["scenario"], "batch_quality": "critical"})
-    both = (own.levers("job_time", ["global_batch_size"]) for own in (sweep, counted))
+    both = (own.rank_inputs("job_time", ["global_batch_size"]) for own in (sweep, counted))
     falls, rises = (found["elasticity"].item() for found in both)
     assert falls < 0 < rises
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.grid.store.names import JOURNAL, LOCK, PLAN, RECORD
 
 from .common import refused
@@ -45,7 +45,7 @@ def test_no_link_counts(tmp_path: Path, victims: Path, what: str, again: str, as
     with pytest.MonkeyPatch.context() as patch:
         stop_after(3, disk_full, patch)
         with pytest.raises(OSError, match="finished blocks are kept"):
-            asked.store(path, chunks=CHUNKS, threads=1)
+            asked.to_zarr(path, chunks=CHUNKS, settings=Settings(threads=1))
     name, target = PLANTED[what]
     place = path.with_name("a.zarr.partial") / name
     if place.exists():
@@ -55,13 +55,13 @@ def test_no_link_counts(tmp_path: Path, victims: Path, what: str, again: str, as
     before = contents(victims)
     said = ""
     try:
-        asked.store(path, chunks=CHUNKS, **{again: True})
+        asked.to_zarr(path, chunks=CHUNKS, **{again: True})
     except (InputError, OSError) as error:
         said = str(error)
     assert "\n" not in said
     assert path.exists() == (not said)
     if path.exists():
-        assert contents(path) == contents(asked.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+        assert contents(path) == contents(asked.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS))
         assert not [file for file in path.rglob("*") if file.is_symlink()]
     assert (contents(victims), set(before.values())) == (before, {HELD})
 
@@ -70,8 +70,8 @@ def test_a_linked_place_is_one_place(tmp_path: Path, asked: Sweep) -> None:
     """Users may link to the folder of their cubes."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "cubes").symlink_to("disk")
-    path = asked.store(tmp_path / "cubes" / "a.zarr", chunks=CHUNKS)
-    assert contents(path) == contents(asked.store(tmp_path / "b.zarr", chunks=CHUNKS))
+    path = asked.to_zarr(tmp_path / "cubes" / "a.zarr", chunks=CHUNKS)
+    assert contents(path) == contents(asked.to_zarr(tmp_path / "b.zarr", chunks=CHUNKS))
 
 
 @pytest.mark.parametrize("mode", [{}, {"overwrite": True}])
@@ -79,11 +79,11 @@ def test_a_link_in_the_place_of_a_cube_stays(tmp_path: Path, asked: Sweep, mode:
     """A rename removes the link, and leaves its target unchanged."""
     (tmp_path / "disk").mkdir()
     if mode:
-        sweep(9).store(tmp_path / "disk" / "a.zarr", chunks=CHUNKS)
+        sweep(9).to_zarr(tmp_path / "disk" / "a.zarr", chunks=CHUNKS)
     (tmp_path / "a.zarr").symlink_to("disk/a.zarr")
     before = contents(tmp_path)
     with pytest.raises(InputError, match=r"is a link to .*/disk/a.zarr'; write to that"):
-        asked.store(tmp_path / "a.zarr", chunks=CHUNKS, **mode)
+        asked.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, **mode)
     assert contents(tmp_path) == before
 
 
@@ -93,5 +93,5 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path, asked: Sweep) -> 
     (partial / RECORD).mkdir(parents=True)
     (partial / PLAN).write_bytes(b"")
     os.chown(partial, 12345, 12345)
-    refused("belongs to another user", asked.store, tmp_path / "a.zarr", overwrite=True)
+    refused("belongs to another user", asked.to_zarr, tmp_path / "a.zarr", overwrite=True)
     assert set(contents(partial)) == {PLAN}

@@ -1,4 +1,4 @@
-"""The lock of a cube in a folder: refused where locks have no effect, not needed to read."""
+"""The lock of a cube in a folder: refused where it would do nothing, and not needed to read."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ def nothing(*_: Any) -> None:
 
 
 def no_locks(*_: Any) -> None:
-    """A file system without locks, such as Lustre without -o flock."""
+    """A file system that has none, as Lustre without -o flock."""
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 
@@ -29,9 +29,9 @@ def no_locks(*_: Any) -> None:
 def test_file_systems_without_locks(flock: Any, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
     path = tmp_path / "a.zarr"
-    refused(r"does not lock files .* mount it with locks", lambda: Sweep({}, **SMALL).store(path))
+    refused(r"does not lock files .* mount it with locks", lambda: Sweep({}, **SMALL).to_zarr(path))
     monkeypatch.undo()
-    Sweep({}, **SMALL).store(path, resume=True)  # with locks nothing is refused
+    Sweep({}, **SMALL).to_zarr(path, resume=True)  # the locks are there: nothing is in the way
 
 
 READS = """
@@ -47,7 +47,7 @@ for words in ("show a.zarr", "slice a.zarr n_gpus=8", "verify a.zarr"):
 
 
 def test_a_cube_is_read_without_file_locks(tmp_path: Path) -> None:
-    Sweep({}, **SMALL).store(tmp_path / "a.zarr")
+    Sweep({}, **SMALL).to_zarr(tmp_path / "a.zarr")
     given: Any = dict(cwd=tmp_path, capture_output=True, text=True, timeout=600)
     done = subprocess.run([sys.executable, "-c", READS], **given)
     assert (done.returncode, done.stderr) == (0, "")

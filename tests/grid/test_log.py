@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.store.writer import Writer
 from fleetcube.kernels import log
 from fleetcube.kernels.engines import numba as numba_engine
@@ -30,7 +30,7 @@ def test_nothing_is_printed_unless_a_program_asks(tmp_path: Path) -> None:
         "import sys; from fleetcube.kernels import log; import fleetcube;"
         "log.warning('a fault of %s', 'x');"
         "fleetcube.Sweep({'series_psus_per_node': 2}, {'n_gpus': [8, 64]}, ['cluster_mtbf'])"
-        ".store(sys.argv[1])"
+        ".to_zarr(sys.argv[1])"
     )
     words = [sys.executable, "-c", script, str(tmp_path / "a.zarr")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)
@@ -49,20 +49,20 @@ def test_a_run_says_what_it_does(tmp_path: Path, caplog: Any, monkeypatch: Patch
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "write", failing)
         with pytest.raises(OSError, match="disk full"):
-            sweep().store(path, chunks={"n_gpus": 1}, threads=1)
+            sweep().to_zarr(path, chunks={"n_gpus": 1}, settings=Settings(threads=1))
     begun = [f"{r.levelname} {r.getMessage()}" for r in caplog.records]
     assert any(line.startswith("DEBUG plan: engine numpy, 10 points, 1 outputs") for line in begun)
     step = f"INFO {path}.partial: engine numpy, 10 points, 2 blocks to write, 0 kept"
     assert any(line.startswith(step) for line in begun)
     caplog.clear()
-    sweep().store(path, chunks={"n_gpus": 1}, resume=True)
+    sweep().to_zarr(path, chunks={"n_gpus": 1}, resume=True)
     resumed = caplog.text
     assert "1 blocks to write, 1 kept of an earlier run" in resumed
     assert resumed.count("DEBUG") - resumed.count("DEBUG    fleetcube:evaluation") == 1  # a block
     assert "block n_gpus 1:2, gpu_mttf 0:5: 1 files" in resumed
     assert "sealed, 2 blocks" in resumed
     caplog.clear()
-    sweep().store(path, chunks={"n_gpus": 1}, resume=True)
+    sweep().to_zarr(path, chunks={"n_gpus": 1}, resume=True)
     assert "complete and sound, nothing to write" in caplog.text
 
 
@@ -72,7 +72,7 @@ def test_compiled_and_kept_kernels(tmp_path: Path, caplog: Any, monkeypatch: Pat
     for how in ("compiled", "read from the cache"):
         monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
         caplog.clear()
-        Sweep({}, AXES, ["nodes"]).evaluate("numba")  # one small formula
+        Sweep({}, AXES, ["nodes"]).evaluate(settings=Settings("numba"))  # one small formula
         assert f"kernel of nodes {how} in " in caplog.text
 
 

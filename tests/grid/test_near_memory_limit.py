@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.show.tables import table
 
@@ -17,11 +17,13 @@ LLAMA_3: dict[str, Any] = {"model": "llama-3-405b", "node": "dgx-h100"}
 LLAMA_3 |= {"inter_node_bandwidth": "400 Gbit/s", "n_gpus": 8192, "tensor_parallel": 8}
 LLAMA_3 |= {"pipeline_parallel": 16, "virtual_stages": 8, "global_batch_size": 2048}
 LLAMA_3 |= {"sequence_length": 8192, "sequence_parallel": True, "recompute": False, "zero_stage": 2}
-NEED = float(fleetcube.evaluate("memory_per_gpu", engine="numpy", **LLAMA_3))
+NEED = float(fleetcube.evaluate("memory_per_gpu", settings=Settings("numpy"), **LLAMA_3))
 
 
 def test_the_published_run_of_405b_fits() -> None:
-    found = fleetcube.evaluate(["memory_margin", "infeasible_reason"], engine="numpy", **LLAMA_3)
+    found = fleetcube.evaluate(
+        ["memory_margin", "infeasible_reason"], settings=Settings("numpy"), **LLAMA_3
+    )
     assert found["infeasible_reason"] == 0
     assert 0 < found["memory_margin"] < 0.05
 
@@ -39,7 +41,9 @@ def test_the_published_run_of_405b_fits() -> None:
 )
 def test_both_sides_of_the_limit(capacity: float, reason: int, near: int) -> None:
     asked = ["infeasible_reason", "near_memory_limit", "memory_margin"]
-    found = fleetcube.evaluate(asked, engine="numpy", **LLAMA_3, hbm_capacity=capacity * NEED)
+    found = fleetcube.evaluate(
+        asked, hbm_capacity=capacity * NEED, settings=Settings("numpy"), **LLAMA_3
+    )
     assert (found["infeasible_reason"], found["near_memory_limit"]) == (reason, near)
     np.testing.assert_allclose(found["memory_margin"], 1 - 1 / capacity, rtol=1e-12, atol=1e-15)
 
@@ -48,33 +52,42 @@ def test_without_an_error_the_limit_is_sharp() -> None:
     for capacity, reason in ((0.999 * NEED, 10), (NEED, 0)):
         given = {**LLAMA_3, "memory_error_factor": 1, "hbm_capacity": capacity}
         asked = ["infeasible_reason", "near_memory_limit"]
-        found = fleetcube.evaluate(asked, engine="numpy", **given)
+        found = fleetcube.evaluate(asked, settings=Settings("numpy"), **given)
         assert (found["infeasible_reason"], found["near_memory_limit"]) == (reason, 0)
 
 
 @pytest.mark.parametrize(("capacity", "near"), [(0.99, 1), (1.01, 1), (1.5, 0)])
 def test_searches_say_what_is_near(capacity: float, near: int) -> None:
     sweep = Sweep({**LLAMA_3, "hbm_capacity": capacity * NEED}, {}, ["step_time"])
-    best = sweep.optimize("step_time", {"network_efficiency": [0.5, 1]}, engine="numpy")
-    root = sweep.solve("network_efficiency", "step_time <= 1000 s", engine="numpy")
+    best = sweep.best(
+        "step_time", search={"network_efficiency": [0.5, 1]}, settings=Settings("numpy")
+    )
+    root = sweep.solve("network_efficiency", "step_time <= 1000 s", settings=Settings("numpy"))
     for found in (best, root):
         assert found["near_memory_limit"] == near
         assert ("near_memory_limit" in table(found)[0]) == bool(near)
-    assert sweep.levers("step_time").attrs["fleetcube_near_memory_limit"] == near
+    assert sweep.rank_inputs("step_time").attrs["fleetcube_near_memory_limit"] == near
     assert View(sweep.virtual(), "a.toml", sweep).levers("variable=step_time")["near"] == bool(near)
     scenario = {**LLAMA_3, "hbm_capacity": capacity * NEED}
     plan = Sweep(scenario, {"network_efficiency": [0.5, 1.0]}, ["step_time"])
-    won = plan.reduce("argmin", of="step_time", engine="numpy", mask_infeasible=True)
+    won = plan.best("step_time", settings=Settings("numpy"))
     assert won.coords["near_memory_limit"] == near
-    assert "near_memory_limit" not in plan.reduce("min", of="step_time", engine="numpy").coords
+    assert (
+        "near_memory_limit"
+        not in plan.reduce("min", of="step_time", settings=Settings("numpy")).coords
+    )
 
 
 def test_a_winner_without_a_limit_has_no_word_on_it() -> None:
     sweep = Sweep(LLAMA_3 | {"hbm_capacity": np.inf}, {"network_efficiency": [0.5, 1]}, ["mfu"])
-    assert "near_memory_limit" not in sweep.reduce("argmax", of="mfu", engine="numpy").coords
+    assert (
+        "near_memory_limit" not in sweep.best("mfu", sense="max", settings=Settings("numpy")).coords
+    )
 
 
 def test_a_search_refuses_what_even_the_error_cannot_save() -> None:
     sweep = Sweep({**LLAMA_3, "hbm_capacity": 0.97 * NEED}, {}, ["step_time"])
-    found = sweep.optimize("step_time", {"network_efficiency": [0.5, 1]}, engine="numpy")
+    found = sweep.best(
+        "step_time", search={"network_efficiency": [0.5, 1]}, settings=Settings("numpy")
+    )
     assert (found["infeasible_reason"], found["near_memory_limit"]) == (10, -1)

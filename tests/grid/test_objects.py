@@ -1,4 +1,4 @@
-"""Cubes on an object store: the same bytes as in a folder, never partial, one writer at a time."""
+"""Cubes on an object store: the bytes of a folder's, never half there, one writer at a time."""
 
 import contextlib
 import http.server
@@ -21,7 +21,7 @@ import xarray
 import zarr
 from zarr.storage import ObjectStore
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.names import JOURNAL, LOCK, PARTS, PLAN, ROOT, SEAL
@@ -74,7 +74,7 @@ def held(url: str) -> dict[str, bytes]:
 
 
 def plain(url: str) -> "ObjectStore[Any]":
-    """Open as a reader without fleetcube."""
+    """What a reader that knows nothing of fleetcube opens."""
     return ObjectStore(Objects(url).client, read_only=True)
 
 
@@ -84,8 +84,8 @@ def stopped(url: str) -> str:
 
 
 def test_a_cube_of_objects_has_a_folders_bytes(sweep: Sweep, url: str, tmp_path: Path) -> None:
-    assert sweep.store(url, chunks=CHUNKS) == url
-    assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)))
+    assert sweep.to_zarr(url, chunks=CHUNKS) == url
+    assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
     assert_same(sweep.evaluate(), open_cube(url))
     assert_same(sweep.evaluate(), xarray.open_zarr(plain(url), consolidated=False))
     assert verify(url).problems == []
@@ -96,13 +96,13 @@ def test_cubes_in_memory_and_of_single_points(outputs: list[str]) -> None:
     url = f"memory://{next(_numbers)}/a.zarr"
     training = {**SCENARIO, "n_gpus": 64, "fabric": "infiniband-ndr", "gpu_mttf": 1e8}
     point = Sweep(training, {}, outputs)
-    point.store(url)
+    point.to_zarr(url)
     assert_same(point.evaluate(), open_cube(url))
     assert verify(url).problems == []
 
 
 def test_dask_workers_can_read_a_cube(sweep: Sweep, url: str) -> None:
-    sweep.store(url, chunks=CHUNKS)
+    sweep.to_zarr(url, chunks=CHUNKS)
     lazy = pickle.loads(pickle.dumps(open_cube(url, chunks={})))
     assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
     assert pickle.loads(pickle.dumps(Objects(url))) == Objects(url)
@@ -110,7 +110,7 @@ def test_dask_workers_can_read_a_cube(sweep: Sweep, url: str) -> None:
 
 @pytest.mark.slow
 def test_a_cube_in_a_folder_is_read_over_http(sweep: Sweep, tmp_path: Path) -> None:
-    sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
 
     class Static(http.server.SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -125,7 +125,7 @@ def test_a_cube_in_a_folder_is_read_over_http(sweep: Sweep, tmp_path: Path) -> N
         url = f"{endpoint}/a.zarr"
         assert_same(sweep.evaluate(), open_cube(url))
         assert verify(url, samples=2).problems == []
-        refused("can only be read", sweep.store, url, overwrite=True)
+        refused("can only be read", sweep.to_zarr, url, overwrite=True)
         refused("there is no cube", open_cube, f"{endpoint}/b.zarr")
         (tmp_path / "a.zarr/job_time/c/0/1/2").unlink()
         refused("job_time/c/0/1/2' is missing", lambda: open_cube(url)["job_time"].load())
@@ -155,7 +155,7 @@ def test_no_reader_sees_an_unfinished_cube(stopped: str) -> None:
 
 @pytest.mark.slow
 def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
-    """After each write of sealing, an array that opens has its values, and the root comes last."""
+    """After each write of a sealing, an array that opens has its values, and the root is last."""
     seen: list[str] = []
     write = Objects.write
     truth = sweep.evaluate()
@@ -170,20 +170,20 @@ def test_no_reader_is_misled_by_what_is_missing(sweep: Sweep, url: str, monkeypa
         write(self, name, data)
 
     monkeypatch.setattr(Objects, "write", watched)
-    sweep.store(url, threads=1)
+    sweep.to_zarr(url, settings=Settings(threads=1))
     assert seen[-1] == ROOT
     assert seen.index(SEAL) < min(k for k, n in enumerate(seen) if n.endswith("zarr.json"))
 
 
 @pytest.mark.parametrize("harm", [None, "flip", "remove", "journal"])
 def test_a_stopped_run_is_continued(sweep: Sweep, stopped: str, tmp_path: Path, harm: Any) -> None:
-    refused("--resume continues it, --overwrite starts over", sweep.store, stopped, chunks=CHUNKS)
+    refused("--resume continues it, --overwrite starts over", sweep.to_zarr, stopped, chunks=CHUNKS)
     with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
-        sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
+        sweep.to_zarr(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     place = Objects(stopped)
     _harm(place, list(journal.read_journal(place).values())[2].files[0][0], harm)
-    sweep.store(stopped, chunks=CHUNKS, resume=True)
-    assert held(stopped) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)))
+    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
+    assert held(stopped) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
 
 
 def _harm(place: Objects, chunk: str, harm: str | None) -> None:
@@ -200,29 +200,29 @@ def _harm(place: Objects, chunk: str, harm: str | None) -> None:
 
 @pytest.mark.parametrize("harm", ["flip", "remove"])
 def test_a_damaged_chunk_is_mended(sweep: Sweep, url: str, harm: str, monkeypatch: Patch) -> None:
-    sweep.store(url, chunks=CHUNKS)
+    sweep.to_zarr(url, chunks=CHUNKS)
     whole = held(url)
     _harm(Objects(url), "job_time/c/0/1/2", harm)
     assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
     if harm == "remove":
         refused("7 of its 8 chunks are there", open_cube, url)
     wrote = blocks_written(monkeypatch)
-    sweep.store(url, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(url, chunks=CHUNKS, resume=True)
     assert (len(wrote), held(url)) == (1, whole)
     monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
-    sweep.store(url, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(url, chunks=CHUNKS, resume=True)
 
 
 def test_only_cubes_are_overwritten_root_first(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
     Objects(url).write("notes.txt", b"keep me")
     for keywords in ({"overwrite": True}, {"resume": True}):
-        refused("is not a cube and is not overwritten", sweep.store, url, **keywords)
-    refused("exists; choose another name", sweep.store, url)
+        refused("is not a cube and is not overwritten", sweep.to_zarr, url, **keywords)
+    refused("exists; choose another name", sweep.to_zarr, url)
     assert held(url) == {"notes.txt": b"keep me"}
     Objects(url).delete("notes.txt")
-    sweep.store(url)
-    refused("exists; choose another name or use --overwrite", sweep.store, url)
-    refused("lies in the cube", sweep.store, f"{url}/inner/b.zarr")
+    sweep.to_zarr(url)
+    refused("exists; choose another name or use --overwrite", sweep.to_zarr, url)
+    refused("lies in the cube", sweep.to_zarr, f"{url}/inner/b.zarr")
     keep = Objects.keep
 
     def watched(self: Objects, names: set[str]) -> None:
@@ -230,12 +230,12 @@ def test_only_cubes_are_overwritten_root_first(sweep: Sweep, url: str, monkeypat
         keep(self, names)
 
     monkeypatch.setattr(Objects, "keep", watched)
-    Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(url, overwrite=True)
+    Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).to_zarr(url, overwrite=True)
     assert list(open_cube(url).data_vars) == ["cluster_mtbf"]
 
 
 def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: Patch) -> None:
-    sweep.store(url, chunks=CHUNKS)
+    sweep.to_zarr(url, chunks=CHUNKS)
     gone: list[list[str]] = []
     monkeypatch.setattr(
         type(Objects(url).client), "delete", lambda _, names: gone.append(names), raising=True
@@ -247,7 +247,7 @@ def test_overwriting_goes_in_a_safe_order(sweep: Sweep, url: str, monkeypatch: P
 
 
 def taken_from(first: Objects, monkeypatch: Patch) -> Any:
-    """Take the lock as another writer who finds the first one's stale; only one has it."""
+    """The lock of another writer, to whom that of the first is stale: of two, one has it."""
     monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
     second = objects._Lease(Objects(first.url), LOCK)
     monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
@@ -257,7 +257,7 @@ def taken_from(first: Objects, monkeypatch: Patch) -> Any:
 
 
 def renewed(place: Objects) -> None:
-    """Wait until a lock was renewed three times, then end its thread."""
+    """Wait until a lock was renewed three times, and have its thread end."""
     end = time.monotonic() + 600
     while json.loads(place.read(LOCK))["count"] < 3 and time.monotonic() < end:
         time.sleep(0.02)
@@ -272,7 +272,7 @@ def test_a_second_writer_awaits_staleness(sweep: Sweep, stopped: str, monkeypatc
     with first.one_writer():
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
             told = rf"process {os.getpid()} on .* renewed its lock \d+ s ago; .* counts for 60 s"
-            refused(told, sweep.store, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
+            refused(told, sweep.to_zarr, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
         second = taken_from(first, monkeypatch)
         assert first._lease is not None
         second.check()
@@ -280,7 +280,7 @@ def test_a_second_writer_awaits_staleness(sweep: Sweep, stopped: str, monkeypatc
         first._lease._lost = "another writer took it"
         with pytest.raises(ConnectionError, match="the lock was lost"):
             first.write("job_time/c/9", b"late")
-    sweep.store(stopped, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
 
 
 def test_a_lock_that_cannot_be_renewed_ends_the_writing(url: str, monkeypatch: Patch) -> None:
@@ -339,15 +339,15 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
     assert ROOT not in held(url)
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}
-    refused("is being written by process", sweep.store, url, chunks=sizes, resume=True)
+    refused("is being written by process", sweep.to_zarr, url, chunks=sizes, resume=True)
     monkeypatch.setattr(objects, "STALE_SECONDS", 1.5)
     monkeypatch.setattr(objects, "RENEW_SECONDS", 0.2)
-    time.sleep(2.6)  # the store's times are whole seconds
+    time.sleep(2.6)  # the store tells whole seconds
     with monkeypatch.context() as patch:
         wrote = blocks_written(patch)
-        sweep.store(url, chunks=sizes, resume=True)
+        sweep.to_zarr(url, chunks=sizes, resume=True)
     assert len(wrote) == len(journal.read_journal(place)) - done
-    assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=sizes)))
+    assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=sizes)))
 
 
 def test_the_commands_take_urls(url: str, tmp_path: Path) -> None:
@@ -399,14 +399,14 @@ def test_refused_access_is_one_line(bucket: str, sweep: Sweep, monkeypatch: Patc
 
     with serving(Refusing) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        for ask in (open_cube, sweep.store):
+        for ask in (open_cube, sweep.to_zarr):
             with pytest.raises(ConnectionError, match="access was refused"):
                 ask(f"{bucket}/a.zarr")
 
 
 def test_cubes_open_with_few_requests(sweep: Sweep, url: str, caplog: Any) -> None:
-    """Each file other than chunks is read once, and the chunks are listed once."""
-    sweep.store(url, chunks=CHUNKS)
+    """Each file beside the chunks is read once, and the chunks are listed once."""
+    sweep.to_zarr(url, chunks=CHUNKS)
     sealed = journal.read_record(Objects(url), SEAL)
     assert sealed is not None
     with caplog.at_level("INFO", "werkzeug"):
@@ -433,7 +433,7 @@ def _behind() -> Iterator[tuple[int, Faults]]:
 
 @pytest.fixture
 def between(_behind: tuple[int, Faults]) -> Iterator[tuple[str, Faults]]:
-    """A place in a bucket behind a proxy, and the proxy's faults."""
+    """A place in a bucket behind a proxy, and what that does amiss."""
     port, faults = _behind
     with reached(port) as bucket:
         yield f"{bucket}/{next(_numbers)}.zarr", faults
@@ -464,16 +464,16 @@ def test_a_store_without_conditional_writes_is_refused(
     url, faults = between
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(faults, "change", change)
-        refused(f"no conditional writes .{told}.* write to a folder", sweep.store, url)
+        refused(f"no conditional writes .{told}.* write to a folder", sweep.to_zarr, url)
         assert not Objects(url).exists()
-        sweep.store(tmp_path / "a.zarr")
+        sweep.to_zarr(tmp_path / "a.zarr")
         for name, data in contents(tmp_path / "a.zarr").items():
             Objects(url).write(name, data)
         assert_same(sweep.evaluate(), open_cube(url))
 
 
 def test_a_lock_of_tags_without_quotes(between: tuple[str, Faults], monkeypatch: Patch) -> None:
-    """As in Ceph 16: conditions with the standard's quotes never hold."""
+    """As in Ceph 16: a condition with the quotes that the standard wants never holds."""
 
     def change(method: str, headers: dict[str, str]) -> int | None:
         tag = headers.get("if-match", "")
@@ -492,7 +492,7 @@ def test_a_lock_of_tags_without_quotes(between: tuple[str, Faults], monkeypatch:
 
 @pytest.mark.slow
 def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: Patch) -> None:
-    """A write whose answer was lost is checked: the lock is still ours."""
+    """What was written, and its answer lost, is asked for again: the lock is ours all the same."""
     url, faults = between
     monkeypatch.setattr(faults, "kinds", ("unanswered", "503"))
     monkeypatch.setattr(faults, "rate", 0.3)
@@ -506,7 +506,7 @@ def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: 
 
 
 def test_a_stale_list_hides(between: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    """Blocks of a stopped run exist, but no list shows them when it is overwritten."""
+    """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
     url, _ = between
     other = Sweep({**SCENARIO, "restart_time": 700.0}, AXES, OUTPUTS)
     for begun, how, stale in ((sweep, {}, False), (other, {"overwrite": True}, True)):
@@ -515,16 +515,16 @@ def test_a_stale_list_hides(between: Any, sweep: Sweep, tmp_path: Path, monkeypa
             if stale:
                 patch.setattr(Objects, "_list", lambda *_: iter(()))
             with pytest.raises(OSError, match="No space left"):
-                begun.store(url, chunks=CHUNKS, threads=1, **how)
+                begun.to_zarr(url, chunks=CHUNKS, settings=Settings(threads=1), **how)
     assert len(Objects(url).names(PARTS) or ()) == 2
-    other.store(url, chunks=CHUNKS, resume=True)
-    assert held(url) == contents(Path(other.store(tmp_path / "a.zarr", chunks=CHUNKS)))
+    other.to_zarr(url, chunks=CHUNKS, resume=True)
+    assert held(url) == contents(Path(other.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
 
 
 @pytest.mark.slow
 def test_cubes_are_read_through_faults(between: Any, sweep: Sweep, monkeypatch: Patch) -> None:
     url, faults = between
-    sweep.store(url)
+    sweep.to_zarr(url)
     truth, told = sweep.evaluate(), list[str]()
     for kind in KINDS:
         with monkeypatch.context() as patch:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.grid.errors import InputError
 
-from .common import cases, on_h100, refused
+from .common import cases, on_h100, refused, solve
 
 LLAMA = on_h100(
     "llama-3-70b", tensor_parallel=8, pipeline_parallel=4, n_gpus=1024, gpu_hour_price=2.5
@@ -18,10 +19,12 @@ DAY = 86400.0
 
 def test_the_cheapest_cluster_that_finishes_in_time_is_the_one_of_a_full_search() -> None:
     axes = {"gpu_mttf": ["10_000 h", "50_000 h"], "n_gpus": 32.0 * np.arange(2, 1025)}
-    every = fleetcube.Sweep(LLAMA, axes, ["job_cost", "job_time"]).evaluate(mask_infeasible=True)
+    every = fleetcube.Sweep(LLAMA, axes, ["job_cost", "job_time"]).evaluate(
+        settings=Settings(infeasible="exclude")
+    )
     allowed = every["job_cost"].where(every["job_time"] <= 60 * DAY)
     sweep = fleetcube.Sweep(LLAMA, {"gpu_mttf": axes["gpu_mttf"]}, ["job_cost"])
-    found = sweep.optimize("job_cost", {"n_gpus": [64, 32768]}, ["job_time <= 60 d"])
+    found = sweep.best("job_cost", search={"n_gpus": [64, 32768]}, where=["job_time <= 60 d"])
     assert not found["optimum_status"].any()
     np.testing.assert_array_equal(found["n_gpus"], allowed.idxmin("n_gpus"))
     np.testing.assert_allclose(found["job_cost"], allowed.min("n_gpus"), rtol=1e-12)
@@ -33,7 +36,9 @@ def test_the_best_fixed_interval_is_the_exact_one() -> None:
     given = {"checkpoint_stall_time": stall, "cluster_mtbf": mtbf, "recovery_time": 300.0}
     sweep = fleetcube.Sweep({**given, "fixed_checkpoint_interval": 1.0}, {}, ["goodput"])
     between = {"fixed_checkpoint_interval": ["1 s", "10 h"]}
-    found = sweep.optimize("goodput", between, sense="max", feasible=False)
+    found = sweep.best(
+        "goodput", search=between, sense="max", settings=Settings(infeasible="include")
+    )
     u = float(found["fixed_checkpoint_interval"]) / mtbf
     assert -u - math.log1p(-u) == pytest.approx(stall / mtbf, rel=1e-4)
 
@@ -43,11 +48,16 @@ def test_several_inputs_under_a_condition_meet_it_exactly_where_it_binds() -> No
     sweep = fleetcube.Sweep(LLAMA, {}, ["goodput"])
     between = {"checkpoint_write_bandwidth": ["1 GB/s", "1 TB/s"]}
     between |= {"gpu_mttf": ["1_000 h", "1_000_000 h"]}
-    found = sweep.optimize("cluster_mtbf", between, ["goodput >= 95 %"], feasible=False)
+    found = sweep.best(
+        "cluster_mtbf",
+        search=between,
+        where=["goodput >= 95 %"],
+        settings=Settings(infeasible="include"),
+    )
     assert float(found["goodput"]) == pytest.approx(0.95, rel=1e-6)
     assert float(found["checkpoint_write_bandwidth"]) == pytest.approx(1e12, rel=1e-6)
     given = {**LLAMA, "checkpoint_write_bandwidth": 1e12}
-    alone = fleetcube.solve("gpu_mttf", "goodput = 95 %", **given)
+    alone = solve("gpu_mttf", "goodput = 95 %", **given)
     assert float(found["gpu_mttf"]) == pytest.approx(float(alone["gpu_mttf"]), rel=1e-5)
 
 
@@ -55,8 +65,10 @@ def test_what_does_not_fit_in_memory_is_no_optimum() -> None:
     """The least GPU hours would be on a cluster too small for the model's state."""
     scenario = {**LLAMA, "pipeline_parallel": 1, "zero_stage": 3}
     sweep = fleetcube.Sweep(scenario, {}, ["job_time"])
-    free = sweep.optimize("gpu_hours", {"n_gpus": [8, 4096]}, feasible=False)
-    held = sweep.optimize("gpu_hours", {"n_gpus": [8, 4096]})
+    free = sweep.best(
+        "gpu_hours", search={"n_gpus": [8, 4096]}, settings=Settings(infeasible="include")
+    )
+    held = sweep.best("gpu_hours", search={"n_gpus": [8, 4096]})
     assert float(free["n_gpus"]) < float(held["n_gpus"])
     for n, feasible in ((float(held["n_gpus"]), True), (float(free["n_gpus"]), False)):
         at = fleetcube.evaluate("infeasible_reason", **{**scenario, "n_gpus": n})
@@ -77,44 +89,45 @@ def test_what_cannot_run_is_told_apart_from_conditions() -> None:
     between = {"n_gpus": [64, 4096]}
     for conditions in ([], ["job_time <= 1000 d"]):
         sweep = fleetcube.Sweep({**LLAMA, "hbm_capacity": "1 GB"}, {}, ["job_time"])
-        found = sweep.optimize("job_cost", between, conditions)
+        found = sweep.best("job_cost", search=between, where=conditions)
         assert verdict(found) == ("no_feasible_point", "out_of_memory")
         assert np.isnan(found["n_gpus"])
     every = {**LLAMA, "hbm_capacity": "1 GB", "n_gpus": 32.0 * np.arange(2, 129)}
     assert (fleetcube.evaluate("infeasible_reason", **every) > 0).all()
     plain = fleetcube.Sweep(LLAMA, {}, ["job_time"])
-    small = plain.optimize("job_cost", {"n_gpus": [17, 24]})
+    small = plain.best("job_cost", search={"n_gpus": [17, 24]})
     assert verdict(small) == ("no_feasible_point", "group_larger_than_cluster")
-    late = plain.optimize("job_cost", between, ["job_time <= 1 d"])
+    late = plain.best("job_cost", search=between, where=["job_time <= 1 d"])
     assert told(late, "optimum_status") == "no_point_keeps_to_the_conditions"
     assert int(late["infeasible_reason"]) == -1
     assert np.isnan(late["n_gpus"])
-    assert verdict(plain.optimize("job_cost", between)) == ("found", "feasible")
+    assert verdict(plain.best("job_cost", search=between)) == ("found", "feasible")
 
 
 def test_inputs_without_whole_numbers_fail_for_the_same_reasons() -> None:
     sweep = fleetcube.Sweep({**LLAMA, "hbm_capacity": "1 GB"}, {}, ["goodput", "job_time"])
     between = {"checkpoint_write_bandwidth": ["1 GB/s", "1 TB/s"]}
-    found = sweep.optimize("job_time", between)
+    found = sweep.best("job_time", search=between)
     assert verdict(found) == ("no_feasible_point", "out_of_memory")
     never = fleetcube.Sweep({**LLAMA, "n_gpus": 4}, {}, ["job_time"])
-    found = never.optimize("job_time", between, feasible=False)
+    found = never.best("job_time", search=between, settings=Settings(infeasible="include"))
     assert told(found, "optimum_status") == "undefined"
 
 
 @cases(
-    "of, between, subject_to, told",
+    "of, between, where, told",
     ("job_cst", {"n_gpus": [8, 64]}, [], "did you mean 'job_cost'"),
     ("infeasible_reason", {"n_gpus": [8, 64]}, [], "is a flag"),
     ("job_cost", {}, [], "does not map inputs to ranges"),
     ("job_cost", {"n_gpus": [64, 8]}, [], "does not increase"),
     ("job_cost", {"n_gpus": 64}, [], "is not a range"),
-    ("job_cost", {"fabric": ["a", "b"]}, [], "named values"),
+    ("job_cost", {"fabric": ["a", "b"]}, [], "takes names"),
     ("job_cost", {"pue": [1.1, 1.2]}, [], "do not depend on pue"),
     ("job_cost", {"n_gpus": [8, 64]}, ["job_time = 1 d"], "write <= or >="),
 )
-def test_bad_questions(of: str, between: object, subject_to: list[str], told: str) -> None:
-    refused(told, fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize, of, between, subject_to)
+def test_bad_questions(of: str, between: object, where: list[str], told: str) -> None:
+    sweep = fleetcube.Sweep(LLAMA, {}, ["job_time"])
+    refused(told, sweep.best, of, search=between, where=where)
 
 
 def test_a_few_whole_numbers_are_all_tried() -> None:
@@ -122,11 +135,13 @@ def test_a_few_whole_numbers_are_all_tried() -> None:
     job = on_h100("llama-3-70b", tensor_parallel=8, sequence_parallel=True, global_batch_size=3072)
     axes = {"n_gpus": np.arange(2000, 3269, 8.0), "pipeline_parallel": [1, 2, 3, 4, 5, 6, 7, 8]}
     every = fleetcube.Sweep(job, axes, ["job_time"])
-    best = every.reduce("argmin", of="job_time", mask_infeasible=True)
+    best = every.best("job_time")
     between = {"n_gpus": [2000, 3268], "pipeline_parallel": [1, 8]}
-    found = fleetcube.Sweep({**job, "n_gpus": 2048}, {}, ["job_time"]).optimize("job_time", between)
+    found = fleetcube.Sweep({**job, "n_gpus": 2048}, {}, ["job_time"]).best(
+        "job_time", search=between
+    )
     for name in axes:
-        assert found[name].item() == best[f"{name}_at_min_job_time"].item()
+        assert found[name].item() == best[name].item()
 
 
 def test_counts_are_traded_for_each_other() -> None:
@@ -141,17 +156,17 @@ def test_counts_are_traded_for_each_other() -> None:
     ):
         own = {**job, **more, "model": model, "n_gpus": n_gpus, "global_batch_size": 8 * n_gpus}
         every = fleetcube.Sweep(own, axes, ["step_time"])
-        best = every.reduce("argmin", of="step_time", mask_infeasible=True)
-        found = fleetcube.Sweep(own, {}, ["step_time"]).optimize("step_time", between)
+        best = every.best("step_time")
+        found = fleetcube.Sweep(own, {}, ["step_time"]).best("step_time", search=between)
         for name in axes:
-            assert found[name].item() == best[f"{name}_at_min_step_time"].item()
+            assert found[name].item() == best[name].item()
 
 
 def test_counts_that_are_given_stay_whole() -> None:
     job = on_h100(n_gpus=64)
     job |= {"pipeline_parallel": 8, "global_batch_size": 64, "hbm_capacity": float("inf")}
     ends = {"first_stage_layers": [1, 5], "last_stage_layers": [0, 5]}
-    best = fleetcube.Sweep(job, {}, ["step_time"]).optimize("step_time", ends)
+    best = fleetcube.Sweep(job, {}, ["step_time"]).best("step_time", search=ends)
     grid = {name: list(range(low, high + 1)) for name, (low, high) in ends.items()}
     swept = fleetcube.Sweep(job, grid, ["step_time", "infeasible_reason"]).evaluate()
     assert best.optimum_status == 0
@@ -163,8 +178,10 @@ def test_choices_are_searched_one_by_one() -> None:
     axes = {"recompute": [False, "full"], "pipeline_parallel": [2.0, 4.0], "gpu_mttf": [3e7, 2e8]}
     sweep = fleetcube.Sweep(LLAMA, axes, ["job_cost"])
     between, most = {"n_gpus": [64, 4096]}, ["job_time <= 100 d"]
-    every = sweep.optimize("job_cost", between, most)
-    found = sweep.optimize("job_cost", between, most, over=["recompute", "pipeline_parallel"])
+    every = sweep.best("job_cost", search=between, where=most)
+    found = sweep.best(
+        "job_cost", search=between, where=most, over=["recompute", "pipeline_parallel"]
+    )
     assert found["job_cost"].dims == ("gpu_mttf",)
     for mttf in axes["gpu_mttf"]:
         own, best = every.sel(gpu_mttf=mttf), found.sel(gpu_mttf=mttf)
@@ -179,10 +196,12 @@ def test_a_choice_that_has_an_answer_beats_one_that_has_none() -> None:
     """With 1 tensor-parallel GPU, a quarter of the weights and gradients takes 70 GB and more."""
     axes = {"tensor_parallel": [1.0, 8.0]}
     sweep = fleetcube.Sweep({**LLAMA, "pipeline_parallel": 4}, axes, ["job_cost"])
-    found = sweep.optimize("job_cost", {"n_gpus": [64, 256]}, over=["tensor_parallel"])
+    found = sweep.best("job_cost", search={"n_gpus": [64, 256]}, over=["tensor_parallel"])
     assert float(found["tensor_parallel"]) == 8
-    none = sweep.optimize("job_cost", {"n_gpus": [64, 256]}, ["job_time <= 1 h"], over=[*axes])
+    none = sweep.best(
+        "job_cost", search={"n_gpus": [64, 256]}, where=["job_time <= 1 h"], over=[*axes]
+    )
     assert np.isnan(float(none["tensor_parallel"]))
     assert int(none["optimum_status"]) == 1, "that of the choice that can run"
     with pytest.raises(InputError, match="'fabric' is not an axis; choose from tensor_parallel"):
-        sweep.optimize("job_cost", {"n_gpus": [64, 128]}, over=["fabric"])
+        sweep.best("job_cost", search={"n_gpus": [64, 128]}, over=["fabric"])

@@ -1,4 +1,4 @@
-"""Every option can be an axis, with the values of each choice alone."""
+"""Every option is an axis: along it stands what each choice gives alone."""
 
 import itertools
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.values import option
@@ -38,7 +38,7 @@ def test_an_option_is_an_axis(option: str) -> None:
     chosen = [name for name, quantity in load().items() if quantity.option == option]
     assert chosen
     choices = list(INPUTS[option].choices)
-    swept = Sweep(JOB, {option: choices}, chosen).evaluate(engine="numpy")
+    swept = Sweep(JOB, {option: choices}, chosen).evaluate(settings=Settings("numpy"))
     for k, choice in enumerate(choices):
         alone = Sweep({**JOB, option: choice}, {}, chosen).evaluate()
         for name in {*chosen} - {"infeasible_reason"}:
@@ -55,7 +55,7 @@ def test_off_is_false_in_every_option() -> None:
 def test_off_among_words_is_text_along_an_axis(tmp_path: Path) -> None:
     assert make_axes({"recompute": [False]})["recompute"].labels.tolist() == ["false"]
     path = tmp_path / "cube.zarr"
-    Sweep(JOB, {"recompute": [False, "full"]}, ["memory_per_gpu"]).store(path)
+    Sweep(JOB, {"recompute": [False, "full"]}, ["memory_per_gpu"]).to_zarr(path)
     cube = fleetcube.open_cube(path)
     assert cube["recompute"].values.tolist() == ["false", "full"]
     alone = fleetcube.evaluate("memory_per_gpu", recompute=False, **JOB)
@@ -70,7 +70,7 @@ def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
     assert option("recompute", written) is False
 
 
-# Cases are cut alike for all options: one is enough for `make test`
+# Cases are cut in the same way whatever the option: one will do for `make test`
 @cases(
     "option",
     *(pytest.param(name, marks=[pytest.mark.slow] * (name != "all_reduce")) for name in OPTIONS),
@@ -78,19 +78,19 @@ def test_off_is_read_as_files_tables_and_arrays_spell_it(written: Any) -> None:
 def test_an_option_is_an_axis_of_compiled_sweeps(option: str) -> None:
     chosen = [name for name, quantity in load().items() if quantity.option == option]
     axis = {option: list(INPUTS[option].choices)}
-    swept = Sweep(JOB, axis, chosen).evaluate(engine="numpy")
+    swept = Sweep(JOB, axis, chosen).evaluate(settings=Settings("numpy"))
     moved = [name for name in chosen if option in swept[name].dims]
 
     def formulas(name: str) -> int:
-        return sum(len(case.formulas) for case in Sweep(JOB, axis, [name]).plan("numpy").cases)
+        return sum(len(case.formulas) for case in Sweep(JOB, axis, [name])._plan("numpy").cases)
 
-    # test_engines has each formula on each engine: this tests the choice, on the shortest chain
-    # whose values distinguish the choices
+    # test_engines has each formula on each engine: here the choice is tried, on the shortest
+    # chain whose values tell the choices apart
     told = [name for name in moved if (swept[name] != swept[name].isel({option: 0})).any()]
     name = min(told or moved, key=formulas)
     with jax.disable_jit():
         for engine in ENGINES:
-            other = Sweep(JOB, axis, [name]).evaluate(engine=engine)
+            other = Sweep(JOB, axis, [name]).evaluate(settings=Settings(engine))
             np.testing.assert_allclose(other[name], swept[name], 1e-12, 0, err_msg=engine)
 
 
@@ -100,7 +100,7 @@ def pairs(name: str, choice: Any, row: dict[str, Any]) -> set[Any]:
 
 
 def covering_rows() -> list[dict[str, Any]]:
-    """Rows of choices of all options that cover every pair of choices."""
+    """Choices of all options, so that every two choices of two options stand in one row."""
     rng = np.random.default_rng(17)
     left = {
         (a, x, b, y)
@@ -125,7 +125,7 @@ def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
     wrong = []
     for row in covering_rows():
         given = {**JOB, **row, "expert_parallel": 1, "hbm_capacity": float("inf")}
-        found = fleetcube.evaluate(names, engine="numpy", **given)
+        found = fleetcube.evaluate(names, settings=Settings("numpy"), **given)
         numbers = np.array([float(found[name]) for name in names[:3]])
         reason = int(found.infeasible_reason)
         # formulas stay defined where a layout cannot be run
@@ -135,8 +135,10 @@ def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
 
 
 def test_off_is_found_on_an_axis_of_words() -> None:
-    """As `False`, like in scenarios, and as the axis's word."""
-    found = fleetcube.Sweep(JOB, {"recompute": [False, "full"]}, ["step_time"]).evaluate("numpy")
+    """As `False`, as in scenarios, and as the word that the axis has."""
+    found = fleetcube.Sweep(JOB, {"recompute": [False, "full"]}, ["step_time"]).evaluate(
+        settings=Settings("numpy")
+    )
     for off in (False, np.False_, "false"):
         assert found.fleetcube.sel(recompute=off).identical(found.isel(recompute=0))
     assert found.fleetcube.sel(recompute=["full", False])["recompute"].values.tolist() == [

@@ -1,4 +1,4 @@
-"""A job in phases: each phase as a separate job, and the whole by summing up."""
+"""A job in phases: each judged as a job of its own, and the whole by adding up."""
 
 import json
 import pickle
@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 from fleetcube.grid.ask.gradient import uncounted
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.graph.formulas import load
@@ -46,17 +46,20 @@ ENGINES = pytest.mark.parametrize(
 
 
 def alone(outputs: list[str], axes: Any = AXES, **more: Any) -> list[xarray.Dataset]:
+    """Each phase as a job of its own."""
     owns = [{**JOB, **more, **{k: v for k, v in own.items() if k != "name"}} for own in PHASES]
-    return [Sweep(own, axes, outputs).evaluate("numpy") for own in owns]
+    return [Sweep(own, axes, outputs).evaluate(settings=Settings("numpy")) for own in owns]
 
 
 @ENGINES
 def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
-    """Times, tokens and money are sums; shares are total losses over total time."""
+    """Times, tokens and money are sums; shares are what is lost in all over the time of all."""
     outputs = ["job_time", "job_cost", "energy", "goodput", "mfu", "checkpoint_overhead"]
     outputs += ["memory_per_gpu", "training_tokens", "cost_per_million_tokens", "availability"]
     extra = {"gpu_hour_price": 2.0}
-    whole = Sweep({**JOB, **extra}, AXES, outputs, phases=PHASES).evaluate(engine)
+    whole = Sweep({**JOB, **extra}, AXES, outputs, phases=PHASES).evaluate(
+        settings=Settings(engine)
+    )
     parts = alone([*outputs, "step_time", "training_steps"], **extra)
 
     def total(f: Any) -> Any:
@@ -78,7 +81,7 @@ def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
 
 
 def gpus(cube: xarray.Dataset) -> float:
-    """GPUs of a phase by its tokens: the last phase has twice as many."""
+    """GPUs of a phase, known by its tokens: the last has twice as many."""
     return 16384.0 if float(cube.training_tokens.max()) == 0.8e12 else 8192.0
 
 
@@ -92,8 +95,12 @@ def test_every_quantity_of_a_whole_is_one_and_has_one_rule() -> None:
 def test_one_phase_that_changes_nothing_is_the_job() -> None:
     job = {**JOB, **PRICES, "global_batch_size": 1024}
     outputs = [n for n in OUTPUTS if n not in ("dominant_overhead",)]
-    plain = Sweep({**job, "training_tokens": "5T"}, AXES, outputs).evaluate("numpy")
-    whole = Sweep(job, AXES, outputs, phases=[{"training_tokens": "5T"}]).evaluate("numpy")
+    plain = Sweep({**job, "training_tokens": "5T"}, AXES, outputs).evaluate(
+        settings=Settings("numpy")
+    )
+    whole = Sweep(job, AXES, outputs, phases=[{"training_tokens": "5T"}]).evaluate(
+        settings=Settings("numpy")
+    )
     for name in outputs:
         one, other = xarray.broadcast(whole[name], plain[name])
         np.testing.assert_allclose(one.values, other.values, rtol=1e-12, err_msg=name)
@@ -102,7 +109,7 @@ def test_one_phase_that_changes_nothing_is_the_job() -> None:
 def test_phases_are_a_dimension_where_it_is_asked_for() -> None:
     names = [own["name"] for own in PHASES]
     sweep = Sweep({**JOB, "phase": PHASES}, {**AXES, "phase": names}, ["job_time", "step_time"])
-    each = sweep.evaluate("numpy")
+    each = sweep.evaluate(settings=Settings("numpy"))
     for k, own in enumerate(alone(["job_time", "step_time"])):
         for name in ("job_time", "step_time"):
             one, other = xarray.broadcast(each[name].isel(phase=k, drop=True), own[name])
@@ -115,10 +122,14 @@ def test_phases_are_a_dimension_where_it_is_asked_for() -> None:
 def test_derivatives_of_the_whole_are_those_of_finite_differences() -> None:
     def days(**changed: float) -> float:
         job = {**JOB, "gpu_mttf": 1.8e7, **changed}
-        return float(Sweep(job, {}, ["job_time"], phases=PHASES).evaluate("numpy").job_time)
+        return float(
+            Sweep(job, {}, ["job_time"], phases=PHASES)
+            .evaluate(settings=Settings("numpy"))
+            .job_time
+        )
 
     sweep = Sweep({**JOB, "gpu_mttf": 1.8e7}, {}, ["job_time"], phases=PHASES)
-    slope = float(sweep.gradient("job_time", ["gpu_mttf"]).squeeze())
+    slope = float(sweep.derivatives("job_time", ["gpu_mttf"]).squeeze())
     step = 1.8e7 * 1e-4
     want = (days(gpu_mttf=1.8e7 + step) - days(gpu_mttf=1.8e7 - step)) / (2 * step)
     assert slope == pytest.approx(want, rel=1e-5)
@@ -126,8 +137,8 @@ def test_derivatives_of_the_whole_are_those_of_finite_differences() -> None:
 
 def test_searches_stores_and_functions_know_the_whole(tmp_path: Path) -> None:
     sweep = Sweep(JOB, AXES, ["job_time", "goodput"], phases=PHASES)
-    values = sweep.evaluate("numpy")
-    stored = fleetcube.open_cube(sweep.store(tmp_path / "a.zarr"))
+    values = sweep.evaluate(settings=Settings("numpy"))
+    stored = fleetcube.open_cube(sweep.to_zarr(tmp_path / "a.zarr"))
     np.testing.assert_array_equal(stored.job_time.values, values.job_time.values)
     np.testing.assert_allclose(sweep.virtual().job_time.values, values.job_time.values, rtol=1e-15)
     assert pickle.loads(pickle.dumps(sweep)) == sweep
@@ -138,7 +149,9 @@ def test_searches_stores_and_functions_know_the_whole(tmp_path: Path) -> None:
     )
     assert float(found.job_time) == pytest.approx(want, rel=1e-9)
     law = fleetcube.function("job_time", {**JOB, "phase": PHASES}, ["gpu_mttf"])
-    again = Sweep({**JOB, "gpu_mttf": 1e8}, {}, ["job_time"], phases=PHASES).evaluate("numpy")
+    again = Sweep({**JOB, "gpu_mttf": 1e8}, {}, ["job_time"], phases=PHASES).evaluate(
+        settings=Settings("numpy")
+    )
     assert float(law(gpu_mttf=1e8)) == pytest.approx(float(again.job_time), rel=1e-12)
     same = fleetcube.evaluate(["job_time"], **{**JOB, "gpu_mttf": 1e8}, phase=PHASES)
     assert float(same.job_time) == pytest.approx(float(again.job_time), rel=1e-12)
@@ -154,8 +167,9 @@ def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
 
 
 def with_gpus(number: float) -> float:
+    """Time of the job where its last phase has so many GPUs."""
     sweep = Sweep(JOB, {}, ["job_time"], phases=[*PHASES[:2], {**PHASES[2], "n_gpus": number}])
-    return float(sweep.evaluate("numpy").job_time)
+    return float(sweep.evaluate(settings=Settings("numpy")).job_time)
 
 
 @ENGINES
@@ -163,35 +177,41 @@ def test_an_input_of_one_phase_is_swept_and_overridden(engine: str) -> None:
     sizes = [8192.0, 16384.0, 32768.0]
     axes = {"n_gpus__long": sizes, "gpu_mttf__main": ["5_000 h", "50_000 h"]}
     job = {**JOB, "gpu_mttf": "50_000 h"}
-    cube = Sweep(job, axes, ["job_time"], phases=PHASES).evaluate(engine)
+    cube = Sweep(job, axes, ["job_time"], phases=PHASES).evaluate(settings=Settings(engine))
     for k, size in enumerate(sizes):
         for mttf in ("5_000 h", "50_000 h"):
             tables = [PHASES[0], {**PHASES[1], "gpu_mttf": mttf}, {**PHASES[2], "n_gpus": size}]
-            want = Sweep(job, {}, ["job_time"], phases=tables).evaluate("numpy").job_time
+            want = (
+                Sweep(job, {}, ["job_time"], phases=tables)
+                .evaluate(settings=Settings("numpy"))
+                .job_time
+            )
             got = cube.job_time.isel(n_gpus__long=k, gpu_mttf__main=int(mttf[1] == "0"))
             assert float(got) == pytest.approx(float(want), rel=1e-12)
     assert cube.n_gpus__long.attrs["units"] == "1"
     stated = Sweep({**JOB, "n_gpus__long": 8192}, {}, ["job_time"], phases=PHASES)
-    assert float(stated.evaluate("numpy").job_time) == with_gpus(8192)
+    assert float(stated.evaluate(settings=Settings("numpy")).job_time) == with_gpus(8192)
 
 
 def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
     sweep = Sweep(JOB, {}, ["job_time"], phases=PHASES)
     now = with_gpus(16384)
-    slopes = sweep.gradient("job_time", ["n_gpus__long", "training_tokens__main"])
+    slopes = sweep.derivatives("job_time", ["n_gpus__long", "training_tokens__main"])
     # 7 and 9 replicas do not divide the batch: the neighbours are half and twice as many
     want = (with_gpus(32768) - with_gpus(8192)) / (32768 - 8192)
     assert float(slopes[0]) == pytest.approx(want, rel=1e-9)
     more = [PHASES[0], {**PHASES[1], "training_tokens": 11.9e12 * 1.001}, PHASES[2]]
-    longer = float(Sweep(JOB, {}, ["job_time"], phases=more).evaluate("numpy").job_time)
+    longer = float(
+        Sweep(JOB, {}, ["job_time"], phases=more).evaluate(settings=Settings("numpy")).job_time
+    )
     assert float(slopes[1]) == pytest.approx((longer - now) / (11.9e12 * 0.001), rel=1e-9)
-    listed = sweep.levers("job_time")
+    listed = sweep.rank_inputs("job_time")
     assert {"n_gpus__long", "global_batch_size__ramp"} <= {*listed["input"].values.tolist()}
     found = sweep.solve("n_gpus__long", f"job_time = {now * 1.01!r} s", between=[4096, 65536])
     at = int(found.n_gpus__long)
     assert 8192 < at < 16384
     assert float(found.job_time) == pytest.approx(with_gpus(at), rel=1e-12)
-    best = sweep.optimize("job_time", {"n_gpus__long": [8192, 16384]})
+    best = sweep.best("job_time", search={"n_gpus__long": [8192, 16384]})
     assert float(best["n_gpus__long"]) == 16384
     law = fleetcube.function("job_time", {**JOB, "phase": PHASES}, ["n_gpus__long"])
     assert float(law(n_gpus__long=8192)) == pytest.approx(with_gpus(8192), rel=1e-12)
@@ -199,15 +219,15 @@ def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
 
 @ENGINES
 def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> None:
-    """The job is longer by the stated times; shares of its running time stay."""
+    """The job is longer by the times stated; shares of the time in which it runs stay."""
     job = {**JOB, **PRICES, "maintenance_fraction": 0.1}
     outputs = ["job_time", "gpu_hours", "job_cost", "energy", "goodput", "rework_overhead"]
     outputs += ["transition_share", "availability", "mfu", "useful_compute_share"]
     counted = ["expected_failures", "failed_nodes", "checkpoints_written", "time_at_risk"]
     outputs += counted
-    plain = Sweep(job, {}, outputs, phases=PHASES).evaluate(engine)
+    plain = Sweep(job, {}, outputs, phases=PHASES).evaluate(settings=Settings(engine))
     tables = [PHASES[0], *({**own, "transition_time": "2 h"} for own in PHASES[1:])]
-    ready = Sweep(job, {}, outputs, phases=tables).evaluate(engine)
+    ready = Sweep(job, {}, outputs, phases=tables).evaluate(settings=Settings(engine))
     assert float(ready.job_time - plain.job_time) == pytest.approx(4 * 3600, rel=1e-6)
     hours = 2 * 8192 + 2 * 16384
     assert float(ready.gpu_hours - plain.gpu_hours) == pytest.approx(hours, rel=1e-6)
@@ -219,7 +239,9 @@ def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> 
     assert share == pytest.approx(4 * 3600 / float(ready.job_time), rel=1e-12)
     assert float(ready.availability) == pytest.approx(float(plain.availability) * (1 - share))
     assert float(plain.transition_share) == 0
-    none = Sweep({**job, "transition_time": 0}, {}, outputs, phases=PHASES).evaluate(engine)
+    none = Sweep({**job, "transition_time": 0}, {}, outputs, phases=PHASES).evaluate(
+        settings=Settings(engine)
+    )
     assert float(none.job_time) == pytest.approx(float(plain.job_time), rel=1e-14)
 
 
@@ -237,7 +259,7 @@ def test_what_cannot_vary_is_refused(more: dict[str, Any], axes: dict[str, Any],
     refused(re.escape(rule), Sweep, {**JOB, **more}, axes, ["job_time"], phases=PHASES)
     refused("there is none", Sweep, {"n_gpus__long": 8, **JOB}, {}, ["job_time"])
     with pytest.raises(InputError, match="no phase says gpu_mttf__main"):
-        Sweep(JOB, {}, ["job_time"], phases=PHASES).gradient("job_time", ["gpu_mttf__main"])
+        Sweep(JOB, {}, ["job_time"], phases=PHASES).derivatives("job_time", ["gpu_mttf__main"])
 
 
 TOKENS = {"training_tokens": "1T"}
@@ -272,22 +294,22 @@ def test_contradictory_phases_are_refused(phases: Any, more: dict[str, Any], rul
 def test_what_has_no_whole_is_asked_of_a_phase() -> None:
     refused("step_time has a value in each phase", Sweep, JOB, {}, ["step_time"], phases=PHASES)
     sweep = Sweep(JOB, {}, ["job_time"], phases=PHASES)
-    refused("phases set global_batch_size", sweep.elasticity, "job_time", ["global_batch_size"])
+    refused("phases set global_batch_size", sweep.derivatives, "job_time", ["global_batch_size"])
     refused("set by phases", sweep.solve, "global_batch_size", "job_time = 30 d")
     refused("none of this job", Sweep, {**JOB, "phase": PHASES}, {"phase": ["nap"]}, ["job_time"])
     refused("the scenario has none", Sweep, JOB, {"phase": ["ramp"]}, ["job_time"])
 
 
 def test_what_is_said_of_formulas_is_said_in_phases() -> None:
-    """Notes on fits and on the batch's quality appear in phases, too."""
+    """Phases hide no formula: a fit that is left, and a batch whose quality is counted."""
     job = {**JOB, "batch_quality": "critical", "critical_batch_law": "zhang"}
-    (there,) = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES).plan().remarks()
+    (there,) = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES)._plan().remarks()
     assert "was fitted to" in there
     whole = Sweep(job, {}, ["job_time"], phases=PHASES)
-    assert there in whole.plan().remarks()
-    assert uncounted(whole.plan(), ["global_batch_size"]) == {}
+    assert there in whole._plan().remarks()
+    assert uncounted(whole._plan(), ["global_batch_size"]) == {}
     plain = Sweep(JOB, {}, ["job_time"], phases=PHASES)
-    assert "quality is not counted" in str(uncounted(plain.plan(), ["global_batch_size"]))
+    assert "quality is not counted" in str(uncounted(plain._plan(), ["global_batch_size"]))
 
 
 SPLIT = {"a": 1e12, "b": 9e12, "c": 5e12}
@@ -295,32 +317,38 @@ SPLIT = {"a": 1e12, "b": 9e12, "c": 5e12}
 
 @pytest.mark.parametrize("law", ["bergsma", "zhang", "kaplan"])
 def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
-    """A run cut into equal phases takes as long as uncut, and learns as much."""
+    """A run cut into phases that are alike takes what it takes uncut, and learns as much."""
     job = {**JOB, "global_batch_size": 2048, "batch_quality": "critical", "critical_batch_law": law}
     outputs = ["tokens_to_target", "job_time", "loss", "overtraining", "trained_tokens"]
     outputs += ["compute_optimal_loss", "lifetime_flops", "tokens_before"]
     parts = [{"name": name, "training_tokens": d} for name, d in SPLIT.items()]
     earlier = {**job, "earlier_tokens": 2e12}
-    uncut = Sweep({**earlier, "training_tokens": 15e12}, {}, outputs).evaluate("numpy")
+    uncut = Sweep({**earlier, "training_tokens": 15e12}, {}, outputs).evaluate(
+        settings=Settings("numpy")
+    )
     whole = Sweep(earlier, {}, outputs, phases=parts)
-    found = whole.evaluate("numpy")
+    found = whole.evaluate(settings=Settings("numpy"))
     for name in outputs:
         last = law == "kaplan" and name in ("tokens_to_target", "job_time", "lifetime_flops")
         assert float(found[name]) == pytest.approx(float(uncut[name]), rel=0.5 if last else 1e-12)
-    each = Sweep(earlier, {"phase": ["c", "a"]}, outputs, phases=parts).evaluate("numpy")
+    each = Sweep(earlier, {"phase": ["c", "a"]}, outputs, phases=parts).evaluate(
+        settings=Settings("numpy")
+    )
     assert each["trained_tokens"].values.tolist() == [17e12, 3e12]
-    own = Sweep(one({**earlier, "phase": parts}, "c"), {}, outputs).evaluate("numpy")
+    own = Sweep(one({**earlier, "phase": parts}, "c"), {}, outputs).evaluate(
+        settings=Settings("numpy")
+    )
     for name in outputs:
         assert float(own[name]) == float(each[name][0])
     one_by_one = Sweep(earlier, {"phase": [*SPLIT]}, ["job_time"], phases=parts)
-    total = one_by_one.evaluate("numpy")["job_time"].sum()
+    total = one_by_one.evaluate(settings=Settings("numpy"))["job_time"].sum()
     assert float(total) == pytest.approx(float(found["job_time"]), rel=1e-12)
     # tokens of the first phase matter to those after it
-    slope = whole.gradient("job_time", ["training_tokens__a"]).values.item()
+    slope = whole.derivatives("job_time", ["training_tokens__a"]).values.item()
 
     def total_of(d: float) -> float:
         changed = whole.replace(scenario={**whole.spec["scenario"], "training_tokens__a": d})
-        return float(changed.evaluate("numpy").job_time)
+        return float(changed.evaluate(settings=Settings("numpy")).job_time)
 
     step = [total_of(d) for d in (1e12 - 1e9, 1e12 + 1e9)]
     assert slope == pytest.approx((step[1] - step[0]) / 2e9, rel=1e-4)
@@ -347,7 +375,7 @@ def test_phases_batch_kinds_tiers_and_slow_nodes_at_once(engine: str) -> None:
     losses = ["compute_inefficiency_overhead", "communication_overhead", "bubble_overhead"]
     losses += ["straggler_overhead", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
     outputs = [*losses, "useful_compute_share", "job_time", "tokens_to_target"]
-    whole = Sweep({**JOB, **LIVED}, {}, outputs, phases=PHASES).evaluate(engine)
+    whole = Sweep({**JOB, **LIVED}, {}, outputs, phases=PHASES).evaluate(settings=Settings(engine))
     assert sum(float(whole[name]) for name in outputs[:8]) == pytest.approx(1, rel=1e-12)
     assert int(whole.infeasible_reason) == 0
     parts = alone(outputs, {}, **LIVED)
@@ -366,9 +394,11 @@ def test_an_input_of_one_phase_is_sought_around_its_values() -> None:
     phases = [{"name": "first", "training_tokens": 1e12}, {"name": "last", "training_tokens": 3e12}]
     job = {name: value for name, value in JOB.items() if name != "training_tokens"}
     sweep = Sweep(job, {}, ["job_time"], phases=phases)
-    now = sweep.evaluate("numpy")["job_time"].item()
-    found = sweep.solve("training_tokens__first", f"job_time <= {1.5 * now!r} s", engine="numpy")
-    # Phases equal but for their tokens: half as long again is 2e12 more tokens
+    now = sweep.evaluate(settings=Settings("numpy"))["job_time"].item()
+    found = sweep.solve(
+        "training_tokens__first", f"job_time <= {1.5 * now!r} s", settings=Settings("numpy")
+    )
+    # Steady phases alike but for their tokens: half as long again is 2e12 tokens more
     np.testing.assert_allclose(found["training_tokens__first"].item(), 3e12, rtol=1e-6)
 
 
@@ -381,8 +411,10 @@ def test_levers_know_what_a_phase_alone_implies() -> None:
     tables[1] |= {"transition_time": "100 d", "slow_node_share": 0.01, "slow_node_slowdown": 0.2}
     tables[1] |= {"repair_time": "4 h", "spare_nodes": 3, "node_pool": "closed", "repair_crews": 8}
     sweep = Sweep(job, {}, ["job_time"], phases=tables)
-    listed = sweep.levers("job_time")
-    np.testing.assert_allclose(listed.job_time, sweep.evaluate("numpy").job_time, 1e-12)
+    listed = sweep.rank_inputs("job_time")
+    np.testing.assert_allclose(
+        listed.job_time, sweep.evaluate(settings=Settings("numpy")).job_time, 1e-12
+    )
     ready = listed.isel(input=list(listed.input.values).index("transition_time__b"))
     day = 86400.0
     np.testing.assert_allclose(ready.job_time_above - ready.job_time, 10 * day, 1e-6)
@@ -393,17 +425,23 @@ def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
     job = {name: value for name, value in JOB.items() if name != "calibration"}
     beyond = 131072.0  # GPUs: published steps have 16,384 at most
     along = {"n_gpus__main": [8192, beyond]}
-    swept = Sweep(job, along, ["job_time"], phases=PHASES).interval(engine="numpy")
+    swept = Sweep(job, along, ["job_time"], phases=PHASES).prediction_interval(
+        settings=Settings("numpy")
+    )
     tables = [{**own, **({"n_gpus": beyond} if own["name"] == "main" else {})} for own in PHASES]
-    stated = Sweep(job, {}, ["job_time"], phases=tables).interval(engine="numpy")
+    stated = Sweep(job, {}, ["job_time"], phases=tables).prediction_interval(
+        settings=Settings("numpy")
+    )
     np.testing.assert_allclose(swept.job_time_high[1], stated.job_time_high, 1e-9)
-    plain = Sweep(job, {}, ["job_time"], phases=PHASES).interval(engine="numpy")
+    plain = Sweep(job, {}, ["job_time"], phases=PHASES).prediction_interval(
+        settings=Settings("numpy")
+    )
     assert plain.job_time_low < plain.job_time < plain.job_time_high
     assert swept.job_time_high[0] > plain.job_time_high
     assert "n_gpus = 131,072 is outside" in swept.attrs["fleetcube_remarks"]
 
 
-# Pipeline stages imply whole layers, and jitter its own law
+# Pipeline stages imply whole layers, and jitter a law of its own
 @pytest.mark.parametrize("said", [{"pipeline_parallel": 8}, {"step_time_jitter": 0.5}])
 @pytest.mark.parametrize("at", [0, 1])
 def test_an_input_that_implies_an_option_may_be_of_one_phase_alone(said: Any, at: int) -> None:
@@ -413,18 +451,18 @@ def test_an_input_that_implies_an_option_may_be_of_one_phase_alone(said: Any, at
     tables[at] |= said
     whole = Sweep({**shared, "phase": tables}, {}, ["job_time"])
     parts = [Sweep({**job, **own}, {}, ["job_time"]) for own in ({}, said)]
-    times = [own.evaluate("numpy")["job_time"].item() for own in parts]
-    assert whole.evaluate("numpy")["job_time"].item() == sum(times)
+    times = [own.evaluate(settings=Settings("numpy"))["job_time"].item() for own in parts]
+    assert whole.evaluate(settings=Settings("numpy"))["job_time"].item() == sum(times)
     each = Sweep({**shared, "phase": tables}, {"phase": ["a", "b"]}, ["job_time"])
-    assert sorted(each.evaluate("numpy")["job_time"].values) == sorted(times)
+    assert sorted(each.evaluate(settings=Settings("numpy"))["job_time"].values) == sorted(times)
 
 
 def test_a_cube_of_phases_is_known_by_any_process(tmp_path: Path) -> None:
-    # names of laws and their code, no memory address: else nothing is verified or resumed
+    # names of laws and their code, no address of memory: else none is verified or resumed
     code = (
         "import sys, json, fleetcube.grid.plan.fingerprint as made; from fleetcube import Sweep\n"
         "job = Sweep(json.loads(sys.argv[1]), {}, ['energy'], phases=json.loads(sys.argv[2]))\n"
-        "print(json.dumps(made.fingerprint(job.plan('numpy'), job.spec, 'float64', {})))"
+        "print(json.dumps(made.fingerprint(job._plan('numpy'), job.spec, 'float64', {})))"
     )
     called = [sys.executable, "-c", code, json.dumps(JOB), json.dumps(PHASES[:2])]
     first, second = (

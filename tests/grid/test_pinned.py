@@ -22,7 +22,7 @@ from .races import CHUNKS, WAYS, WRITERS, answers, beside, read, sweep, truth
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     path = str(tmp_path / "a.zarr")
-    sweep(20).store(path, chunks=CHUNKS)
+    sweep(20).to_zarr(path, chunks=CHUNKS)
     return path
 
 
@@ -33,7 +33,7 @@ told = functools.partial(refused, ".")  # the message, in one line
 def test_an_overwritten_cube_is_not_read_as_the_other(path: str, chunks: Any) -> None:
     cube = open_cube(path, chunks=chunks)
     first = cube["goodput"].isel(gpu_mttf=0).values
-    sweep(9).store(path, overwrite=True, chunks=CHUNKS)
+    sweep(9).to_zarr(path, overwrite=True, chunks=CHUNKS)
     told(lambda: cube["job_time"].values)
     assert np.array_equal(first, truth(20)["goodput"].isel(gpu_mttf=0))
     xarray.testing.assert_equal(open_cube(path).load(), truth(9))
@@ -66,7 +66,7 @@ def test_chunks_that_change_places_are_no_numbers(path: str) -> None:
     other.write_bytes(data[0])
     cube = open_cube(path)
     assert "has changed since the cube was opened" in told(lambda: cube["goodput"].values)
-    plain = zarr.open_group(path, mode="r")["goodput"][...]  # see the warning in storage.md
+    plain = zarr.open_group(path, mode="r")["goodput"][...]  # see the warning in cubes.md
     assert not np.array_equal(plain, truth(20)["goodput"])
 
 
@@ -74,14 +74,14 @@ def test_an_appended_cube_goes_on_being_read(path: str) -> None:
     cube = open_cube(path)
     more = sweep(20).spec
     axes = {**more["axes"], "n_gpus": [*more["axes"]["n_gpus"], 4096]}
-    Sweep(more["scenario"], axes, more["outputs"]).store(path, append=True)
+    Sweep(more["scenario"], axes, more["outputs"]).to_zarr(path, append=True)
     xarray.testing.assert_equal(cube["goodput"].load(), truth(20)["goodput"])
     assert open_cube(path).sizes["n_gpus"] == 4
 
 
 def test_a_pickled_cube_is_pinned_too(path: str) -> None:
     cube = pickle.loads(pickle.dumps(open_cube(path, chunks={})))
-    sweep(9).store(path, overwrite=True, chunks=CHUNKS)
+    sweep(9).to_zarr(path, overwrite=True, chunks=CHUNKS)
     told(lambda: cube["job_time"].values)
 
 
@@ -115,5 +115,5 @@ def test_no_read_beside_a_writer_is_wrong(path: str, writer: str) -> None:
 def test_the_explorer_says_that_its_cube_changed(path: str) -> None:
     view = View.open(path)
     shutil.rmtree(path)
-    sweep(9).store(path, chunks=CHUNKS)
+    sweep(9).to_zarr(path, chunks=CHUNKS)
     assert "restart `fleetcube explore`" in told(lambda: view.slice("variable=goodput&x=n_gpus"))

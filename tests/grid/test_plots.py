@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray
 
+from fleetcube import Settings
 from fleetcube.grid.ask.step_parts import Part, step_parts, values_of
 from fleetcube.grid.ask.traffic import names_of
 from fleetcube.grid.errors import InputError
@@ -34,7 +35,7 @@ ROOFLINE = ["arithmetic_intensity", "ridge_point", "peak_flops", "mfu", "network
 
 
 def cube(axes: dict[str, Any], outputs: list[str], **entries: Any) -> Any:
-    return Sweep({**JOB, **entries}, axes, outputs).evaluate("numpy")
+    return Sweep({**JOB, **entries}, axes, outputs).evaluate(settings=Settings("numpy"))
 
 
 @pytest.fixture
@@ -301,7 +302,9 @@ def test_the_front_is_what_nothing_beats(png: Path) -> None:
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["256", "1,024", "4,096"]
     job = Sweep(JOB, axes, ["job_time", "job_cost"])
-    streamed = job.pareto(["job_time", "job_cost"], ["min", "min"], mask_infeasible=True)
+    streamed = job.best(
+        ["job_time", "job_cost"], sense=["min", "min"], settings=Settings(infeasible="exclude")
+    )
     again = pareto(streamed, "job_time", "job_cost", png, by="n_gpus")
     np.testing.assert_allclose(again.axes[0].lines[0].get_xydata(), drawn)
     assert [text.get_text() for text in again.legends[0].get_texts()] == labels[::-1]
@@ -483,7 +486,7 @@ def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
     job: dict[str, Any] = {"model": "llama-3-405b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     job |= {"n_gpus": 24576, "gpus_per_switch": 16, "gpus_per_pod": 3072, "tensor_parallel": 8}
     job |= {"pipeline_parallel": 16, "global_batch_size": 3072, "sites": 2, "site_bandwidth": 1e11}
-    point = Sweep(job, {}, names_of({"scenario": job})).evaluate("numpy")
+    point = Sweep(job, {}, names_of({"scenario": job})).evaluate(settings=Settings("numpy"))
     left, right = topology(point, None).axes
     names = [tick.get_text().split("\n")[0] for tick in left.get_yticklabels()]
     assert names == ["node", "leaf switch", "pod", "between pods", "between sites"]

@@ -1,4 +1,4 @@
-"""Progress callbacks report exactly what is done."""
+"""Whoever watches hears of all that is done, and of nothing else."""
 
 import threading
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
 from fleetcube.grid.progress import expected, watching
@@ -25,7 +26,7 @@ POINTS = 9 * 40
 
 
 def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
-    """Reported amounts during a call, the last total and the unit."""
+    """What is told to have been done while something is asked for, the last total and the unit."""
     told: list[tuple[int, int, str]] = []
     with watching(lambda *row: told.append(row)):
         ask()
@@ -38,15 +39,14 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
 @cases(
     "ask, total, unit",
     (lambda: SWEEP.reduce("max"), POINTS, "points"),
-    # and for the winners: other outputs, and whether the memory error decides
-    (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 2 * 9, "points"),
-    (lambda: SWEEP.pareto(["job_time", "goodput"], ["min", "max"]), POINTS, "points"),
-    (lambda: SWEEP.crossing("goodput", "gpu_mttf", 0.9), 9, "points"),
-    (lambda: SWEEP.dominance("job_time"), POINTS, "points"),
+    # and of the winners: the other outputs, and whether memory's error decides
+    (lambda: SWEEP.best("job_time", also=["goodput"]), POINTS + 2 * 9, "points"),
+    (lambda: SWEEP.best(["job_time", "goodput"], sense=["min", "max"]), POINTS, "points"),
+    (lambda: SWEEP.dominant_inputs("job_time"), POINTS, "points"),
     (lambda: SWEEP.solve("flops_efficiency", "job_time <= 30 d"), POINTS, "points"),
     (lambda: FREE.uncertainty(samples=64), POINTS, "points"),
     # 35 trajectories of 1 + 27 points
-    (lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000), 980, "points"),
+    (lambda: SWEEP.global_sensitivity("job_time", method="morris", samples=1000), 980, "points"),
     (lambda: fleetcube.simulate(trials=500, **WORK), 1000, "jobs"),
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -57,13 +57,13 @@ def test_all_is_told(ask: Callable[[], Any], total: int, unit: str) -> None:
 
 def test_an_optimum_is_told_point_by_point() -> None:
     sweep = fleetcube.Sweep(JOB, {"n_gpus": [64, 128, 256]}, ["goodput", "job_time"])
-    found = heard(lambda: sweep.optimize("goodput", {"checkpoint_interval": ["1 min", "10 h"]}))
+    found = heard(lambda: sweep.best("goodput", search={"checkpoint_interval": ["1 min", "10 h"]}))
     assert found == ([0, 1, 2, 3], 3, "points")
 
 
 def test_a_cube_is_told_by_values_and_checked_by_chunks(tmp_path: Path) -> None:
     def run() -> None:
-        SWEEP.store(tmp_path / "a.zarr", chunks={"n_gpus": 2})
+        SWEEP.to_zarr(tmp_path / "a.zarr", chunks={"n_gpus": 2})
 
     dones, total, unit = heard(run)
     cube = fleetcube.open_cube(tmp_path / "a.zarr")
@@ -79,9 +79,12 @@ def test_a_run_that_goes_on_tells_what_is_left(tmp_path: Path) -> None:
         if done >= POINTS:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), watching(stop):
-        SWEEP.store(tmp_path / "a.zarr", chunks={"n_gpus": 1}, threads=1)
-    dones, total, _ = heard(lambda: SWEEP.store(tmp_path / "a.zarr", resume=True, threads=1))
+    how = Settings(threads=1, progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        SWEEP.to_zarr(tmp_path / "a.zarr", chunks={"n_gpus": 1}, settings=how)
+    dones, total, _ = heard(
+        lambda: SWEEP.to_zarr(tmp_path / "a.zarr", resume=True, settings=Settings(threads=1))
+    )
     assert dones[-1] == total
     assert 0 < total <= POINTS
 

@@ -17,7 +17,7 @@ from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO
 @pytest.fixture(params=["float64", "float32"])
 def cube(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-    return sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, dtype=request.param)
+    return sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, dtype=request.param)
 
 
 def read(path: Path) -> Any:

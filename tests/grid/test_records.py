@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured.published import calibration as record_calibration
@@ -419,7 +419,7 @@ def test_every_step_and_every_interval_of_the_own_tables_can_be_predicted() -> N
         sweep = Sweep(
             json.loads(fixed_text), {"row": {**axis, "labels": [r.id for r in rows]}}, [of]
         )
-        predicted = sweep.evaluate("numpy")[of].values
+        predicted = sweep.evaluate(settings=Settings("numpy"))[of].values
         assert np.isfinite(predicted).all(), (of, rows[0].id)
         assert (predicted > 0).all(), (of, rows[0].id)
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.reduce import quantile
 from fleetcube.grid.reduce.fold import HOW
@@ -30,7 +30,8 @@ AXES: dict[str, Any] = {
     "set": {"labels": ["late", "soon"], "training_tokens": [1e12, 1e12]},  # all points are equal
 }
 OUTPUTS = ["job_time", "step_time", "memory_per_gpu", "cluster_mtbf", "dominant_overhead"]
-FOLDS = [how for how in HOW if how not in ("quantile", "argmin", "argmax")]  # tested elsewhere
+FOLDS = [how for how in HOW if how != "quantile"]  # tested elsewhere
+NUMBERS = ["job_time", "step_time", "memory_per_gpu"]  # of the layout
 SLOW = settings(max_examples=scaled(8), suppress_health_check=list(HealthCheck))
 
 
@@ -54,11 +55,11 @@ ON_JAX = (ROCE, ["n_gpus", "gpu_mttf"], "jax", 8, 3, True)
 def both(question: Any, ask: Any, **patched: int) -> tuple[Any, Any]:
     """The whole grid of a question, and the answer from its sweep block by block."""
     sweep, over, engine, block, threads, mask = question
-    given = {"engine": engine, "mask_infeasible": mask}
+    given = Settings(engine, "exclude" if mask else "include", threads)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"BLOCK": block, **patched}.items():
             patch.setattr(tiles, name, value)
-        return sweep.evaluate(**given), ask(sweep, over, threads=threads, **given)
+        return sweep.evaluate(settings=given), ask(sweep, over, settings=given)
 
 
 def cells(whole: xarray.DataArray, over: list[str]) -> Any:
@@ -76,29 +77,28 @@ def first_best(points: Any, how: str) -> Any:
     for value, at in points:
         if value != value:
             continue
-        beats = value < best[0] if how == "argmin" else value > best[0]
+        beats = value < best[0] if how == "min" else value > best[0]
         if best[1] is None or beats:
             best = (value, at)
     return best
 
 
 @SLOW
-@given(questions(), st.sampled_from(["argmin", "argmax"]))
-def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
+@given(questions(), st.sampled_from(NUMBERS), st.sampled_from(["min", "max"]))
+def test_winners_are_those_of_a_loop(question: Any, name: str, sense: str) -> None:
     over = question[1]
-    whole, found = both(question, lambda sweep, *of, **given: sweep.reduce(how, *of, **given))
-    names = [name for name in OUTPUTS if name != "dominant_overhead"]
-    assert list(found.data_vars) == names
-    for name in names:
-        for place, points in cells(whole[name], over):
-            value, at = first_best(points, how)
-            assert_array_equal(found[name].values[place], value)
-            for axis in set(over) & set(whole[name].dims):
-                label = found[f"{axis}_at_{how[3:]}_{name}"]
-                assert label.dims == found[name].dims
-                missing: Any = "" if label.dtype.kind == "U" else np.nan
-                wanted = missing if at is None else whole[axis].values[at[axis]]
-                assert_array_equal(label.values[place], wanted)
+    whole, found = both(
+        question, lambda sweep, over, **how: sweep.best(name, sense=sense, over=over, **how)
+    )
+    for place, points in cells(whole[name], over):
+        value, at = first_best(points, sense)
+        assert_array_equal(found[name].values[place], value)
+        for axis in set(over) & set(whole[name].dims):
+            label = found[axis]
+            assert label.dims == found[name].dims
+            missing: Any = "" if label.dtype.kind == "U" else np.nan
+            wanted = missing if at is None else whole[axis].values[at[axis]]
+            assert_array_equal(label.values[place], wanted)
 
 
 @SLOW
@@ -106,13 +106,14 @@ def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
 def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
     over = question[1]
     whole, found = both(
-        question, lambda sweep, *over, **how: sweep.reduce("argmin", *over, of="step_time", **how)
+        question,
+        lambda sweep, over, **how: sweep.best("step_time", over=over, also=OUTPUTS, **how),
     )
-    assert list(found.data_vars) == OUTPUTS
+    assert {*found.data_vars} == {*OUTPUTS}
     lead = whole["step_time"]
     kept = [dim for dim in lead.dims if dim not in over]
     for place, points in cells(lead, over):
-        at = first_best(points, "argmin")[1]
+        at = first_best(points, "min")[1]
         for name in [*OUTPUTS, "infeasible_reason"]:
             moving = set(whole[name].dims) & set(over)
             cut = {d: k for d, k in zip(kept, place, strict=True) if d in found[name].dims}
@@ -167,7 +168,7 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
 @pytest.mark.slow
 @cases(
     "test, more",
-    (test_winners_are_those_of_a_loop, ["argmin"]),
+    (test_winners_are_those_of_a_loop, ["job_time", "min"]),
     (test_the_other_outputs_are_read_at_the_winner, []),
     *((test_folds_are_those_of_numpy, [how]) for how in FOLDS),
     (test_quantiles_are_those_of_numpy, [0.83, 1]),
@@ -180,16 +181,17 @@ def test_jax_reduces_alike(test: Any, more: list[Any]) -> None:
 def test_compiled_blocks_give_the_same_winners_and_quantiles(monkeypatch: Patch) -> None:
     scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, so that few formulas are compiled
     sweep = Sweep(scenario, {name: AXES[name] for name in list(AXES)[:5]}, ["data_parallel_time"])
-    whole = sweep.evaluate("numba", mask_infeasible=True)["data_parallel_time"]
+    whole = sweep.evaluate(settings=Settings("numba", infeasible="exclude"))["data_parallel_time"]
     monkeypatch.setattr(tiles, "BLOCK", 20)
     monkeypatch.setattr(tiles, "SORTED", 1)
     over = ["tensor_parallel", "pipeline_parallel"]
-    found = sweep.reduce("argmin", over, engine="numba", mask_infeasible=True, threads=2)
-    middle = sweep.reduce("quantile", over, q=0.4, engine="numba", mask_infeasible=True)
+    how = Settings("numba", infeasible="exclude", threads=2)
+    found = sweep.best("data_parallel_time", over=over, settings=how)
+    middle = sweep.reduce("quantile", over, q=0.4, settings=Settings("numba", infeasible="exclude"))
     for place, points in cells(whole, over):
-        value, at = first_best(points, "argmin")
+        value, at = first_best(points, "min")
         assert found["data_parallel_time"].values[place] == value
-        label = found["pipeline_parallel_at_min_data_parallel_time"].values[place]
+        label = found["pipeline_parallel"].values[place]
         assert label == AXES["pipeline_parallel"][at["pipeline_parallel"]]
         wanted = np.quantile([value for value, _ in points if value == value], 0.4)
         assert_allclose(middle["data_parallel_time"].values[place], wanted, rtol=1e-13)

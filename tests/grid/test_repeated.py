@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.plan import engine, execute, plan
 from fleetcube.grid.spec import axes
 from fleetcube.grid.spec.memo import Memo
@@ -70,7 +70,11 @@ def alone() -> list[list[xarray.Dataset]]:
         forget(patch, 0)
         sweeps = [Sweep(*sweep) for sweep in SWEEPS]
         return [
-            [s.evaluate("numpy", mask_infeasible=mask) for mask in (False, True)] for s in sweeps
+            [
+                s.evaluate(settings=Settings("numpy", infeasible="exclude" if mask else "include"))
+                for mask in (False, True)
+            ]
+            for s in sweeps
         ]
 
 
@@ -78,7 +82,12 @@ def alone() -> list[list[xarray.Dataset]]:
 def test_what_is_kept_belongs_to_one_scenario(alone: Any, monkeypatch: Patch, most: int) -> None:
     forget(monkeypatch, most)
     for k, mask in itertools.product([*range(len(SWEEPS)), *range(len(SWEEPS))], (False, True)):
-        same(Sweep(*SWEEPS[k]).evaluate(mask_infeasible=mask), alone[k][mask])
+        same(
+            Sweep(*SWEEPS[k]).evaluate(
+                settings=Settings(infeasible="exclude" if mask else "include")
+            ),
+            alone[k][mask],
+        )
     assert len(plan._known._made) <= most
 
 
@@ -160,7 +169,9 @@ def test_calls_that_come_back_have_the_same_bits(monkeypatch: Patch) -> None:
 
     def evaluate(out: xarray.Dataset | None = None, mask: bool = False) -> xarray.Dataset:
         dtype = "float32" if mask else "float64"
-        return sweep.evaluate(out=out, dtype=dtype, mask_infeasible=mask)
+        return sweep.evaluate(
+            out=out, dtype=dtype, settings=Settings(infeasible="exclude" if mask else "include")
+        )
 
     firsts = {mask: evaluate(mask=mask).copy(deep=True) for mask in (False, True)}
     assert firsts[True]["mfu"].isnull().any()
@@ -189,4 +200,4 @@ def test_no_more_is_kept_than_said(monkeypatch: Patch) -> None:
     expected = sweep.evaluate()
     for _ in range(2):
         same(sweep.evaluate(), expected)
-    assert not [key for key in sweep.plan().notes if isinstance(key, tuple)]
+    assert not [key for key in sweep._plan().notes if isinstance(key, tuple)]

@@ -1,4 +1,4 @@
-"""Interrupted cubes are continued to the same bytes, or refused."""
+"""Cubes are never half-true: what stops is continued to the same bytes, or refused."""
 
 import errno
 import functools
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import xarray
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.plan.fingerprint import difference, fingerprint
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
@@ -44,13 +44,14 @@ def sweep() -> Sweep:
 
 
 def no_exchange(patch: Patch) -> None:
-    """Make renameat2 fail as on NFS."""
+    """Answer as renameat2 does on an NFS."""
     system = SimpleNamespace(renameat2=lambda *_: -1)
     calls = SimpleNamespace(CDLL=lambda *_, **__: system, get_errno=lambda: errno.EINVAL)
     patch.setattr(durable, "ctypes", calls)
 
 
 def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patch) -> None:
+    """Let so many blocks be written, then fail."""
     write = writer_module.Writer.write
     begun = itertools.count()
 
@@ -63,6 +64,7 @@ def stop_after(count: int, error: Callable[[], BaseException], monkeypatch: Patc
 
 
 def blocks_written(monkeypatch: Patch) -> list[Any]:
+    """The blocks that are written from now on, as they come."""
     written: list[Any] = []
     write = writer_module.Writer.write
     recorded = lambda *given: (written.append(given[-1]), write(*given))[1]  # noqa: E731
@@ -79,7 +81,9 @@ def stopped_at(place: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         stop_after(5, disk_full, patch)
         with pytest.raises(OSError, match="5 finished blocks are kept"):
-            Sweep(SCENARIO, AXES, OUTPUTS).store(place, chunks=CHUNKS, threads=1)
+            Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(
+                place, chunks=CHUNKS, settings=Settings(threads=1)
+            )
     return place
 
 
@@ -94,14 +98,14 @@ def stopped(tmp_path: Path) -> Path:
 def test_stopped_runs_go_on(
     sweep: Sweep, tmp_path: Path, count: int, error: Any, monkeypatch: Patch
 ) -> None:
-    whole = sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)
+    whole = sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS)
     with monkeypatch.context() as patch:
         stop_after(count, error, patch)
         with pytest.raises((OSError, KeyboardInterrupt), match=f"{count} finished blocks are kept"):
-            sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, threads=1)
+            sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, settings=Settings(threads=1))
     assert not (tmp_path / "a.zarr").exists()
     written = blocks_written(monkeypatch)
-    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
     assert len(written) == len(journal.read_journal(Folder(path))) - count
     assert contents(path) == contents(whole)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
@@ -110,27 +114,27 @@ def test_stopped_runs_go_on(
 @pytest.mark.parametrize("again", [{"resume": True}, {"resume": True, "overwrite": True}])
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_a_replacement_goes_on(sweep: Sweep, tmp_path: Path, count: int, again: Any) -> None:
-    """The replaced cube differs, and stays until the new one is complete."""
-    whole = contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
-    path = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS).store(
+    """The cube that is replaced is another one, and stays until the new one is whole."""
+    whole = contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS))
+    path = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS).to_zarr(
         tmp_path / "a.zarr", chunks=CHUNKS
     )
     other = contents(path)
     with pytest.MonkeyPatch.context() as patch:
         stop_after(count, disk_full, patch)
         with pytest.raises(OSError, match="No space"):
-            sweep.store(path, chunks=CHUNKS, threads=1, overwrite=True)
+            sweep.to_zarr(path, chunks=CHUNKS, overwrite=True, settings=Settings(threads=1))
     assert contents(path) == other
-    sweep.store(path, chunks=CHUNKS, **again)
+    sweep.to_zarr(path, chunks=CHUNKS, **again)
     assert contents(path) == whole
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
 
 
 def test_a_replacement_begins_anew_where_another_was_begun(stopped: Path, tmp_path: Path) -> None:
     other = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
-    refused("this changed: scenario", other.store, stopped, chunks=CHUNKS, resume=True)
-    other.store(stopped, chunks=CHUNKS, resume=True, overwrite=True)
-    assert contents(stopped) == contents(other.store(tmp_path / "b.zarr", chunks=CHUNKS))
+    refused("this changed: scenario", other.to_zarr, stopped, chunks=CHUNKS, resume=True)
+    other.to_zarr(stopped, chunks=CHUNKS, resume=True, overwrite=True)
+    assert contents(stopped) == contents(other.to_zarr(tmp_path / "b.zarr", chunks=CHUNKS))
 
 
 def test_an_unfinished_cube_reads_as_none(stopped: Path) -> None:
@@ -159,23 +163,23 @@ def test_harm_in_between_is_mended(sweep: Sweep, stopped: Path, tmp_path: Path, 
     if harm == "journal":  # a torn last line
         (partial / JOURNAL).write_bytes((partial / JOURNAL).read_bytes()[:-7])
     (partial / "job_time" / "c" / f"0.1.2{durable.TEMPORARY}").write_bytes(b"left over")
-    sweep.store(stopped, chunks=CHUNKS, resume=True)
-    assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
+    assert contents(stopped) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS))
 
 
 def test_resume_begins_where_there_is_nothing_and_rests_where_all_is_done(
     sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    path = sweep.store(tmp_path / "a.zarr", resume=True)
+    path = sweep.to_zarr(tmp_path / "a.zarr", resume=True)
     before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
     monkeypatch.setattr(writer_module.Writer, "run", lambda *_: pytest.fail("ran again"))
-    assert sweep.store(path, resume=True) == path
+    assert sweep.to_zarr(path, resume=True) == path
     assert before == {file: file.stat().st_mtime_ns for file in path.rglob("*")}
 
 
 def test_overwrite_begins_anew(sweep: Sweep, stopped: Path, tmp_path: Path) -> None:
-    sweep.store(stopped, overwrite=True)
-    assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr"))
+    sweep.to_zarr(stopped, overwrite=True)
+    assert contents(stopped) == contents(sweep.to_zarr(tmp_path / "whole.zarr"))
 
 
 @cases(
@@ -184,16 +188,16 @@ def test_overwrite_begins_anew(sweep: Sweep, stopped: Path, tmp_path: Path) -> N
     ({"zero_stage": 1}, {}, {}, r"scenario\.zero_stage: unset -> 1"),
     ({}, {"n_gpus": [8, 60, 520]}, {}, r"axes\.n_gpus: \[8, 60, 512\] -> \[8, 60, 520\]"),
     ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
-    ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
+    ({}, {}, {"settings": Settings("numba")}, 'engine: "numpy" -> "numba"'),
     ({}, {}, {"chunks": {"gpu_mttf": 3, "n_gpus": 2}}, r"chunks\."),
-    ({}, {}, {"mask_infeasible": True}, "mask_infeasible: false -> true"),
+    ({}, {}, {"settings": Settings(infeasible="exclude")}, 'infeasible: "include" -> "exclude"'),
 )
 def test_what_was_begun_otherwise_is_refused(
     stopped: Path, scenario: Any, axes: Any, keywords: Any, told: str
 ) -> None:
     before = contents(stopped.with_name("a.zarr.partial"))
     other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
-    refused(told, other.store, stopped, resume=True, **{"chunks": CHUNKS, **keywords})
+    refused(told, other.to_zarr, stopped, resume=True, **{"chunks": CHUNKS, **keywords})
     assert {**before, LOCK: b""} == {**contents(stopped.with_name("a.zarr.partial")), LOCK: b""}
 
 
@@ -204,7 +208,7 @@ def test_other_versions_and_formulas_are_refused(sweep: Sweep, stopped: Path, pa
     assert held is not None
     assert part in held
     journal.write_record(partial, PLAN, {**held, part: "older"})
-    refused(f'{part}: "older" -> ', sweep.store, stopped, chunks=CHUNKS, resume=True)
+    refused(f'{part}: "older" -> ', sweep.to_zarr, stopped, chunks=CHUNKS, resume=True)
 
 
 @cases(
@@ -218,7 +222,7 @@ def test_words_outside_of_formulas_are_in_the_fingerprint(
     def facts() -> dict[str, Any]:
         read.cache_clear()
         sweep = Sweep({**SCENARIO, "n_gpus": 64}, {}, [quantity])
-        return fingerprint(sweep.plan("numpy"), sweep.spec, "float64", {})
+        return fingerprint(sweep._plan("numpy"), sweep.spec, "float64", {})
 
     before = facts()
     assert difference(before, facts()) is None
@@ -238,8 +242,8 @@ def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
     with durable.one_writer(partial, LOCK):
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
             told = f"is being written by process {os.getpid()} on "
-            refused(told, sweep.store, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
-    sweep.store(stopped, chunks=CHUNKS, resume=True)
+            refused(told, sweep.to_zarr, stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
+    sweep.to_zarr(stopped, chunks=CHUNKS, resume=True)
 
 
 def test_a_full_disk_loses_nothing(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -254,13 +258,13 @@ def test_a_full_disk_loses_nothing(sweep: Sweep, tmp_path: Path, monkeypatch: Pa
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match=r"No space left on device; .* `run --resume` continues"):
-            sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
-    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
-    assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+            sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
+    assert contents(path) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS))
 
 
 def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     whole = contents(path)
     block = list(journal.read_journal(Folder(path)).values())[3]
     bad = {name for name, _, _ in block.files}
@@ -269,7 +273,7 @@ def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -
     harmed = path / block.files[0][0]
     harmed.write_bytes(harmed.read_bytes()[:-1] + b"!")
     (path / "stray").touch()
-    sweep.store(path, chunks=CHUNKS, resume=True)
+    sweep.to_zarr(path, chunks=CHUNKS, resume=True)
     assert contents(path) == whole
     assert {name for name, node in nodes.items() if (path / name).stat().st_ino != node} == bad
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
@@ -285,7 +289,7 @@ def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
 
 
 def killed(path: str, ends_after: int) -> None:
-    """Overwrite a cube, killed after one of the steps."""
+    """Overwrite a cube, and be killed after one of the steps."""
     steps = itertools.count(1)
 
     def step(call: Any, *arguments: Any, **named: Any) -> None:
@@ -297,7 +301,9 @@ def killed(path: str, ends_after: int) -> None:
         no_exchange(patch)
         patch.setattr(os, "rename", functools.partial(step, os.rename))
         patch.setattr(shutil, "rmtree", functools.partial(step, shutil.rmtree))
-        Sweep(SCENARIO, AXES, OUTPUTS).store(path, chunks=CHUNKS, threads=1, overwrite=True)
+        Sweep(SCENARIO, AXES, OUTPUTS).to_zarr(
+            path, chunks=CHUNKS, overwrite=True, settings=Settings(threads=1)
+        )
 
 
 @pytest.mark.slow
@@ -306,10 +312,10 @@ def killed(path: str, ends_after: int) -> None:
 def test_a_name_that_cannot_be_exchanged_is_not_lost(
     sweep: Sweep, tmp_path: Path, ends_after: int, again: Any
 ) -> None:
-    """As on NFS, killed after one of the steps: two renames and the removal."""
-    new = contents(sweep.store(tmp_path / "b.zarr", chunks=CHUNKS))
+    """As on an NFS, and killed after one of the steps: two renames, and the removal."""
+    new = contents(sweep.to_zarr(tmp_path / "b.zarr", chunks=CHUNKS))
     before = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
-    path = Path(before.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    path = Path(before.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS))
     old = contents(path)
     (tmp_path / "a.zarr.old").mkdir()
     (tmp_path / "a.zarr.old" / "notes").touch()
@@ -320,9 +326,9 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
         done = subprocess.run([sys.executable, "-c", words], cwd=ROOT, timeout=600, check=False)
         assert (done.returncode, path.exists()) == (-signal.SIGKILL, ends_after > 1)
         if again:
-            sweep.store(path, chunks=CHUNKS, **again)
+            sweep.to_zarr(path, chunks=CHUNKS, **again)
         else:
-            refused("exists", sweep.store, path, chunks=CHUNKS)
+            refused("exists", sweep.to_zarr, path, chunks=CHUNKS)
     found = contents(path)
     found.pop(LOCK, None)
     assert found == (old if ends_after == 1 and not again else new)
@@ -332,7 +338,7 @@ def test_a_name_that_cannot_be_exchanged_is_not_lost(
 
 
 def test_a_name_is_given_back(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    path = Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS))
     old = contents(path)
     no_exchange(monkeypatch)
     rename, calls = os.rename, itertools.count()
@@ -344,20 +350,20 @@ def test_a_name_is_given_back(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) 
 
     monkeypatch.setattr(os, "rename", stopped)
     with pytest.raises(KeyboardInterrupt, match="are kept"):
-        sweep.store(path, chunks=CHUNKS, overwrite=True)
+        sweep.to_zarr(path, chunks=CHUNKS, overwrite=True)
     assert contents(path) == old
 
 
 def test_what_is_not_replaceable(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    path = Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS))
     access = os.access
     monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path and access(at, mode))
-    refused("is read-only", sweep.store, path, overwrite=True)
+    refused("is read-only", sweep.to_zarr, path, overwrite=True)
 
 
 def test_a_removal_that_was_killed_is_no_foreign_folder(sweep: Sweep, tmp_path: Path) -> None:
-    """The rest of the replaced cube may be removed, whichever file was removed last."""
-    path = Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS))
+    """Of the cube that was replaced: what is left is ours to remove, whichever file went last."""
+    path = Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS))
     partial = Path(f"{path}.partial")
     unlink = os.unlink
     for most in range(1, len(contents(path)), 7):
@@ -375,5 +381,5 @@ def test_a_removal_that_was_killed_is_no_foreign_folder(sweep: Sweep, tmp_path: 
                 Folder(partial).discard()
         assert is_ours(Folder(partial))
     other = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
-    other.store(path, chunks=CHUNKS, overwrite=True)
+    other.to_zarr(path, chunks=CHUNKS, overwrite=True)
     assert not partial.exists()

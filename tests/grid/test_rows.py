@@ -11,7 +11,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import InputError
+from fleetcube import InputError, Settings
 from fleetcube.grid.rows import columns, groups
 from fleetcube.grid.rows import table as module
 from fleetcube.grid.spec import values
@@ -56,10 +56,19 @@ def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: Patch) -> None:
         for name in drawn.keys() - {"n_gpus", "gpu_mttf", "model", "node"}:
             drawn[name][row] = drawn[name][0]
     for mask in (False, True):
-        found = fleetcube.table(drawn, OUTPUTS, scenario=SCENARIO, mask_infeasible=mask)
+        found = fleetcube.evaluate_table(
+            drawn,
+            OUTPUTS,
+            scenario=SCENARIO,
+            settings=Settings(infeasible="exclude" if mask else "include"),
+        )
         for row in range(rows):
             given = {name: cells[row] for name, cells in drawn.items() if cells[row] is not None}
-            alone = fleetcube.evaluate(OUTPUTS, mask_infeasible=mask, **(SCENARIO | given))
+            alone = fleetcube.evaluate(
+                OUTPUTS,
+                settings=Settings(infeasible="exclude" if mask else "include"),
+                **SCENARIO | given,
+            )
             for name in [*OUTPUTS, "infeasible_reason"]:
                 one, other = found[name][row], alone[name].values
                 assert one.tobytes() == other.tobytes() or np.isnan([one, other]).all(), given
@@ -73,10 +82,12 @@ def test_the_bits_of_an_engine_do_not_depend_on_the_other_rows(engine: str) -> N
     mttf[2] = np.nan
     rows = {"n_gpus": [512, 1024, 999, 8, 4096], "gpu_mttf": mttf}
     scenario = {"node": "dgx-h100", "series_psus_per_node": 2}
-    found = fleetcube.table(rows, "cluster_mtbf", scenario=scenario, engine=engine)
+    found = fleetcube.evaluate_table(
+        rows, "cluster_mtbf", scenario=scenario, settings=Settings(engine)
+    )
     for row, result in enumerate(found["cluster_mtbf"]):
         given = {name: column[row] for name, column in rows.items() if column[row] == column[row]}
-        alone = fleetcube.evaluate("cluster_mtbf", engine=engine, **(scenario | given))
+        alone = fleetcube.evaluate("cluster_mtbf", settings=Settings(engine), **scenario | given)
         assert result.tobytes() == alone.values.tobytes()
 
 
@@ -86,9 +97,9 @@ def test_rows_keep_their_order_and_index_and_may_repeat() -> None:
         index=["a", "b", "b", "c"],
     )
     before = frame.copy()
-    once = fleetcube.table(frame, ["job_time"], scenario=SCENARIO)
+    once = fleetcube.evaluate_table(frame, ["job_time"], scenario=SCENARIO)
     picked = [3, 0, 3, 2, 1, 0, 0]
-    again = fleetcube.table(frame.iloc[picked], ["job_time"], scenario=SCENARIO)
+    again = fleetcube.evaluate_table(frame.iloc[picked], ["job_time"], scenario=SCENARIO)
     pandas.testing.assert_frame_equal(again, once.iloc[picked], check_exact=True)
     pandas.testing.assert_frame_equal(frame, before)
     assert list(once) == ["n_gpus", "precision", "job_time", "infeasible_reason"]
@@ -126,7 +137,9 @@ def test_frames_of_every_kind_have_the_same_numbers_and_words(kind: str) -> None
     rows: Any = {"n_gpus": [2048, 1000, 4096], "gpu_mttf": ["50_000 h", None, "50_000 h"]}
     rows = pandas.DataFrame(rows | {"zero_stage": [2, None, 3], "id": ["x", "y", None]})
     frame = to(rows)
-    result = fleetcube.table(frame, "job_time", scenario=SCENARIO, keep="id", mask_infeasible=True)
+    result = fleetcube.evaluate_table(
+        frame, "job_time", scenario=SCENARIO, keep="id", settings=Settings(infeasible="exclude")
+    )
     assert isinstance(result, pyarrow.Table if kind == "duckdb" else type(frame))
     table = back(result)
     given = ((2048, 2), (4096, 3))
@@ -152,12 +165,12 @@ def test_flags_are_categories_of_their_codes_and_missing_where_nobody_can_judge(
     codes = [int(reason), -1, 0]
     assert codes[0] > 0
     words = [meanings[codes[0]], None, "feasible"]
-    assert fleetcube.table(rows, "data_parallel")["infeasible_reason"].tolist() == codes
-    flags = fleetcube.table(pandas.DataFrame(rows), "data_parallel")["infeasible_reason"]
+    assert fleetcube.evaluate_table(rows, "data_parallel")["infeasible_reason"].tolist() == codes
+    flags = fleetcube.evaluate_table(pandas.DataFrame(rows), "data_parallel")["infeasible_reason"]
     assert (flags.cat.categories.tolist(), flags.cat.codes.tolist()) == (meanings, codes)
-    arrow = fleetcube.table(pyarrow.table(rows), "data_parallel")["infeasible_reason"]
+    arrow = fleetcube.evaluate_table(pyarrow.table(rows), "data_parallel")["infeasible_reason"]
     assert arrow.to_pylist() == words
-    enum = fleetcube.table(polars.DataFrame(rows), "data_parallel")["infeasible_reason"]
+    enum = fleetcube.evaluate_table(polars.DataFrame(rows), "data_parallel")["infeasible_reason"]
     assert (enum.dtype, enum.to_list()) == (polars.Enum(meanings), words)
 
 
@@ -165,30 +178,34 @@ def test_units_are_named_and_read() -> None:
     hours = pandas.DataFrame({"gpu_mttf": [50_000.0, np.nan]})
     hours.attrs = {"units": {"gpu_mttf": "h"}, "mine": 1}
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
-    result = fleetcube.table(hours, "cluster_mtbf", scenario=scenario)
-    text = fleetcube.table({"gpu_mttf": ["50_000 h", None]}, "cluster_mtbf", scenario=scenario)
+    result = fleetcube.evaluate_table(hours, "cluster_mtbf", scenario=scenario)
+    text = fleetcube.evaluate_table(
+        {"gpu_mttf": ["50_000 h", None]}, "cluster_mtbf", scenario=scenario
+    )
     assert result["cluster_mtbf"].tolist() == text["cluster_mtbf"].tolist()
     assert result.attrs == {"units": {"gpu_mttf": "h", "cluster_mtbf": "s"}, "mine": 1}
     field = pyarrow.field("gpu_mttf", pyarrow.decimal128(9, 1), metadata={"units": "h"})
     column = pyarrow.array([decimal.Decimal("50000.0"), None], field.type)
     arrow = pyarrow.Table.from_arrays([column], schema=pyarrow.schema([field]))
-    found = fleetcube.table(arrow, "cluster_mtbf", scenario=scenario)
+    found = fleetcube.evaluate_table(arrow, "cluster_mtbf", scenario=scenario)
     assert found["cluster_mtbf"].to_pylist() == text["cluster_mtbf"].tolist()
     assert found.schema.field("cluster_mtbf").metadata == {b"units": b"s"}
     for column in (hours["gpu_mttf"], xarray.DataArray([5e4, np.nan], attrs={"units": "h"})):
-        series = fleetcube.table({"gpu_mttf": column}, "cluster_mtbf", scenario=scenario)
+        series = fleetcube.evaluate_table({"gpu_mttf": column}, "cluster_mtbf", scenario=scenario)
         assert series["cluster_mtbf"].tolist() == text["cluster_mtbf"].tolist()
     hours.attrs = {"units": {"gpu_mttf": "kg"}}
     with pytest.raises(InputError, match="column 'gpu_mttf' is not in s; state its unit, s"):
-        fleetcube.table(hours, "cluster_mtbf", scenario=scenario)
+        fleetcube.evaluate_table(hours, "cluster_mtbf", scenario=scenario)
 
 
 def test_columns_of_pint_are_read_in_their_unit() -> None:
     pytest.importorskip("pint_pandas")
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
     hours = pandas.DataFrame({"gpu_mttf": pandas.array([50_000.0, None], dtype="pint[hour]")})
-    found = fleetcube.table(hours, "cluster_mtbf", scenario=scenario)["cluster_mtbf"]
-    text = fleetcube.table({"gpu_mttf": ["50_000 h", None]}, "cluster_mtbf", scenario=scenario)
+    found = fleetcube.evaluate_table(hours, "cluster_mtbf", scenario=scenario)["cluster_mtbf"]
+    text = fleetcube.evaluate_table(
+        {"gpu_mttf": ["50_000 h", None]}, "cluster_mtbf", scenario=scenario
+    )
     assert found.tolist() == text["cluster_mtbf"].tolist()
 
 
@@ -197,12 +214,14 @@ def test_dictionaries_may_repeat_words_and_hold_gaps_and_words_of_no_row() -> No
     words = pyarrow.array(["1e8 s", None, "1e8 s", "2e8 s"])
     arrow = pyarrow.table({"gpu_mttf": pyarrow.DictionaryArray.from_arrays(codes, words)})
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
-    found = fleetcube.table(arrow, "cluster_mtbf", scenario=scenario)["cluster_mtbf"].to_pylist()
+    found = fleetcube.evaluate_table(arrow, "cluster_mtbf", scenario=scenario)[
+        "cluster_mtbf"
+    ].to_pylist()
     plain = {"gpu_mttf": [1e8, None, 1e8, 2e8, None]}
-    expected = fleetcube.table(plain, "cluster_mtbf", scenario=scenario)["cluster_mtbf"]
+    expected = fleetcube.evaluate_table(plain, "cluster_mtbf", scenario=scenario)["cluster_mtbf"]
     assert found == expected.tolist()
     unused = pandas.DataFrame({"precision": pandas.Categorical.from_codes([1, -1], ["no", "bf16"])})
-    fleetcube.table(unused, "cluster_mtbf", scenario=scenario)
+    fleetcube.evaluate_table(unused, "cluster_mtbf", scenario=scenario)
 
 
 def test_work_is_done_by_distinct_cells_and_not_by_rows(monkeypatch: Patch) -> None:
@@ -221,17 +240,21 @@ def test_work_is_done_by_distinct_cells_and_not_by_rows(monkeypatch: Patch) -> N
     drawn = {"gpu_mttf": rng.choice(["30_000 h", "50_000 h", None], rows)}
     drawn |= {"straggler_slowdown": np.where(rng.random(rows) < 0.5, np.nan, 0.1)}  # has a default
     drawn |= {"n_gpus": rng.integers(1, 999, rows), "precision": rng.choice(["bf16", "fp16"], rows)}
-    fleetcube.table(pandas.DataFrame(drawn), "cluster_mtbf", scenario={"series_psus_per_node": 2})
+    fleetcube.evaluate_table(
+        pandas.DataFrame(drawn), "cluster_mtbf", scenario={"series_psus_per_node": 2}
+    )
     assert calls["number"] < 20
     assert calls["resolve"] == 2  # for each precision
 
 
 def test_a_frame_may_be_empty_or_without_inputs() -> None:
-    empty = fleetcube.table(pandas.DataFrame({"n_gpus": []}), "cluster_mtbf")
+    empty = fleetcube.evaluate_table(pandas.DataFrame({"n_gpus": []}), "cluster_mtbf")
     assert (list(empty), len(empty)) == (["n_gpus", "cluster_mtbf"], 0)
     scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
     ids = pandas.DataFrame({"id": [1, 2]})
-    same = fleetcube.table(ids, "cluster_mtbf", scenario=scenario, keep="id")["cluster_mtbf"]
+    same = fleetcube.evaluate_table(ids, "cluster_mtbf", scenario=scenario, keep="id")[
+        "cluster_mtbf"
+    ]
     assert same.tolist() == [float(fleetcube.evaluate("cluster_mtbf", **scenario))] * 2
 
 
@@ -259,8 +282,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (pyarrow.table({"n_gpus": [[1]]}), {}, "column 'n_gpus' holds list<item: int64>; give numbers"),
     ([8], {}, "a list is not a frame of rows; give a pandas or Polars DataFrame"),
     ({"n_gpus": [8]}, {"scenario": {"mfu": [3]}}, "mfu = [3] is not a plain number"),
-    ({"n_gpus": [8]}, {"scenario": [3]}, "scenario = [3] or mask_infeasible = False is not usable"),
-    ({"n_gpus": [8]}, {"engine": "fortran"}, "engine = 'fortran' is unknown"),
+    ({"n_gpus": [8]}, {"scenario": [3]}, "scenario = [3] is not a table of inputs"),
+    ({"n_gpus": [8]}, {"settings": "numpy"}, "settings = 'numpy' is not a Settings"),
     ({"n_gpus": [8]}, {"outputs": []}, "name at least one quantity"),
 ]
 
@@ -274,7 +297,7 @@ def test_refusals_come_before_computing(frame: Any, changed: dict[str, Any], tol
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "evaluate_block", computed)
         with pytest.raises(InputError) as error:
-            fleetcube.table(frame, **arguments)
+            fleetcube.evaluate_table(frame, **arguments)
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -283,11 +306,11 @@ def test_too_many_sets_of_formulas_are_refused(monkeypatch: Patch) -> None:
     monkeypatch.setattr(groups, "MOST_CASES", 2)
     rows = {"n_gpus": [8, 8, 8], "precision": ["bf16", "fp16", "fp8"]}
     with pytest.raises(InputError, match="the rows need more than 2 sets of formulas"):
-        fleetcube.table(rows, "cluster_mtbf", scenario={"series_psus_per_node": 2})
+        fleetcube.evaluate_table(rows, "cluster_mtbf", scenario={"series_psus_per_node": 2})
 
 
 def test_frames_but_those_of_pandas_need_arrow(monkeypatch: Patch) -> None:
     arrow = pyarrow.table({"n_gpus": [8]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"not installed; run: pip install 'fleetcube\[table\]'"):
-        fleetcube.table(arrow, "cluster_mtbf", scenario={"series_psus_per_node": 2})
+        fleetcube.evaluate_table(arrow, "cluster_mtbf", scenario={"series_psus_per_node": 2})

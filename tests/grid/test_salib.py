@@ -19,7 +19,7 @@ UNCERTAIN |= {"detection_time": {"lognormal": ["60 s", 2]}, "drain_time": {"unif
 
 
 def test_ranges_are_those_of_axes_and_distributions() -> None:
-    problem, _ = Sweep({**SCENARIO, **UNCERTAIN}, AXES, ["job_time"]).salib("goodput")
+    problem, _ = Sweep({**SCENARIO, **UNCERTAIN}, AXES, ["job_time"]).to_salib("goodput")
     assert problem["names"] == ["n_gpus", "gpu_mttf", *UNCERTAIN]
     assert problem["dists"] == ["logunif", "unif", "truncnorm", "lognorm", "unif"]
     samples = np.random.default_rng(0).random((20_000, 5))
@@ -35,7 +35,7 @@ def test_ranges_are_those_of_axes_and_distributions() -> None:
 
 def test_the_model_is_the_sweep_at_its_samples() -> None:
     sweep = Sweep(SCENARIO, AXES, ["goodput"])
-    problem, model = sweep.salib("goodput")
+    problem, model = sweep.to_salib("goodput")
     assert problem["num_vars"] == 2
     cube = sweep.evaluate()
     points = [[n, m] for n in cube["n_gpus"].values[:2] for m in cube["gpu_mttf"].values]
@@ -48,7 +48,7 @@ def test_an_analysis_agrees_with_our_own() -> None:
     from SALib.sample import sobol as sample
 
     sweep = Sweep({**SCENARIO, **UNCERTAIN, "n_gpus": 4096}, {}, ["job_time"])
-    problem, model = sweep.salib("job_time")
+    problem, model = sweep.to_salib("job_time")
     points = sample.sample(problem, 4096, calc_second_order=False, seed=1)
     theirs = sobol.analyze(problem, model(points), calc_second_order=False, seed=1)["ST"]
     ours = sweep.global_sensitivity("job_time", wrt=list(UNCERTAIN), samples=100_000)
@@ -65,11 +65,11 @@ def test_an_analysis_agrees_with_our_own() -> None:
 )
 def test_what_salib_cannot_draw_is_refused(scenario: Any, axes: Any, words: str) -> None:
     sweep = Sweep({**SCENARIO, "n_gpus": 64, **scenario}, axes, ["goodput"])
-    refused(words, sweep.salib, "goodput")
+    refused(words, sweep.to_salib, "goodput")
 
 
 def test_flags_and_other_shapes_are_refused() -> None:
     sweep = Sweep(SCENARIO, AXES, ["goodput", "dominant_overhead"])
-    refused("flag", sweep.salib, "dominant_overhead")
-    _, model = sweep.salib("goodput")
+    refused("flag", sweep.to_salib, "dominant_overhead")
+    _, model = sweep.to_salib("goodput")
     refused(r"give \(samples, 2\)", model, [1.0, 2.0])

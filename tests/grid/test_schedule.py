@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetcube
-from fleetcube import InputError, simulate_schedule
+from fleetcube import InputError, Settings, simulate_schedule
 from fleetcube.kernels.inputs import INPUTS
 
 from .common import cases
@@ -79,10 +79,10 @@ def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: 
     given = {key: value for key, value in layout.items() if key != "recompute_time"}
     found = fleetcube.evaluate(
         ["bubble_ratio", "awaited_pipeline_sends"],
-        engine="numpy",
-        **given,
         pipeline_sends=sends,
         recompute_flops_factor=4 / 3 if layout["recompute_time"] else 1.0,
+        settings=Settings("numpy"),
+        **given,
     )
     work = m * (3 + layout["recompute_time"])
     law = work * (1 + float(found.bubble_ratio)) + send * float(found.awaited_pipeline_sends)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.grid.reduce import boxes, fold, search, winners
 
 from ..draws import scaled
@@ -40,12 +40,21 @@ OUTPUTS = ["job_time", "job_cost", "goodput", "step_time", "memory_per_gpu", "mf
 def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
     order = draw(st.permutations(list(AXES)))[:5]
     outputs = draw(st.permutations(OUTPUTS))[:2]
-    asked = {"how": draw(st.sampled_from(["argmin", "argmax", "min", "max"]))}
+    asked = {"sense": draw(st.sampled_from(["min", "max"])), "at": draw(st.booleans())}
     asked |= {"over": draw(st.sampled_from([order, order[1:], order[:3]]))}
-    asked |= {"of": draw(st.sampled_from([None, outputs[0]]))}
-    asked |= {"mask_infeasible": draw(st.booleans())}
+    asked |= {"of": outputs[0] if asked["at"] else draw(st.sampled_from([None, outputs[0]]))}
+    asked |= {"infeasible": draw(st.sampled_from(["include", "exclude"]))}
     scenario = {name: value for name, value in SCENARIO.items() if name not in order}
     return Sweep(scenario, {name: AXES[name] for name in order}, outputs), asked
+
+
+def answer(sweep: Sweep, sense: Any, over: Any, of: Any, at: bool, infeasible: Any) -> Any:
+    """The extremes of a sweep, with the points that have them or without."""
+    how = Settings("numpy", infeasible, threads=1)
+    if not at:
+        return sweep.reduce(sense, over, of=of, settings=how)
+    also = [name for name in sweep.spec["outputs"] if name != of]
+    return sweep.best(of, sense=sense, over=over, also=also, settings=how)
 
 
 @given(
@@ -57,11 +66,11 @@ def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
 @settings(max_examples=scaled(10), suppress_health_check=list(HealthCheck))
 def test_searches_equal_scans(question: Any, radix: int, kept: tuple[int, int], least: int) -> None:
     sweep, asked = question
-    dims, names = sweep.plan().out_dims, [asked["of"]] if asked["of"] else OUTPUTS
+    dims, names = sweep._plan().out_dims, [asked["of"]] if asked["of"] else OUTPUTS
     # There is nothing to search in an output that has none of these axes
     assume(all(set(dims[name]) & set(asked["over"]) for name in names if name in dims))
     found = searched(sweep, asked, radix, kept, least)
-    assert found.identical(sweep.reduce(**asked, engine="numpy", threads=1))
+    assert found.identical(answer(sweep, **asked))
 
 
 def test_cells_have_winners_of_their_own() -> None:
@@ -69,8 +78,9 @@ def test_cells_have_winners_of_their_own() -> None:
     fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
     axes = {name: AXES[name] for name in ("zero_stage", "n_gpus", "tensor_parallel")}
     sweep = Sweep(fixed, axes, ["memory_per_gpu"])
-    asked = {"how": "argmax", "over": ["zero_stage"], "mask_infeasible": True}
-    assert searched(sweep, asked).identical(sweep.reduce(**asked, engine="numpy", threads=1))
+    asked = {"sense": "max", "at": True, "of": "memory_per_gpu", "over": ["zero_stage"]}
+    asked |= {"infeasible": "exclude"}
+    assert searched(sweep, asked).identical(answer(sweep, **asked))
 
 
 def searched(
@@ -85,7 +95,7 @@ def searched(
         patch.setattr(boxes, "KEPT", kept[0])
         patch.setattr(boxes, "COARSE", kept[1])
         forbid_scans(patch)
-        return sweep.reduce(**asked, engine="numpy", threads=1)
+        return answer(sweep, **asked)
 
 
 BEST: dict[str, Any] = {"n_gpus": [128, 256, 384, 512, 640, 768, 896, 1024]}
@@ -106,10 +116,12 @@ def test_a_trillion_layouts(monkeypatch: Patch) -> None:
     sweep = Sweep(fixed, axes, ["job_cost", "step_time"])
     assert sweep.points > 1e12
     forbid_scans(monkeypatch)  # one would take an hour
-    found: Any = sweep.reduce("argmin", of="job_cost", mask_infeasible=True)
+    found: Any = sweep.best("job_cost", also=["step_time"])
 
     some = {**fixed, "gpu_hour_price": 2.0, "training_tokens": 1e12, "gpu_mttf": "50_000 h"}
-    layouts: Any = Sweep(some, BEST, ["step_time"]).evaluate(mask_infeasible=True)["step_time"]
+    layouts: Any = Sweep(some, BEST, ["step_time"]).evaluate(
+        settings=Settings(infeasible="exclude")
+    )["step_time"]
     layout = ["tensor_parallel", "pipeline_parallel", "micro_batch_size"]
     goodput: Any = Sweep({**some, "global_batch_size": 256}, LIVES, ["goodput"]).evaluate()
     lives = ["gpu_mttf", "checkpoint_write_bandwidth"]
@@ -123,7 +135,7 @@ def test_a_trillion_layouts(monkeypatch: Patch) -> None:
     kept = goodput["goodput"].sel(n_gpus=at["n_gpus"])
     at |= {name: kept[name].values[int(k)] for name, k in kept.argmax(...).items()}
     at |= {"training_tokens": 1e12, "gpu_hour_price": 2.0}
-    assert {name: found[f"{name}_at_min_job_cost"].item() for name in axes} == at
+    assert {name: found[name].item() for name in axes} == at
     there = {**fixed, **{name: float(value) for name, value in at.items()}}
     point: Any = Sweep(there, {}, ["job_cost", "step_time"]).evaluate()
     for name in ("job_cost", "step_time"):
@@ -133,15 +145,16 @@ def test_a_trillion_layouts(monkeypatch: Patch) -> None:
 def test_a_search_that_costs_too_much_leaves_it_to_the_scan(monkeypatch: Patch) -> None:
     fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
     sweep = Sweep(fixed, {name: AXES[name] for name in itertools.islice(AXES, 5)}, ["job_time"])
-    scanned = sweep.reduce("argmin", engine="numpy")
+    asked = ("min", [*sweep.spec["axes"]], "job_time", True, "include")
+    scanned = answer(sweep, *asked)
     monkeypatch.setattr(search, "WORTH", 0)
     for share in (0.0, 1e4, 1e5, 3e5, 1e6):  # given up before it begins, and while it runs
         monkeypatch.setattr(search, "MOST_SHARE", share)
-        assert sweep.reduce("argmin", engine="numpy").identical(scanned)
+        assert answer(sweep, *asked).identical(scanned)
 
 
 def test_an_output_without_axes_has_a_winner() -> None:
     scenario = {**SCENARIO, "gpu_mttf": 1e8}
-    found = Sweep(scenario, {"spare_nodes": [0, 1]}, ["step_time"]).reduce("argmin")
+    found = Sweep(scenario, {"spare_nodes": [0, 1]}, ["step_time"]).best("step_time")
     assert found["step_time"].dims == ()
     assert found["step_time"].item() > 0

@@ -1,4 +1,4 @@
-"""Sensitivity at a point, over the cube and globally, for sums and products known by hand."""
+"""Which inputs matter: at a point, over the cube, all at once. Sums and products known by hand."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetcube import InputError, Sweep, evaluate
+from fleetcube import InputError, Settings, Sweep, evaluate
 from fleetcube.grid.plots.sensitivity import dominance_map, tornado
 
 from .common import Patch, cases, refused
@@ -21,7 +21,7 @@ JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g", "n_gpus
 
 
 def test_levers_are_ranked_and_what_ten_percent_do_is_exact() -> None:
-    found = Sweep(PHASES, {}, ["recovery_time"]).levers("recovery_time")
+    found = Sweep(PHASES, {}, ["recovery_time"]).rank_inputs("recovery_time")
     waits = {name: value for name, value in PHASES.items() if name != "n_gpus"}
     ranked = sorted(waits, key=lambda name: -waits[name])
     assert (found["input"].values.tolist()[:5], found["recovery_time"].item()) == (ranked, 420)
@@ -34,7 +34,7 @@ def test_levers_are_ranked_and_what_ten_percent_do_is_exact() -> None:
 
 
 def test_what_is_not_linear_is_evaluated_anew() -> None:
-    found = Sweep(WRITE, {}, ["checkpoint_write_time"]).levers("checkpoint_write_time")
+    found = Sweep(WRITE, {}, ["checkpoint_write_time"]).rank_inputs("checkpoint_write_time")
     row = found.sel(input="checkpoint_write_bandwidth")
     assert row["elasticity"].item() == pytest.approx(-1, rel=1e-12)
     assert row["checkpoint_write_time_below"].item() == pytest.approx(9.8 / 0.9, rel=1e-12)
@@ -44,8 +44,8 @@ def test_what_is_not_linear_is_evaluated_anew() -> None:
 
 def test_whole_inputs_go_to_valid_numbers_bounds_hold_and_no_option_is_implied() -> None:
     scenario = {**JOB, "tensor_parallel": 8, "data_parallel_overlap": 0.95}
-    found = Sweep(scenario, {}, ["job_time"]).levers("job_time")
-    # every input becomes given, and some given inputs would choose other formulas
+    found = Sweep(scenario, {}, ["job_time"]).rank_inputs("job_time")
+    # every input becomes a given one, and some, given, would choose other formulas
     assert found["job_time"].item() == evaluate("job_time", **scenario).item()
     for name, ends in {"tensor_parallel": (4, 16), "micro_batch_size": (1, 2)}.items():
         row = found.sel(input=name)
@@ -54,7 +54,7 @@ def test_whole_inputs_go_to_valid_numbers_bounds_hold_and_no_option_is_implied()
         for end, side in zip(ends, ("below", "above"), strict=True):
             known = evaluate("job_time", **{**scenario, name: end})
             assert row[f"job_time_{side}"].item() == pytest.approx(known.item(), rel=1e-12)
-    row = found.sel(input="hidden_size")  # 4096: any whole number is valid
+    row = found.sel(input="hidden_size")  # 4096: no rule but that it is whole
     assert (row["value_below"].item(), row["value_above"].item()) == (4096 - 410, 4096 + 410)
     assert found["value_above"].sel(input="data_parallel_overlap").item() == 1
 
@@ -64,30 +64,34 @@ def test_what_auto_found_is_held_and_said() -> None:
     job |= {"tensor_parallel": 8, "pipeline_parallel": 4}
     for calibration, said in (("auto", True), ("none", False)):
         sweep = Sweep({**job, "calibration": calibration}, {}, ["step_time"])
-        found = sweep.levers("step_time", ["peak_flops_bf16", "inter_node_bandwidth"])
-        line = "peak_flops_bf16: what calibration auto found is held; a run with another value"
+        found = sweep.rank_inputs("step_time", ["peak_flops_bf16", "inter_node_bandwidth"])
+        line = "peak_flops_bf16: efficiencies stay as calibrated here; a run with another value"
         assert (line in found.attrs.get("fleetcube_uncounted", "")) == said
         asked = sweep.solve("peak_flops_bf16", "step_time <= 20 s", between=[1e14, 1e17])
-        assert ("is held" in asked.attrs.get("fleetcube_uncounted", "")) == said
+        assert ("stay as calibrated" in asked.attrs.get("fleetcube_uncounted", "")) == said
 
 
 def test_the_point_is_chosen_or_in_the_middle_and_said() -> None:
     axes = {"gpu_mttf": ["1000 h", "2000 h", "4000 h"], "fabric": ["roce-100g", "infiniband-ndr"]}
     sweep = Sweep(JOB, axes, ["goodput"])
-    middle = sweep.levers("goodput")
+    middle = sweep.rank_inputs("goodput")
     assert middle.attrs["fleetcube_point"] == "gpu_mttf = 2000 h, fabric = infiniband-ndr"
-    chosen = sweep.levers("job_time", "gpu_mttf", at={"gpu_mttf": "4000 h", "fabric": "roce-100g"})
+    chosen = sweep.rank_inputs(
+        "job_time", "gpu_mttf", at={"gpu_mttf": "4000 h", "fabric": "roce-100g"}
+    )
     assert chosen.attrs["fleetcube_point"] == "gpu_mttf = 4000 h, fabric = roce-100g"
-    known = sweep.elasticity("job_time", "gpu_mttf").sel(gpu_mttf=4000 * 3600, fabric="roce-100g")
+    known = sweep.derivatives("job_time", "gpu_mttf", "elasticity").sel(
+        gpu_mttf=4000 * 3600, fabric="roce-100g"
+    )
     assert chosen["elasticity"].item() == pytest.approx(known.item(), rel=1e-12)
-    refused("more than one point", sweep.levers, "goodput", at={"gpu_mttf": "1000h,2000h"})
+    refused("more than one point", sweep.rank_inputs, "goodput", at={"gpu_mttf": "1000h,2000h"})
     with pytest.raises(InputError, match="not an input or an axis; did you mean 'gpu_mttf'"):
-        sweep.levers("goodput", at={"gpu_mtbf": 3})
-    other = sweep.levers("goodput", "n_gpus", at={"gpu_mttf": "3000 h", "n_gpus": 128})
+        sweep.rank_inputs("goodput", at={"gpu_mtbf": 3})
+    other = sweep.rank_inputs("goodput", "n_gpus", at={"gpu_mttf": "3000 h", "n_gpus": 128})
     point = "gpu_mttf = 3000 h, fabric = infiniband-ndr, n_gpus = 128"
     assert other.attrs["fleetcube_point"] == point
     assert other["value"].item() == 128
-    bad = Sweep({**JOB, "tensor_parallel": 5}, {}, ["job_time"]).levers("job_time")
+    bad = Sweep({**JOB, "tensor_parallel": 5}, {}, ["job_time"]).rank_inputs("job_time")
     assert bad.attrs["fleetcube_infeasible"]
 
 
@@ -106,7 +110,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(monkeypatch: Patch)
     known = parts.argmax(axis=0)
     for block in (1 << 20, 256):
         monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", block)
-        found = sweep.dominance("recovery_time", names, threads=2)
+        found = sweep.dominant_inputs("recovery_time", names, settings=Settings(threads=2))
         assert found["dominant"].dims == ("detection_time", "provision_time")
         np.testing.assert_array_equal(found["dominant"], known + 1)
     assert str(found["dominant"].attrs["flag_meanings"]).split() == ["none", *names]
@@ -122,7 +126,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(monkeypatch: Patch)
 def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.ask.sensitivity.THIN", 100)
     sweep = phases(np.arange(1.0, 101), [50.0, 100.0])
-    found = sweep.dominance("recovery_time", "detection_time")
+    found = sweep.dominant_inputs("recovery_time", "detection_time")
     thin = np.arange(1.0, 101)[::2, None]
     known = np.median(thin / (thin + np.array([50.0, 100.0]) + 110))
     assert found["elasticity_median"].item() == pytest.approx(known, rel=1e-12)
@@ -131,7 +135,7 @@ def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: Patch) -> None:
 def test_inputs_of_one_size_everywhere_are_one_lever_and_the_first_leads() -> None:
     axes = {"checkpoint_write_bandwidth": [1e9, 1e10], "parameters": [1e9, 2e9, 3e9]}
     sweep = Sweep({"checkpoint_bytes_per_parameter": 14}, axes, ["checkpoint_write_time"])
-    found = sweep.dominance("checkpoint_write_time")
+    found = sweep.dominant_inputs("checkpoint_write_time")
     first = "checkpoint_write_bandwidth"  # in the order of the table of inputs
     assert set(found["same_as"].values) == {first}  # 1, -1 and 1
     assert found["share"].sel(input=first).item() == 1
@@ -141,7 +145,7 @@ def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: Patch) ->
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 8)  # a point at a time
     names = ["detection_time", "provision_time"]
     for provision in (10.0, 30.0):
-        met = phases([10.0, 30.0], [provision]).dominance("recovery_time", names)
+        met = phases([10.0, 30.0], [provision]).dominant_inputs("recovery_time", names)
         assert met["same_as"].values.tolist() == names
         first = [1 if one >= provision else 2 for one in (10.0, 30.0)]
         assert met["dominant"].values[:, 0].tolist() == first
@@ -150,7 +154,9 @@ def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: Patch) ->
 def test_infeasible_points_have_no_lever_where_they_are_masked() -> None:
     axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}
     sweep = Sweep(JOB, axes, ["job_time"])
-    found = sweep.dominance("job_time", ["gpu_mttf", "flops_efficiency"], mask_infeasible=True)
+    found = sweep.dominant_inputs(
+        "job_time", ["gpu_mttf", "flops_efficiency"], settings=Settings(infeasible="exclude")
+    )
     bad = [[r != 0] * 2 for r in found["infeasible_reason"].values]
     assert (found["dominant"].values == 0).tolist() == bad
     assert (found["infeasible_reason"] != 0).any()
@@ -159,7 +165,7 @@ def test_infeasible_points_have_no_lever_where_they_are_masked() -> None:
 
 def test_a_quantity_without_inputs_or_a_flag_is_one_line() -> None:
     sweep = Sweep(JOB, {}, ["job_time"])
-    for method in (sweep.levers, sweep.dominance, sweep.global_sensitivity):
+    for method in (sweep.rank_inputs, sweep.dominant_inputs, sweep.global_sensitivity):
         refused("is a flag", method, "dominant_overhead")
         refused("depends on no number", method, "spare_availability")  # 0 without spares
 
@@ -204,7 +210,7 @@ def test_small_ranges_give_the_shares_of_the_squared_elasticities() -> None:
     sweep = Sweep({**JOB, "tensor_parallel": 8}, {}, ["job_time"])
     inputs = ["flops_efficiency", "intra_node_bandwidth", "inter_node_bandwidth"]
     found = sweep.global_sensitivity("job_time", wrt=inputs, samples=20_000, spread=0.02)
-    levers = sweep.levers("job_time", inputs)["elasticity"]
+    levers = sweep.rank_inputs("job_time", inputs)["elasticity"]
     known = levers**2 / (levers**2).sum()
     for name in inputs:
         row = found["first_order"].sel(input=name).item()
@@ -215,7 +221,7 @@ def test_morris_effects_of_a_sum_are_its_ranges() -> None:
     pytest.importorskip("SALib")
     scenario = {**PHASES, "detection_time": {"empirical": [0, 60]}}
     found = Sweep(scenario, {}, ["recovery_time"]).global_sensitivity(
-        "recovery_time", "morris", samples=2000
+        "recovery_time", method="morris", samples=2000
     )
     for name in ("drain_time", "provision_time", "reinit_time"):
         known = 0.4 * float(PHASES[name])  # type: ignore[arg-type]
@@ -227,10 +233,10 @@ def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: Patch) -> None:
     pytest.importorskip("SALib")
     sweep = Sweep(PHASES, {}, ["recovery_time"])
     for method in ("sobol", "morris"):
-        whole = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=0)
+        whole = sweep.global_sensitivity("recovery_time", method=method, samples=2000, seed=0)
         with monkeypatch.context() as patch:
             patch.setattr("fleetcube.grid.ask.global_sensitivity.PIECE", 100)
-            again = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=0)
+            again = sweep.global_sensitivity("recovery_time", method=method, samples=2000, seed=0)
         assert again.identical(whole)
 
 
@@ -264,12 +270,12 @@ def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}
     sweep = Sweep(JOB, axes, ["job_time"])
-    tornado(sweep.levers("job_time"), "job_time", tmp_path / "tornado.png")
-    found = sweep.dominance("job_time")
+    tornado(sweep.rank_inputs("job_time"), "job_time", tmp_path / "tornado.png")
+    found = sweep.dominant_inputs("job_time")
     dominance_map(found, "job_time", "gpu_mttf", "tensor_parallel", "", tmp_path / "map.svg")
     assert (tmp_path / "tornado.png").stat().st_size > 10_000
     drawn = (tmp_path / "map.svg").read_text(encoding="utf-8")
     assert "infeasible" in drawn
     assert "training tokens" in drawn
     with pytest.raises(InputError, match="change its ending"):
-        tornado(sweep.levers("job_time"), "job_time", tmp_path / "tornado.gif")
+        tornado(sweep.rank_inputs("job_time"), "job_time", tmp_path / "tornado.gif")

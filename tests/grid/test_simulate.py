@@ -13,6 +13,7 @@ import pytest
 import xarray
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.grid.ask import simulate as module
 from fleetcube.grid.ask.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
@@ -71,10 +72,18 @@ def test_results_are_labelled_as_those_of_evaluate() -> None:
 def test_a_point_is_the_same_alone_and_in_any_grid() -> None:
     one = fleetcube.simulate(trials=50, **FLEET, gpu_mttf="10_000 h")
     grid = fleetcube.simulate(
-        trials=50, threads=3, **FLEET, repair_time=["1 h", "1 d"], gpu_mttf=["9_000 h", "10_000 h"]
+        trials=50,
+        repair_time=["1 h", "1 d"],
+        gpu_mttf=["9_000 h", "10_000 h"],
+        settings=Settings(threads=3),
+        **FLEET,
     )
     other = fleetcube.simulate(
-        trials=50, threads=1, **FLEET, gpu_mttf=["10_000 h", "9_000 h"], repair_time=["1 d", "1 h"]
+        trials=50,
+        gpu_mttf=["10_000 h", "9_000 h"],
+        repair_time=["1 d", "1 h"],
+        settings=Settings(threads=1),
+        **FLEET,
     )
     assert grid.equals(other.transpose(*grid.dims).sel(grid.coords))
     xarray.testing.assert_equal(grid.isel(repair_time=1, gpu_mttf=1, drop=True), one)
@@ -118,7 +127,7 @@ def test_a_closed_pool_waits_for_repairs() -> None:
     grid |= {"node_pool": ["open", "closed", "closed_idle_safe"], "spare_nodes": [0, 2, 6]}
     found = fleetcube.simulate(trials=60, job_duration="150 d", **grid)
     names = [*SHARES, "whole_cluster_probability"]
-    exact = fleetcube.evaluate(names, engine="numpy", **grid)
+    exact = fleetcube.evaluate(names, settings=Settings("numpy"), **grid)
     assert found.goodput.dims == exact.goodput.dims
     for name in names:
         off = found[name] - exact[name].broadcast_like(found[name])
@@ -134,7 +143,7 @@ def test_repair_crews_are_played() -> None:
     grid |= {"node_pool": ["open", "closed", "closed_idle_safe"], "spare_nodes": [1, 4]}
     found = fleetcube.simulate(trials=200, **grid)
     names = ["goodput", "whole_cluster_probability", "spare_availability"]
-    exact = fleetcube.evaluate(names, engine="numpy", **grid)
+    exact = fleetcube.evaluate(names, settings=Settings("numpy"), **grid)
     for name in names[:2]:
         off = found[name] - exact[name].broadcast_like(found[name])
         assert (abs(off) < 4.5 * found[f"{name}_error"] + 0.002).all(), name
@@ -199,14 +208,14 @@ TIERED |= {"drive_tier_survival": [0.0, 0.9]}
 def test_tiers_cost_what_the_closed_forms_say() -> None:
     grid = {**TIERED, "memory_tier_survival": [0.0, 0.6], "tier_stall_share": [0.0, 1.0]}
     found = fleetcube.simulate(trials=100, checkpoint_mode="tiered", **grid)
-    exact = fleetcube.evaluate(SHARES, engine="numpy", checkpoint_mode="tiered", **grid)
+    exact = fleetcube.evaluate(SHARES, checkpoint_mode="tiered", settings=Settings("numpy"), **grid)
     for name in SHARES:
         assert float(abs((found[name] - exact[name]) / found[f"{name}_error"]).max()) < 4.5, name
     np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
     case = {**TIERED, "memory_tier_survival": 0.8, "drive_tier_survival": 0.0}
     fixed = {**case, "checkpoint_policy": "fixed", "fixed_checkpoint_interval": "30 min"}
     played = fleetcube.simulate(trials=100, **fixed)
-    expected = fleetcube.evaluate("goodput", engine="numpy", **fixed)
+    expected = fleetcube.evaluate("goodput", settings=Settings("numpy"), **fixed)
     assert abs(played.goodput - expected) < 4.5 * played.goodput_error
 
 
@@ -218,7 +227,7 @@ def test_each_kind_and_tier_loses_what_the_closed_forms_say() -> None:
     kinds = ["in_process", "in_job", "node_swap", "requeue"]
     names = [f"{kind}_recovery_overhead" for kind in kinds]
     names += [f"{tier}_tier_rework" for tier in ("memory", "drive", "storage")]
-    exact = fleetcube.evaluate(names, engine="numpy", **case)
+    exact = fleetcube.evaluate(names, settings=Settings("numpy"), **case)
     for name in names:
         off = abs(found[name] - exact[name].broadcast_like(found[name]))
         # the split of tiers assumes rare failures; a closed pool's share is within 0.19 r
@@ -241,10 +250,13 @@ def test_nodes_that_fail_together_take_several_spares() -> None:
     case = {**FLEET, "gpu_mttf": "10_000 h", "spare_nodes": 20, "node_pool": "closed"}
     together = {**case, "correlated_failure_fraction": 1.0}
     names = ["whole_cluster_probability", "node_repair_rate"]
-    exact = fleetcube.evaluate(names, engine="numpy", **together)
+    exact = fleetcube.evaluate(names, settings=Settings("numpy"), **together)
     assert "spares are counted as if nodes failed one by one" in exact.fleetcube_remarks
-    assert "fleetcube_remarks" not in fleetcube.evaluate(names, engine="numpy", **case).attrs
-    alone = fleetcube.evaluate("cluster_mtbf", engine="numpy", **together)
+    assert (
+        "fleetcube_remarks"
+        not in fleetcube.evaluate(names, settings=Settings("numpy"), **case).attrs
+    )
+    alone = fleetcube.evaluate("cluster_mtbf", settings=Settings("numpy"), **together)
     assert "fleetcube_remarks" not in alone.attrs
     groups = float(exact.node_repair_rate) * 86400 / 4  # of four nodes, in repair
     whole = math.exp(-groups) * sum(groups**n / math.factorial(n) for n in range(6))
@@ -280,7 +292,9 @@ def test_a_tier_for_all_failures_is_the_only_one() -> None:
 def test_failures_follow_the_age_of_the_fleet() -> None:
     case = {**FLEET, "gpu_mttf": "20_000 h", "burn_in_excess": 2, "burn_in_time": "30 d"}
     window = fleetcube.simulate(trials=200, **case, aging_window=["0 s", "60 d"])
-    exact = fleetcube.evaluate(["goodput"], engine="numpy", **case, aging_window=["0 s", "60 d"])
+    exact = fleetcube.evaluate(
+        ["goodput"], aging_window=["0 s", "60 d"], settings=Settings("numpy"), **case
+    )
     assert (
         abs(window.goodput - exact.goodput) < 4.5 * window.goodput_error + 1e-3
     ).all()  # as the law's Range says
@@ -310,7 +324,7 @@ def test_phases_of_a_job_add_up() -> None:
     np.testing.assert_allclose(whole.wall_time, each[0].wall_time + each[1].wall_time, rtol=0.01)
     error = np.hypot(each[0].wall_time_error, each[1].wall_time_error)
     np.testing.assert_allclose(whole.wall_time_error, error, rtol=0.4)
-    exact = fleetcube.evaluate(["goodput"], engine="numpy", **shared, phase=phases)
+    exact = fleetcube.evaluate(["goodput"], phase=phases, settings=Settings("numpy"), **shared)
     assert (abs(whole.goodput - exact.goodput) < 4.5 * whole.goodput_error).all()
     phases[1]["transition_time"] = "2 d"
     later = fleetcube.simulate(trials=50, **shared, phase=phases)
@@ -353,7 +367,7 @@ def test_a_cluster_that_never_fails() -> None:
     ({"trials": 10.0}, "trials = 10.0"),
     ({"seed": -1}, "seed = -1 is not a whole number from 0"),
     ({"seed": 1 << 64}, "seed = 18446744073709551616"),
-    ({"threads": 0}, "threads = 0"),
+    ({"settings": 1}, "settings = 1 is not a Settings"),
     ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
     ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
     ({"elastic": [False, "shrink"]}, "elastic = 'shrink' cannot be simulated"),

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from fleetcube import Sweep, watching
+from fleetcube import Settings, Sweep
+from fleetcube.grid.progress import watching
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.place import Folder
 
@@ -135,7 +136,7 @@ def stopped(sweep: Sweep, path: Path, client: Any, stop: Callable[[], Any], **gi
             done.set()
 
     with watching(progress):
-        sweep.store(path, dask=client, chunks=CHUNKS, **given)
+        sweep.to_zarr(path, chunks=CHUNKS, settings=Settings(dask=client), **given)
     assert done.is_set()
 
 
@@ -143,7 +144,7 @@ def test_lost_jobs_change_no_byte_of_a_cube(batch: None, tmp_path: Path) -> None
     axes: dict[str, Any] = {"n_gpus": {"arange": [8, 648, 8]}}
     axes |= {"gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 60}}
     sweep = Sweep(on_h100(), axes, ["job_time", "cluster_mtbf"])
-    whole = contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+    whole = contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS))
     with workers(tmp_path) as (jobs, client):
         lost = next(iter(jobs.workers.values())).job_id
 
@@ -169,5 +170,7 @@ def test_lost_jobs_change_no_byte_of_a_cube(batch: None, tmp_path: Path) -> None
             stopped(sweep, tmp_path / "b.zarr", client, end)
     assert 9 <= len(journal.read_journal(Folder(tmp_path / "b.zarr.partial"))) < 120
     with workers(tmp_path) as (_, client):
-        sweep.store(tmp_path / "b.zarr", chunks=CHUNKS, dask=client, resume=True)
+        sweep.to_zarr(
+            tmp_path / "b.zarr", chunks=CHUNKS, resume=True, settings=Settings(dask=client)
+        )
     assert contents(tmp_path / "b.zarr") == whole

@@ -1,4 +1,4 @@
-"""Solving for inputs: against inversion by hand, at every point, and without a solution."""
+"""Inverting outputs: against inversions by hand, at every point, and where there is no answer."""
 
 import math
 from typing import Any
@@ -8,9 +8,10 @@ import pytest
 import scipy.optimize
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
 
-from .common import Patch, cases, on_h100, refused
+from .common import Patch, cases, on_h100, refused, solve
 
 LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
@@ -26,7 +27,7 @@ def test_twice_the_reliability_carries_twice_the_cluster() -> None:
     parts = {"gpu_mttf": "50_000 h", "nic_mttf": "150_000 h", "psu_mttf": "100_000 h"}
     doubled = {"gpu_mttf": "100_000 h", "nic_mttf": "300_000 h", "psu_mttf": "200_000 h"}
     old = float(fleetcube.evaluate("cluster_mtbf", n_gpus=1024, **parts))
-    found = fleetcube.solve("n_gpus", {"cluster_mtbf": old}, **doubled)
+    found = solve("n_gpus", {"cluster_mtbf": old}, **doubled)
     assert float(found["n_gpus"]) == 2048
     assert float(found["cluster_mtbf"]) == pytest.approx(old, rel=1e-14)
 
@@ -35,12 +36,12 @@ def test_twice_the_reliability_carries_twice_the_cluster() -> None:
 def test_a_grid_is_solved_point_by_point(engine: str) -> None:
     of, second, aim = "job_time", "inter_node_bandwidth", 90 * DAY
     policies = ["young", "exact"]
-    if engine != "numpy":  # each policy is compiled separately, job_time for half a minute
+    if engine != "numpy":  # each policy is compiled for itself, and job_time for half a minute
         of, second, aim, policies = "goodput", "checkpoint_write_bandwidth", 0.975, ["young"]
     axes = {"checkpoint_policy": policies, "gpu_mttf": np.geomspace(5e7, 1e9, 5)}
     axes |= {second: np.geomspace(2e10, 1e11, 4)}
     sweep = fleetcube.Sweep({**LLAMA, "n_gpus": 1024}, axes, [of])
-    found = sweep.solve("n_gpus", {of: aim}, whole=False, engine=engine)
+    found = sweep.solve("n_gpus", {of: aim}, whole=False, settings=Settings(engine))
     assert found["n_gpus"].dims == ("checkpoint_policy", "gpu_mttf", second)
     assert not found["unsolved_reason"].any()
     np.testing.assert_allclose(found[of], aim, rtol=1e-9)
@@ -51,7 +52,7 @@ def test_a_grid_is_solved_point_by_point(engine: str) -> None:
 
     root = scipy.optimize.brentq(excess, 64, 8192, xtol=1e-9, rtol=1e-14)
     assert float(found["n_gpus"].sel(here)) == pytest.approx(root, rel=1e-9)
-    if of == "job_time":  # depends on the layout
+    if of == "job_time":  # which depends on the layout
         meanings = found["infeasible_reason"].attrs["flag_meanings"].split()
         assert (found["infeasible_reason"] == meanings.index("not_a_whole_number")).all()
 
@@ -64,15 +65,15 @@ def test_a_grid_is_solved_point_by_point(engine: str) -> None:
 def test_an_axis_along_which_nothing_changes_counts(axis: dict[str, object]) -> None:
     ask: tuple[str, str] = ("n_gpus", "job_time = 90 d")
     found = fleetcube.Sweep({**LLAMA, "n_gpus": 8}, axis, ["job_time"]).solve(*ask, whole=False)
-    young = fleetcube.solve(*ask, whole=False, **LLAMA, checkpoint_policy="young")
-    exact = fleetcube.solve(*ask, whole=False, **LLAMA, checkpoint_policy="exact")
+    young = solve(*ask, whole=False, **LLAMA, checkpoint_policy="young")
+    exact = solve(*ask, whole=False, **LLAMA, checkpoint_policy="exact")
     assert (found["n_gpus"] == float(young["n_gpus"])).all()
     assert float(young["n_gpus"]) != float(exact["n_gpus"])
 
 
 def test_mttf_for_a_goodput_against_a_root_by_scipy() -> None:
     sizes = [1024.0, 16384.0]
-    found = fleetcube.solve("gpu_mttf", "goodput = 95 %", **LLAMA, n_gpus=sizes)
+    found = solve("gpu_mttf", "goodput = 95 %", **LLAMA, n_gpus=sizes)
 
     def excess(mttf: float, n: float) -> float:
         return float(fleetcube.evaluate("goodput", **LLAMA, n_gpus=n, gpu_mttf=mttf)) - 0.95
@@ -83,7 +84,7 @@ def test_mttf_for_a_goodput_against_a_root_by_scipy() -> None:
 
 
 def test_bandwidth_at_which_communication_takes_as_long_as_compute() -> None:
-    found = fleetcube.solve(
+    found = solve(
         "inter_node_bandwidth", "exposed_communication_time = compute_time", **LLAMA, n_gpus=1024
     )
     given = dict(n_gpus=1024, inter_node_bandwidth=float(found["inter_node_bandwidth"]))
@@ -95,12 +96,12 @@ def test_bandwidth_at_which_communication_takes_as_long_as_compute() -> None:
 def test_a_quantity_that_is_computed_can_be_solved_for() -> None:
     """First order: waste = sqrt(2 d / M) + R / M at Young's interval."""
     given = dict(goodput_model="first_order", checkpoint_policy="young", checkpoint_stall_time=60.0)
-    found = fleetcube.solve("cluster_mtbf", "goodput = 0.9", **given, recovery_time=0.0)
+    found = solve("cluster_mtbf", "goodput = 0.9", **given, recovery_time=0.0)
     assert float(found["cluster_mtbf"]) == pytest.approx(2 * 60.0 / 0.1**2, rel=1e-9)
 
 
 def test_the_size_at_which_a_job_is_fastest_is_where_its_slope_is_0() -> None:
-    found = fleetcube.solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA, whole=False)
+    found = solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA, whole=False)
     best = scipy.optimize.minimize_scalar(
         lambda x: float(fleetcube.evaluate("job_time", **LLAMA, n_gpus=math.exp(x))),
         bracket=(math.log(1e3), math.log(5e4)),
@@ -112,15 +113,15 @@ def test_the_size_at_which_a_job_is_fastest_is_where_its_slope_is_0() -> None:
 def test_a_target_between_two_values_of_the_scan_is_found_where_the_output_turns() -> None:
     """Just above the least job time, both crossings lie between two values of the scan."""
     job = {**LLAMA, "calibration": "none"}  # whose curve has no corner there
-    at = fleetcube.solve("n_gpus", "d_job_time_d_n_gpus = 0", **job, whole=False)
+    at = solve("n_gpus", "d_job_time_d_n_gpus = 0", **job, whole=False)
     wall = float(at["n_gpus"])
     least = float(fleetcube.evaluate("job_time", **job, n_gpus=wall))
     for share in (1e-2, 1e-4):
         aim = {"job_time": least * (1 + share)}
-        found = fleetcube.solve("n_gpus", aim, **job, whole=False)
+        found = solve("n_gpus", aim, **job, whole=False)
         assert float(found["n_gpus"]) < wall, "the smaller one of two solutions"
         assert float(found["job_time"]) == pytest.approx(aim["job_time"], rel=1e-9)
-    beyond = fleetcube.solve("n_gpus", {"job_time": least * (1 - 1e-3)}, **job)
+    beyond = solve("n_gpus", {"job_time": least * (1 - 1e-3)}, **job)
     assert np.isnan(beyond["n_gpus"])
     assert reason(beyond, int(beyond["unsolved_reason"])) == "always_above_target"
 
@@ -130,14 +131,14 @@ def test_why_there_is_no_answer() -> None:
     cases |= {"always_below_target": ("gpu_mttf", "goodput = 2", {**LLAMA, "n_gpus": 1024})}
     cases |= {"undefined": ("flops_efficiency", "job_time = 9 d", {**LLAMA, "n_gpus": 4})}
     for told, (name, target, scenario) in cases.items():
-        found = fleetcube.solve(name, target, **scenario)
+        found = solve(name, target, **scenario)
         assert np.isnan(found[name])
         assert reason(found, int(found["unsolved_reason"])) == told
 
 
 def test_an_output_that_jumps_over_the_target_is_said() -> None:
-    """Buckets are whole numbers: there are never 10.5."""
-    found = fleetcube.solve("bucket_bytes", "gradient_buckets = 10.5", **LLAMA, n_gpus=1024)
+    """Buckets are whole: 10.5 of them never are."""
+    found = solve("bucket_bytes", "gradient_buckets = 10.5", **LLAMA, n_gpus=1024)
     assert reason(found, int(found["unsolved_reason"])) == "jumps_over_target"
     assert float(found["gradient_buckets"]) in (10, 11)
 
@@ -145,7 +146,7 @@ def test_an_output_that_jumps_over_the_target_is_said() -> None:
 @cases(
     "for_, target, most",
     ("flops_efficiency", "job_time = 90 d", 6),
-    ("n_gpus", "job_time = 60 d", 9),  # plus a third of the points near the turning point
+    ("n_gpus", "job_time = 60 d", 9),  # and a third of the points near the turning point
     ("gpu_mttf", "goodput = 0.95", 9),
     ("bucket_bytes", "gradient_buckets = 10.5", 53 + SLACK + 1 + 1),  # bisection, and the answer
 )
@@ -164,14 +165,14 @@ def test_a_few_evaluations_find_what_is_smooth_and_bisection_bounds_the_rest(
     if "job_time" in target:
         axes["inter_node_bandwidth"] = np.geomspace(2e10, 1e11, 20)
     axes.pop(for_, None)
-    found = fleetcube.solve(for_, target, whole=False, engine="numpy", **LLAMA, **axes)
+    found = solve(for_, target, whole=False, settings=Settings("numpy"), **LLAMA, **axes)
     assert 3 < sum(seen) / found[for_].size <= most
 
 
 def test_what_is_nearest_is_told_only_where_there_is_no_solution() -> None:
-    """Formulas need not return NaN for an input of NaN."""
+    """Formulas need not answer an input of NaN with NaN."""
     given = {**LLAMA, "n_gpus": [512, 4096, 32768]}
-    found = fleetcube.solve("checkpoint_write_bandwidth", "goodput = 0.97", **given)
+    found = solve("checkpoint_write_bandwidth", "goodput = 0.97", **given)
     assert found["unsolved_reason"].values.tolist() == [0, 0, 2]
     for name in ("goodput", "checkpoint_write_bandwidth"):
         assert np.isnan(found[f"nearest_{name}"]).values.tolist() == [True, True, False]
@@ -179,7 +180,7 @@ def test_what_is_nearest_is_told_only_where_there_is_no_solution() -> None:
 
 def test_whole_numbers_keep_to_the_target() -> None:
     for relation, keeps in (("<=", np.less_equal), (">=", np.greater_equal)):
-        found = fleetcube.solve("n_gpus", f"job_time {relation} 60 d", **LLAMA, pipeline_parallel=4)
+        found = solve("n_gpus", f"job_time {relation} 60 d", **LLAMA, pipeline_parallel=4)
         n = float(found["n_gpus"])
         assert n % 32 == 0, "whole replicas of 8 x 4 GPUs"
         assert keeps(float(found["job_time"]), 60 * DAY)
@@ -190,10 +191,10 @@ def test_whole_numbers_keep_to_the_target() -> None:
 
 def test_the_range_can_be_given_if_it_is_one() -> None:
     aim = {"cluster_mtbf": float(fleetcube.evaluate("cluster_mtbf", n_gpus=4096))}
-    assert float(fleetcube.solve("n_gpus", aim, between=[8, 1e5])["n_gpus"]) == 4096
-    assert np.isnan(fleetcube.solve("n_gpus", aim, between=[8, 1024])["n_gpus"])
+    assert float(solve("n_gpus", aim, between=[8, 1e5])["n_gpus"]) == 4096
+    assert np.isnan(solve("n_gpus", aim, between=[8, 1024])["n_gpus"])
     for between in ([8, 8], "8:16", [1, 2, 3], [8, math.inf]):
-        refused(r"between|finite", fleetcube.solve, "n_gpus", "cluster_mtbf = 1 h", between=between)  # type: ignore[arg-type]
+        refused(r"between|finite", solve, "n_gpus", "cluster_mtbf = 1 h", between=between)  # type: ignore[arg-type]
 
 
 FRAIL = on_h100("llama-3-405b", tensor_parallel=8, pipeline_parallel=16, n_gpus=16384)
@@ -206,15 +207,15 @@ def checkpoint_overhead(bandwidth: object) -> np.ndarray:
 
 
 def test_a_second_solution_is_told_and_found_above() -> None:
-    """Storage so slow that rework dominates also meets the target."""
-    found = fleetcube.solve("checkpoint_write_bandwidth", "checkpoint_overhead <= 2 %", **FRAIL)
+    """Storage so slow that rework leaves nothing to wait for keeps to the target, too."""
+    found = solve("checkpoint_write_bandwidth", "checkpoint_overhead <= 2 %", **FRAIL)
     low, high = 1e6, 1e15
     over = checkpoint_overhead(np.geomspace(low, high, 2000)) > 0.02
     assert int(found["crossings"]) == np.count_nonzero(np.diff(over)) == 2
     above = float(found["next_above"])
     assert checkpoint_overhead([above])[0] > 0.02
     assert float(found["checkpoint_write_bandwidth"]) < above
-    again = fleetcube.solve(
+    again = solve(
         "checkpoint_write_bandwidth", "checkpoint_overhead <= 2 %", between=[above, high], **FRAIL
     )
     root = scipy.optimize.brentq(
@@ -227,57 +228,57 @@ def test_a_second_solution_is_told_and_found_above() -> None:
 
 def test_the_far_end_of_what_meets_a_bound_is_no_second_solution() -> None:
     """Job time falls and rises: "<=" is met between its crossings, "=" at both."""
-    wall = float(fleetcube.solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA)["n_gpus"])
+    wall = float(solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA)["n_gpus"])
     least = float(fleetcube.evaluate("job_time", **LLAMA, n_gpus=wall))
     for share in (0.5, 1e-2):  # the second time, both lie between two values of the scan
         bound = f"{least * (1 + share)!r} s"
-        between = fleetcube.solve("n_gpus", f"job_time <= {bound}", **LLAMA)
+        between = solve("n_gpus", f"job_time <= {bound}", **LLAMA)
         assert int(between["crossings"]) == 2
         assert np.isnan(between["next_above"])
-        both = fleetcube.solve("n_gpus", f"job_time = {bound}", **LLAMA)
+        both = solve("n_gpus", f"job_time = {bound}", **LLAMA)
         assert int(both["crossings"]) == 2
         above = float(both["next_above"])
-        far = fleetcube.solve("n_gpus", f"job_time = {bound}", between=[above, 1e9], **LLAMA)
+        far = solve("n_gpus", f"job_time = {bound}", between=[above, 1e9], **LLAMA)
         assert float(far["n_gpus"]) > wall > float(both["n_gpus"])
         assert float(far["job_time"]) == pytest.approx(least * (1 + share), rel=1e-2)
 
 
 def test_a_bound_that_always_holds_is_met_everywhere() -> None:
     for target in ("checkpoint_overhead <= 90 %", "checkpoint_overhead >= 0"):
-        found = fleetcube.solve("checkpoint_write_bandwidth", target, **FRAIL)
+        found = solve("checkpoint_write_bandwidth", target, **FRAIL)
         assert reason(found, int(found["unsolved_reason"])) == "met_everywhere"
         assert np.isnan(found["checkpoint_write_bandwidth"])
         assert np.isnan(found["checkpoint_overhead"])
-    found = fleetcube.solve("checkpoint_write_bandwidth", "checkpoint_overhead = 90 %", **FRAIL)
+    found = solve("checkpoint_write_bandwidth", "checkpoint_overhead = 90 %", **FRAIL)
     assert reason(found, int(found["unsolved_reason"])) == "always_below_target"
 
 
 def test_how_near_an_output_comes_to_what_it_does_not_reach() -> None:
     mttf = ["10_000 h", "1_000_000 h"]
     given = {**LLAMA, "gpu_mttf": mttf, "between": [64, 65536], "whole": False}
-    found = fleetcube.solve("n_gpus", "job_time <= 6 d", **given)
+    found = solve("n_gpus", "job_time <= 6 d", **given)
     sizes = np.geomspace(64, 65536, 17)
     times = fleetcube.evaluate("job_time", **LLAMA, gpu_mttf=mttf, n_gpus=sizes)
     assert (times <= 6 * DAY).any("n_gpus").values.tolist() == [False, False]
     np.testing.assert_allclose(found["nearest_job_time"], times.min("n_gpus"), rtol=1e-12)
     np.testing.assert_allclose(found["nearest_n_gpus"], times.idxmin("n_gpus"), rtol=1e-12)
-    solved = fleetcube.solve("n_gpus", "job_time <= 60 d", **LLAMA)
+    solved = solve("n_gpus", "job_time <= 60 d", **LLAMA)
     assert np.isnan(solved["nearest_n_gpus"])
     assert np.isnan(solved["nearest_job_time"])
 
 
 def test_whether_the_point_found_can_run_is_told() -> None:
     given = {**LLAMA, "pipeline_parallel": [1, 4], "global_batch_size": 8192}
-    found = fleetcube.solve("n_gpus", "job_time <= 60 d", **given)
+    found = solve("n_gpus", "job_time <= 60 d", **given)
     told = found["infeasible_reason"]
     for stages, n in zip(told["pipeline_parallel"].values, found["n_gpus"].values, strict=True):
         at = {**given, "pipeline_parallel": float(stages), "n_gpus": float(n)}
         right = int(fleetcube.evaluate("infeasible_reason", **at))
         assert int(told.sel(pipeline_parallel=stages)) == right
         assert right > 0
-    missing = fleetcube.solve("n_gpus", "job_time <= 1 s", **given)
+    missing = solve("n_gpus", "job_time <= 1 s", **given)
     assert (missing["infeasible_reason"] == -1).all()
-    room = fleetcube.solve("n_gpus", "job_time <= 60 d", **LLAMA, hbm_capacity=["1 GB", "80 GB"])
+    room = solve("n_gpus", "job_time <= 60 d", **LLAMA, hbm_capacity=["1 GB", "80 GB"])
     assert room["n_gpus"].dims == (), "not over what job time does not depend on"
     assert "infeasible_reason" not in room.coords, "which differs over it"
 
@@ -290,7 +291,7 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
     one = {name: row[1:] for name, row in bundle.items()}
     cut = fleetcube.Sweep(spec, {"offer": {**one, "labels": ["b"]}}, ["job_time"])
     own = {**spec, "tensor_parallel": 4, "pipeline_parallel": 2}
-    alone = fleetcube.solve("n_gpus", "job_time <= 60 d", **own)
+    alone = solve("n_gpus", "job_time <= 60 d", **own)
     assert cut.solve("n_gpus", "job_time <= 60 d")["n_gpus"].values.item() == float(alone["n_gpus"])
 
 
@@ -302,13 +303,13 @@ def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
     ("n_gpus", "job_time = step_tokens", "does not start with a number"),
     ("n_gpus", "job_time = goodput", "compare like with like"),
     ("n_gpus", {"job_time": float("inf")}, "not finite"),
-    ("fabric", "job_time = 30 d", "named values"),
-    ("all_reduce", "job_time = 30 d", "named values"),
+    ("fabric", "job_time = 30 d", "takes names"),
+    ("all_reduce", "job_time = 30 d", "takes names"),
     ("pue", "job_time = 30 d", "does not depend on pue"),
     ("n_gps", "job_time = 30 d", "did you mean 'n_gpus'"),
 )
 def test_bad_questions(for_: str, target: object, told: str) -> None:
-    refused(told, fleetcube.solve, for_, target, **LLAMA, n_gpus=64)
+    refused(told, solve, for_, target, **LLAMA, n_gpus=64)
 
 
 def test_targets_are_read() -> None:

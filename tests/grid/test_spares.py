@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 
 from .common import on_h100, refused
 
@@ -33,7 +33,7 @@ def carried(spares: int) -> float:
 
 
 def found(output: str, **inputs: Any) -> Any:
-    return fleetcube.evaluate(output, engine="numpy", **{**FLEET, **inputs})
+    return fleetcube.evaluate(output, settings=Settings("numpy"), **{**FLEET, **inputs})
 
 
 def test_five_spares_where_ten_nodes_are_in_repair() -> None:
@@ -89,16 +89,18 @@ def test_a_shop_of_crews_that_barely_keep_up_needs_more_spares() -> None:
     names = ["whole_cluster_probability", "spare_availability", "missing_nodes"]
     # as many crews as nodes: no queue; repair in no time; an overloaded shop
     given = {**closed, "sparing": "hot", "spare_nodes": 20}
-    usual = fleetcube.evaluate(names, engine="numpy", **given)
-    many = fleetcube.evaluate(names, engine="numpy", **given, repair_crews=2068)
+    usual = fleetcube.evaluate(names, settings=Settings("numpy"), **given)
+    many = fleetcube.evaluate(names, repair_crews=2068, settings=Settings("numpy"), **given)
     for name in names[:2]:
         assert float(many[name]) == pytest.approx(float(usual[name]), abs=1e-3)
     # here spares fail while they are idle: 1 % more nodes
     expected = pytest.approx(float(usual.missing_nodes), rel=0.03, abs=1e-3)
     assert float(many.missing_nodes) == expected
-    none = fleetcube.evaluate(names, engine="numpy", **{**given, "repair_time": 0}, repair_crews=1)
+    none = fleetcube.evaluate(
+        names, repair_crews=1, settings=Settings("numpy"), **{**given, "repair_time": 0}
+    )
     assert [float(none[name]) for name in names] == [1, 1, 0]
-    few = fleetcube.evaluate(names, engine="numpy", **given, repair_crews=5)
+    few = fleetcube.evaluate(names, repair_crews=5, settings=Settings("numpy"), **given)
     assert float(few.whole_cluster_probability) < 1e-9
     assert float(few.spare_availability) == 0
     # five crews repair 5 a day of the 10.5 that would fail, had they as many nodes
@@ -124,7 +126,9 @@ def test_crews_are_at_least_one() -> None:
 def test_spares_are_found_by_optimizing() -> None:
     # Spares are paid for: (n + S) / P(whole) is least where the job costs least
     sweep = Sweep({**FLEET, "node_pool": "closed", "gpu_hour_price": 2.0}, {}, ["job_cost"])
-    best = sweep.optimize("job_cost", {"spare_nodes": [0, 64]}, feasible=False)
+    best = sweep.best(
+        "job_cost", search={"spare_nodes": [0, 64]}, settings=Settings(infeasible="include")
+    )
     assert best.spare_nodes.item() == min(range(65), key=lambda n: (NODES + n) / whole(n))
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import fleetcube
-from fleetcube import InputError, Sweep
+from fleetcube import InputError, Settings, Sweep
 
 from .common import cases, on_h100
 
@@ -87,7 +87,7 @@ def test_a_stated_shape_counts_alike_alone_along_an_axis_and_in_a_table(sizes: A
     asked = ["parameters", "kv_elements_per_layer", "attention_parameters_per_layer"]
     job = {"model": "deepseek-v3"}  # 7168 is the label's value: stating it matters, not its value
     axis = fleetcube.evaluate(asked, **job, hidden_size=sizes)
-    table = fleetcube.table(pd.DataFrame({"hidden_size": sizes}), asked, scenario=job)
+    table = fleetcube.evaluate_table(pd.DataFrame({"hidden_size": sizes}), asked, scenario=job)
     assert "parameters of deepseek-v3 is left out" in table.attrs["fleetcube_remarks"]
     for k, size in enumerate(sizes):
         alone = fleetcube.evaluate(asked, **job, hidden_size=size)
@@ -104,14 +104,18 @@ def test_a_part_that_one_phase_states_leaves_the_others_their_totals(part: dict[
     asked = ["active_parameters", "kv_elements_per_layer"]
     tokens = {"training_tokens": 1e12}
     phases = [{"name": "a", **tokens, **part}, {"name": "b", **tokens}]
-    both = Sweep(job, {"phase": ["a", "b"]}, asked, phases=phases).evaluate("numpy")
+    both = Sweep(job, {"phase": ["a", "b"]}, asked, phases=phases).evaluate(
+        settings=Settings("numpy")
+    )
     for name in asked:
         for own, k in ((part, 0), ({}, 1)):
             alone = float(fleetcube.evaluate(name, **job, **own))
             assert float(both[name].broadcast_like(both.phase)[k]) == alone
     assert float(both["active_parameters"][1]) == 37e9  # the label's
     stated = [phases[0], {**phases[1], "active_parameters": 4e10}, {"name": "c", **tokens}]
-    three = Sweep(job, {"phase": ["a", "b", "c"]}, asked, phases=stated).evaluate("numpy")
+    three = Sweep(job, {"phase": ["a", "b", "c"]}, asked, phases=stated).evaluate(
+        settings=Settings("numpy")
+    )
     with pytest.raises(InputError, match=f"{min(part)} is stated by some phases and voids"):
         Sweep({}, {"model": ["deepseek-v3", "mixtral-8x7b"]}, ["job_time"], phases=phases)
     first = float(both["active_parameters"][0])
@@ -152,10 +156,10 @@ def test_what_nothing_depends_on_is_told(tmp_path: Path) -> None:
     found = Sweep({**JOB, "spare_nodes": 4}, {}, ["goodput"]).evaluate()
     assert "spare_nodes" not in found.attrs.get("fleetcube_unused", "").split()
     sweep = Sweep({**JOB, "virtual_stages": 5, "pipeline_schedule": "gpipe"}, {}, ["mfu"])
-    path = sweep.store(tmp_path / "a.zarr")
+    path = sweep.to_zarr(tmp_path / "a.zarr")
     assert "virtual_stages" in fleetcube.open_cube(path).attrs["fleetcube_unused"].split()
 
 
 def test_a_quantity_without_continuous_inputs_has_no_gradient() -> None:
     with pytest.raises(InputError, match="depends on no continuous input"):
-        Sweep(JOB, {}, ["bubble_ratio"]).gradient("bubble_ratio")
+        Sweep(JOB, {}, ["bubble_ratio"]).derivatives("bubble_ratio")

@@ -10,7 +10,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import Sweep, catalog
+from fleetcube import Settings, Sweep, catalog
 from fleetcube.grid.plan import execute, fingerprint
 from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.plan.tiles import AT_ONCE
@@ -174,7 +174,7 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
     assert found == ["feasible", "batch_smaller_than_data_parallel"]
     assert plain["infeasible_reason"].dtype == np.int8
     assert np.isfinite(plain["job_time"]).all()  # the continuous relaxation
-    masked = sweep.evaluate(mask_infeasible=True)
+    masked = sweep.evaluate(settings=Settings(infeasible="exclude"))
     assert np.isfinite(masked["job_time"].sel(n_gpus=128)).all()
     assert np.isnan(masked["job_time"].sel(n_gpus=99_968)).all()
 
@@ -212,7 +212,10 @@ def test_each_reason_is_found(inputs: dict[str, Any], reason: str) -> None:
 def test_masking_spreads_an_output_over_the_axes_that_decide_and_keeps_the_reason() -> None:
     sweep = Sweep(TRAINING, {"attention_heads": [64, 60]}, ["step_time", "infeasible_reason"])
     plain = sweep.evaluate()["infeasible_reason"].values
-    for masked in (sweep.evaluate(mask_infeasible=True), sweep.virtual(mask_infeasible=True)):
+    for masked in (
+        sweep.evaluate(settings=Settings(infeasible="exclude")),
+        sweep.virtual(settings=Settings(infeasible="exclude")),
+    ):
         assert masked["infeasible_reason"].values.tolist() == plain.tolist()
         assert np.isnan(masked["step_time"].values).tolist() == [False, True]
 
@@ -223,7 +226,10 @@ def test_float32_holds_the_rounded_values() -> None:
     given |= {"communication_overhead": 0.1, "bubble_overhead": 0.05}  # compiles few formulas
     sweep = Sweep({**TRAINING, **given}, axes, ["job_time", "dominant_overhead"])
     for engine in ("numpy", "numba", "jax"):
-        full, half = sweep.evaluate(engine), sweep.evaluate(engine, dtype="float32")
+        full, half = (
+            sweep.evaluate(settings=Settings(engine)),
+            sweep.evaluate(dtype="float32", settings=Settings(engine)),
+        )
         assert half["job_time"].dtype == np.float32
         assert half["dominant_overhead"].dtype == np.int8
         assert (half["job_time"].values == full["job_time"].values.astype(np.float32)).all()
@@ -238,9 +244,9 @@ def test_every_engine_has_its_entries() -> None:
 
 
 def test_auto_picks_by_size() -> None:
-    assert Sweep(TRAINING, {"n_gpus": [64, 512]}, ["job_time"]).plan().engine == "numpy"
+    assert Sweep(TRAINING, {"n_gpus": [64, 512]}, ["job_time"])._plan().engine == "numpy"
     axes = {"n_gpus": np.arange(8, 2008), "gpu_mttf": np.arange(1e7, 2e7, 1e3)}
-    assert Sweep(TRAINING, axes, ["job_time"]).plan().engine == "numba"
+    assert Sweep(TRAINING, axes, ["job_time"])._plan().engine == "numba"
 
 
 def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
@@ -252,7 +258,7 @@ def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
         gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 3 }
         """
     told = Sweep.from_file(written(tmp_path / "spec.toml", text))
-    assert (told.sizes, told.points) == ({"n_gpus": 12, "gpu_mttf": 3}, 36)
+    assert (told._sizes, told.points) == ({"n_gpus": 12, "gpu_mttf": 3}, 36)
     result = told.evaluate()
     given = dict(model="llama-3-70b", n_gpus=[2**k for k in range(3, 15)])
     again = fleetcube.evaluate(

@@ -11,7 +11,7 @@ import pint
 import pytest
 import xarray
 
-from fleetcube import Sweep, catalog
+from fleetcube import Settings, Sweep, catalog
 from fleetcube.grid.spec.axes import coupled_axis
 
 from ..table import each
@@ -48,7 +48,7 @@ def test_axes_of_the_same_numbers_are_equal_however_written(entry: Any) -> None:
     sweep, other = _over(entry), _over(["1 h", "2 h"])
     assert (sweep, hash(sweep)) == (other, hash(other))
     assert len({sweep, other, copy.copy(sweep), copy.deepcopy(sweep)}) == 1
-    values = (each.evaluate("numpy")["cluster_mtbf"] for each in (sweep, other))
+    values = (each.evaluate(settings=Settings("numpy"))["cluster_mtbf"] for each in (sweep, other))
     xarray.testing.assert_equal(*values)
 
 
@@ -96,13 +96,13 @@ def test_numbers_count_by_their_bits() -> None:
 def test_arrays_changed_afterwards_change_no_sweep() -> None:
     hours, outputs = np.array([3600.0, 7200.0]), ["cluster_mtbf"]
     sweep = Sweep({"n_gpus": 8}, {"both": {"gpu_mttf": hours, "psu_mttf": hours}}, outputs)
-    before = sweep.gradient("cluster_mtbf", "gpu_mttf").values
+    before = sweep.derivatives("cluster_mtbf", "gpu_mttf").values
     number = hash(sweep)
     hours[:] = 1.0
     outputs.append("nothing")
     assert (pickle.loads(pickle.dumps(sweep)), hash(sweep)) == (sweep, number)
-    np.testing.assert_array_equal(sweep.gradient("cluster_mtbf", "gpu_mttf"), before)
-    assert sweep.evaluate("numba").attrs["fleetcube_spec"].count("7200.0") == 2
+    np.testing.assert_array_equal(sweep.derivatives("cluster_mtbf", "gpu_mttf"), before)
+    assert sweep.evaluate(settings=Settings("numba")).attrs["fleetcube_spec"].count("7200.0") == 2
 
 
 def test_pickles_are_small_and_mean_the_same() -> None:
@@ -117,14 +117,16 @@ def test_pickles_are_small_and_mean_the_same() -> None:
             ["cluster_mtbf"],
         ),
     ):
-        sweep.evaluate("numpy")  # its tables are not kept
+        sweep.evaluate(settings=Settings("numpy"))  # its tables are not kept
         data = pickle.dumps(sweep)
         again = pickle.loads(data)
         assert type(again) is Sweep
         assert (again, hash(again)) == (sweep, hash(sweep))
         assert len(data) < 1000
         assert again.spec["outputs"] == sweep.spec["outputs"]
-        xarray.testing.assert_identical(again.evaluate("numpy"), sweep.evaluate("numpy"))
+        xarray.testing.assert_identical(
+            again.evaluate(settings=Settings("numpy")), sweep.evaluate(settings=Settings("numpy"))
+        )
 
 
 def test_pickles_bring_calibration_files_along(tmp_path: Path) -> None:
@@ -144,19 +146,21 @@ def test_pickles_bring_calibration_files_along(tmp_path: Path) -> None:
         Sweep({**TRAINING, "calibration": paths[1]}, {"calibration": paths[:1]}, ["job_time"]),
         Sweep(TRAINING, {"k": moving}, ["job_time"]),
     ]
-    found = [sweep.evaluate("numpy") for sweep in sweeps]
-    whole = sweeps[1].gradient("job_time", "n_gpus")
+    found = [sweep.evaluate(settings=Settings("numpy")) for sweep in sweeps]
+    whole = sweeps[1].derivatives("job_time", "n_gpus")
     assert float(found[1]["job_time"][1]) > 1.5 * float(found[1]["job_time"][0])
     pickles = [pickle.dumps(sweep) for sweep in sweeps]
     for name in ("a.toml", "b.toml"):
         (tmp_path / name).unlink()
-    refused("cannot be read", lambda: sweeps[1].of(["mfu"]))  # where the file is looked for again
+    refused(
+        "cannot be read", lambda: sweeps[1].with_outputs(["mfu"])
+    )  # where the file is looked for again
     for sweep, cube, data in zip(sweeps, found, pickles, strict=True):
         again = pickle.loads(data)
         assert again == sweep
-        xarray.testing.assert_identical(again.evaluate("numpy"), cube)
+        xarray.testing.assert_identical(again.evaluate(settings=Settings("numpy")), cube)
         assert pickle.loads(pickle.dumps(again)) == sweep
-    np.testing.assert_array_equal(pickle.loads(pickles[1]).gradient("job_time", "n_gpus"), whole)
+    np.testing.assert_array_equal(pickle.loads(pickles[1]).derivatives("job_time", "n_gpus"), whole)
     record = catalog.record("gpu", "h100-sxm")
     assert pickle.loads(pickle.dumps(record)) == record
     with pytest.raises(TypeError):

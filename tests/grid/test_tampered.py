@@ -12,7 +12,7 @@ import google_crc32c
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import InputError, Sweep, open_cube
+from fleetcube import InputError, Settings, Sweep, open_cube
 from fleetcube.cli import cli
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store import journal
@@ -32,7 +32,9 @@ FILES = ("zarr.json", "job_time/zarr.json", SEAL, JOURNAL, CHUNK, AXIS)
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tampered") / "a.zarr"
-    Sweep(SCENARIO, AXES, ["job_time", "dominant_overhead"]).store(path, engine="numpy")
+    Sweep(SCENARIO, AXES, ["job_time", "dominant_overhead"]).to_zarr(
+        path, settings=Settings("numpy")
+    )
     return path
 
 
@@ -166,7 +168,7 @@ def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) 
 def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
     """All checksums and values are right: only the axis's labels are wrong."""
     other = Sweep(SCENARIO, {**AXES, "n_gpus": [16, 64]}, ["job_time", "dominant_overhead"])
-    files = Writer(other.plan("numpy"), other.spec, "float64", {}).files()
+    files = Writer(other._plan("numpy"), other.spec, "float64", {}).files()
     (cube / AXIS).write_bytes(files[AXIS])
     seal_anew(cube)
     assert verify(cube, samples=0).problems == ["the labels 'n_gpus' are not those of its spec"]
@@ -223,9 +225,9 @@ def test_chunks_that_no_reader_takes_are_not_written(tmp_path: Path) -> None:
     sweep = Sweep(SCENARIO, {**AXES, "restart_time": times}, ["goodput"])
     how = {"labels": ["a", "b" * (1 << 24)], "tensor_parallel": [1, 8]}
     sweep_of_text = Sweep(SCENARIO, {"how": how, "n_gpus": [64]}, ["job_time"])
-    refused("at most 16,777,216 are read back", sweep_of_text.store, tmp_path / "a.zarr")
+    refused("at most 16,777,216 are read back", sweep_of_text.to_zarr, tmp_path / "a.zarr")
     chunks = {"n_gpus": 2, "gpu_mttf": 2, "restart_time": 5_000_000}
-    refused("at most 134,217,728 are read back", sweep.store, tmp_path / "a.zarr", chunks=chunks)
+    refused("at most 134,217,728 are read back", sweep.to_zarr, tmp_path / "a.zarr", chunks=chunks)
 
 
 @cases(
@@ -265,11 +267,13 @@ def test_chunk_shapes_of_a_record_that_are_none(cube: Path, shape: Any) -> None:
         assert verify(cube).problems
     sweep = Sweep(SCENARIO, AXES, ["job_time", "dominant_overhead"])
     for mode in ("resume", "append"):
-        refused("this changed: chunks", sweep.store, cube, engine="numpy", **{mode: True})
+        refused(
+            "this changed: chunks", sweep.to_zarr, cube, settings=Settings("numpy"), **{mode: True}
+        )
 
 
 def test_a_plan_that_is_none(cube: Path) -> None:
-    for held in ({}, {"engine": "numpy", "mask_infeasible": False}):
+    for held in ({}, {"engine": "numpy", "infeasible": "include"}):
         journal.write_record(Folder(cube), PLAN, held)
         seal_anew(cube)
         refused("KeyError", verify, cube)

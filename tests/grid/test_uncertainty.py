@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, truncnorm
 
-from fleetcube import Sweep, evaluate
+from fleetcube import Settings, Sweep, evaluate
 from fleetcube.commands.uncertainty import _shares
 from fleetcube.grid.spec.distributions import distribution
 
@@ -184,7 +184,9 @@ def test_the_grid_may_be_cut_anyhow(monkeypatch: Patch) -> None:
         whole = made.uncertainty(method=method, samples=64)
         with monkeypatch.context() as patch:
             patch.setattr("fleetcube.grid.plan.tiles.BLOCK", 64 if method == "sampled" else 1)
-            assert made.uncertainty(method=method, samples=64, threads=2).identical(whole)
+            assert made.uncertainty(
+                method=method, samples=64, settings=Settings(threads=2)
+            ).identical(whole)
         assert "infeasible_reason" in whole.coords
 
 
@@ -202,7 +204,7 @@ def test_flags_are_left_out_and_infeasible_points_are_nan() -> None:
     axes = {"n_gpus": [64, 60]}
     made = sweep(["job_time", "dominant_overhead"], axes, gpu_mttf=spec, **scenario)
     for method in ("sampled", "first_order"):
-        found = made.uncertainty(method=method, mask_infeasible=True, samples=16)
+        found = made.uncertainty(method=method, samples=16, settings=Settings(infeasible="exclude"))
         assert set(found.data_vars) == {"job_time", "job_time_mean", "job_time_std"}
         assert np.isnan(found["job_time"].values).all(axis=1).tolist() == [False, True]
 
@@ -211,7 +213,9 @@ def test_one_undefined_draw_leaves_no_quantile() -> None:
     scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
     made = sweep(["job_time"], n_gpus={"empirical": [60, 64, 64, 64]}, **scenario)
     assert not made.uncertainty(samples=16)["job_time"].isnull().any()
-    found = made.uncertainty(samples=16, mask_infeasible=True)  # 60 GPUs are not whole nodes
+    found = made.uncertainty(
+        samples=16, settings=Settings(infeasible="exclude")
+    )  # 60 GPUs are not whole nodes
     assert found["job_time"].isnull().all()
     assert "infeasible_reason" not in found.coords  # it differs from draw to draw
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import fleetcube
-from fleetcube import InputError
+from fleetcube import InputError, Settings
 from fleetcube.catalog import pooled, record
 from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table, fit_steps
@@ -40,7 +40,11 @@ def table(times: Any, runs: Any = None, **columns: Any) -> Table:
 def times(calibration: str = "auto", runs: Any = RUNS, **changed: Any) -> Any:
     axes = {"run": dict(zip(NAMES, map(list, zip(*runs, strict=True)), strict=True))}
     scenario = {**JOB, "calibration": calibration, **changed}
-    return fleetcube.Sweep(scenario, axes, ["step_time"]).evaluate("numpy")["step_time"].values
+    return (
+        fleetcube.Sweep(scenario, axes, ["step_time"])
+        .evaluate(settings=Settings("numpy"))["step_time"]
+        .values
+    )
 
 
 def half_width(fit: Any) -> float:
@@ -185,7 +189,7 @@ def test_an_output_that_follows_from_the_step_alone_is_as_good() -> None:
     measured = times()[:4]
     run = dict(zip(NAMES, map(list, zip(*RUNS[:4], strict=True)), strict=True))
     share = fleetcube.Sweep({**JOB, "calibration": "auto"}, {"run": run}, ["mfu"])
-    fit = update_steps(table(share.evaluate("numpy")["mfu"].values), JOB, "mfu")
+    fit = update_steps(table(share.evaluate(settings=Settings("numpy"))["mfu"].values), JOB, "mfu")
     assert half_width(fit) == pytest.approx(half_width(update_steps(table(measured), JOB)))
     with pytest.raises(InputError, match="does not follow from the step's time alone"):
         update_steps(table(0.8 * measured), JOB, "compute_time")

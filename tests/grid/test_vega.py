@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from fleetcube import Settings
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import ROOFLINE, losses_boxes, with_flips
@@ -23,7 +24,7 @@ AXES = {"n_gpus": [32, 64, 200_000], "gpu_mttf": ["10_000 h", "20_000 h"], "micr
 
 @pytest.fixture(scope="module")
 def cube() -> Any:
-    return Sweep(JOB, AXES, ["job_time", "goodput"]).evaluate("numpy")
+    return Sweep(JOB, AXES, ["job_time", "goodput"]).evaluate(settings=Settings("numpy"))
 
 
 def check(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -89,7 +90,9 @@ def test_flags_are_meanings_with_the_colours_of_pictures(cube: Any) -> None:
 
 def test_intervals_are_bands_and_ratios_have_none() -> None:
     axes = {"n_gpus": [32, 64], "gpu_mttf": ["10_000 h", "20_000 h"]}
-    held = Sweep(JOB, {**axes, "step_time_error": [-1, 0, 1]}, ["job_time"]).evaluate("numpy")
+    held = Sweep(JOB, {**axes, "step_time_error": [-1, 0, 1]}, ["job_time"]).evaluate(
+        settings=Settings("numpy")
+    )
     spec = vega_lite(held, "job_time", "n_gpus")
     rows = check(spec)
     assert spec["layer"][0]["mark"]["type"] == "area"
@@ -100,7 +103,7 @@ def test_intervals_are_bands_and_ratios_have_none() -> None:
 
 
 def test_the_command_writes_a_spec_of_curves_and_maps(tmp_path: Path, capsys: Any) -> None:
-    stored = Sweep(JOB, AXES, ["job_time"]).store(tmp_path / "cube.zarr")
+    stored = Sweep(JOB, AXES, ["job_time"]).to_zarr(tmp_path / "cube.zarr")
     target = tmp_path / "picture.json"
     words = ["plot", str(stored), "-v", "job_time", "-x", "n_gpus", "-o", str(target)]
     cli.main([*words, "micro_batch_size=1", "--title", "Mine"], standalone_mode=False)
@@ -112,7 +115,7 @@ def test_the_command_writes_a_spec_of_curves_and_maps(tmp_path: Path, capsys: An
 
 def test_more_points_than_a_spec_holds_are_refused() -> None:
     axes = {"n_gpus": {"arange": [8, 24_016, 8]}, "micro_batch_size": [1, 2, 4, 8, 16, 32, 64]}
-    held = Sweep(JOB, axes, ["goodput", "job_time"]).evaluate("numpy")
+    held = Sweep(JOB, axes, ["goodput", "job_time"]).evaluate(settings=Settings("numpy"))
     with pytest.raises(InputError, match=r"21,007 points there, more than the 20,000 of a spec"):
         vega_lite(held, "job_time", "n_gpus")
 
@@ -145,7 +148,11 @@ def drawn(folder: Path, *command: str) -> dict[str, Any]:
 
 
 def test_losses_are_bars_that_end_at_one(cube: Any) -> None:
-    held = Sweep(JOB, AXES, [*LOSSES, "job_time"]).evaluate("numpy").isel(gpu_mttf=0)
+    held = (
+        Sweep(JOB, AXES, [*LOSSES, "job_time"])
+        .evaluate(settings=Settings("numpy"))
+        .isel(gpu_mttf=0)
+    )
     rows = check(box_spec(losses_boxes(held, "n_gpus")))
     assert list(dict.fromkeys(row["at"] for row in rows)) == ["32", "64", "200,000"]
     for label in ("32", "64", "200,000"):
@@ -182,18 +189,18 @@ def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
 
 
 def test_flips_and_walls_are_specified(spec_files: Path) -> None:
-    held = Sweep(JOB, AXES, [*LOSSES]).evaluate("numpy")
+    held = Sweep(JOB, AXES, [*LOSSES]).evaluate(settings=Settings("numpy"))
     spec = vega_lite(with_flips(held), "largest_loss", "n_gpus", "gpu_mttf")
     words = {name.removesuffix("_overhead") for name in LOSSES} | {"no value"}
     assert {row["largest_loss"] for row in check(spec)} <= words
-    wall = drawn(spec_files, "wall", str(spec_files / "one.toml"), "-o")
+    wall = drawn(spec_files, "scaling-limit", str(spec_files / "one.toml"), "-o")
     assert wall["title"]["text"].startswith("Fastest with")
     assert any(line.startswith("batch from") for line in wall["title"]["subtitle"])
 
 
 def test_rooflines_and_fronts_have_the_points_of_their_pictures() -> None:
     names = [*ROOFLINE, "job_time", "goodput"]
-    held = Sweep(JOB, {"n_gpus": [32, 64, 128]}, names).evaluate("numpy")
+    held = Sweep(JOB, {"n_gpus": [32, 64, 128]}, names).evaluate(settings=Settings("numpy"))
     rows = check(roofline_spec(held, "n_gpus"))
     reached = {row["point"]: row["rate"] for row in rows if row["what"] == "reached"}
     for gpus in (32, 64, 128):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleetcube import Sweep, open_cube
+from fleetcube import Settings, Sweep, open_cube
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import writer
 from fleetcube.grid.store.names import SEAL
@@ -30,12 +30,12 @@ def sweep() -> Sweep:
     ("numba", "float32", True),
     ("jax", "float64", False),
 )
-def test_sound_cubes(sweep: Sweep, tmp_path: Path, dtype: Any, engine: str, mask: bool) -> None:
+def test_sound_cubes(sweep: Sweep, tmp_path: Path, dtype: Any, engine: Any, mask: bool) -> None:
     if engine != "numpy":  # all of job_time would compile for half a minute
-        sweep = sweep.of(["data_parallel_time", "cluster_mtbf"])
-    outputs = sweep.plan(engine, mask).outputs  # infeasible_reason is stored too
-    given: Any = dict(engine=engine, chunks=CHUNKS, dtype=dtype, mask_infeasible=mask)
-    path = sweep.store(tmp_path / "a.zarr", **given)
+        sweep = sweep.with_outputs(["data_parallel_time", "cluster_mtbf"])
+    outputs = sweep._plan(engine, mask).outputs  # infeasible_reason is stored too
+    how = Settings(engine, "exclude" if mask else "include")
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, dtype=dtype, settings=how)
     found = verify(path)
     assert (found.problems, found.notes) == ([], [])
     assert found.samples == 16 * len(outputs)
@@ -45,7 +45,7 @@ def test_sound_cubes(sweep: Sweep, tmp_path: Path, dtype: Any, engine: str, mask
 
 def test_every_changed_byte_is_found(sweep: Sweep, tmp_path: Path) -> None:
     """One byte of every file, at a random place, changed in one bit."""
-    path = sweep.store(tmp_path / "a.zarr", chunks={"n_gpus": 2})
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks={"n_gpus": 2})
     generator = random.Random(1)
     for name, data in contents(path).items():
         for _ in range(3):
@@ -59,7 +59,7 @@ def test_every_changed_byte_is_found(sweep: Sweep, tmp_path: Path) -> None:
 
 
 def test_changed_metadata_is_refused_when_opened(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     for name in ("zarr.json", "job_time/zarr.json", "n_gpus/c/0"):
         data = (path / name).read_bytes()
         (path / name).write_bytes(data[:-3] + bytes([data[-3] ^ 4]) + data[-2:])
@@ -72,7 +72,7 @@ def test_changed_metadata_is_refused_when_opened(sweep: Sweep, tmp_path: Path) -
 
 
 def test_bad_blocks_are_named(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     (path / "job_time/c/0/1/2").unlink()
     (path / "stray").touch()
     # along the fabric, chunks are whole by default
@@ -93,14 +93,14 @@ def test_wrong_values_are_found(sweep: Sweep, tmp_path: Path, monkeypatch: Patch
 
     with monkeypatch.context() as patch:
         patch.setattr(writer, "evaluate_block", wrong)
-        path = sweep.store(tmp_path / "a.zarr")
+        path = sweep.to_zarr(tmp_path / "a.zarr")
     problems = verify(path).problems
     assert problems
     assert all(problem.startswith("cluster_mtbf at ") for problem in problems)
 
 
 def test_the_command_says_what_is_bad(sweep: Sweep, tmp_path: Path) -> None:
-    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     command = [sys.executable, "-m", "fleetcube", "verify", "a.zarr"]
 
     def run() -> "subprocess.CompletedProcess[str]":

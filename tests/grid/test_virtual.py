@@ -1,4 +1,4 @@
-"""Virtual cubes: slices equal the whole grid's, and nothing else is computed."""
+"""Virtual cubes: slices are what the whole grid holds, and nothing else is computed."""
 
 import os
 import pickle
@@ -15,6 +15,7 @@ import xarray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleetcube import Settings
 from fleetcube.grid.backend import Backend
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import execute
@@ -49,17 +50,26 @@ restart_time = { linspace = [10, 1000], num = 10_000 }
 @pytest.fixture(scope="module")
 def whole() -> dict[Any, xarray.Dataset]:
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-    return {mask: sweep.evaluate("numpy", mask_infeasible=mask) for mask in (False, True)}
+    return {
+        mask: sweep.evaluate(
+            settings=Settings("numpy", infeasible="exclude" if mask else "include")
+        )
+        for mask in (False, True)
+    }
 
 
 @pytest.fixture(scope="module")
 def cubes() -> dict[Any, xarray.Dataset]:
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-    return {mask: sweep.virtual(mask_infeasible=mask) for mask in (False, True)}
+    return {
+        mask: sweep.virtual(settings=Settings(infeasible="exclude" if mask else "include"))
+        for mask in (False, True)
+    }
 
 
 @pytest.fixture
 def evaluated(monkeypatch: Patch) -> list[int]:
+    """Points of every block that is filled."""
     points: list[int] = []
     fill = execute.Piece.fill
 
@@ -94,6 +104,7 @@ def indexers(draw: Any) -> dict[str, Any]:
 
 
 def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
+    """The same to the last bit."""
     xarray.testing.assert_identical(part.load(), expected)
 
 
@@ -132,10 +143,10 @@ def test_points_hold_what_the_grid_holds(whole: Any, cubes: Any, data: Any, mask
 def test_every_engine_gives_its_own_values(engine: str) -> None:
     layout = {name: AXES["layout"][name] for name in ("tensor_parallel", "pipeline_parallel")}
     axes = {"n_gpus": AXES["n_gpus"], "layout": layout}
-    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, so that few formulas are compiled
+    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, for few formulas to compile
     sweep = Sweep(scenario, {**axes, "all_reduce": ["ring", "tree"]}, ["data_parallel_time"])
-    whole = sweep.evaluate(engine, mask_infeasible=True)
-    cube = sweep.virtual(engine=engine, mask_infeasible=True)
+    whole = sweep.evaluate(settings=Settings(engine, infeasible="exclude"))
+    cube = sweep.virtual(settings=Settings(engine, infeasible="exclude"))
     index: dict[str, Any] = {"n_gpus": [3, 3, 0], "all_reduce": slice(None, None, -1)}
     same(cube.isel(index), whole.isel(index))
     points = {name: xarray.DataArray([0, 2, 1, 1], dims="point") for name in ("n_gpus", "layout")}
@@ -172,7 +183,9 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
     axes = {"gpu_mttf": part["gpu_mttf"].values}
     axes |= {"checkpoint_write_bandwidth": part["checkpoint_write_bandwidth"].values[None]}
     axes |= {"restart_time": part["restart_time"].values}
-    expected = Sweep(on_h100(n_gpus=512), axes, ["job_time"]).evaluate("numpy")["job_time"]
+    expected = Sweep(on_h100(n_gpus=512), axes, ["job_time"]).evaluate(settings=Settings("numpy"))[
+        "job_time"
+    ]
     assert np.array_equal(values, expected.values[:, 0])
 
 
@@ -189,14 +202,20 @@ def test_the_engine_is_guessed_for_sweeps_alone(tmp_path: Path) -> None:
 def test_what_the_backend_takes() -> None:
     sweep = Sweep(SCENARIO, {"gpu_mttf": [1e7, 1e8]}, ["goodput", "cluster_mtbf"])
     cube = xarray.open_dataset(
-        sweep, engine="fleetcube", compute_engine="jax", dtype="float32", drop_variables="goodput"
+        sweep,
+        engine="fleetcube",
+        dtype="float32",
+        drop_variables="goodput",
+        settings=Settings("jax"),
     )
     assert cube.attrs["fleetcube_engine"] == "jax"
     assert "goodput" not in cube
-    same(cube, sweep.evaluate("jax", dtype="float32").drop_vars("goodput"))
+    same(cube, sweep.evaluate(dtype="float32", settings=Settings("jax")).drop_vars("goodput"))
     refused("TOML file or a Sweep", xarray.open_dataset, b"", engine="fleetcube")
     sweep = Sweep(SCENARIO, {"gpu_mttf": [1e7, 1e8]}, ["step_time", "job_time"])
-    same(sweep.virtual(), sweep.evaluate("numpy"))  # without dimensions, and whole cubes
+    same(
+        sweep.virtual(), sweep.evaluate(settings=Settings("numpy"))
+    )  # one without dimensions, and whole cubes
 
 
 def test_a_slice_larger_than_memory_is_refused(tmp_path: Path) -> None:
@@ -238,7 +257,10 @@ def test_compiling_in_the_background_changes_no_bit(mask: bool, monkeypatch: Pat
     compile_at_once(monkeypatch)
     axes = {"n_gpus": [8, 24, 64, 1000], "gpu_mttf": np.linspace(1e7, 1e9, 700)}
     sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": [1, 8]}, ["job_time", "dominant_overhead"])
-    cube, whole = sweep.virtual(mask_infeasible=mask), sweep.evaluate("numpy", mask_infeasible=mask)
+    cube, whole = (
+        sweep.virtual(settings=Settings(infeasible="exclude" if mask else "include")),
+        sweep.evaluate(settings=Settings("numpy", infeasible="exclude" if mask else "include")),
+    )
     index = {"gpu_mttf": slice(3, None, 2), "n_gpus": [2, 0]}
     first = cube.isel(index).copy(deep=True)
     same(first, whole.isel(index))
@@ -257,12 +279,12 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: Patch) -> 
     monkeypatch.setattr(numba_engine, "_compiled", broken)
     sweep = Sweep(SCENARIO, {"gpu_mttf": np.linspace(1e7, 1e9, 900)}, ["goodput"])
     for _ in range(200):
-        same(sweep.virtual(), sweep.evaluate("numpy"))
+        same(sweep.virtual(), sweep.evaluate(settings=Settings("numpy")))
         if tried:
             break
         time.sleep(0.05)
     time.sleep(0.1)
-    same(sweep.virtual(), sweep.evaluate("numpy"))
+    same(sweep.virtual(), sweep.evaluate(settings=Settings("numpy")))
     assert len(tried) == 1  # and not asked again
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.ask.wall import LOST, wall
 from fleetcube.grid.errors import InputError
@@ -26,13 +26,17 @@ OUTPUTS = ["job_time", "job_cost", "facility_power", *SHARES.values()]
 
 
 def of(scenario: dict[str, Any], between: Any = None, **how: Any) -> Any:
-    return Sweep(scenario, {"n_gpus": [64]}, ["job_time"]).wall(between, engine="numpy", **how)
+    return Sweep(scenario, {"n_gpus": [64]}, ["job_time"]).scaling_limit(
+        between, settings=Settings("numpy"), **how
+    )
 
 
 def one_by_one(scenario: dict[str, Any], sizes: Any) -> list[dict[str, float]]:
     rows = []
     for size in sizes:
-        found = Sweep({**scenario, "n_gpus": float(size)}, {}, OUTPUTS).evaluate("numpy")
+        found = Sweep({**scenario, "n_gpus": float(size)}, {}, OUTPUTS).evaluate(
+            settings=Settings("numpy")
+        )
         rows.append({str(name): float(found[name]) for name in found.variables})
     return rows
 
@@ -78,11 +82,13 @@ def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:
     job = {**JOB, "global_batch_size": 1536, "gpu_mttf": "2_000 h"}
     found = of(job)
     near = np.arange(64.0, 2**17, 64)
-    times = Sweep(job, {"n_gpus": near}, ["job_time"]).evaluate("numpy")
+    times = Sweep(job, {"n_gpus": near}, ["job_time"]).evaluate(settings=Settings("numpy"))
     least = np.where(times["infeasible_reason"] == 0, times["job_time"], np.inf)
     assert float(found["fastest_gpus"]) == near[least.argmin()]
     assert float(found["fastest_time"]) == least.min()
-    at = Sweep({**job, "n_gpus": near[least.argmin()]}, {}, ["sync_wall_gpus"]).evaluate("numpy")
+    at = Sweep({**job, "n_gpus": near[least.argmin()]}, {}, ["sync_wall_gpus"]).evaluate(
+        settings=Settings("numpy")
+    )
     assert float(found["sync_wall_gpus"]) == float(at["sync_wall_gpus"])
 
 
@@ -113,7 +119,9 @@ def test_a_batch_that_grows_is_charged_for_its_tokens() -> None:
     sizes = found["n_gpus"].values
     assert (found["global_batch_size"].values == 4 * sizes).all()
     at = {"n_gpus": 2048.0, "global_batch_size": 8192}
-    alone = Sweep({**job, **at}, {}, ["job_time", "tokens_to_target"]).evaluate("numpy")
+    alone = Sweep({**job, **at}, {}, ["job_time", "tokens_to_target"]).evaluate(
+        settings=Settings("numpy")
+    )
     assert float(found["job_time"].sel(n_gpus=2048)) == float(alone["job_time"])
     tokens = found["tokens_to_target"].values
     spent = sizes * found["job_time"].values
@@ -142,7 +150,9 @@ def test_phases_count_together_and_one_by_one() -> None:
     job = {**JOB, "phase": [early, late]}
     found = of(job)
     for size, time in zip(found["n_gpus"].values, found["job_time"].values, strict=True):
-        whole = Sweep({**job, "n_gpus": size}, {}, ["job_time"]).evaluate("numpy")
+        whole = Sweep({**job, "n_gpus": size}, {}, ["job_time"]).evaluate(
+            settings=Settings("numpy")
+        )
         assert float(whole["job_time"]) == time
     gains = found["doubling_gain"].values[1:]
     ideal = 2 / (1 + found["lost"].values[1:].sum(axis=1))
@@ -177,14 +187,14 @@ def test_what_cannot_be_asked_is_refused() -> None:
         of({**JOB, "pipeline_parallel": 1, "hbm_capacity": "10 GB"}, [8, 64])
     refused("one replica takes more", of, {**JOB, "pipeline_parallel": 2**20})
     with pytest.raises(InputError, match="gpu_mttf has several values"):
-        Sweep({**JOB, "n_gpus": 64}, {"gpu_mttf": ["1 h", "2 h"]}, ["job_time"]).wall()
+        Sweep({**JOB, "n_gpus": 64}, {"gpu_mttf": ["1 h", "2 h"]}, ["job_time"]).scaling_limit()
     with pytest.raises(InputError, match="gpu_hour_price is missing"):
         of({key: value for key, value in JOB.items() if key != "gpu_hour_price"}, day_price=1)
 
 
 def test_the_command_prints_draws_and_writes_json(tmp_path: Path) -> None:
     picture = tmp_path / "wall.png"
-    words = ["wall", "examples/h100.toml", "gpu_mttf=50000h", "pipeline_parallel=8"]
+    words = ["scaling-limit", "examples/h100.toml", "gpu_mttf=50000h", "pipeline_parallel=8"]
     done = CliRunner().invoke(cli, [*words, "-o", str(picture)], catch_exceptions=False)
     assert done.exit_code == 0
     assert "limit" in done.output
@@ -199,5 +209,5 @@ def test_the_command_prints_draws_and_writes_json(tmp_path: Path) -> None:
 def test_a_loss_that_slows_a_job_binds_before_it_ends_it() -> None:
     found = of({**JOB, "goodput_model": "first_order", "gpu_mttf": "300 h"})
     held = found["doubling_gain"].values < 1.9
-    assert found["why"].sel(limit="failures").item().startswith("doubling brought")
+    assert found["why"].sel(limit="failures").item().startswith("doubling gave")
     assert starts(found)["failures"] == found["n_gpus"].values[held][0]

@@ -24,7 +24,9 @@ class Point:
     """One scenario: values, derivatives by every continuous input, and the graph in 80 digits."""
 
     def __init__(self, scenario: dict[str, Any], outputs: Sequence[str] = NUMBERS) -> None:
-        plan = Sweep(scenario, {}, [name for name in outputs if name not in scenario]).plan("numpy")
+        plan = Sweep(scenario, {}, [name for name in outputs if name not in scenario])._plan(
+            "numpy"
+        )
         case = plan.cases[0]
         self.outputs = [name for name in outputs if name in case.formulas]
         given = [name for name in scenario if name in graph.load()]

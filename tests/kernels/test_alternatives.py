@@ -20,7 +20,7 @@ def test_a_law_is_registered_by_a_docstring() -> None:
     assert parameters(formula) == (*operands, "inter_node_latency")
     assert formula(8, 8, 5e-7, 5e-6) == flat_latency(8, 8, 5e-7, 5e-6) == 5e-7
     assert formula(8, 4, 5e-7, 5e-6) == 5e-6
-    assert read(formula).summary.startswith("Latency of one hop of a data-parallel group")
+    assert read(formula).summary.startswith("Hop latency of a data-parallel group")
 
 
 def test_a_twin_has_names_of_its_own() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.kernels.checkpoint import (
     daly_interval,
     exact_interval,
@@ -45,7 +46,7 @@ def test_goodput_of_the_reference(table: dict[str, Any], policy: str, engine: st
             }
         },
         ["checkpoint_interval", "goodput", "expected_slowdown"],
-    ).evaluate(engine=engine)
+    ).evaluate(settings=Settings(engine))
     np.testing.assert_allclose(case.checkpoint_interval, table[policy], rtol=6e-10)
     np.testing.assert_allclose(1 / case.goodput, table[f"slowdown_{policy}"], rtol=6e-10)
     np.testing.assert_allclose(case.expected_slowdown, table[f"slowdown_{policy}"], rtol=6e-10)
@@ -60,10 +61,10 @@ def test_optimum_and_slowdown_from_almost_free_to_hopeless_checkpoints(engine: s
         slowdown = [mpmath.exp("0.25") * mpmath.expm1(a + v) / a for a, v in zip(u, x, strict=True)]
     got = fleetcube.evaluate(
         ["exact_interval", "expected_slowdown"],
-        engine=engine,
         cluster_mtbf=86400,
         recovery_time=21600,
         checkpoint_stall_time=86400 * np.array(ratios),
+        settings=Settings(engine),
     )
     np.testing.assert_allclose(got.exact_interval / 86400, np.array(u, float), rtol=1e-12)
     np.testing.assert_allclose(got.expected_slowdown, np.array(slowdown, float), rtol=1e-12)

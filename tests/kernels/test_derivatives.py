@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.kernels import checkpoint, reliability, scaling
 from fleetcube.kernels.calculus import derivatives
 from fleetcube.kernels.calculus.made import Partial
@@ -120,7 +120,7 @@ def test_gradients_are_the_differences_of_evaluate() -> None:
     # through the public interface, by fourth-order differences at steps of 0.1 %
     names = ["gpu_mttf", "inter_node_bandwidth", "checkpoint_write_bandwidth", "provision_time"]
     outputs = ["job_time", "goodput", "sync_wall_gpus", "checkpoint_interval"]
-    found = Sweep(JOB, {}, outputs).jacobian(outputs, names)
+    found = Sweep(JOB, {}, outputs).derivatives(outputs, names)
     values = Sweep(JOB, {}, outputs).evaluate()
     for name in names:
         here = Point(JOB, outputs).leaves[name]
@@ -196,7 +196,7 @@ EDGES: dict[str, dict[str, Any]] = {
 def moved(scenario: dict[str, Any]) -> list[str]:
     """Quantities that an edge changes; the others are those of "defaults"."""
     edge, plain = (
-        Sweep(given, {}, [name for name in NUMBERS if name not in given]).plan("numpy").cases[0]
+        Sweep(given, {}, [name for name in NUMBERS if name not in given])._plan("numpy").cases[0]
         for given in (scenario, JOB)
     )
     unlike = {
@@ -220,7 +220,7 @@ def test_derivatives_at_edges_are_finite_and_a_side(edge: str) -> None:
 
 def test_what_is_not_sent_is_not_hidden() -> None:
     # max(0, 0 - 0 x) is a kink along the overlap: one stage of context has nothing to hide
-    found = Sweep(JOB, {}, ["job_time"]).gradient("job_time", "context_parallel_overlap")
+    found = Sweep(JOB, {}, ["job_time"]).derivatives("job_time", "context_parallel_overlap")
     assert float(found[0]) == 0
 
 
@@ -228,7 +228,7 @@ def test_an_optimum_at_no_cost_has_no_slope() -> None:
     # the slope of sqrt(2 d M) is infinite at d = 0: given as 0 for any interval
     free = {**JOB, "checkpoint_stall_time": 0.0}
     names = ["young_interval", "daly_interval", "exact_interval"]
-    found = Sweep(free, {}, names).jacobian(names, "checkpoint_stall_time")
+    found = Sweep(free, {}, names).derivatives(names, "checkpoint_stall_time")
     assert found.values.ravel().tolist() == [0, 0, 0]
 
 
@@ -316,7 +316,7 @@ WRT = ["gpu_mttf", "inter_node_bandwidth", "recovery_time", "prompt_tokens", "sp
 
 
 def swept(axes: dict[str, Any], base: dict[str, Any]) -> Any:
-    return Sweep(base, axes, ["job_time"]).gradient("job_time", WRT, engine="numpy")
+    return Sweep(base, axes, ["job_time"]).derivatives("job_time", WRT, settings=Settings("numpy"))
 
 
 def test_a_grid_holds_what_its_points_have() -> None:
@@ -335,7 +335,7 @@ def test_a_grid_holds_what_its_points_have() -> None:
 @pytest.mark.parametrize("of", ["goodput", pytest.param("job_time", marks=pytest.mark.slow)])
 def test_gradients_agree_between_engines(of: str, engine: str) -> None:
     found, expected = (
-        Sweep(SWEPT, AXES, [of]).gradient(of, ["gpu_mttf", "spare_nodes"], engine=e)
+        Sweep(SWEPT, AXES, [of]).derivatives(of, ["gpu_mttf", "spare_nodes"], settings=Settings(e))
         for e in (engine, "numpy")
     )
     np.testing.assert_allclose(found, expected, rtol={"numba": 0, "jax": 1e-12}[engine], atol=0)
@@ -343,16 +343,16 @@ def test_gradients_agree_between_engines(of: str, engine: str) -> None:
 
 def test_axes_that_no_derivative_depends_on_are_absent() -> None:
     sweep = Sweep(SWEPT, AXES, ["job_time"])
-    assert sweep.gradient("checkpoint_interval", "gpu_mttf").dims == (
+    assert sweep.derivatives("checkpoint_interval", "gpu_mttf").dims == (
         *("input", "gpu_mttf", "checkpoint_policy"),
     )
-    assert sweep.gradient("job_time", "prompt_tokens").dims == ("input",)
+    assert sweep.derivatives("job_time", "prompt_tokens").dims == ("input",)
 
 
 def test_an_elasticity_is_the_derivative_of_the_logarithm() -> None:
     sweep = Sweep(SWEPT, AXES, ["job_time"])
-    found = sweep.elasticity("job_time", "recovery_time")[0]
-    slope = sweep.gradient("job_time", "recovery_time")[0]
+    found = sweep.derivatives("job_time", "recovery_time", "elasticity")[0]
+    slope = sweep.derivatives("job_time", "recovery_time")[0]
     time = sweep.evaluate().job_time
     expected = slope * np.array(AXES["recovery_time"]) / time
     np.testing.assert_allclose(found, expected.transpose(*found.dims), rtol=1e-14)
@@ -386,7 +386,9 @@ def test_whole_numbers_have_the_slope_between_their_neighbours(
     values = np.broadcast_to(ends[of].values, 2)
     sweep = Sweep({**job, name: here}, {}, [of])
     slope = (values[1] - values[0]) / (high - low)
-    assert float(sweep.gradient(of, name)[0]) == pytest.approx(slope, rel=1e-12)
+    assert float(sweep.derivatives(of, name)[0]) == pytest.approx(slope, rel=1e-12)
     ratio = np.log(values[1] / values[0]) / np.log(high / low) if low > 0 else None
     if ratio is not None:
-        assert float(sweep.elasticity(of, name)[0]) == pytest.approx(ratio, rel=1e-9, abs=1e-12)
+        assert float(sweep.derivatives(of, name, "elasticity")[0]) == pytest.approx(
+            ratio, rel=1e-9, abs=1e-12
+        )

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.kernels import checkpoint, collectives, elementary, ops, topology
 from fleetcube.kernels.calculus.made import Chain
 from fleetcube.kernels.engines import javascript, kernel_cache
@@ -278,8 +279,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
 OUTPUTS = ["job_time", "mfu", "goodput", "dominant_overhead", "reliability_to_communication_ratio"]
 
 
-def sweep(engine: str, options: dict[str, Any]) -> Any:
-    given = {"engine": engine, "n_gpus": [64.0, 512.0, 4096.0], "tensor_parallel": [1, 8]}
+def sweep(engine: Any, options: dict[str, Any]) -> Any:
+    given = {
+        "settings": Settings(engine),
+        "n_gpus": [64.0, 512.0, 4096.0],
+        "tensor_parallel": [1, 8],
+    }
     given |= {"fabric": ["ethernet-100g", "infiniband-ndr"]}
     given |= {"gpu_mttf": ["5_000 h", "50_000 h", "inf h"], **SCENARIO, **options}
     return fleetcube.evaluate(OUTPUTS, **given)
@@ -307,11 +312,11 @@ def test_points_do_not_touch_each_other(engine: str) -> None:
         [
             fleetcube.evaluate(
                 "goodput",
-                engine=engine,
                 goodput_model="first_order",
                 cluster_mtbf=part,
                 checkpoint_stall_time=30,
                 recovery_time=900,
+                settings=Settings(engine),
             ).values
             for part in parts
         ]
@@ -463,21 +468,22 @@ def test_a_kernel_is_compiled_without_a_folder_to_cache_it_in(
     # a unique axis length, so that no other test has compiled the same kernel
     axes = {"gpu_mttf": np.array([1e6, 2e6]), "nics_per_node": [1.0, 2.0, 3.0]}
     with pytest.warns(RuntimeWarning, match="not kept"):
-        got = fleetcube.evaluate("node_mttf", engine="numba", **axes)
-    expected = fleetcube.evaluate("node_mttf", engine="numpy", **axes)
+        got = fleetcube.evaluate("node_mttf", settings=Settings("numba"), **axes)
+    expected = fleetcube.evaluate("node_mttf", settings=Settings("numpy"), **axes)
     np.testing.assert_array_equal(got, expected)
 
 
 FREED = """
 import numpy as np
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 job = {"model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr", "n_gpus": 1024,
        "tensor_parallel": 8, "global_batch_size": 1024, "calibration": "none"}
 outputs = ["job_time", "goodput", "availability", "checkpoint_overhead", "rework_overhead",
            "recovery_overhead", "expected_failures", "cluster_mtbf", "gpu_hours", "energy", "mfu",
            "exact_interval", "checkpoint_interval", "ettr"]
 sweep = Sweep(job, {"gpu_mttf": np.geomspace(1e6, 1e9, 4000)}, outputs)
-compiled, reference = sweep.evaluate("numba", threads=1), sweep.evaluate("numpy")
+compiled = sweep.evaluate(settings=Settings("numba", threads=1))
+reference = sweep.evaluate(settings=Settings("numpy"))
 for name in outputs:
     np.testing.assert_array_equal(compiled[name], reference[name])
 """

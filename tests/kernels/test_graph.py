@@ -1,5 +1,7 @@
 """The graph of quantities: needed, missing and refused names."""
 
+import logging
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -92,35 +94,37 @@ def test_a_tuple_of_choices_shares_one_formula() -> None:
 # What is missing
 
 
-def test_a_missing_input_names_the_output_and_the_path() -> None:
-    with pytest.raises(MissingInputError) as error:
-        select(["expected_failures"], OPTIONS, {*DEFAULTS, "job_duration"})
-    assert str(error.value) == (
-        "n_gpus is missing: expected_failures needs it (via cluster_mtbf -> node_failure_rate -> "
-        "nodes) and it has no default; give n_gpus"
-    )
+VIA = " (via cluster_mtbf -> node_failure_rate -> nodes)"
+
+
+def test_a_missing_input_names_the_output_and_verbosely_the_path(caplog: Any) -> None:
+    for level, path in ((logging.WARNING, ""), (logging.INFO, VIA)):
+        with caplog.at_level(level, "fleetcube"), pytest.raises(MissingInputError) as error:
+            select(["expected_failures"], OPTIONS, {*DEFAULTS, "job_duration"})
+        needed = f"n_gpus is missing: expected_failures needs it{path}; "
+        assert str(error.value) == needed + "give n_gpus (accelerators of the job)"
 
 
 def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
-    with pytest.raises(MissingInputError, match="n_gpus is missing: nodes needs it and"):
+    with pytest.raises(MissingInputError, match="n_gpus is missing: nodes needs it; give"):
         select(["nodes"], OPTIONS, DEFAULTS)
 
 
 @pytest.mark.parametrize(
     ("output", "advice"),
     [
-        ("ridge_point", "give peak_flops_bf16 or a gpu or node label"),
-        ("rail_bandwidth", "give inter_node_bandwidth or a fabric label"),
-        ("checkpoint_size", "give parameters or a model label"),
+        ("ridge_point", "peak of one GPU), or a gpu or node (fleetcube catalog gpu)"),
+        ("rail_bandwidth", "or a fabric (fleetcube catalog fabric)"),
+        ("checkpoint_size", "give parameters, or a model (fleetcube catalog model)"),
     ],
 )
 def test_a_missing_input_names_the_labels_that_set_it(output: str, advice: str) -> None:
-    with pytest.raises(MissingInputError, match=f"{advice}$"):
+    with pytest.raises(MissingInputError, match=f"{re.escape(advice)}$"):
         select([output], OPTIONS, DEFAULTS)
 
 
 def test_a_missing_input_is_told_through_the_door() -> None:
-    with pytest.raises(fleetcube.InputError, match=r"n_gpus is missing: .*\(via cluster_mtbf -> "):
+    with pytest.raises(fleetcube.InputError, match=r"n_gpus is missing: .*; give n_gpus \("):
         fleetcube.evaluate("expected_failures", job_duration="30 d")
 
 

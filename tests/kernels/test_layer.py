@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import fleetcube
+from fleetcube import laws
 
 from ..evaluated import value
 
@@ -222,14 +223,14 @@ def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: flo
 
 def test_a_product_as_wide_as_the_half_size_runs_at_half_the_rate() -> None:
     for sides, share in (((64, 1e15, 1e15), 1 / 2), ((64, 64, 1e15), 1 / 4), ((64, 64, 64), 1 / 8)):
-        got = fleetcube.kernels.layer.gemm_rate_share(*sides, 0.9, 64)
+        got = laws.layer.gemm_rate_share(*sides, 0.9, 64)
         assert got == pytest.approx(0.9 * share, rel=1e-9)
-    assert fleetcube.kernels.layer.gemm_rate_share(1, 1, 1, 0.9, 0) == 0.9
+    assert laws.layer.gemm_rate_share(1, 1, 1, 0.9, 0) == 0.9
 
 
 def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:
     # decoding: one token times a BF16 matrix of 8192 x 8192, 134 MB at 3.35 TB/s
-    time = fleetcube.kernels.layer.gemm_time(1, 8192, 8192, 2, 2, 989e12, 1.0, 0.0, 3.35e12)
+    time = laws.layer.gemm_time(1, 8192, 8192, 2, 2, 989e12, 1.0, 0.0, 3.35e12)
     assert float(time) == pytest.approx(134.2e6 / 3.35e12, rel=1e-3)
 
 

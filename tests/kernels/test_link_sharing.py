@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetcube
+from fleetcube import Settings
 
 from ..evaluated import value
 
@@ -44,7 +45,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def values(outputs: list[str], job: dict[str, Any], **more: Any) -> dict[str, float]:
-    found = fleetcube.evaluate(outputs, engine="numpy", **{**job, **more})
+    found = fleetcube.evaluate(outputs, settings=Settings("numpy"), **{**job, **more})
     return {name: float(found[name]) for name in outputs}
 
 
@@ -91,7 +92,7 @@ def test_more_overlap_or_bandwidth_is_never_slower(job: dict[str, Any], kind: st
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("all_reduce", ["auto", "ring", "tree", "hierarchical", "fitted"])
 def test_one_rank_sends_nothing(zero_stage: int, all_reduce: str) -> None:
-    given = {"engine": "numpy", "model": "llama-3-8b", "node": "dgx-h100"}
+    given = {"settings": Settings("numpy"), "model": "llama-3-8b", "node": "dgx-h100"}
     given |= {"fabric": "infiniband-ndr", "n_gpus": 1, "zero_stage": zero_stage}
     given |= {"all_reduce": all_reduce, "sequence_parallel": True, "data_parallel_overlap": 0.5}
     got = fleetcube.evaluate(
@@ -104,7 +105,7 @@ def test_fractions_of_units_lie_between_whole_numbers() -> None:
     times = [
         value(
             "exposed_data_parallel_time",
-            engine="numpy",
+            settings=Settings("numpy"),
             zero_stage=3,
             fsdp_units=units / 4,
             weight_all_gather_time=1.0,

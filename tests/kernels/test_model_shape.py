@@ -235,7 +235,7 @@ def test_selective_recompute_costs_a_third_of_what_published_hfus_count(
 
 
 def test_a_recipe_in_few_bits_asks_for_the_peak_in_sixteen() -> None:
-    with pytest.raises(ValueError, match="give peak_flops_bf16 or a gpu or node label"):
+    with pytest.raises(ValueError, match="needs it; give peak_flops_bf16"):
         value("compute_time", n_gpus=8, precision="fp8", peak_flops_fp8=2e15, **LLAMA_3_8B)
 
 

@@ -20,12 +20,7 @@ REASONS = set(load()["infeasible_reason"].doc.flags.values())
 KNOWN = {*INPUTS, *TEXTS, *CHOICES, *REASONS, *load(), *LAWS}
 
 
-SAID = dict(
-    re.findall(
-        r"(?:simulator|table|derivation|peer) `([\w.]+)`: ([^<|\n]+)(?: \||<br>)",
-        PAGE.read_text(encoding="utf-8"),
-    )
-)
+SAID = laws.said()
 SLOW = {
     *("some_slow_and_all_jittering", "some_very_slow_and_all_jittering"),
     "kinds_and_late_corruption",

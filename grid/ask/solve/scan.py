@@ -18,14 +18,15 @@ DECADES, MOST_COUNT = 6, 1e9  # searched around known values; the largest count
 WIDE = (1e-6, 1e12)  # searched if no value is known
 
 
-def scan_values(for_: str, between: Any, problem: Problem) -> Array:
-    plain = without_phase(for_)
+def scan_values(unknown: str, between: Any, problem: Problem) -> Array:
+    """The values of the scan."""
+    plain = without_phase(unknown)
     row = INPUTS.get(plain, Input(plain, "1", None, ""))
     if between is not None:
-        between = values.without_unit(for_, between)
+        between = values.without_unit(unknown, between)
         if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:
             raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
-        first, last = (values.number(for_, end) for end in between)
+        first, last = (values.number(unknown, end) for end in between)
         if not first < last < math.inf:
             raise InputError(f"between = {shown(between)} does not increase; give [first, last]")
     elif row.kind == "count":
@@ -33,8 +34,8 @@ def scan_values(for_: str, between: Any, problem: Problem) -> Array:
     elif math.isfinite(row.high):
         first, last = row.low, row.high
     else:
-        on_axes = [axis.numbers[for_] for axis in problem.axes if for_ in axis.numbers]
-        now = problem.constants.get(for_, row.default or math.inf)
+        on_axes = [axis.numbers[unknown] for axis in problem.axes if unknown in axis.numbers]
+        now = problem.constants.get(unknown, row.default or math.inf)
         in_phases: Any = problem.phases.numbers.get(plain, []) if problem.phases else []
         first, last = _around(np.concatenate([[now], in_phases, *on_axes]))
     # A range above 0 is searched in logarithms, where most relations are linear

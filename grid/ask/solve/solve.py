@@ -30,7 +30,6 @@ from ...plan.tiles import Region, extent
 from ...progress import expected
 from ...run.settings import Settings
 from ...spec import values
-from ...spec.arguments import scenario_and_axes
 from ...spec.axis import Array, Axis
 from ...spec.scenario import Problem, resolve
 from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
@@ -119,35 +118,9 @@ def read_condition(argument: str, text: Any) -> Target:
     return condition
 
 
-def solve(
-    for_: str,
-    target: str | Mapping[str, Any],
-    *,
-    between: Sequence[Any] | None = None,
-    whole: bool | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-    **inputs: Any,
-) -> "xarray.Dataset":
-    """The value of an input at which an output meets a target; see `Sweep.solve`.
-
-    `inputs` are those of `evaluate`; sequences become axes of the result.
-
-    Example:
-        >>> import fleetcube
-        >>> solved = fleetcube.solve("n_gpus", "cluster_mtbf = 10 h", gpu_mttf="100_000 h")
-        >>> int(solved["n_gpus"])
-        6000
-    """
-    scenario, axes = scenario_and_axes(inputs)
-    aim = read_target(target)
-    spec = {"outputs": aim.outputs, "scenario": scenario, "axes": axes}
-    return solve_spec(spec, for_, aim, between, whole, Settings(engine, threads=threads))
-
-
 def solve_spec(
     spec: Mapping[str, Any],
-    for_: str,
+    unknown: str,
     target: Target,
     between: Sequence[Any] | None,
     whole: bool | None,
@@ -156,9 +129,9 @@ def solve_spec(
     """`Sweep.solve` for a spec."""
     import xarray
 
-    check_free(for_)
-    problem = resolve(spec["scenario"], spec["axes"], (for_,))
-    search = Solver(problem, for_, target, between, settings.engine)
+    check_free(unknown)
+    problem = resolve(spec["scenario"], spec["axes"], (unknown,))
+    search = Solver(problem, unknown, target, between, settings.engine)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
     memory.check(8 * math.prod(shape) * 8, "solve on fewer points")
@@ -167,7 +140,7 @@ def solve_spec(
         name: np.empty(shape, np.int8 if "flag_values" in attrs or name == CROSSINGS else float)
         for name, attrs in about.items()
     }
-    round_ = values.is_whole(for_) if whole is None else bool(whole)
+    round_ = values.is_whole(unknown) if whole is None else bool(whole)
     everything = plan.whole(dims)
 
     def fill(tile: Region) -> None:
@@ -178,29 +151,30 @@ def solve_spec(
 
     parts = list(tiles.blocks(everything, tiles.SOLVED))
     # Tiles run in parallel on the cores; JAX uses all cores for each tile
-    cores = settings.cores if plan.engine != "jax" and len(parts) > 1 else 1
+    cores = settings._cores if plan.engine != "jax" and len(parts) > 1 else 1
     done = expected(math.prod(shape), "points")
     for tile, _ in zip(parts, pool(cores).map(fill, parts), strict=True):
         done(math.prod(extent(tile, dims, dims)))
     variables = {name: (*ordered(plan, dims, answers[name]), about[name]) for name in about}
     coords = coordinates(plan, dims)
     coords |= {name: variables.pop(name) for name in search.judged}
-    attrs = root_attributes(plan, spec) | uncounted(plan, [for_])
-    attrs = with_remarks(attrs, remarks(problem, {for_: answers[for_]}))
+    attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
+    attrs = with_remarks(attrs, remarks(problem, {unknown: answers[unknown]}))
     return xarray.Dataset(variables, coords, attrs)
 
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
-    for_, of, plan = search.for_, search.target.of, search.plan
-    input_, output = attributes(plan, for_), attributes(plan, of)
+    """Names and attributes of the answers."""
+    unknown, of, plan = search.unknown, search.target.of, search.plan
+    input_, output = attributes(plan, unknown), attributes(plan, of)
     near = "where there is no such value, "
     return {
-        for_: {**input_, "long_name": f"{for_} at which {search.target}"},
+        unknown: {**input_, "long_name": f"{unknown} at which {search.target}"},
         of: output,
         "unsolved_reason": {"long_name": "why there is no such value", **flags(REASONS)},
         CROSSINGS: {"units": "1", "long_name": f"times that {of} was seen to cross the target"},
-        NEXT: {**input_, "long_name": f"{for_} below the next that meets the target"},
-        f"nearest_{for_}": {**input_, "long_name": f"{near}the nearest one of those scanned"},
+        NEXT: {**input_, "long_name": f"{unknown} below the next that meets the target"},
+        f"nearest_{unknown}": {**input_, "long_name": f"{near}the nearest one of those scanned"},
         f"nearest_{of}": {
             **output,
             "long_name": f"{near}the {of} that comes nearest to the target",
@@ -212,30 +186,30 @@ def _about(search: "Solver") -> dict[str, dict[str, Any]]:
 def check_free(name: Any) -> None:
     """Refuse an input that takes no numbers."""
     if values.is_option(values.check_name(name)) or name in KINDS:
-        raise InputError(f"for: {name} takes named values, not numbers; sweep it as an axis")
+        raise InputError(f"{name} takes names, not numbers; compare several: {name}=a,b")
 
 
 class Solver:
     """Solves the points of a sweep for one input."""
 
     def __init__(
-        self, problem: Problem, for_: str, target: Target, between: Any, engine: str
+        self, problem: Problem, unknown: str, target: Target, between: Any, engine: str
     ) -> None:
-        self.for_, self.target = for_, target
-        self.grid = scan_values(for_, between, problem)
+        self.unknown, self.target = unknown, target
+        self.grid = scan_values(unknown, between, problem)
         self.log = bool(self.grid[0] > 0)
         self.cells = float(self._place(self.grid[2]) - self._place(self.grid[0]))
-        problem = without(problem, for_)
-        axis = Axis(for_, self.grid, numbers={for_: self.grid})
+        problem = without(problem, unknown)
+        axis = Axis(unknown, self.grid, numbers={unknown: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         needed = {dim for of in target.outputs for dim in scan.dims[of]}
-        if for_ not in needed:
-            raise InputError(f"{target} does not depend on {for_}; solve for another input")
-        # Axes that do not affect the target would only multiply the searches
+        if unknown not in needed:
+            raise InputError(f"{target} does not depend on {unknown}; solve for another input")
+        # Axes that do not matter to the target would only multiply the searches
         problem = replace(
             problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
-        problem, self.extrapolation = extrapolation_error(problem, scan, [for_], target.outputs)
+        problem, self.extrapolation = extrapolation_error(problem, scan, [unknown], target.outputs)
         scanned = replace(problem, axes=(*problem.axes, axis))
         if self.extrapolation:
             scanned = replace(
@@ -243,12 +217,12 @@ class Solver:
             )
         self.scan = Plan(scanned, target.outputs, engine)
         self.slopes = {
-            of: name_of("d", of, for_) for of in target.outputs if derivative(of) is None
+            of: name_of("d", of, unknown) for of in target.outputs if derivative(of) is None
         }
-        steps = STEPS[for_][1] if for_ in STEPS else None
+        steps = STEPS[unknown][1] if unknown in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
-        free = [for_, *([FACTOR] if self.extrapolation else [])]
+        free = [unknown, *([FACTOR] if self.extrapolation else [])]
         outputs += self.extrapolation.also(outputs) if self.extrapolation else []
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
@@ -261,7 +235,7 @@ class Solver:
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
     ) -> dict[str, Array]:
         """Outputs over a tile, at given values of the input."""
-        free = {self.for_: at}
+        free = {self.unknown: at}
         if self.extrapolation:
             free = self.extrapolation.free(tile, free)
             names = [*names, *self.extrapolation.also(names)]
@@ -287,12 +261,12 @@ class Solver:
         near = np.full(nearest.shape, np.nan)
         self._fill(tile, nearest, near, ~np.isnan(nearest))
         return {
-            self.for_: root,
+            self.unknown: root,
             of: np.where(np.isnan(root), np.nan, met),
             "unsolved_reason": reason,
             CROSSINGS: solution.crossings,
             NEXT: solution.next_above,
-            f"nearest_{self.for_}": nearest,
+            f"nearest_{self.unknown}": nearest,
             f"nearest_{of}": near,
             **{name: np.where(np.isnan(root), -1, reason) for name, reason in judged.items()},
         }
@@ -474,7 +448,7 @@ class Solver:
             out = np.empty(extent(region, own, own))
             evaluate_block(self.scan, own, {dim: region[dim] for dim in own}, {of: out}, 1)
             dims = tuple(self.scan.sizes)
-            order = [dims.index(dim) for dim in (*tile, self.for_)]
+            order = [dims.index(dim) for dim in (*tile, self.unknown)]
             outs[of] = out.reshape(extent(region, own, dims)).transpose(order)[..., 0]
         level, shape = self.target.level, extent(tile, tuple(tile), tuple(tile))
         aim = outs[level] if isinstance(level, str) else np.full((), level)
@@ -553,20 +527,20 @@ def _sets(axis: Axis) -> bool:
     return bool(axis.options) and all(len(set(row)) == 1 for row in axis.options.values())
 
 
-def without(problem: Problem, for_: str) -> Problem:
+def without(problem: Problem, unknown: str) -> Problem:
     """The problem without an input or its axis; a one-point axis keeps its other inputs."""
     axes = []
     for axis in problem.axes:
         others = len(axis.inputs) > 1
-        if for_ in axis.inputs and others and axis.size > 1:
+        if unknown in axis.inputs and others and axis.size > 1:
             raise InputError(
-                f"{for_} is set along the axis {axis.name!r} with other inputs; "
+                f"{unknown} is set along the axis {axis.name!r} with other inputs; "
                 "remove it from that axis, or choose one point of it, to solve for it"
             )
-        if for_ not in axis.inputs:
+        if unknown not in axis.inputs:
             axes.append(axis)
         elif others:
-            numbers = {name: row for name, row in axis.numbers.items() if name != for_}
+            numbers = {name: row for name, row in axis.numbers.items() if name != unknown}
             axes.append(replace(axis, numbers=numbers))
-    constants = {name: value for name, value in problem.constants.items() if name != for_}
+    constants = {name: value for name, value in problem.constants.items() if name != unknown}
     return replace(problem, axes=tuple(axes), constants=constants)

@@ -8,6 +8,7 @@ from typing import Any
 from ....catalog import record
 from ....kernels.inputs import INPUTS
 from ...errors import shown
+from ...run.settings import Settings
 from . import hardware
 from .facts import Facts, Reading, UnreadableError
 
@@ -519,7 +520,7 @@ def _model_flops(inputs: Mapping[str, Any]) -> float:
     values = record("model", inputs["model"]).values
     shape |= {k: v for k, v in values.items() if k not in (*stated, *shape)}
     counted = Evaluation({**shape, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
-    return float(counted.evaluate("numpy")["model_flops_per_step"])
+    return float(counted.evaluate(settings=Settings("numpy"))["model_flops_per_step"])
 
 
 def _gpt(facts: Facts, heads: int | None = None) -> Inputs:

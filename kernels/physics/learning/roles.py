@@ -6,8 +6,8 @@ from collections.abc import Mapping
 UNCOUNTED: Mapping[str, tuple[str, str]] = {
     "global_batch_size": (
         "critical_tokens_to_target",
-        "quality is not counted: each token is taken to teach as much in a batch of any size; "
-        "batch_quality = critical counts the tokens that larger ones take",
+        "quality is not counted: tokens are taken to teach as much in a batch of any size; "
+        "batch_quality = critical adds the tokens that larger batches need",
     ),
 }
 # quantities with formulas fitted to runs: by choice, the ranges of other quantities in those runs

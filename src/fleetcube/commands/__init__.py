@@ -2,22 +2,22 @@
 
 import click
 
+from fleetcube.commands.best import best
 from fleetcube.commands.calibrate import calibrate
 from fleetcube.commands.calibrations import calibrations
 from fleetcube.commands.compare import compare
 from fleetcube.commands.explore import explore
-from fleetcube.commands.optimize import optimize
 from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
 from fleetcube.commands.reduce import reduce
+from fleetcube.commands.scaling_limit import scaling_limit
 from fleetcube.commands.schema import schema
-from fleetcube.commands.sensitivity import sensitivity
+from fleetcube.commands.sensitivity import dominant_inputs, global_sensitivity, sensitivity
 from fleetcube.commands.solve import solve
 from fleetcube.commands.uncertainty import uncertainty
 from fleetcube.commands.validate import validate
-from fleetcube.commands.wall import wall
 
 COMMANDS: tuple[click.Command, ...] = (
-    *(calibrate, calibrations, compare, explore, optimize, plan, plot),
-    *(reduce, schema, sensitivity, solve, uncertainty, validate, wall),
+    *(best, calibrate, calibrations, compare, dominant_inputs, explore, global_sensitivity, plan),
+    *(plot, reduce, scaling_limit, schema, sensitivity, solve, uncertainty, validate),
 )

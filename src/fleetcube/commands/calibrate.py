@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 @click.option(
     "--collective",
     shell_complete=complete.collectives,
-    help="Which collective.  [as the log says, or all_reduce]",
+    help="Collective measured.  [as the log says, or all_reduce]",
 )
-@click.option("--in-place/--out-of-place", default=None, help="Rows of one kind only.  [both]")
+@click.option("--in-place/--out-of-place", default=None, help="Rows to use.  [both]")
 @click.option("--gpus-per-node", type=int, help="Ranks on one node.  [as the log says, or 8]")
-@click.option("--scope", type=complete.OneOf(["inter", "intra"]), help="Which network.  [by ranks]")
-@click.option("--spec", type=click.Path(), help="CSV: spec whose scenario gives the other inputs.")
+@click.option("--scope", type=complete.OneOf(["inter", "intra"]), help="Its network.  [by ranks]")
+@click.option("--spec", type=click.Path(), help="CSV: spec that gives the other inputs.")
 @click.option(
     "--fit",
     multiple=True,
     shell_complete=complete.inputs,
-    help="CSV: input to fit alone; repeat.  [all coefficients, from published steps]",
+    help="CSV: input to fit; may be repeated.  [all, starting from published steps]",
 )
 @click.option("--of", help="CSV: the measured column.  [step_time]")
 @click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
@@ -58,9 +58,9 @@ def calibrate(
 ) -> None:
     """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
 
-    A log gives latency, bandwidth and square-root term of the collective; a CSV, whose columns are
-    inputs and step_time, moves what published steps lead to expect of such a cluster, or fits the
-    inputs named by --fit. A spec names the file that -o writes: calibration = "my-cluster.toml".
+    A log gives latency, bandwidth and square-root term of the collective. A CSV, with columns of
+    inputs and step_time, updates the calibration to published steps, or fits only the inputs of
+    --fit. A spec uses the file that -o writes: calibration = "my-cluster.toml".
 
     \b
     Example:
@@ -172,7 +172,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         low, high = (end / factor for end in fit.intervals[name])
         bound = "at its bound" if name in fit.at_bound else ""
         if isinstance(fit, Update) and name in fit.published:
-            bound = "as published steps have it"
+            bound = "from published steps"
         error = fit.standard_errors[name] / factor
         span = f"{low:.4g} to {high:.4g}"
         rows.append([name, f"{value / factor:.5g}", f"{error:.2g}", span, unit or "-", bound])
@@ -184,7 +184,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         f"largest {100 * fit.max_error:.2g} %"
     )
     if isinstance(fit, StepFit) and fit.error_factor is not None:
-        say(f"90 of 100 such steps are within a factor of {fit.error_factor:.3g}")
+        say(f"90 % interval of a step: x or / {fit.error_factor:.3g}")
     for reason, count in fit.dropped.items():
         say(f"dropped {count}: {reason}")
     say_each(f"note: {note}" for note in notes)

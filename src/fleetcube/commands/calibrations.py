@@ -23,7 +23,7 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     """Rank the calibrations that a spec may take, and what they predict.
 
     The nearest measured steps come first: of the same layers, GPU, software and precision. Axes
-    without a value are cut in the middle.
+    without a value are taken at their middle.
 
     \b
     Example:

@@ -23,6 +23,7 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     includes the step time with its interval, if everything it needs is given."""
     from fleetcube.grid.ask.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
 
     def values(spec: dict[str, Any]) -> Any:
@@ -31,7 +32,7 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
             sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES])
         except InputError:  # a network may be described without compute
             sweep = Sweep(spec["scenario"], spec["axes"], names)
-        return sweep.evaluate("numpy")
+        return sweep.evaluate(settings=Settings("numpy"))
 
     return _at_one_point(path, selectors, values)
 
@@ -59,6 +60,7 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.file import read_spec
     from fleetcube.grid.spec.phases import EVERY
@@ -67,7 +69,7 @@ def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any
     if not phases.names(read_spec(path)["scenario"]):
         raise InputError(f"{path!r} has no phases; add [[phase]] tables")
     spec = changed_spec(path, [*selectors, f"{phases.NAME}={EVERY}"])
-    return Sweep(spec["scenario"], spec["axes"], list(outputs)).evaluate("numpy")
+    return Sweep(spec["scenario"], spec["axes"], list(outputs)).evaluate(settings=Settings("numpy"))
 
 
 def changed(

@@ -37,9 +37,9 @@ def compare(
 
     They are compared at a point (axis=value), or over axes that both have.
 
-    Axes without a value are cut in the middle. Times and costs are split into terms that add up.
-    For each entry that differs, `alone` is the effect of changing only this one in A, `last` its
-    effect when everything else is as in B, `factor` the mean over all orders.
+    Axes without a value are taken at their middle. Times and costs are split into terms that add
+    up. For each entry that differs, `alone` is the effect of changing only this one in A, `last`
+    its effect after all others are as in B, `factor` the average over all orders of change.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def _two_values(
 
     lists = [text for text in selectors if "," in text]
     both = changed(spec, lists, otherwise=usual)
-    two = [name for name in pairs(lists) if both.sizes.get(name) == 2]
+    two = [name for name in pairs(lists) if both._sizes.get(name) == 2]
     if len(two) != 1:
         raise InputError(
             "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
@@ -153,7 +153,7 @@ def _terms(comparison: Any, name: str) -> None:
     for term in terms[f"{name}_term"].values:
         row = terms.sel({f"{name}_term": term}, drop=True)
         ends = [_mean(row, side) for side in "ab"]
-        share = f"{100 * (ends[1] - ends[0]) / whole:.1f} %" if whole else "-"
+        share = f"{100 * (ends[1] - ends[0]) / whole:z.1f} %" if whole else "-"
         rows.append([str(term), *_row(ends, factor), share])
     rows.append(["total", *_row(means, factor), "100.0 %" if whole else "-"])
     say(f"\n{name} by term, in {shown}{': means over ' + over if over else ''}")
@@ -166,7 +166,6 @@ def _row(ends: list[float], factor: float) -> list[str]:
 
 
 def _changes(comparison: Any) -> None:
-
     if not comparison.changes:
         say("\nthe specs do not differ here")
         return
@@ -176,12 +175,12 @@ def _changes(comparison: Any) -> None:
         cells = ["-" if value != value else f"{value:.4g}" for value in effects]
         rows.append([change.name, *(_entry(change.name, v) for v in (change.a, change.b)), *cells])
     over = _over(comparison)
-    say(f"\nwhat differs, and by what it multiplies {comparison.of}{' (medians)' if over else ''}")
+    say(f"\nwhat differs, and the factor on {comparison.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
     total = float(_ratio(comparison.values[comparison.of]).median())
     say_wrapped(
-        "alone: A with only this changed; last: changed after all others; factor: mean over "
-        f"all orders{'' if over else f'; the factors multiply to {total:.4g}'}"
+        "alone: only this changed in A; last: changed after all others; factor: average over "
+        f"orders of change{'' if over else f'; factors multiply to {total:.4g}'}"
     )
 
 
@@ -189,7 +188,7 @@ def _inputs(comparison: Any) -> None:
     from fleetcube.grid.spec.values import unit_of
 
     if comparison.inputs:
-        say("\nset by labels")
+        say("\nset by these labels")
         rows = [
             [name, *("-" if v != v else with_unit(v, unit_of(name), name) for v in ends)]
             for name, *ends in comparison.inputs

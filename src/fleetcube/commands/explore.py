@@ -75,7 +75,7 @@ def _write(source: str, output: str) -> None:
     from fleetcube.grid.sweep import Sweep
 
     check_target(output)
-    text = Sweep.from_file(source).page(output, source)
+    text = Sweep.from_file(source).to_html(output, source)
     say(f"{output} is written ({len(text) / 1000:,.0f} kB): open it in any browser")
 
 

@@ -9,8 +9,8 @@ import click
 from fleetcube.commands.say import say_each
 
 _OPTIONS = (
-    click.option("--title", help="First line above the picture."),
-    click.option("--size", metavar="WxH", help="Inches across and up, such as 8x5."),
+    click.option("--title", help="Title of the picture."),
+    click.option("--size", metavar="WxH", help="Width and height in inches, such as 8x5."),
     click.option("--dpi", type=int, help="Pixels per inch, of a .png.  [150]"),
 )
 

@@ -1,16 +1,17 @@
 """The command `fleetcube plan`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
+from fleetcube.commands.points import goal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
-from fleetcube.commands.table import print_foot, print_table
+from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
     from datetime import date
@@ -18,47 +19,47 @@ if TYPE_CHECKING:
     import xarray
 
 _LEVERS = 5
+_MEMORY = ("memory_margin", "memory_per_gpu")
 _TIMES = ("job_time", "job_time_low", "job_time_high")
-_FELT = 5e-4  # relative difference worth a line
 
 
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option("--minimize", shell_complete=complete.quantities, help="Output.  [job_time]")
-@click.option("--maximize", shell_complete=complete.quantities, help="Output, instead.")
-@click.option("--open", "open_", help="Inputs to search: name,name.  [what the spec leaves open]")
-@click.option("--also", help="More of them: precision,pipeline_schedule.")
-@click.option("--start", help="Day of the start, to say when it ends.  [start_date]")
+@click.option("--of", default="job_time", help='Goal: "min NAME" or "max NAME".  [job_time]')
 @click.option(
-    "--top", default=3, help="Layouts of a point: shown of one, in JSON and reports.  [3]"
+    "--search",
+    default="layout",
+    help="Inputs to search: layout,precision.  [layout: those that the spec does not give]",
 )
+@click.option("--where", multiple=True, help='Condition: "job_time <= 60 d".')
+@click.option("--start", help="Start date, to print the end date.  [start_date]")
+@click.option("-k", default=3, help="Best layouts to list; of several points in files.  [3]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
-@click.option("-o", "--output", type=click.Path(), help="Report: a page that computes (.html).")
+@click.option("-o", "--output", type=click.Path(), help="Write an interactive report (.html).")
 def plan(
     spec: str,
     selectors: tuple[str, ...],
-    minimize: str | None,
-    maximize: str | None,
-    open_: str | None,
-    also: str | None,
+    of: str,
+    search: str,
+    where: tuple[str, ...],
     start: str | None,
-    top: int,
+    k: int,
     as_json: bool,
     output: str | None,
 ) -> None:
     """Find the best layout at every point of a spec, and what to expect of it.
 
-    What the spec leaves open of the layout is searched: tensor, pipeline, context and expert
+    What the spec does not give of the layout is searched: tensor, pipeline, context and expert
     parallelism, virtual stages, micro-batches, ZeRO, recompute, sequence parallelism. What it
-    states stays. SELECTORS change the spec: name=value, or name=value,value for several points.
+    gives stays. SELECTORS change the spec: name=value, or name=value,value for several points.
 
     \b
     Example:
       fleetcube plan examples/plan.toml
       fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.layouts import searched
+    from fleetcube.grid.ask.layouts import LAYOUT, candidates, searched
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.live.page import check_target, write
     from fleetcube.grid.live.report import report
@@ -69,24 +70,27 @@ def plan(
 
     if output is not None:
         check_target(output)
-    if minimize is not None and maximize is not None:
-        raise InputError("give --minimize or --maximize, not both")
-    of, sense = (maximize, "max") if maximize is not None else (minimize or "job_time", "min")
+    of, sense = goal(of)
     problem = changed_spec(spec, selectors)
     if start is not None:
         problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
-    names = None if open_ is None else open_.split(",")
-    more = [] if also is None else also.split(",")
-    if sweep.points > 1 and not as_json and output is None and top > 0:
-        top = 1  # no more are shown
+    names = search.split(",")
+    if sweep.points > 1 and not as_json and output is None and k > 0:
+        k = 1  # no more are shown
     if phases.names(problem["scenario"]):
-        _plan_phases(sweep, of, sense, (names, more), as_json, output, spec)
+        if where:
+            raise InputError("--where is not for jobs in phases; leave it out")
+        _plan_phases(sweep, of, sense, names, as_json, output, spec)
+        return
+    stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, of, names)
+    if stated and not as_json and output is None:
+        _plan_stated(sweep, of, sense, where, since)
         return
     with progress("planning"):
-        found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
-        said = searched(found, of, sense)
+        found = sweep.best(of, k, sense=sense, search=names, where=where)
+        said = searched(found)
         if output is not None:
             write(report(sweep, found, of, said, spec), output)
     if as_json:
@@ -101,23 +105,48 @@ def plan(
         say(f"wrote {output}")
 
 
+def _plan_stated(
+    sweep: Any, of: str, sense: str, where: Sequence[str], since: "date | None"
+) -> None:
+    """Print what a layout that leaves nothing open gives, and what the best one would."""
+    from fleetcube.grid.ask.layouts import stated_and_free, text
+    from fleetcube.grid.show.tables import meanings
+
+    with progress("planning"):
+        layout, values, best = stated_and_free(sweep, of, sense, where)
+    say(f"stated layout: {text(layout) or 'one GPU per replica'}")
+    _print_values(values, since)
+    reason = values["infeasible_reason"]
+    if reason.item():
+        say(f"cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}")
+    say("")
+    _print_limits(values)
+    now, then = values[of].item(), best[of].item()
+    if then == then:
+        attrs = values[of].attrs["units"]
+        change = "" if reason.item() else f" ({then / now - 1:+.1%})"
+        said = f"the best of {best.attrs['fleetcube_tried']:,} layouts: {_layouts(best, of)[0]}"
+        say_wrapped(f"{said}: {of} {with_unit(then, attrs, of)}{change}")
+    print_foot(values)
+
+
 def _plan_phases(
     sweep: Any,
     of: str,
     sense: str,
-    searched: tuple[list[str] | None, list[str]],
+    search: list[str],
     as_json: bool,
     output: str | None,
     spec: str,
 ) -> None:
     """Plan a job in phases: each separately, then the whole."""
+    from fleetcube.grid.ask.layouts import by_phase
     from fleetcube.grid.live.page import page, write
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.spec.dates import start_of
 
     with progress("planning"):
-        inputs, also = searched
-        found, job = sweep.best_layouts_by_phase(of, sense=sense, inputs=inputs, also=also)
+        found, job = by_phase(sweep, of, sense, search)
         if output is not None:
             write(page(job.spec, f"Plan of {spec}", spec), output)
     if as_json:
@@ -133,29 +162,34 @@ def _print_phases(
     found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
 ) -> None:
     """Print the best layout of each phase, its results, and the whole job."""
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import table
 
     rows = []
     for name, own in found.items():
         if own is None:
-            rows.append([name, "as stated", "-", "-"])
+            rows.append([name, "as given", "-", "-"])
         else:
             counts = own.attrs["fleetcube_tried"], own["feasible_layouts"].item()
             rows.append([name, _layouts(own, of).item(), *(f"{count:,}" for count in counts)])
-    print_table(["phase", "best of what it leaves open", "tried", "can run"], rows)
+    print_table(["phase", "best layout", "tried", "can run"], rows)
     say("")
     names = dict.fromkeys([of, "job_time", "mfu", "memory_per_gpu"])
-    each = job.of([*names]).replace(axes={"phase": [*found]}).interval(engine="numpy")
+    each = (
+        job.with_outputs([*names])
+        .replace(axes={"phase": [*found]})
+        .prediction_interval(settings=Settings("numpy"))
+    )
     shown = [name for name in (*names, f"{of}_low", f"{of}_high", *_TIMES) if name in each]
     print_table(*table(each[list(dict.fromkeys(shown))]))
     say("")
-    whole = job.interval(engine="numpy")
+    whole = job.prediction_interval(settings=Settings("numpy"))
     _print_values(whole, since)
     _print_limits(whole)
     _print_levers(job, {}, of, sense)
     open_ = dict.fromkeys(n for own in found.values() if own for n in _open(own))
-    said = f"{sense}imum {of} of each phase, over what it leaves open of {', '.join(open_)}"
-    changes = "; a change of layout between phases takes their transition_time, as stated"
+    said = f"{sense}imum {of} of each phase; searched: {', '.join(open_)}"
+    changes = "; changing layout between phases takes the transition_time given"
     say_wrapped(said + changes * (len({row[1] for row in rows}) > 1))
     print_foot(whole, open_)
 
@@ -184,6 +218,7 @@ def _print_one(
     sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
 ) -> None:
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
+    from fleetcube.grid.ask.layouts import FELT
     from fleetcube.grid.show.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
@@ -208,7 +243,7 @@ def _print_one(
     say("")
     _print_limits(first)
     free, now = point["without_memory_limit"].item(), best[of].values[0]
-    if abs(free - now) > _FELT * abs(now):
+    if abs(free - now) > FELT * abs(now):
         factor, unit = scale(str(best[of].attrs["units"]), [now], of)
         shown_free = f"{numbers([free / factor])[0]} {unit}".rstrip()
         say(f"if memory were no limit: {of} {shown_free} ({free / now - 1:+.1%})")
@@ -249,10 +284,9 @@ def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> No
 
     better, no_lever = levers(sweep, layout, of, sense)
     if better:
-        say(f"what would better {of} in this layout:")
+        say(f"what would improve {of} in this layout:")
     say_wrapped(*(f"  {line}" for line in better[:_LEVERS]))
-    if no_lever:
-        say(no_lever)
+    say_wrapped(no_lever)
 
 
 def _print_limits(best: "xarray.Dataset") -> None:
@@ -278,11 +312,9 @@ def _print_several(found: "xarray.Dataset", of: str) -> None:
     names = dict.fromkeys([of, "job_time", "mfu", "job_cost" if "job_cost" in best else "goodput"])
     ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
     shown = best[list(dict.fromkeys([*names, *(name for name in ends if name in best)]))]
-    for variable in shown.data_vars.values():
-        variable.attrs.pop("convention", None)  # given by explain; columns are narrow here
     print_table(*table(shown))
     if f"{of}_low" in shown:
-        say("rows share a part of the model's error: their ratios are surer than 90 % of each")
+        say("rows share model errors: differences between them are surer than the intervals")
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
     there = best[["memory_per_gpu"]].assign(layout=layouts)
@@ -294,6 +326,9 @@ def _print_several(found: "xarray.Dataset", of: str) -> None:
 def _print_foot(found: "xarray.Dataset", said: str) -> None:
     """Print what was searched, and remarks."""
     say(said)
-    if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
-        say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
+    best = found.isel(rank=0)
+    if "near_memory_limit" in best and (near := best["near_memory_limit"].values == 1).any():
+        margin, need = min(zip(*(best[name].values[near] for name in _MEMORY), strict=True))
+        sizes = f"{need / 1e9:.1f} GB needed, {need / (1 - margin) / 1e9:.1f} available"
+        say(f"{sizes}: {'likely' if margin < 0 else 'possibly'} out of memory", err=True)
     print_foot(found, _open(found))

@@ -71,7 +71,7 @@ class _Asked(NamedTuple):
 @click.option(
     "--by",
     shell_complete=complete.inputs,
-    help="Axis whose points get colours, in roofline and pareto.",
+    help="Axis to colour by, in roofline and pareto.",
 )
 @click.option(
     "--best",

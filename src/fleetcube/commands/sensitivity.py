@@ -1,6 +1,7 @@
-"""`fleetcube sensitivity`: which inputs matter, at a point, over a cube, or all at once."""
+"""Which inputs matter: at a point, at each point of a cube, or all at once."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,77 +14,56 @@ from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
 
+_OPTIONS = (
+    click.argument("spec", type=click.Path()),
+    click.argument("selectors", nargs=-1, shell_complete=complete.selectors),
+    click.option(
+        "--of", required=True, shell_complete=complete.quantities, help="Output that they change."
+    ),
+    click.option(
+        "--wrt", multiple=True, shell_complete=complete.inputs, help="Input to rank.  [all]"
+    ),
+    click.option(
+        "--without",
+        multiple=True,
+        shell_complete=complete.inputs,
+        help="Input, or kind of inputs, to leave out.",
+    ),
+    click.option(
+        "--kind",
+        help="Kinds of inputs: hardware,operations; topics; or all.  [all but the model's]",
+    ),
+    click.option("--top", default=15, help="Inputs to print; files hold all.  [15]"),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
+)
+
+
+def _ranks(command: Any) -> Any:
+    """The arguments and options of all three commands."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return to_file(command)
+
 
 @click.command()
-@click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option(
-    "--of",
-    "of",
-    required=True,
-    shell_complete=complete.quantities,
-    help="Quantity that the inputs act on.",
-)
-@click.option(
-    "--wrt",
-    multiple=True,
-    shell_complete=complete.inputs,
-    help="Input to rank; may be repeated.  [all]",
-)
-@click.option(
-    "--without",
-    multiple=True,
-    shell_complete=complete.inputs,
-    help="Input, or kind of inputs, to leave out; may be repeated.",
-)
-@click.option(
-    "--kind",
-    help="Who can change them: hardware,operations; or headings, or all.  [all but the model's]",
-)
-@click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
+@_ranks
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
-@click.option("--cube", is_flag=True, help="Rank over all points of the spec, not at one.")
-@click.option("--map", "picture", type=click.Path(), help="Draw which input matters most, where.")
-@click.option("-x", shell_complete=complete.inputs, help="Horizontal axis, for --map.")
-@click.option("-y", shell_complete=complete.inputs, help="Vertical axis, for --map.")
-@click.option(
-    "--global",
-    "method",
-    type=complete.OneOf(["sobol", "morris"]),
-    help="Vary all inputs at once: Sobol indices or Morris effects.",
-)
-@click.option("--samples", type=int, help="Evaluations, for --global.  [100000]")
-@click.option("--range", "spread", help="Range of inputs without a distribution.  [20%]")
-@click.option("--seed", type=int, help="Seed of the samples, for --global.  [0]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @look
-@to_file
 def sensitivity(
     spec: str,
     selectors: tuple[str, ...],
     of: str,
-    wrt: tuple[str, ...],
-    without: tuple[str, ...],
-    kind: str | None,
-    top: int,
     tornado: str | None,
-    cube: bool,
-    picture: str | None,
-    x: str | None,
-    y: str | None,
-    method: str | None,
-    samples: int | None,
-    spread: str | None,
-    seed: int | None,
-    as_json: bool,
-    output: str | None,
-    **given: Any,
+    title: str | None,
+    size: str | None,
+    dpi: int | None,
+    **asked: Any,
 ) -> None:
-    """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
+    """Rank the inputs of a spec by their effect on an output, at one point (axis=value).
 
-    Inputs of the model and of laws are left out: --kind all shows them. Axes without a value are
-    cut in the middle. Files are in base units. An elasticity of -0.9 means that 1 % more of the
-    input makes the quantity 0.9 % smaller.
+    --kind all adds inputs of the model's shape and of formulas. Axes without a value are taken at
+    their middle. Files are in base units. An elasticity of -0.9 means that 1 % more of the input
+    makes the output 0.9 % smaller.
 
     \b
     Example:
@@ -91,106 +71,186 @@ def sensitivity(
           --of job_time n_gpus=4096
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time --kind hardware,fabric,operations
-      fleetcube sensitivity examples/scaling-and-reliability.toml --of goodput \\
-          --map lever.png -x n_gpus -y gpu_mttf
-      fleetcube sensitivity examples/scaling-and-reliability.toml \\
-          --of job_time --global sobol
     """
-    from fleetcube.grid.ask.sensitivity import ALL, cut
-    from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plots.picture import check_picture
-    from fleetcube.grid.plots.sensitivity import dominance_map, tornado_boxes
+    from fleetcube.grid.ask.sensitivity import cut
     from fleetcube.grid.plots.sensitivity import tornado as draw_tornado
+    from fleetcube.grid.plots.sensitivity import tornado_boxes
     from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.grid.show.selectors import pairs
-    from fleetcube.grid.show.tables import finite
-    from fleetcube.kernels.roles import REASON
 
-    _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
-    if top < 1:
-        raise InputError(f"--top {top} shows nothing; give a number above 0")
-    if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
-        raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
-    for name in (tornado, picture):
-        if name is not None:
-            (check_drawn if name == tornado else check_picture)(Path(name))
-    said = looks(given, {"--tornado": tornado, "--map": picture})
+    if tornado is not None:
+        check_drawn(Path(tornado))
+    said = looks({"title": title, "size": size, "dpi": dpi}, {"--tornado": tornado})
     at = pairs(selectors)
     sweep = changed(spec, (), [of])
-    kinds = None if kind is None else kind.split(",")
-    if method is not None and kind is None:
-        kinds = [ALL]  # all uncertain inputs, whoever can change them
-    point = sweep if cube else cut(sweep, at)[0]
-    chosen, left = _chosen(point, of, wrt, kinds, without)
+    chosen, left = _chosen(cut(sweep, at)[0], of, asked)
     with progress("evaluating"):
-        if method is not None:
-            ranking = sweep.global_sensitivity(
-                of,
-                method,
-                chosen if wrt or without or kind else None,
-                at=at,
-                samples=100_000 if samples is None else samples,
-                spread=_share(spread or "20%"),
-                seed=seed or 0,
-            )
-        elif cube:
-            judged = REASON in sweep.plan("numpy").outputs
-            ranking = sweep.dominance(of, chosen, mask_infeasible=judged)
-            ranking = ranking.sortby("share", ascending=False)
-        else:
-            ranking = sweep.levers(of, chosen, at=at)
-    if output is not None:
-        write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
-    elif as_json:
-        say(json.dumps(finite(_each(ranking, top))))
-    else:
-        _print(ranking, of, top)
-        print_foot(ranking)
-    quiet = as_json or output == "-"
-    if left:
-        say(f"inputs of the model and of laws left out: {left}; --kind all shows them", err=quiet)
+        ranking = sweep.rank_inputs(of, chosen, at=at)
+    _told(ranking, of, asked, left, _print_levers)
     if tornado is not None:
-        drawn = Path(tornado)
+        drawn, top = Path(tornado), asked["top"]
         with drawing(said):
             if drawn.suffix == SPEC:
                 write_spec(box_spec(tornado_boxes(ranking, of, top)), drawn)
             else:
                 draw_tornado(ranking, of, drawn, top)
-        say(f"wrote {tornado}", err=quiet)
-    if picture is not None and x is not None and y is not None:
-        flat, place = cut(sweep, at, free=[x, y])
-        dominant = flat.dominance(of, _chosen(flat, of, wrt, kinds, without)[0])
-        with drawing(said):
-            dominance_map(dominant, of, x, y, place, Path(picture))
-        say(f"wrote {picture}", err=quiet)
+        say(f"wrote {tornado}", err=_is_quiet(asked))
 
 
-def _check_alone(
-    method: str | None,
-    cube: bool,
-    tornado: str | None,
-    picture: str | None,
-    settings: tuple[Any, ...],
+@click.command("dominant-inputs")
+@_ranks
+@click.option("--map", "picture", type=click.Path(), help="Draw a map of it over axes -x and -y.")
+@click.option("-x", shell_complete=complete.inputs, help="Horizontal axis, for --map.")
+@click.option("-y", shell_complete=complete.inputs, help="Vertical axis, for --map.")
+@click.option("--infeasible", is_flag=True, help="Include points that cannot run.")
+@look
+def dominant_inputs(
+    spec: str,
     selectors: tuple[str, ...],
+    of: str,
+    picture: str | None,
+    x: str | None,
+    y: str | None,
+    infeasible: bool,
+    title: str | None,
+    size: str | None,
+    dpi: int | None,
+    **asked: Any,
 ) -> None:
-    from fleetcube.grid.errors import InputError
+    """Find the input with the largest elasticity at each point of a spec's axes.
 
-    if method is None and any(setting is not None for setting in settings):
-        raise InputError("--samples, --range and --seed are for --global sobol or --global morris")
-    if (method is not None and (cube or tornado or picture)) or (cube and tornado):
-        raise InputError("--global, --cube and --tornado answer different questions; ask one")
-    if cube and selectors:
-        raise InputError(f"--cube ranks over all points; leave out {selectors[0]!r}")
+    SELECTORS override the spec. With --map, axes other than -x and -y that have no value are taken
+    at their middle.
+
+    \b
+    Example:
+      fleetcube dominant-inputs examples/scaling-and-reliability.toml --of goodput
+      fleetcube dominant-inputs examples/scaling-and-reliability.toml \\
+          --of goodput --map lever.png -x n_gpus -y gpu_mttf
+    """
+    from fleetcube.grid.ask.sensitivity import cut
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.grid.plots.sensitivity import dominance_map
+    from fleetcube.grid.run.settings import Settings
+    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.kernels.roles import REASON
+
+    if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
+        raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
+    if picture is not None:
+        check_picture(Path(picture))
+    said = looks({"title": title, "size": size, "dpi": dpi}, {"--map": picture})
+    if picture is None:
+        sweep, place = changed(spec, selectors, [of]), ""
+    else:
+        sweep, place = cut(changed(spec, (), [of]), pairs(selectors), free=[str(x), str(y)])
+    chosen, left = _chosen(sweep, of, asked)
+    judged = not infeasible and REASON in sweep._plan("numpy").outputs
+    with progress("evaluating"):
+        found = sweep.dominant_inputs(
+            of, chosen, settings=Settings(infeasible="exclude" if judged else "include")
+        )
+    _told(found.sortby("share", ascending=False), of, asked, left, _print_cube)
+    if picture is not None:
+        with drawing(said):
+            dominance_map(found, of, str(x), str(y), place, Path(picture))
+        say(f"wrote {picture}", err=_is_quiet(asked))
+
+
+@click.command("global-sensitivity")
+@_ranks
+@click.option(
+    "--method",
+    type=complete.OneOf(["sobol", "morris"]),
+    default="sobol",
+    help="Sobol indices or Morris effects.  [sobol]",
+)
+@click.option("--samples", type=int, default=100_000, help="Points to evaluate.  [100000]")
+@click.option(
+    "--range", "spread", default="20%", help="Range of inputs without a distribution.  [20%]"
+)
+@click.option("--seed", type=int, default=0, help="Seed of the samples.  [0]")
+def global_sensitivity(
+    spec: str,
+    selectors: tuple[str, ...],
+    of: str,
+    method: Any,
+    samples: int,
+    spread: str,
+    seed: int,
+    **asked: Any,
+) -> None:
+    """Rank inputs by how much of an output's variance they explain when all of them vary.
+
+    At one point (axis=value); axes without a value are taken at their middle. All inputs vary,
+    but for whole numbers without a distribution.
+
+    \b
+    Example:
+      fleetcube global-sensitivity examples/scaling-and-reliability.toml \\
+          --of job_time
+    """
+    from fleetcube.grid.ask.sensitivity import ALL, cut
+    from fleetcube.grid.show.selectors import pairs
+
+    named = bool(asked["wrt"] or asked["without"] or asked["kind"])
+    at = pairs(selectors)
+    sweep = changed(spec, (), [of])
+    chosen, left = _chosen(cut(sweep, at)[0], of, asked, ALL)
+    with progress("evaluating"):
+        ranking = sweep.global_sensitivity(
+            of,
+            chosen if named else None,
+            method=method,
+            at=at,
+            samples=samples,
+            spread=_share(spread),
+            seed=seed,
+        )
+    _told(ranking, of, asked, left, _print_global)
+
+
+def _told(
+    ranking: Any,
+    of: str,
+    asked: dict[str, Any],
+    left: int,
+    printed: Callable[[Any, str, int], None],
+) -> None:
+    """Print a ranking, or write it."""
+    from fleetcube.grid.show.tables import finite
+
+    output, top = asked["output"], asked["top"]
+    if output is not None:
+        write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
+    elif asked["as_json"]:
+        say(json.dumps(finite(_each(ranking, top))))
+    else:
+        printed(ranking, of, top)
+        print_foot(ranking)
+    if left:
+        said = f"{left} inputs of the model's shape and formulas not shown: --kind all"
+        say(said, err=_is_quiet(asked))
+
+
+def _is_quiet(asked: dict[str, Any]) -> bool:
+    """Whether what is printed is read by a program."""
+    return bool(asked["as_json"] or asked["output"] == "-")
 
 
 def _chosen(
-    sweep: Any, of: str, wrt: tuple[str, ...], kinds: list[str] | None, without: tuple[str, ...]
+    sweep: Any, of: str, asked: dict[str, Any], default: str | None = None
 ) -> tuple[list[str], int]:
     """The inputs to rank, and how many are omitted because no kind was named."""
     from fleetcube.grid.ask.sensitivity import ALL, among, check_levers
     from fleetcube.grid.errors import InputError
 
-    plan = sweep.plan("numpy")
+    if asked["top"] < 1:
+        raise InputError(f"--top {asked['top']} shows nothing; give a number above 0")
+    kind, wrt, without = asked["kind"] or default, asked["wrt"], asked["without"]
+    kinds = None if kind is None else kind.split(",")
+    plan = sweep._plan("numpy")
     inputs = check_levers(plan, of, wrt or None)
     if not inputs:
         raise InputError(f"{of} depends on no number here (it may be given); name another quantity")
@@ -212,29 +272,19 @@ def _share(text: str) -> float:
     return share
 
 
-def _print(ranking: Any, of: str, top: int) -> None:
+def _place(ranking: Any) -> str:
+    """The point, in words."""
     point = ranking.attrs.get("fleetcube_point")
     reason = ranking.attrs.get("fleetcube_infeasible")
     place = f"at {point}" if point else ""
-    if reason:
-        place += f" (infeasible: {reason})"
-    if "share" in ranking:
-        _print_cube(ranking, of, top)
-    elif "value" in ranking:
-        base = with_unit(ranking[of].item(), ranking[of].attrs["units"], of)
-        say(f"{of} = {base} {place}".rstrip())
-        _print_levers(ranking, of, top)
-    else:
-        count = ranking.attrs["fleetcube_evaluations"]
-        around = f", around {place.removeprefix('at ')}" if place else ""
-        say(f"{of} over {count:,} samples{around}")
-        _print_global(ranking, of, top)
+    return f"{place} (infeasible: {reason})" if reason else place
 
 
 def _print_levers(ranking: Any, of: str, top: int) -> None:
     from fleetcube.kernels.roles import MONEY
 
     unit = ranking[of].attrs["units"]
+    say(f"{of} = {with_unit(ranking[of].item(), unit, of)} {_place(ranking)}".rstrip())
     rows = []
     for row in _each(ranking, top):
         name, value = row["input"], row["value"]
@@ -252,7 +302,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
     print_table(["input", "kind", "value", "elasticity", f"{of}: -10 %", "+10 %"], rows)
     say(
         f"elasticity: change of {of} in % for 1 % more of the input; "
-        "whole numbers take the nearest that divide, fit or not"
+        "whole numbers move to the nearest that divide"
     )
     if MONEY in ranking and of != MONEY:
         _print_money(ranking, of, top)
@@ -283,6 +333,9 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
     from fleetcube.grid.ask.sensitivity import kind_of
 
     sobol = "total" in ranking
+    place = _place(ranking)
+    around = f", around {place.removeprefix('at ')}" if place else ""
+    say(f"{of} over {ranking.attrs['fleetcube_evaluations']:,} samples{around}")
     shown = ["first_order", "total"] if sobol else ["effect"]
     rows = []
     for row in _each(ranking, top):
@@ -310,8 +363,8 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
     left_out = str(ranking.attrs["fleetcube_left_out"]).split()
     if left_out:
         say_wrapped(
-            f"{len(left_out)} inputs do not vary, being whole, 0 or infinite: a distribution in "
-            "the spec makes one vary"
+            f"{len(left_out)} inputs do not vary (whole, 0 or infinite): give one a distribution "
+            "in the spec"
         )
     _rest(ranking, top)
 

@@ -8,16 +8,18 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
 
 if TYPE_CHECKING:
     import xarray
+
+    from fleetcube.grid.run.settings import Engine
 
 
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option("--for", "for_", required=True, shell_complete=complete.both, help="Input to find.")
+@click.option("--for", "unknown", required=True, shell_complete=complete.both, help="The input.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
 @click.option(
     "--start", help='Day of the start, for --target "finish <= 2027-06-01".  [start_date]'
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
 def solve(
     spec: str,
     selectors: tuple[str, ...],
-    for_: str,
+    unknown: str,
     target: str,
     start: str | None,
     between: str | None,
     relaxed: bool,
-    engine: str,
+    engine: "Engine",
     threads: int | None,
     output: str | None,
 ) -> None:
@@ -59,7 +61,7 @@ def solve(
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
-    problem = changed_spec(spec, selectors, [for_])
+    problem = changed_spec(spec, selectors, [unknown])
     if start is not None:
         problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
@@ -67,40 +69,46 @@ def solve(
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, threads=threads)
-        solutions = solve_spec(problem, for_, aim, ends, False if relaxed else None, settings)
+        solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
     if output is not None:
         write_table(solutions, output)
         return
-    columns = ("next_above", f"nearest_{for_}", f"nearest_{aim.of}")
+    columns = ("next_above", f"nearest_{unknown}", f"nearest_{aim.of}")
     empty = [name for name in columns if solutions[name].isnull().all()]
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
-    print_table(*table(solutions))
-    say_each(_remarks(solutions, for_), err=False)
+    if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
+        print_table(*table(solutions))
+    say_each(_remarks(solutions, unknown, said, aim.of), err=False)
     if said != target:
         say(f"{target.strip()}, started on {since}: {said}")
-    print_foot(solutions, [for_])
+    print_foot(solutions, [unknown])
 
 
-def _remarks(solutions: "xarray.Dataset", for_: str) -> list[str]:
+def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
+    """Remarks that a reader of the table needs."""
     from fleetcube.grid.show.tables import scale
 
     reason, remarks = solutions["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()
     everywhere = int((reason == names.index("met_everywhere")).sum())
-    unsolved = int(solutions[for_].isnull().sum()) - everywhere
-    if unsolved:
-        remarks.append(f"{unsolved} of {reason.size} points have no such {for_}")
+    unsolved = int(solutions[unknown].isnull().sum()) - everywhere
+    if reason.size == 1 and f"nearest_{of}" in solutions:
+        near = [(solutions[f"nearest_{name}"], name) for name in (unknown, of)]
+        at, value = (with_unit(own.item(), str(own.attrs["units"]), name) for own, name in near)
+        remarks.append(f"no {unknown} meets {aim}: the nearest, {at}, gives {value}")
+    elif unsolved:
+        remarks.append(f"{unsolved} of {reason.size} points: no {unknown} meets the target")
     if everywhere:
         remarks.append(
-            f"{everywhere} of {reason.size} points meet the target at every {for_} searched"
+            f"{everywhere} of {reason.size} points meet the target at every {unknown} searched"
         )
     if "next_above" in solutions:
         above = solutions["next_above"]
         least = float(above.min())
-        factor, unit = scale(str(above.attrs["units"]), least, for_)
+        factor, unit = scale(str(above.attrs["units"]), least, unknown)
         remarks.append(
             f"{int(above.notnull().sum())} of {reason.size} points meet the target again higher "
-            f"up, and the smallest {for_} is given; for the next one search above next_above: "
+            f"up, and the smallest {unknown} is given; for the next one search above next_above: "
             f"--between {least / factor:.6g}{unit}:LAST"
         )
     return remarks

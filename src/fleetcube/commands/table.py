@@ -36,7 +36,7 @@ to_file = click.option(
 
 
 every_column = click.option(
-    "--all", "every", is_flag=True, help="Columns also of what labels stand for, in files."
+    "--all", "every", is_flag=True, help="In files, also columns of values that labels set."
 )
 
 

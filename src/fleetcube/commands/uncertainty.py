@@ -19,7 +19,7 @@ from fleetcube.commands.table import print_foot, print_table, to_file, write_tab
     "-q",
     "--quantiles",
     default="0.05,0.5,0.95",
-    help="Shares below 1, or per cent from 1: 5,50,95; P5,P50; 5%,50%.  [0.05,0.5,0.95]",
+    help="Quantiles: shares, or per cent as 5,50,95 or P5,P50.  [0.05,0.5,0.95]",
 )
 @click.option(
     "--method", type=complete.OneOf(("sampled", "first_order")), default="sampled", help="[sampled]"
@@ -37,8 +37,8 @@ def uncertainty(
     seed: int,
     output: str | None,
 ) -> None:
-    """Compute quantiles of a spec's outputs, from distributions of inputs in its scenario, and from
-    the error of the step's time where a calibration states it.
+    """Compute quantiles of a spec's outputs, from distributions of its inputs, and from the error
+    of the step time where a calibration gives it.
 
     \b
     In the spec:
@@ -57,7 +57,7 @@ def uncertainty(
 
     shares = _shares(quantiles)
     sweep = changed(spec, selectors)
-    plan = sweep.plan("numpy")
+    plan = sweep._plan("numpy")
     names = [check_output(plan, name) for name in variable] or numeric(plan)
     if output is None:
         dims = {dim for name in names for dim in plan.out_dims[name]}

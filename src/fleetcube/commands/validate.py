@@ -27,7 +27,7 @@ _EACH = ["record", "output", "measured", "predicted", "ratio", "90 %"]
 @click.option(
     "--records", multiple=True, type=click.Path(), help="CSV or JSON; repeat.  [published tables]"
 )
-@click.option("--spec", type=click.Path(), help="Spec whose scenario gives what records do not.")
+@click.option("--spec", type=click.Path(), help="Spec that gives inputs missing in records.")
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
 @click.option("--rows", "each", is_flag=True, help="Print each measurement beside its prediction.")
 @click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
@@ -48,16 +48,15 @@ def validate(
 ) -> None:
     """Predict measurements from their inputs, and report the errors.
 
-    Your own are a CSV: a column for each input, one for each output that was measured, such as
-    step_time [ms], and if you like id, group, source and note. JSON holds the same as a list of
+    Your own file is a CSV with a column for each input and each measured output, such as
+    step_time [ms]; id, group, source and note are optional. JSON holds the same as a list of
     objects. --write makes such a file of the published tables.
 
     Errors are in per cent of the measured value: mean, median and maximum of their sizes, and
     their signed mean (bias). rank is Spearman's correlation of predicted and measured throughput.
-    dummy is the mean error if all GPUs reached the same share of their peak, the best one for the
-    group; covered is the percentage of measured values inside the predicted interval. --rows has
-    what was measured and predicted, their ratio and its 90 % interval, which rows could not run by
-    this model, and the sources.
+    dummy is the mean error of predicting one MFU, the best, for the whole group; covered is the
+    percentage of measured values inside the predicted interval. --rows shows measured and predicted
+    values, their ratio and its 90 % interval, rows that cannot run by this model, and the sources.
 
     \b
     Example:
@@ -85,7 +84,7 @@ def validate(
     groups = {row.group for row in rows} | {record.group for record in left_out}
     for name in group:
         if name not in groups:
-            raise InputError(f"--group {name} has no records; {nearest(name, groups, 'see all')}")
+            raise InputError(f"--group {name} has no records; {nearest(name, groups, 'omit it')}")
     if group:
         rows = [row for row in rows if row.group in group]
         left_out = [record for record in left_out if record.group in group]
@@ -163,12 +162,13 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
 
 def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
     """The ends of a prediction's interval, NaN if unknown."""
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
     from fleetcube.kernels.graph.formulas import load
 
     if not math.isnan(row.low) or row.of not in load():
         return row.low, row.high
-    found = Sweep(own.inputs, {}, [row.of]).interval(engine="numpy")
+    found = Sweep(own.inputs, {}, [row.of]).prediction_interval(settings=Settings("numpy"))
     low, high = (float(found.get(f"{row.of}_{side}", math.nan)) for side in ("low", "high"))
     return low, high
 

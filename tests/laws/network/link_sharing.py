@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
+from fleetcube import Settings
 
 from ...evaluated import values
 from ..check import Pairs, check
@@ -109,7 +110,7 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
         "bubble_time": 0.0,
     }  # fmt: skip
     waits = ["exposed_layer_communication_time", "exposed_data_parallel_time", "contention_time"]
-    steps = fleetcube.Sweep(scenario, {"case": given}, waits).evaluate("numpy")
+    steps = fleetcube.Sweep(scenario, {"case": given}, waits).evaluate(settings=Settings("numpy"))
     return np.array(given["compute_time"]) + sum(steps[name].values for name in waits)
 
 

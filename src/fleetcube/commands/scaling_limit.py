@@ -1,4 +1,4 @@
-"""The command `fleetcube wall`."""
+"""The command `fleetcube scaling-limit`."""
 
 import json
 from pathlib import Path
@@ -15,43 +15,45 @@ from fleetcube.commands.table import print_foot, print_table, with_unit
 if TYPE_CHECKING:
     import xarray
 
+    from fleetcube.grid.run.settings import Engine
 
-@click.command()
+
+@click.command("scaling-limit")
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option("--between", help="Sizes, first:last.  [what can run, to one past the fastest]")
-@click.option("--batch-grows", is_flag=True, help="With the GPUs; stated for the first size.")
-@click.option("--power-limit", help='Of facility_power, such as "150 MW".')
-@click.option("--day-price", help='Most that a day saved may cost, such as "500000 USD".')
+@click.option("--between", help="GPUs, first:last.  [all that can run, and one past the fastest]")
+@click.option("--batch-grows", is_flag=True, help="Grow the given batch with the GPUs.")
+@click.option("--power-limit", help='Largest facility_power, such as "150 MW".')
+@click.option("--day-price", help='Most to pay for a day saved, such as "500000 USD".')
 @complete.engine
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 @click.option(
     "-o", "--output", type=click.Path(), help="Picture: .png, .pdf or .svg; .json, of Vega-Lite."
 )
 @look
-def wall(
+def scaling_limit(
     spec: str,
     selectors: tuple[str, ...],
     between: str | None,
     batch_grows: bool,
     power_limit: str | None,
     day_price: str | None,
-    engine: str,
+    engine: "Engine",
     as_json: bool,
     output: str | None,
     **given: Any,
 ) -> None:
     """Find where adding GPUs stops helping, and which limit ends it.
 
-    Each size is twice the one before. Of what a doubling lacks to twice the speed, most_lost_to
-    took the largest part. A loss binds from the first size to which doubling brought less than 1.9
-    times, mostly because of it; batch and layout from the first size that cannot run for them.
+    Each size is twice the one before. most_lost_to is the largest reason why doubling gave less
+    than twice the speed. A loss binds from the first size where doubling gave less than 1.9 times
+    the speed, mostly because of it; batch and layout from the first size that they rule out.
     SELECTORS change the spec to one point: name=value.
 
     \b
     Example:
-      fleetcube wall examples/h100.toml gpu_mttf=50000h pipeline_parallel=4 \\
-          --power-limit "10 MW"
+      fleetcube scaling-limit examples/h100.toml gpu_mttf=50000h \\
+          pipeline_parallel=4 --power-limit "10 MW"
     """
     from fleetcube.grid.ask.wall import wall as find
     from fleetcube.grid.errors import InputError
@@ -100,5 +102,5 @@ def _print(found: "xarray.Dataset") -> None:
     time = with_unit(float(found["fastest_time"]), "s", "job_time")
     last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
     if "sync_wall_gpus" in found:
-        last += f"; sync_wall_gpus (closed form): {float(found['sync_wall_gpus']):,.0f}"
+        last += f" (by formula, any count: {float(found['sync_wall_gpus']):,.0f})"
     say(last)

@@ -1,0 +1,59 @@
+"""What is best, and what a search or a reduction leaves out, in words."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleetcube.grid.sweep import Sense
+
+_MOST_COUNTED = 10_000_000  # points whose reasons are counted
+
+
+def goal(text: str) -> tuple[str, "Sense"]:
+    """An output, and whether its least or its greatest value is the best."""
+    from fleetcube.grid.errors import InputError
+
+    words = text.split()
+    if len(words) == 1:
+        return words[0], "min"
+    if len(words) != 2 or words[0] not in ("min", "max"):
+        raise InputError(f'--of {text!r} is not a goal; write NAME, "min NAME" or "max NAME"')
+    return words[1], "min" if words[0] == "min" else "max"
+
+
+def left_out(sweep: Any) -> str:
+    """How many points cannot be run, and why, the commonest first; or that all count."""
+    import numpy as np
+
+    from fleetcube.grid.run.evaluation import is_known
+    from fleetcube.grid.show.tables import meanings
+    from fleetcube.kernels.roles import REASON
+
+    if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
+        return "unknown which points can run: all count"
+    reasons = sweep.with_outputs(REASON)
+    size = reasons._plan().size(REASON)
+    if size > _MOST_COUNTED:
+        return ""
+    reason = reasons.evaluate()[REASON]
+    codes, counts = np.unique(reason.values, return_counts=True)
+    why = sorted(
+        (-n, word)
+        for n, word in zip(counts.tolist(), meanings(reason.attrs, codes), strict=True)
+        if word != "feasible"
+    )
+    if not why:
+        return ""
+    listed = ", ".join(f"{-n:,} {word}" for n, word in why)
+    over = f" of {' x '.join(map(str, reason.dims))}" if reason.dims else ""
+    out = -sum(n for n, _ in why)
+    return f"left out: {out:,} of {size:,}{over} cannot run ({listed})"
+
+
+def conditions_met(sweep: Any, where: Sequence[str]) -> str:
+    """How many points keep to conditions; nothing of a grid too large to count."""
+    if not where or sweep.points > _MOST_COUNTED:
+        return ""
+    (name, *_) = sweep.spec["outputs"]
+    kept = sweep.reduce("count", of=name, where=where)[name].item()
+    return f"{kept:,.0f} points keep to {' and '.join(where)}"

@@ -1,0 +1,41 @@
+"""The laws as plain formulas, for scalars and arrays: `from fleetcube.laws import checkpoint`."""
+
+from fleetcube.kernels import (
+    checkpoint,
+    checkpoint_tiers,
+    collectives,
+    layer,
+    learning,
+    ownership,
+    pipeline,
+    reduce_scatter,
+    reliability,
+    repair,
+    roofline,
+    scaling,
+    stages,
+    statistics,
+    stragglers,
+    topology,
+    torus,
+)
+
+__all__ = [
+    "checkpoint",
+    "checkpoint_tiers",
+    "collectives",
+    "layer",
+    "learning",
+    "ownership",
+    "pipeline",
+    "reduce_scatter",
+    "reliability",
+    "repair",
+    "roofline",
+    "scaling",
+    "stages",
+    "statistics",
+    "stragglers",
+    "topology",
+    "torus",
+]

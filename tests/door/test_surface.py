@@ -1,0 +1,64 @@
+"""The public surface against one list: names, signatures, commands and their options."""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+import fleetcube
+from fleetcube.cli import cli
+from fleetcube.grid import accessor
+from fleetcube.grid.function import Function
+
+LIST = Path(__file__).parents[1] / "data" / "surface.txt"
+CLASSES = (
+    *(fleetcube.Settings, fleetcube.Sweep, Function),
+    *(accessor.DatasetAccessor, accessor.DataArrayAccessor, accessor.Pictures),
+)
+
+
+def signature(name: str, of: Any) -> str:
+    """A name with its parameters, without annotations, which type checkers hold."""
+    parts, before = [], inspect.Parameter.POSITIONAL_ONLY
+    for each in inspect.signature(of).parameters.values():
+        if each.name in ("self", "cls"):
+            continue
+        if each.kind == each.KEYWORD_ONLY != before:
+            parts.append("*")
+        before = each.kind
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        parts.append(stars + each.name + "=" * (each.default is not each.empty))
+    return f"{name}({', '.join(parts)})"
+
+
+def surface() -> Iterator[str]:
+    """A line for each public name."""
+    for name in fleetcube.__all__:
+        own = getattr(fleetcube, name)
+        plain = inspect.ismodule(own) or (isinstance(own, type) and issubclass(own, Exception))
+        yield name if plain else signature(name, own)
+    for one in CLASSES:
+        for name, own in inspect.getmembers(one):
+            if name.startswith("_") or (isinstance(own, type) and issubclass(own, Exception)):
+                continue
+            yield (
+                signature(f"{one.__name__}.{name}", own)
+                if callable(own)
+                else (f"{one.__name__}.{name}")
+            )
+    for name, command in cli.commands.items():
+        options = (max(p.opts, key=len) for p in command.params if isinstance(p, click.Option))
+        yield " ".join([f"fleetcube {name}", *sorted(options)])
+
+
+def test_the_surface_is_the_list() -> None:
+    """A change of it is meant, and goes into the changelog: `python -m tests.door.test_surface`."""
+    assert LIST.read_text(encoding="utf-8").splitlines() == [*surface()]
+
+
+if __name__ == "__main__":
+    LIST.write_text("".join(f"{line}\n" for line in surface()), encoding="utf-8")
+    sys.stdout.write(LIST.read_text(encoding="utf-8"))

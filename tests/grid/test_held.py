@@ -1,0 +1,110 @@
+"""What people hold goes in as it is: pandas, xarray, JAX, Polars, durations."""
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+
+import fleetcube
+from fleetcube import Sweep
+
+from .common import cases, refused
+
+JOB: dict[str, Any] = {"node": "dgx-h100", "gpu_mttf": "48_000 h"}
+SIZES = [64, 256, 128]
+
+
+def mtbf(sizes: Any, **given: Any) -> xarray.Dataset:
+    return Sweep(JOB | given, {"n_gpus": sizes}, "cluster_mtbf").evaluate()
+
+
+@cases(
+    "held",
+    np.array(SIZES),
+    pd.Index(SIZES),
+    pd.Series(SIZES, index=[7, 8, 9]),
+    xarray.DataArray(SIZES, dims="n_gpus"),
+    ids=lambda held: type(held).__name__,
+)
+def test_axes_of_any_kind(held: Any) -> None:
+    assert mtbf(held).identical(mtbf(SIZES))
+
+
+def test_axes_of_jax() -> None:
+    numbers = pytest.importorskip("jax.numpy")
+    assert mtbf(numbers.array(SIZES)).identical(mtbf(SIZES))
+
+
+@cases(
+    "duration",
+    pd.Timedelta("2000D"),
+    np.timedelta64(2000, "D"),
+    datetime.timedelta(days=2000),
+    ids=lambda duration: type(duration).__name__,
+)
+def test_durations_are_seconds(duration: Any) -> None:
+    found = mtbf(SIZES, gpu_mttf=duration)
+    assert found.cluster_mtbf.equals(mtbf(SIZES, gpu_mttf="48_000 h").cluster_mtbf)
+    refused(
+        "hbm_capacity = .* is a duration; give it in B", lambda: mtbf([8], hbm_capacity=duration)
+    )
+
+
+def test_an_axis_of_durations() -> None:
+    axes = {"gpu_mttf": pd.to_timedelta([1000, 2000], unit="D")}
+    found = Sweep({"node": "dgx-h100", "n_gpus": 64}, axes, "cluster_mtbf").evaluate()
+    assert found.gpu_mttf.values.tolist() == [8.64e7, 1.728e8]
+    refused("gpu_mttf = NaT", mtbf, [64], gpu_mttf=pd.NaT)
+
+
+def test_arrays_of_two_dimensions_keep_them() -> None:
+    grid = xarray.DataArray([[64, 128], [256, 8]], dims=("b", "a"), coords={"b": ["y", "x"]})
+    found = fleetcube.evaluate("cluster_mtbf", n_gpus=grid, **JOB)
+    assert found.dims == ("b", "a")
+    assert found.b.values.tolist() == ["y", "x"]
+    assert "a" not in found.coords
+    for at in np.ndindex(2, 2):
+        alone = fleetcube.evaluate("cluster_mtbf", n_gpus=int(grid.values[at]), **JOB)
+        assert found.values[at] == float(alone)
+    other = xarray.DataArray([1.5e8, 3e8], dims="a")
+    both = fleetcube.evaluate("cluster_mtbf", n_gpus=grid, node="dgx-h100", gpu_mttf=other)
+    assert both.dims == ("b", "a")
+    refused(
+        "is both an input and a dimension",
+        lambda: fleetcube.evaluate(
+            "cluster_mtbf", n_gpus=grid.rename(a="gpu_mttf"), gpu_mttf=[1e8], node="dgx-h100"
+        ),
+    )
+
+
+def test_a_lazy_frame_of_polars_is_collected() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"n_gpus": SIZES})
+    found = fleetcube.evaluate_table(frame.lazy(), "cluster_mtbf", scenario=JOB)
+    assert found.equals(fleetcube.evaluate_table(frame, "cluster_mtbf", scenario=JOB))
+
+
+def test_counts_are_whole_numbers() -> None:
+    assert mtbf(SIZES).n_gpus.dtype == np.int64
+    assert mtbf([64.0, 1e6]).n_gpus.dtype == np.int64
+
+
+def test_interpolation_takes_one_label_exactly() -> None:
+    axes = {"node": ["dgx-h100", "dgx-a100"], "n_gpus": [64, 128, 256]}
+    cube = Sweep({"gpu_mttf": 1e8}, axes, ["cluster_mtbf", "node_mttf"]).evaluate()
+    found = fleetcube.interp(cube, {"node": "dgx-a100", "n_gpus": 96})
+    assert found.identical(fleetcube.interp(cube.sel(node="dgx-a100"), {"n_gpus": 96}))
+    refused("did you mean 'dgx-a100'", fleetcube.interp, cube, {"node": "dgx-a10"})
+    refused("is not one label", fleetcube.interp, cube, {"node": ["dgx-a100"]})
+
+
+def test_what_comes_out_shows_itself() -> None:
+    text = fleetcube.explain("goodput")
+    assert repr(text) == text
+    assert text._repr_html_().startswith("<pre>goodput")
+    record = fleetcube.catalog.record("gpu", "h100-sxm")
+    assert "<td>hbm_bandwidth</td>" in record._repr_html_()
+    assert record.source in record._repr_html_()
