@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fleetcube
+from docs import checks
 from docs._formulas import typeset
 from fleetcube.grid.plan.citations import cited
 from fleetcube.kernels import inputs
@@ -27,7 +28,7 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def _process(app: Any, what: str, name: str, made: Any, _: Any, lines: list[str]) -> None:
-    is_law = what == "function" and name.startswith("fleetcube.kernels.")
+    is_law = what == "function" and name.startswith("fleetcube.laws.")
     lines[:] = list(law(made)) if is_law else public(lines)
     if is_law:  # its types are Any: the table has the units
         app.env.current_document.autodoc_annotations.pop(name, None)
@@ -53,6 +54,10 @@ def law(function: Callable[..., Any]) -> Iterable[str]:
         yield f":Holds: {_escaped(doc.range)}"
     keys = ", ".join(f":ref:`{key} <ref-{key}>`" for key in cited(doc.source)[0])
     yield f":Source: {_escaped(doc.source)}{f' [{keys}]' if keys else ''}"
+    if held := [
+        f":ref:`{checks.name_of(c)} <{checks.target(c)}>`" for c in checks.checks_of(function)
+    ]:
+        yield f":Checked by: {', '.join(held)}"
     if doc.example:
         yield from ("", *(line.strip() for line in doc.example.strip().splitlines()))
     yield ""

@@ -2,6 +2,7 @@
 
 import html
 import re
+import unicodedata
 
 _SIGNS = (
     (" x ", " \N{MULTIPLICATION SIGN} "),
@@ -12,7 +13,12 @@ _SIGNS = (
     (" +/- ", " ± "),
 )
 _ROOT = re.compile(r"\bsqrt\(")
-_INDEX = re.compile(r"\b([A-Za-z])_(\w+)")  # of one letter; longer ones are names of quantities
+_GREEK = {
+    name: unicodedata.lookup(f"GREEK SMALL LETTER {name.replace('mbd', 'md').upper()}")
+    for name in ("alpha", "beta", "delta", "eta", "lambda", "rho", "sigma", "tau")
+}
+_LETTER = re.compile(rf"\b({'|'.join(_GREEK)})(?=_|\b)")
+_INDEX = re.compile(r"\b([^\W\d_])_(\w+)")  # longer ones are names of quantities
 _POWER = re.compile(r"\^(-?[\w.]+|\([^()]*\))")
 
 
@@ -23,5 +29,10 @@ def typeset(text: str) -> str:
         written = written.replace(sign, set_as)
     written = _ROOT.sub("√(", written)
     written = _POWER.sub(lambda m: f"<sup>{m[1].strip('()')}</sup>", written)
-    written = _INDEX.sub(r"\1<sub>\2</sub>", written)
+    written = symbol(written)
     return f'<p class="formula">{written}</p>'
+
+
+def symbol(text: str) -> str:
+    """Symbols as HTML: Greek letters, and indices below the line."""
+    return _INDEX.sub(r"\1<sub>\2</sub>", _LETTER.sub(lambda m: _GREEK[m[1]], text))

@@ -1,10 +1,12 @@
-"""Write the reference: quantities, inputs, catalog, commands and Python names, from the code.
+"""Write the reference: quantities and laws by topic, inputs, units, commands, Python and the rest.
 
 A Sphinx extension: the pages are written into docs/reference/ (which git ignores) before each
 build, and rewritten only where they have changed. Nothing in them is typed by hand.
 """
 
 import ast
+import functools
+import importlib
 import inspect
 import re
 import textwrap
@@ -16,18 +18,38 @@ from typing import Any
 import click
 
 import fleetcube
-from docs._formulas import typeset
+from docs import checks
+from docs._formulas import symbol, typeset
+from docs.symbols import elsewhere, symbols
 from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
+from fleetcube.catalog.units import spelling
 from fleetcube.cli import cli
+from fleetcube.grid.ask.played import Pass
 from fleetcube.grid.explain import bounds, default_of, feeds, topics
+from fleetcube.grid.function import Gradient
 from fleetcube.grid.plan.citations import cited, references
 from fleetcube.kernels import declare, inputs
-from fleetcube.kernels.alternatives import source_of
+from fleetcube.kernels.alternatives import is_row, source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Quantity, load, units
 
+HERE = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "reference"
+# Modules of laws, by the topic that they are on the page of
+LAWS_OF = {
+    "network": ("collectives", "topology"),
+    "failures": ("reliability", "repair", "statistics"),
+    "learning": ("learning",),
+    "checkpoints": ("checkpoint", "checkpoint_tiers"),
+    "compute": ("layer", "roofline"),
+    "pipeline": ("pipeline", "stages"),
+    "data": ("reduce_scatter",),
+    "torus": ("torus",),
+    "step": ("stragglers",),
+    "run": ("scaling",),
+    "cost": ("ownership",),
+}
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -40,20 +62,24 @@ def setup(app: Any) -> dict[str, bool]:
 
 def _found(app: Any, _: Any) -> None:
     """Let the site's search find an entry by any part of its name or of a choice within it."""
-    page = app.env.docname
-    if page == "reference/quantities":
-        found = {name: name for name in load()} | {
-            f"{name} where {quantity.option} is {choice}": name
-            for name, quantity in load().items()
+    folder, _, page = app.env.docname.rpartition("/")
+    if folder != "reference":
+        return
+    if page in topics():
+        made = topics()[page]
+        found = {quantity.name: quantity.name for quantity in made} | {
+            f"{quantity.name} where {quantity.option} is {choice}": quantity.name
+            for quantity in made
             for choice in quantity.formulas
             if isinstance(choice, str)
         }
-    elif page == "reference/inputs":
+    elif page == "inputs":
         found = {name: name for name in inputs.INPUTS}
     else:
         return
     for title, name in found.items():
-        app.env.get_domain("std").note_object("name", title, _target(name), location=page)
+        location = app.env.docname
+        app.env.get_domain("std").note_object("name", title, _target(name), location=location)
 
 
 def write(folder: Path = FOLDER) -> None:
@@ -68,19 +94,69 @@ def write(folder: Path = FOLDER) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def index() -> Iterable[str]:
+    """What the reference holds."""
+    yield from ("# Reference", "", "All of it is written from the code.", "")
+    listed = [name for name in PAGES if name != "index" and name not in topics()]
+    yield from ("```{toctree}", ":maxdepth: 1", "", *listed)
+    yield "```"
+
+
 def quantities() -> Iterable[str]:
-    """All quantities, by module."""
-    yield from ("# Quantities", "")
+    """The topics of quantities, and all their names."""
+    yield from ("# Quantities and laws", "")
     yield f"{len(load())} quantities. Each is an output by its name, and an input where it is given"
     yield "instead of computed. Its [derivatives](../gradients.md) are outputs, too. Units are SI;"
-    yield "a plain number has the unit -. The law stands first, in the symbols of its source; below"
-    yield "is the code that is run, in the names of what it needs. `fleetcube explain NAME` prints"
-    yield "an entry and the way to it."
+    yield "a plain number has the unit -. An entry has the formula in the symbols of its source,"
+    yield "the code that is run, and what it needs; `fleetcube explain NAME` prints it. With them"
+    yield "are the laws as functions, and the independent checks ([all of them](../laws.md))."
     for topic, made in topics().items():
-        yield from ("", f"## {topic.capitalize()}")
+        yield from ("", f"## [{topic.capitalize()}]({topic}.md)")
         yield from _names(quantity.name for quantity in made)
-        for quantity in made:
-            yield from _quantity(quantity)
+    yield from ("", "```{toctree}", ":hidden:", "", *topics(), "```")
+
+
+def of_topic(topic: str) -> Iterable[str]:
+    """The quantities, laws and checks of a topic."""
+    made = topics()[topic]
+    yield f"# {topic.capitalize()}"
+    yield from _names(quantity.name for quantity in made)
+    yield from ("", "## Quantities")
+    for quantity in made:
+        yield from _quantity(quantity)
+    for module in LAWS_OF.get(topic, ()):
+        yield from _laws(module)
+    if any(checks.topic_of(check) == topic for check in checks.CHECKS):
+        yield from ("", "## Checks", "")
+        yield "What each compares, and the largest difference: relative, if not said."
+    for check in checks.CHECKS:
+        if checks.topic_of(check) == topic:
+            yield from ("", f"({checks.target(check)})=", "")
+            about = f"{check.by}, difference {checks.difference(check)}"
+            yield f"`{checks.name_of(check)}` ({about}): {_plain(check.source)}."
+            yield f"At {_plain(check.points)}."
+
+
+def _laws(module: str) -> Iterable[str]:
+    """The laws of a module, as functions."""
+    made = getattr(kernels, module)
+    yield from ("", f"## Laws: {module}", "", f"`from fleetcube.laws import {module}`:")
+    yield "plain functions of numbers and arrays, in SI units."
+    yield from ("", "```{eval-rst}", ".. currentmodule:: fleetcube", "")
+    for law in _own(made):
+        yield from (f".. autofunction:: fleetcube.laws.{module}.{law}", "")
+    yield "```"
+
+
+def _own(module: Any) -> list[str]:
+    """The names of the laws of a module."""
+    return [
+        name
+        for name, made in vars(module).items()
+        if inspect.isfunction(made)
+        and made.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
 
 
 def _quantity(quantity: Quantity) -> Iterable[str]:
@@ -91,7 +167,7 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
         choices.setdefault(quantity.formulas[choice], []).append(choice)
     for formula, values in choices.items():
         doc = read(formula)
-        yield from ("", doc.summary)
+        yield from ("", _plain(doc.summary))
         if quantity.option:
             usual = inputs.INPUTS[quantity.option].default
             chosen = (_codes([value]) + " (default)" * (value == usual) for value in values)
@@ -101,27 +177,55 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
         for remark in remarks:
             yield from (_plain(" ".join(remark.split())), "")
         yield from ("```python", *_body(formula), "```", "")
+        standing = symbols(formula)
         if needed := units(formula):
-            yield from ("| needs | unit | default | what it is |", "| --- | --- | --- | --- |")
+            yield "| needs | symbol | unit | default | what it is |"
+            yield "| --- | --- | --- | --- | --- |"
         for name, unit in needed.items():
-            yield f"| {_link(name)} | {_unit(unit)} | {_default(name)} | {_plain(_meaning(name))} |"
+            about = (_symbol(standing.get(name, "")), _unit(unit), _default(name))
+            yield f"| {_link(name)} | {' | '.join(about)} | {_plain(_meaning(name))} |"
         yield ""
+        if others := elsewhere(formula):
+            said = (f"{_symbol(s)}: {_words(meaning)}" for s, meaning in others.items())
+            yield f"- symbols: {'; '.join(said)}"
         if doc.flags:
             yield f"- flags: {', '.join(f'{code} `{name}`' for code, name in doc.flags.items())}"
         if doc.range:
             yield f"- holds: {_plain(doc.range)}"
         works = ", ".join(f"[{key}](#ref-{key})" for key in cited(doc.source)[0])
         yield f"- source: {_plain(doc.source)}{f' ({works})' if works else ''}"
+        if held := [
+            f"[{checks.name_of(c)}](#{checks.target(c)})" for c in checks.checks_of(formula)
+        ]:
+            yield f"- checked by: {', '.join(held)}"
     yield from ("", f"Feeds: {_links(feeds(quantity.name)) or 'nothing, it is a result'}.")
 
 
 def _body(formula: Callable[..., Any]) -> list[str]:
-    """The code of a formula: its lines below the docstring."""
+    """The code of a formula: its lines below the docstring, and the law that it calls."""
     source = textwrap.dedent(source_of(formula))
-    made = ast.parse(source).body[0]
+    first, *called = ast.parse(source).body
+    if is_row(formula):
+        return [f"return {name}" for name in inspect.signature(formula).parameters] or _code(
+            source, first, ""
+        )
+    lines = _code(source, first, "")
+    for law in called:
+        lines += ["", "", *_code(source, law, formula.__globals__["__name__"])]
+    return lines
+
+
+def _code(source: str, made: ast.stmt, home: str) -> list[str]:
+    """A function without its docstring; without its signature, too, if it is of no module."""
     assert isinstance(made, ast.FunctionDef)
-    below = source.splitlines()[made.body[0].end_lineno :]
-    return textwrap.dedent("\n".join(below)).strip().splitlines()
+    lines, first = source.splitlines(), made.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    start = first.end_lineno if documented else first.lineno - 1
+    body = lines[start : made.end_lineno]
+    if not home:
+        return textwrap.dedent("\n".join(body)).strip().splitlines()
+    about = f"# {home.partition('.')[2].replace('.', '/')}.py"
+    return [about, *lines[made.lineno - 1 : first.lineno - 1], *body]
 
 
 def all_inputs() -> Iterable[str]:
@@ -133,7 +237,7 @@ def all_inputs() -> Iterable[str]:
     who = ", ".join(declare.CHANGERS[:-1])
     yield f"{who}; `model` is what is trained, and how laws predict it."
     for heading, rows in inputs.BY_TOPIC.items():
-        yield from ("", f"## {heading}")
+        yield from ("", f"## {heading.capitalize()}")
         yield from _names(row.name for row in rows)
         for row in rows:
             yield from _heading(row.name, row.unit if row.kind != "option" else "option")
@@ -178,13 +282,46 @@ def _help(command: click.Command, name: str) -> Iterable[str]:
     return ("```text", *command.get_help(context).splitlines(), "```")
 
 
+def units_page() -> Iterable[str]:
+    """The units that values may be written in."""
+    yield from ("# Units", "")
+    yield "Values are in the base units of this table. Text may carry any other unit of the same"
+    yield 'kind: `"400 Gbit/s"`, `"50_000 h"`. Underscores or commas separate thousands. Plain'
+    yield "numbers may end in %, k, M, B or T, as may money before its unit; `$2.50/h` is"
+    yield "`2.5 USD/h`. Plain numbers have the unit `1`, which the reference shows as -."
+    yield from (
+        "",
+        "| base unit | for example | inputs | quantities |",
+        "| --- | --- | --- | --- |",
+    )
+    rows = list(inputs.INPUTS.values())
+    for base in dict.fromkeys([row.unit for row in rows] + [q.unit for q in load().values()]):
+        if base != "flag":
+            taken = sum(row.unit == base for row in rows)
+            given = sum(quantity.unit == base for quantity in load().values())
+            yield f"| `{base}` | {_plain(spelling(base))} | {taken} | {given} |"
+    defined = (HERE / "catalog" / "units.txt").read_text(encoding="utf-8").splitlines()
+    lines = [[part.strip() for part in line.split("=")] for line in defined if "=" in line]
+    yield from ("", "## Names", "", "| unit | is | also |", "| --- | --- | --- |")
+    for name, is_, *others in lines:
+        if not name.endswith("-"):
+            yield f"| {_plain(name)} | {_plain(is_)} | {_plain(', '.join(others))} |"
+    yield from ("", "## Prefixes", "", "| prefix | is | also |", "| --- | --- | --- |")
+    for name, is_, *others in lines:
+        if name.endswith("-"):
+            yield f"| {name} | {is_} | {', '.join(others)} |"
+    yield from ("", "## In Python", "", "Attributes of a result name the unit of each variable;")
+    yield "`cube.fleetcube.to_units(...)` gives others, `.to_timedelta()` times of NumPy"
+    yield "([units and xarray](../howto/units-and-xarray.md))."
+
+
 def python() -> Iterable[str]:
     """The public names, in reStructuredText: autodoc fills them in."""
     yield from (*_title("Python", "="), "")
     yield "Everything public is in ``fleetcube`` itself. Bad input raises"
     yield ":py:obj:`fleetcube.InputError` (a ``ValueError``) of one line: the value, the rule and"
     yield "what to do. Times, rates and sizes are numbers in SI base units, or text with a unit"
-    yield '(``"400 Gbit/s"``).'
+    yield '(``"400 Gbit/s"``; :doc:`units`).'
     public = {name: getattr(fleetcube, name) for name in fleetcube.__all__}
     yield from ("", *_title("Functions", "-"), "", ".. currentmodule:: fleetcube", "")
     for name, made in public.items():
@@ -192,39 +329,46 @@ def python() -> Iterable[str]:
             yield from (f".. autofunction:: fleetcube.{name}", "")
     for name, made in public.items():
         if inspect.isclass(made):
-            yield from (*_title(name, "-"), "", f".. autoclass:: fleetcube.{name}", "")
-            for member in _members(made) if not issubclass(made, Exception) else ():
-                kind = "method" if callable(getattr(made, member)) else "property"
-                yield f"   .. auto{kind}:: fleetcube.{name}.{member}"
-            yield ""
+            yield from (*_title(name, "-"), "")
+            yield from _class(f"fleetcube.{name}", made, members=made is fleetcube.Sweep)
+    for title, said, classes in RETURNED:
+        yield from (*_title(title, "-"), "", said, "")
+        for path in classes:
+            made = _imported(path)
+            yield from _class(path, made, members=made not in (Gradient, Pass))
     yield from (*_title("The catalog", "-"), "", ".. currentmodule:: fleetcube.catalog", "")
     for name in ("kind", "record", "editions"):
         yield from (f".. autofunction:: fleetcube.catalog.{name}", "")
     for name, way in (("Record", "class"), ("CatalogError", "exception")):
         yield from (f".. auto{way}:: fleetcube.catalog.{name}", "")
+    yield from (*_title("Laws", "-"), "")
+    yield "``from fleetcube.laws import checkpoint``: plain functions of numbers and arrays, in SI"
+    yield "units. ``checkpoint.young_interval(30.0, 86_400.0)`` is the time between checkpoints of"
+    yield "30 seconds where failures are a day apart. Each is on the page of its topic."
+    yield ""
+    for topic, modules in LAWS_OF.items():
+        for module in modules:
+            names = (
+                f":py:obj:`{law} <fleetcube.laws.{module}.{law}>`"
+                for law in _own(getattr(kernels, module))
+            )
+            yield f"- ``{module}`` (:doc:`{topic}`): {', '.join(names)}"
+    yield ""
 
 
-def laws() -> Iterable[str]:
-    """The laws that can be called, by module."""
-    yield from (*_title("Laws as functions", "="), "")
-    yield "The formulas behind the :doc:`quantities <quantities>`, to be called alone: plain"
-    yield "functions of numbers and NumPy arrays, in SI units. So"
-    yield "``fleetcube.kernels.checkpoint.young_interval(30.0, 86_400.0)`` is the time between"
-    yield "checkpoints of 30 seconds where failures are a day apart. :doc:`Laws <../laws>` has the"
-    yield "independent check of each."
-    for name in kernels.LAWS:
-        module = getattr(kernels, name)
-        yield from (
-            "",
-            *_title(name.capitalize().replace("_", " "), "-"),
-            "",
-            f".. automodule:: {module.__name__}",
-            "",
-        )
-        for law, made in vars(module).items():
-            own = inspect.isfunction(made) and made.__module__ == module.__name__
-            if own and not law.startswith("_"):
-                yield from (f".. autofunction:: {module.__name__}.{law}", "")
+def _class(path: str, made: type, members: bool) -> Iterable[str]:
+    """A class, and its members: those of its bases first."""
+    yield from (f".. autoclass:: {path}", "")
+    for member in _members(made) if members else ():
+        found = getattr(made, member, None)
+        way = "method" if callable(found) else "property" if found is not None else "attribute"
+        yield f"   .. auto{way}:: {path}.{member}"
+    yield ""
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def bibliography() -> Iterable[str]:
@@ -284,7 +428,9 @@ def _from_tex(text: str) -> str:
 def _members(made: type) -> list[str]:
     """Public members of a class, those of its bases first, in the order of the code."""
     bases = [base for base in reversed(made.__mro__) if base.__module__.startswith("fleetcube")]
-    found = dict.fromkeys(name for base in bases for name in vars(base))
+    found = dict.fromkeys(
+        name for base in bases for name in (*vars(base).get("__annotations__", ()), *vars(base))
+    )
     return [name for name in found if not name.startswith("_")]
 
 
@@ -293,6 +439,17 @@ def _title(text: str, under: str) -> tuple[str, str]:
 
 
 # Words
+
+
+def _symbol(text: str) -> str:
+    """A symbol, set as in formulas."""
+    return f"<i>{symbol(text)}</i>" if text else ""
+
+
+def _words(meaning: str) -> str:
+    """What a symbol means: a name as a link, or words."""
+    known = set(load()) | set(inputs.INPUTS)
+    return re.sub(r"\w+", lambda m: _link(m[0]) if m[0] in known and "_" in m[0] else m[0], meaning)
 
 
 def _heading(name: str, unit: str) -> Iterable[str]:
@@ -338,21 +495,53 @@ def _codes(values: Iterable[Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which nothing is read as Markdown."""
+    """Text in which nothing is read as Markdown but names between backquotes, which are links."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return _escaped(text)
+    return "".join(_link(part) if k % 2 else _escaped(part) for k, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
     for mark in "\\`*_[]<|$":
         text = text.replace(mark, f"\\{mark}")
     return text
 
 
 PAGES: dict[str, Callable[[], Iterable[str]]] = {
+    "index": index,
     "quantities": quantities,
     "inputs": all_inputs,
-    "catalog": catalog,
-    "commands": commands,
+    "units": units_page,
     "python": python,
-    "laws": laws,
+    "commands": commands,
+    "catalog": catalog,
     "bibliography": bibliography,
+    **{topic: functools.partial(of_topic, topic) for topic in topics()},
 }
-IN_RST = ("python", "laws")  # for autodoc
+IN_RST = ("python",)  # for autodoc
+# What functions and results are, beyond the public names
+RETURNED = (
+    (
+        "What function returns",
+        "A ``Function``, as ``fleetcube.function`` makes it, and that of its derivatives.",
+        ("fleetcube.grid.function.Function", "fleetcube.grid.function.Gradient"),
+    ),
+    (
+        "What simulate_schedule returns",
+        "A ``PlayedSchedule`` of passes.",
+        ("fleetcube.grid.schedules.schedule.PlayedSchedule", "fleetcube.grid.ask.played.Pass"),
+    ),
+    (
+        "cube.fleetcube",
+        "Datasets that fleetcube makes or opens have ``.fleetcube``, as have their arrays. "
+        "``import fleetcube.xarray`` gives it to all of xarray.",
+        (
+            "fleetcube.xarray.DatasetAccessor",
+            "fleetcube.xarray.DataArrayAccessor",
+            "fleetcube.grid.accessor.Pictures",
+        ),
+    ),
+)
 _VENUES = ("journal", "booktitle", "publisher", "institution", "howpublished")
 _ACCENTS = {"'": "\u0301", '"': "\u0308"}

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -32,6 +33,7 @@ html_js_files = [("copy.js", {"defer": "defer"})]
 html_favicon = "_static/favicon.svg"
 html_use_index = False
 
+add_module_names = False
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_default_options = {"member-order": "bysource"}
@@ -57,3 +59,13 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_execution_show_tb = True
+
+
+def setup(app: Any) -> None:
+    """Leave the text of decisions out of the site's search, which finds their titles."""
+    app.connect("doctree-read", _unsearched)
+
+
+def _unsearched(app: Any, _: Any) -> None:
+    if app.env.docname.startswith("decisions/"):
+        app.env.metadata[app.env.docname]["nosearch"] = True

@@ -1,4 +1,4 @@
-"""The table of docs/storage.md: the results of `make attack` so far."""
+"""The table of docs/security.md: the results of `make attack` so far."""
 
 import json
 
@@ -6,7 +6,7 @@ from tests.attack import ATTACKS, RESULTS
 
 from .text import DOCS, between, table
 
-PAGE = DOCS / "storage.md"
+PAGE = DOCS / "security.md"
 
 
 def page() -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import fleetcube
+from fleetcube import Settings
 from fleetcube.catalog import AUTO, pooled
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured import own
@@ -51,7 +52,7 @@ def configurations(path: Path = CONFIGURATIONS) -> list[dict[str, Any]]:
 def predicted(configuration: Mapping[str, Any], date: str) -> dict[str, Any]:
     """A configuration with its predictions under auto [s, 1/s]. Raises InputError."""
     scenario = {**configuration["inputs"], "calibration": AUTO}
-    cube = Evaluation(scenario, {}, list(_OUTPUTS.values())).evaluate("numpy")
+    cube = Evaluation(scenario, {}, list(_OUTPUTS.values())).evaluate(settings=Settings("numpy"))
     numbers = {name: float(cube[output]) for name, output in _OUTPUTS.items()}
     return {
         **configuration,

@@ -3,9 +3,10 @@
 - `python` blocks (and the cells of a notebook) run in one scope;
 - of `sh` blocks, the lines that begin with `fleetcube` run;
 - blocks that begin with `# NAME.toml`, `# NAME.csv` or `# NAME.log` are files;
-- a `text` block right after one of the first two is its output; `...` matches anything, and seconds
-    are not compared; no number has more than 8 digits, as CPUs differ in the last ones;
-- `console` blocks need a cluster or a server: only their arguments are checked.
+- a `text` block right after one of the first two is what it prints; `...` matches anything, and
+  seconds are not compared; no number has more than 8 digits, as CPUs differ in the last ones;
+- `python NAME` blocks need an extra: a test of their own runs them;
+- `console` blocks need what a test lacks (a cluster, a server): only their arguments are checked.
 """
 
 import contextlib
@@ -27,35 +28,30 @@ from .text import DOCS, ROOT
 ELSEWHERE = {
     "accuracy": "test_validate_command.py runs `fleetcube validate`",
     "calibrate": "test_unmeasured_fabrics.py asks for such a law, and takes it as a calibration",
-    "dask": "the addresses are invented; test_cluster.py runs clusters",
     "explore": "it serves until it is stopped; test_explore.py",
     "gradients": "test_gradients_page.py",
-    "hvplot": "test_hvplot_page.py, where its extra is installed",
-    "howto/run-on-kubernetes": "test_pages.py reads its files; Kubernetes is not here",
-    "howto/run-on-slurm": "test_slurm.py runs Slurm where it is installed",
     "lookup": "test_lookup_page.py",
     "peers": "it needs a checkout of another program; test_benchmarks.py runs it without one",
-    "object-stores": "the buckets are invented; test_objects.py and test_icechunk.py have stores",
+    "run-large": "the clusters are invented; test_cluster.py and test_slurm.py have some",
 }
 RUN = (
     DOCS / "command-line.md",
     DOCS / "compare.md",
+    DOCS / "cube-format.md",
+    DOCS / "cubes.md",
     DOCS / "developer.md",
     DOCS / "gallery.md",
     DOCS / "index.md",
-    DOCS / "layout.md",
     DOCS / "plots.md",
-    DOCS / "repeated.md",
     DOCS / "sensitivity.md",
     DOCS / "solve.md",
     DOCS / "spec.md",
-    DOCS / "storage.md",
     DOCS / "uncertainty.md",
     *sorted(DOCS.glob("start/*.md")),
     *sorted(page for page in DOCS.glob("howto/*.md") if f"howto/{page.stem}" not in ELSEWHERE),
     *sorted(DOCS.glob("notebooks/*.md")),
 )
-_BLOCK = re.compile(r"^```(\{code-cell\}|\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```(\{code-cell\}|\w*(?: \w+)?)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# ([\w-]+\.(?:toml|csv|log))\n")
 _SECONDS = re.compile(r"\bin [\d.]+ s\b")
 _DECIMAL = re.compile(r"(?<!arXiv:)\b(\d+)\.(\d+)")

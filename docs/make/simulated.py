@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
+from fleetcube import Settings
 
 from .text import DOCS, filled, table
 
@@ -84,7 +85,7 @@ def scenarios() -> list[dict[str, Any]]:
         drawn = {**DRAWN, **half}
         axis = {"design": "sobol", "num": HALF, "seed": seed, **drawn}
         grid: dict[str, Any] = {**FLEET, "scenario": axis}
-        exact = fleetcube.evaluate(["goodput", "cluster_mtbf"], engine="numpy", **grid)
+        exact = fleetcube.evaluate(["goodput", "cluster_mtbf"], settings=Settings("numpy"), **grid)
         found = fleetcube.simulate(trials=TRIALS, **grid)
         for k in range(HALF):
             row = {name: exact[name].values[k] for name in drawn}
@@ -186,7 +187,7 @@ def page() -> str:
         "## By what the closed form leaves out",
         filled(
             "Each scenario counts under the first that holds for it. The last column is the Range "
-            "of the law in [laws](laws.md)."
+            "of the law in the [reference](reference/quantities.md)."
         ),
         table(("set", *head, "Range"), by_reason, " rrrrr"),
         "## By option",

@@ -292,7 +292,7 @@ CONFLICTS = (
             ),
         ),
         "Points that cannot run are evaluated, marked with a reason, and hidden by "
-        "mask_infeasible.",
+        '`Settings(infeasible="exclude")`.',
     ),
     Conflict(
         "Latency",

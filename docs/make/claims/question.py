@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import fleetcube
+from fleetcube import Settings
 
 from ..text import ROOT
 from . import tutorial
@@ -32,7 +33,7 @@ def swept(fine: bool = False) -> Any:
         "layout": LAYOUTS,
     }
     scenario["fabric"] = "infiniband-ndr"
-    return fleetcube.Sweep(scenario, axes, SHARES).evaluate("numpy")
+    return fleetcube.Sweep(scenario, axes, SHARES).evaluate(settings=Settings("numpy"))
 
 
 def crossover(sizes: Any, ratios: Any) -> float:
