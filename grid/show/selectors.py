@@ -177,7 +177,9 @@ def narrow(
     notes: list[str] = []
     for name, text in wanted.items():
         if name in without:
-            raise InputError(f"{name} is sought; give its range: --between or --over first:last")
+            raise InputError(
+                f"{name} is sought; give its range: --search {name}=first:last, or --between"
+            )
         if name in axes:
             axes[name] = _changed(current[name], text, notes)
         elif name in owners:

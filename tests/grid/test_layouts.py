@@ -233,6 +233,16 @@ def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
     assert "Plan of" in page.read_text(encoding="utf-8")
 
 
+def test_conditions_that_no_layout_meets_are_told_with_the_nearest() -> None:
+    for words, told in (
+        ([], r"no layout keeps to job_time <= 9 d: the least job_time is [\d.]+ d; change"),
+        (["n_gpus=4096,8192"], r"the least job_time is [\d.]+ d"),
+        (["n_gpus=8"], ""),  # nothing can run at all
+    ):
+        ran = CliRunner().invoke(cli, ["plan", str(PLAN), "--where", "job_time <= 9 d", *words])
+        assert re.search(told or "no layout can run", f"{ran.exception}{ran.output}"), words
+
+
 def test_a_stated_layout_is_answered_beside_the_best() -> None:
     layout = ["tensor_parallel=8", "pipeline_parallel=16", "virtual_stages=4", "zero_stage=1"]
     layout += ["context_parallel=1", "expert_parallel=1", "micro_batch_size=1"]

@@ -90,6 +90,8 @@ def plan(
         return
     with progress("planning"):
         found = sweep.best(of, k, sense=sense, search=names, where=where)
+        if where and not as_json and not found[of].notnull().any():
+            _check_reached(sweep, names, where)
         said = searched(found)
         if output is not None:
             write(report(sweep, found, of, said, spec), output)
@@ -103,6 +105,25 @@ def plan(
     _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
+
+
+def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
+    """Refuse conditions that no layout meets, and say how near layouts come to each."""
+    from fleetcube.grid.ask.solve.solve import read_condition
+    from fleetcube.grid.errors import InputError
+
+    parts = []
+    for condition in (read_condition("--where", text) for text in where):
+        of, sense = condition.of, "min" if condition.relation == "<=" else "max"
+        best = sweep.best(of, 1, sense=sense, search=search)[of]
+        if best.notnull().any():  # else nothing can run, which is said as without conditions
+            value = (best.min() if sense == "min" else best.max()).item()
+            word = "least" if sense == "min" else "greatest"
+            parts.append(f"the {word} {of} is {with_unit(value, best.attrs['units'], of)}")
+    if parts:
+        raise InputError(
+            f"no layout keeps to {' and '.join(where)}: {', '.join(parts)}; change a condition"
+        )
 
 
 def _plan_stated(
