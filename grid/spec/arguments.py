@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Unstack = Callable[[xarray.Dataset], xarray.Dataset]
 
-POINTS = "points"  # the dimension of arrays of several dimensions
+POINTS = "points_of_arrays"  # their one dimension while arrays of several are evaluated
 
 
 def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -85,21 +85,36 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     own = {name: array for name, array in arrays.items() if several & {*array.dims}}
     for name in several & inputs.keys():
         raise InputError(f"{name!r} is both an input and a dimension; rename one")
+    try:  # not by an index, which takes no label twice
+        whole = xarray.merge(
+            [array.rename(name).drop_attrs() for name, array in own.items()], join="exact"
+        )
+    except ValueError:
+        raise InputError(
+            f"{', '.join(own)} have other sizes or coordinates along a dimension; align them"
+        ) from None
     dims = list(dict.fromkeys(dim for array in own.values() for dim in array.dims))
-    units = {name: array.attrs for name, array in own.items()}
-    together = xarray.broadcast(*own.values())
-    flat = {
-        name: array.transpose(*dims).stack({POINTS: dims}).assign_attrs(units[name])
-        for name, array in zip(own, together, strict=True)
-    }
-    (first, *_) = flat.values()
-    index = xarray.Coordinates.from_pandas_multiindex(first.indexes[POINTS], POINTS)
-    bare = {name: array.drop_vars([POINTS, *dims]) for name, array in flat.items()}
-    unlabelled = [dim for dim in dims if not any(dim in array.coords for array in own.values())]
-    return {
-        **inputs,
-        **bare,
-    }, lambda result: result.assign_coords(index).unstack(POINTS).drop_vars(unlabelled)
+    sizes = [whole.sizes[dim] for dim in dims]
+    flat = {}
+    for name, array in own.items():
+        wide = array.expand_dims({d: n for d, n in whole.sizes.items() if d not in array.dims})
+        values = wide.transpose(*dims).values.reshape(-1)
+        flat[name] = xarray.DataArray(values, dims=POINTS, attrs=array.attrs)
+
+    def unstacked(result: "xarray.Dataset") -> "xarray.Dataset":
+        def back(variable: Any) -> Any:
+            if POINTS not in variable.dims:
+                return variable
+            at = variable.dims.index(POINTS)
+            shape = (*variable.shape[:at], *sizes, *variable.shape[at + 1 :])
+            names = (*variable.dims[:at], *dims, *variable.dims[at + 1 :])
+            return names, variable.values.reshape(shape), variable.attrs
+
+        variables = {name: back(row.variable) for name, row in result.data_vars.items()}
+        kept = {n: back(row.variable) for n, row in result.coords.items() if n != POINTS}
+        return xarray.Dataset(variables, {**whole.coords, **kept}, result.attrs)
+
+    return {**inputs, **flat}, unstacked
 
 
 def in_base_unit(name: str, value: Any) -> Any:
