@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...catalog import KINDS
 from ..errors import InputError
 from . import phases
 from .axes import coupled_axis
 from .distributions import is_distribution
-from .values import check_name, is_known, number, unit_of, without_unit
+from .values import check_name, is_known, is_option, number, unit_of, without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -37,6 +38,8 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 together.setdefault(dim, {})[name] = value.values
                 if dim in value.coords:
                     row = value.coords[dim].values
+                    if row.dtype.kind == "O" and any(isinstance(each, tuple) for each in row):
+                        raise InputError(f"{name} has a MultiIndex along {dim!r}; reset it")
                     if not np.array_equal(labels.setdefault(dim, row), row):
                         raise InputError(f"{name} has other coordinates along {dim!r}; align them")
         elif hasattr(value, "__array__"):  # an array, or a series of another library
@@ -76,15 +79,16 @@ def plain(name: str, entry: Any) -> Any:
 
 def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     """DataArrays of several dimensions as one dimension, and what gives results theirs back."""
-    arrays = {n: v for n, v in inputs.items() if hasattr(v, "dims") and hasattr(v, "coords")}
+    arrays = {n: v for n, v in inputs.items() if hasattr(v, "dims") and hasattr(v, "ndim")}
     several = {dim for array in arrays.values() if array.ndim > 1 for dim in array.dims}
     if not several:
         return dict(inputs), lambda result: result
     import xarray
 
     own = {name: array for name, array in arrays.items() if several & {*array.dims}}
-    for name in several & inputs.keys():
-        raise InputError(f"{name!r} is both an input and a dimension; rename one")
+    for name in several:
+        if name in inputs or not isinstance(name, str):
+            raise InputError(f"{name!r} is both an input and a dimension, or no text; rename it")
     try:  # not by an index, which takes no label twice
         whole = xarray.merge(
             [array.rename(name).drop_attrs() for name, array in own.items()], join="exact"
@@ -102,6 +106,9 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
         flat[name] = xarray.DataArray(values, dims=POINTS, attrs=array.attrs)
 
     def unstacked(result: "xarray.Dataset") -> "xarray.Dataset":
+        for name in {*dims} & {*result.data_vars}:
+            raise InputError(f"{name!r} is both an output and a dimension; rename the dimension")
+
         def back(variable: Any) -> Any:
             if POINTS not in variable.dims:
                 return variable
@@ -119,6 +126,8 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
 
 def in_base_unit(name: str, value: Any) -> Any:
     """A DataArray in the base unit, from the unit of its array or its attribute `units`."""
+    if name in KINDS or is_option(check_name(name)):
+        return value
     if (data := without_unit(name, value.data)) is not value.data:
         return value.copy(data=data)
     base, unit = unit_of(check_name(name)), value.attrs.get("units")

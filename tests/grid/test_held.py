@@ -108,3 +108,21 @@ def test_what_comes_out_shows_itself() -> None:
     record = fleetcube.catalog.record("gpu", "h100-sxm")
     assert "<td>hbm_bandwidth</td>" in record._repr_html_()
     assert record.source in record._repr_html_()
+
+
+def test_arrays_that_cannot_be_taken_are_refused() -> None:
+    grid = xarray.DataArray([[64, 128]], dims=("a", "b"))
+    index = pd.MultiIndex.from_product([[1], ["x", "y"]], names=("p", "q"))
+    coords = xarray.Coordinates.from_pandas_multiindex(index, "s")
+    named = xarray.DataArray([64, 128], dims="s", coords=coords)
+    other = xarray.DataArray([1e8, 2e8, 3e8], dims="a")
+    for words, given in (
+        ("rename the dimension", {"n_gpus": grid.rename(a="cluster_mtbf")}),
+        ("or no text", {"n_gpus": grid.rename(a=0)}),
+        ("has a MultiIndex", {"n_gpus": named}),
+        ("is a Dataset", {"n_gpus": grid.to_dataset(name="x")}),
+        ("align them", {"n_gpus": grid, "gpu_mttf": other}),
+    ):
+        refused(words, lambda given=given: fleetcube.evaluate("cluster_mtbf", **JOB | given))
+    nodes = xarray.DataArray([["dgx-h100", "dgx-b200"]], dims=("a", "b"))
+    assert fleetcube.evaluate("cluster_mtbf", n_gpus=64, node=nodes).shape == (1, 2)
