@@ -120,7 +120,7 @@ def test_arrays_that_cannot_be_taken_are_refused() -> None:
         ("rename the dimension", {"n_gpus": grid.rename(a="cluster_mtbf")}),
         ("or no text", {"n_gpus": grid.rename(a=0)}),
         ("has a MultiIndex", {"n_gpus": named}),
-        ("is a Dataset", {"n_gpus": grid.to_dataset(name="x")}),
+        ("is not a DataArray", {"n_gpus": grid.to_dataset(name="x")}),
         ("align them", {"n_gpus": grid, "gpu_mttf": other}),
     ):
         refused(words, lambda given=given: fleetcube.evaluate("cluster_mtbf", **JOB | given))
