@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.ask.gradient import continuous
+from fleetcube.grid.ask.gradient import continuous, derivative_of
 from fleetcube.grid.ask.solve.solve import Solver, read_target, solve_spec
 from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.spec.axes import coupled_axis
@@ -100,10 +100,11 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's, and finite differences."""
     say(f"gradients: {name}")
     inputs = continuous(sweep._plan(), [OF])
-    shape = tuple(sweep.sizes.values())
+    shape = tuple(sweep._sizes.values())
     arrays = np.empty((len(inputs), *shape))
     evaluate, reverse = dense_jax(sweep, OF, inputs)
-    exact = {engine: sweep.derivatives(OF, inputs) for engine in ("auto", "jax")}
+    slopes = [derivative_of(OF, name, elasticity=False).name for name in inputs]
+    exact = {engine: sweep.with_outputs(slopes) for engine in ("auto", "jax")}
     kept = {
         engine: derivatives.evaluate(settings=Settings(engine))
         for engine, derivatives in exact.items()
