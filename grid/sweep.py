@@ -63,7 +63,7 @@ class Sweep(Evaluation):
 
     def __reduce__(self) -> tuple[Any, ...]:
         spec = carrying(self.spec, self._problem.records)
-        return type(self), (spec["scenario"], spec["axes"], spec["outputs"])
+        return type(self), (spec["scenario"], spec["axes"], spec["outputs"] or ())
 
     def _repr_html_(self) -> str:
         from .show.html import sweep_html
@@ -268,7 +268,7 @@ class Sweep(Evaluation):
                 ["layout", "precision"]: those. Ranges, {"n_gpus": [64, 16384]}: the values between,
                 whatever the sweep states of these inputs; counts come out whole.
             where: conditions on outputs, such as "job_time <= 60 d".
-            also: further numeric outputs to give.
+            also: further outputs to give, beside one output; a front has `of` alone.
             settings: instead of the sweep's.
 
         Returns a Dataset over the axes that stay: `of` and the outputs of `where` and `also`, and

@@ -89,9 +89,24 @@ def _of_grid(
         settings = replace(settings, infeasible="exclude")
     moved, conditions = judged(sweep, [*names, *also], where, settings)
     if not isinstance(of, str):
+        if also:
+            raise InputError(
+                f"also = {shown(also)} is for one output; add it to of, or leave it out"
+            )
+        known = moved._plan("numpy", True).layout_dependent if settings._mask else names
+        apart = not {*names} & {*known}  # of the layout: what cannot run is left out by its reason
         with stream.mapping(moved, settings) as (plan, map_):
             senses = [sense] * len(names) if isinstance(sense, str) else sense
-            return pareto(plan, moved.spec, names, senses, over, map_, conditions or None, k)
+            return pareto(
+                plan,
+                moved.spec,
+                names,
+                senses,
+                over,
+                map_,
+                conditions if where or apart else None,
+                k,
+            )
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     everywhere = settings._mask and of not in moved._plan("numpy", True).layout_dependent

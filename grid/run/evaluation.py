@@ -67,7 +67,7 @@ class Evaluation:
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
         self._evaluated: set[Plan] = set()  # in memory, and as a whole
-        if outputs != ():
+        if not isinstance(outputs, tuple) or outputs:
             self._plan()  # so that bad input is refused here, before anything is computed
         self._outputs = self._spec["outputs"] = list(outputs)
 
@@ -214,7 +214,7 @@ class Evaluation:
         return type(self)(
             spec["scenario"] if scenario is None else scenario,
             spec["axes"] if axes is None else axes,
-            spec["outputs"] if outputs is None else outputs,
+            (spec["outputs"] or ()) if outputs is None else outputs,
             settings=self.settings if settings is None else settings,
         )
 

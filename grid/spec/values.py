@@ -125,7 +125,9 @@ def without_unit(name: Any, entry: Any) -> Any:
             f"{name or 'a value'} is traced by JAX, and has no value while a sweep is planned; "
             f"trace fleetcube.function(outputs, scenario, [{name!r}], engine = 'jax') instead"
         )
-    if isinstance(entry, datetime.timedelta) or getattr(_dtype(entry), "kind", "") == "m":
+    if isinstance(entry, datetime.timedelta) or (
+        getattr(_dtype(entry), "kind", "") == "m" and not hasattr(entry, "dims")
+    ):
         return _seconds(name, entry)
     carried_pair = carried(entry)
     if carried_pair is None or not is_known(name):
@@ -155,8 +157,12 @@ def _seconds(name: Any, entry: Any) -> Any:
         return entry
     if (base := unit_of(name)) != "s":
         raise InputError(f"{name} = {shown(entry)} is a duration; give it in {base}")
-    found = np.asarray(entry, "timedelta64[ns]")
-    seconds = np.where(np.isnat(found), np.nan, found.astype(np.int64) / 1e9)
+    if isinstance(entry, datetime.timedelta):
+        return entry.total_seconds()
+    found = np.asarray(entry)
+    if np.datetime_data(found.dtype)[0] == "generic":
+        raise InputError(f"{name} = {shown(entry)} is a duration without a unit; give one")
+    seconds = found / np.timedelta64(1, "s")  # not by nanoseconds, which end after 292 years
     return seconds if seconds.ndim else seconds.item()
 
 

@@ -149,6 +149,10 @@ def test_what_cannot_be_reduced_is_refused_in_one_line(
         (("--of", "job_time", "--search", "node=a,b"), "give them as axes: node=a,b"),
         (("--of", "job_time", "--search", "n_gpus=8:64", "-k", "2"), "leave out -k"),
         (
+            ("--of", "job_time", "--search", "n_gpus=8:64", "--search", "n_gpus=3:4"),
+            "names n_gpus twice",
+        ),
+        (
             ("--of", "job_time", "--search", "n_gpus=8:64", "--search", "n_gpus=8,64"),
             "n_gpus has a range and choices",
         ),

@@ -143,3 +143,17 @@ def test_the_best_are_rows_of_a_sorted_table() -> None:
     runs = mtbf[mtbf.infeasible_reason == 0]
     assert float(apart["cluster_mtbf"]) == runs.cluster_mtbf.max()
     assert float(apart["n_gpus"]) == runs.loc[runs.cluster_mtbf.idxmax()].n_gpus
+
+
+def test_what_cannot_run_is_on_no_front() -> None:
+    """Even of outputs that do not depend on the layout: 1,000 GPUs do not divide the batch."""
+    job = {**SCENARIO, "fabric": "roce-100g", "tensor_parallel": 8, "global_batch_size": 1024}
+    job |= {"checkpoint_write_bandwidth": "100 GB/s"}
+    axes = {"n_gpus": [64, 1000, 512], "gpu_mttf": ["5_000 h", "50_000 h"]}
+    found = Sweep(job, axes).best(["goodput", "cluster_mtbf"])
+    assert 1000 not in found["n_gpus"].values
+    every = Sweep(job, axes).best(
+        ["goodput", "cluster_mtbf"], settings=Settings(infeasible="include")
+    )
+    assert 1000 in every["n_gpus"].values
+    refused("is for one output", Sweep(job, axes).best, ["goodput", "mfu"], also="job_time")

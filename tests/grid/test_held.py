@@ -1,6 +1,7 @@
 """What people hold goes in as it is: pandas, xarray, JAX, Polars, durations."""
 
 import datetime
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 
 from .common import cases, refused
 
@@ -126,3 +127,35 @@ def test_arrays_that_cannot_be_taken_are_refused() -> None:
         refused(words, lambda given=given: fleetcube.evaluate("cluster_mtbf", **JOB | given))
     nodes = xarray.DataArray([["dgx-h100", "dgx-b200"]], dims=("a", "b"))
     assert fleetcube.evaluate("cluster_mtbf", n_gpus=64, node=nodes).shape == (1, 2)
+
+
+def test_durations_keep_their_size_and_their_dimensions() -> None:
+    years = datetime.timedelta(days=600 * 365)  # more than int64 has nanoseconds
+    for long in (years, np.timedelta64(years, "s")):
+        found = mtbf([64], gpu_mttf=long)
+        assert found.cluster_mtbf.equals(mtbf([64], gpu_mttf=600 * 365 * 86400.0).cluster_mtbf)
+    refused("without a unit", mtbf, [64], gpu_mttf=np.timedelta64(5))
+    hours = xarray.DataArray(pd.to_timedelta([1000, 2000], unit="h"), dims="x")
+    sizes = xarray.DataArray([64, 128], dims="x")
+    found = fleetcube.evaluate("cluster_mtbf", node="dgx-h100", n_gpus=sizes, gpu_mttf=hours)
+    plain = xarray.DataArray([3.6e6, 7.2e6], dims="x")
+    wanted = fleetcube.evaluate("cluster_mtbf", node="dgx-h100", n_gpus=sizes, gpu_mttf=plain)
+    assert found.dims == ("x",)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_quantities_in_two_dimensions_keep_their_unit() -> None:
+    unit = pytest.importorskip("pint").UnitRegistry()
+    hours = xarray.DataArray(np.array([[1000.0, 2000.0]]) * unit.hour, dims=("a", "b"))
+    plain = xarray.DataArray(np.array([[3.6e6, 7.2e6]]), dims=("a", "b"))
+    both = [
+        fleetcube.evaluate("cluster_mtbf", node="dgx-h100", n_gpus=64, gpu_mttf=held)
+        for held in (hours, plain)
+    ]
+    np.testing.assert_array_equal(*both)
+
+
+def test_a_sweep_without_outputs_is_copied_and_pickled() -> None:
+    sweep = Sweep(JOB, {"n_gpus": [64]})
+    assert pickle.loads(pickle.dumps(sweep)) == sweep
+    assert sweep.replace(settings=Settings("numpy")).with_outputs("nodes").evaluate()["nodes"] == 8

@@ -122,6 +122,8 @@ def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, st
     between, choices = {}, {}
     for text in search:
         name, equals, ends = text.partition("=")
+        if name in (choices if "," in ends else between):
+            raise InputError(f"--search names {name} twice; keep one")
         if equals and "," in ends:
             choices[name] = text
         elif equals and len(ends.split(":")) == 2:
