@@ -119,7 +119,8 @@ def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, st
     """Ranges, and choices beside them as selectors."""
     from fleetcube.grid.errors import InputError
 
-    between, choices = {}, {}
+    between: dict[str, list[str]] = {}
+    choices: dict[str, str] = {}
     for text in search:
         name, equals, ends = text.partition("=")
         if name in (choices if "," in ends else between):
