@@ -1,6 +1,7 @@
 """The error for bad input: one line with the value, the rule and the next action."""
 
 import errno
+import numbers
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -27,6 +28,24 @@ def shown(value: Any) -> str:
     except ValueError:  # a whole number of thousands of digits
         text = f"a huge {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least 0 or 1, of any library."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        rule = "above 0" if least else "from 0"
+        raise InputError(f"{name} = {shown(value)} is not a whole number {rule}; give one")
+    return int(value)
+
+
+def check_texts(name: str, given: Any) -> list[str]:
+    """One text, or several, as a list without repeats."""
+    if given is None or isinstance(given, str):
+        return [] if given is None else [given]
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, str) for each in found):
+        raise InputError(f"{name} = {shown(given)} is not a list of texts; give one")
+    return list(dict.fromkeys(found))
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

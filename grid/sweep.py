@@ -232,7 +232,7 @@ class Sweep(Evaluation):
         from .reduce.fold import reduce
 
         with self._asked(settings) as asked:
-            sweep, conditions = self, None
+            sweep, conditions = self._of(of), None
             if where is not None:
                 if of is None:
                     raise InputError("where is for one output; name it with of")
@@ -248,8 +248,8 @@ class Sweep(Evaluation):
         sense: Sense | Sequence[Sense] = "min",
         over: str | Sequence[str] | None = None,
         search: str | Sequence[str] | Mapping[str, Sequence[Any]] | None = None,
-        where: str | Sequence[str] = (),
-        also: str | Sequence[str] = (),
+        where: str | Sequence[str] | None = None,
+        also: str | Sequence[str] | None = None,
         settings: Settings | None = None,
     ) -> "xarray.Dataset":
         """The best of what can run: of the points of axes, of layouts, or of values in ranges.
@@ -277,7 +277,8 @@ class Sweep(Evaluation):
         written.
 
         Over axes, extremes of billions of points are searched, not scanned, where bounds from the
-        formulas allow (decision 25). Points where an output is not finite are left out.
+        formulas allow (decision 25). Points without a value are left out, as are those with the
+        worst there is, such as an infinite job_time; of fronts, all that are not finite.
 
         Of layouts, candidates are powers of two within a node (a scale-up domain), and within what
         the model has of heads, layers, experts and sequence; divisors of the layers; each choice of
@@ -499,7 +500,7 @@ class Sweep(Evaluation):
         from .ask.uncertainty import uncertainty
 
         with self._asked(settings) as asked:
-            return uncertainty(self, of, q, method, samples, seed, asked)
+            return uncertainty(self._of(of), of, q, method, samples, seed, asked)
 
     def prediction_interval(
         self, of: str | Sequence[str] | None = None, *, settings: Settings | None = None
@@ -517,4 +518,4 @@ class Sweep(Evaluation):
         from .ask.interval import interval
 
         with self._asked(settings) as asked:
-            return interval(self, of, asked)
+            return interval(self._of(of), of, asked)

@@ -1,20 +1,21 @@
 """The best points of a grid, the best layouts, the best values in ranges: one question."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...kernels.roles import NEAR, REASON
-from ..errors import InputError, shown
+from ..errors import InputError, check_count, check_texts, shown
 from ..plan.labels import coordinates, root_attributes
-from ..reduce.pareto import check_k, pareto
-from ..reduce.top import top
+from ..reduce.pareto import pareto, sign_of
+from ..reduce.top import RANK, top
 from ..reduce.winners import winners
 from ..run import stream
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..spec import phases
-from .layouts import ALWAYS, RANK, best_layouts, by_phase
+from .layouts import ALWAYS, best_layouts, by_phase
 from .optimize import optimize
 from .solve.solve import Target, read_condition
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     import xarray
 
 Kind = TypeVar("Kind", bound=Evaluation)
-Search = str | Sequence[str] | Mapping[str, Sequence[Any]]
+Names = str | Sequence[str]
+Search = Names | Mapping[str, Sequence[Any]]
 
 
 def best(
@@ -30,18 +32,22 @@ def best(
     of: str | Sequence[str] | None,
     k: int | None,
     sense: str | Sequence[str],
-    over: str | Sequence[str] | None,
+    over: Names | None,
     search: Search | None,
-    where: str | Sequence[str],
-    also: str | Sequence[str],
+    where: Names | None,
+    also: Names | None,
     settings: Settings,
 ) -> "xarray.Dataset":
     """The best there is; see `Sweep.best`."""
-    if k is not None:
-        check_k(k)
-    over, where, also = (listed(row) for row in (over, where, also))
+    k = None if k is None else check_count("k", k)
+    over = None if over is None else check_texts("over", over)
+    where, also = check_texts("where", where), check_texts("also", also)
     if search is None:
         return _of_grid(sweep, of, k, sense, over, where, also, settings)
+    if not isinstance(search, Mapping):
+        search = check_texts("search", search)
+    if not search:
+        raise InputError("search is empty; name inputs, or {input: [first, last]}")
     of = ALWAYS[0] if of is None else of
     if settings.infeasible == "include" and not isinstance(search, Mapping):
         raise InputError("a layout that cannot run is never the best; leave infeasible out")
@@ -83,18 +89,18 @@ def _of_grid(
     """The best points, or the fronts, over axes."""
     if of is None:
         raise InputError("of is missing; name an output, or search='layout'")
-    names = [of] if isinstance(of, str) else [*of]
+    names = check_texts("of", of)
     spec: Any = sweep.spec
     if settings.infeasible is None and is_known(spec["scenario"], spec["axes"], [REASON]):
         settings = replace(settings, infeasible="exclude")
     moved, conditions = judged(sweep, [*names, *also], where, settings)
+    # none depends on the layout, so that what cannot run is left out by its reason
+    apart = settings._mask and not {*names} & {*moved._plan(settings.engine, True).layout_dependent}
     if not isinstance(of, str):
         if also:
             raise InputError(
                 f"also = {shown(also)} is for one output; add it to of, or leave it out"
             )
-        known = moved._plan("numpy", True).layout_dependent if settings._mask else names
-        apart = not {*names} & {*known}  # of the layout: what cannot run is left out by its reason
         with stream.mapping(moved, settings) as (plan, map_):
             senses = [sense] * len(names) if isinstance(sense, str) else sense
             return pareto(
@@ -107,16 +113,16 @@ def _of_grid(
                 conditions if where or apart else None,
                 k,
             )
-    if sense not in ("min", "max"):
-        raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
-    everywhere = settings._mask and of not in moved._plan("numpy", True).layout_dependent
-    if k is not None or where or everywhere:  # a condition, or the layout of other outputs, counts
-        with stream.mapping(moved, settings) as (plan, map_):
-            ranked = top(plan, moved.spec, of, k or 1, sense, over, conditions, map_)
-        return ranked if k is not None else ranked.isel({RANK: 0}).drop_vars(RANK)
-    moved = moved._with_memory_margin
+    sign = sign_of(sense)
+    if k is None and not where and not apart:
+        near = moved._with_memory_margin
+        with stream.mapping(near, settings) as (plan, map_):
+            found = _winner(near, plan, of, str(sense), over, map_, settings)
+        if not (sign * found[of] == math.inf).any():  # no cell has only the worst there is
+            return found
     with stream.mapping(moved, settings) as (plan, map_):
-        return _winner(moved, plan, of, sense, over, map_, settings)
+        ranked = top(plan, moved.spec, of, k or 1, str(sense), over, conditions, map_)
+    return ranked if k is not None else ranked.isel({RANK: 0}).drop_vars(RANK)
 
 
 def _winner(
@@ -141,16 +147,11 @@ def _winner(
     return found.set_coords(NEAR) if NEAR in found else found
 
 
-def listed(row: Any) -> Any:
-    """One name or condition as a list of them."""
-    return [row] if isinstance(row, str) else row
-
-
 def judged(
-    sweep: Kind, names: Sequence[str], where: str | Sequence[str], settings: Settings
+    sweep: Kind, names: Sequence[str], where: Names, settings: Settings
 ) -> tuple[Kind, list[Target]]:
     """A sweep of some outputs, those of conditions, and reasons if these are known."""
-    conditions = [read_condition("where", text) for text in listed(where)]
+    conditions = [read_condition("where", text) for text in check_texts("where", where)]
     read = [*names, *(name for each in conditions for name in each.outputs)]
     if settings._mask and is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
         read.append(REASON)

@@ -9,7 +9,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
-from ..errors import InputError
+from ..errors import InputError, check_count
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes
 from ..progress import expected
@@ -20,7 +20,7 @@ from ..spec.distributions import Distribution
 from ..spec.values import is_whole
 from .gradient import uncounted
 from .sensitivity import check_levers, cut, frozen, outputs_at
-from .uncertainty import check_seed, sobol_points
+from .uncertainty import sobol_points
 
 if TYPE_CHECKING:
     import xarray
@@ -54,7 +54,7 @@ def global_sensitivity(
     if method not in METHODS:
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(samples, spread)
-    check_seed(seed)
+    check_count("seed", seed, 0)
     point, point_text = cut(sweep.with_outputs([of]), at or {})
     plan = point._plan("numpy")
     problem, values = frozen(plan)

@@ -14,7 +14,7 @@ from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON, UNCOUNTED
-from ..errors import InputError, nearest, shown
+from ..errors import InputError, check_texts, nearest, shown
 from ..plan import memory
 from ..plan.labels import coordinates, dtype_of
 from ..plan.plan import Plan
@@ -33,7 +33,7 @@ def named_derivatives(
     sweep: Evaluation, of: Any, wrt: Any, elasticity: bool
 ) -> list[list[Derivative]]:
     """The derivatives of outputs (rows) by inputs (columns), by default by all continuous ones."""
-    outputs = [check_quantity(name) for name in ([of] if isinstance(of, str) else of)]
+    outputs = [check_quantity(name) for name in check_texts("of", of)]
     if not outputs:
         raise InputError("of = [] is empty; name a quantity")
     plan = sweep.with_outputs(outputs)._plan()
@@ -99,7 +99,7 @@ def check_quantity(name: Any) -> str:
 
 
 def check_inputs(plan: Plan, wrt: Any) -> list[str]:
-    return [_check_input(plan, name) for name in ([wrt] if isinstance(wrt, str) else wrt)]
+    return [_check_input(plan, name) for name in check_texts("wrt", wrt)]
 
 
 def _check_input(plan: Plan, name: Any) -> str:

@@ -15,7 +15,7 @@ from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..spec.axis import Axis
 from .gradient import reached
-from .uncertainty import DRAW, SAMPLES, errors, listed, uncertainty
+from .uncertainty import DRAW, SAMPLES, asked_of, errors, uncertainty
 
 if TYPE_CHECKING:
     import xarray
@@ -35,7 +35,7 @@ def interval(
 ) -> "xarray.Dataset":
     """Outputs with the ends of their intervals; see `Sweep.prediction_interval`."""
     plan = sweep._plan("numpy", settings._mask)
-    names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
+    names = asked_of(plan, of)
     values = (sweep if of is None else sweep.with_outputs(names)).evaluate(settings=settings)
     drawn = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
     left = [name for name in names if name not in drawn]

@@ -18,9 +18,11 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
-from ..plan.labels import attributes, axis_attributes, root_attributes
+from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
 from ..reduce.kept import met
+from ..reduce.pareto import sign_of
+from ..reduce.top import RANK
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import label, meanings, numbers, scale
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     import xarray
 
 Search = str | Sequence[str]
-RANK = "rank"  # the dimension of the answers at a point, the best first
 MOST = 1 << 26  # layouts tried together
 MOST_POINTS = 256  # each with a table of its own
 _MOST_RANKS = 100
@@ -87,8 +88,7 @@ def best_layouts(
     check_quantity(of)
     for name in also:
         check_quantity(name)
-    if sense not in ("min", "max"):
-        raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
+    sign = sign_of(sense)
     if k > _MOST_RANKS:
         raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
     conditions = [read_condition("where", text) for text in where]
@@ -119,7 +119,7 @@ def best_layouts(
             f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
             "of these inputs"
         )
-    best, reasons, limits = _tried(sweep, of, sense, axes, tried, conditions, k, settings)
+    best, reasons, limits = _tried(sweep, of, sign, axes, tried, conditions, k, settings)
     more = [*also, *(name for each in conditions for name in each.outputs)]
     return _answers(sweep, of, more, axes, tried, best, reasons).assign(limits)
 
@@ -307,7 +307,7 @@ def text(layout: Mapping[str, Any]) -> str:
 def _tried(
     sweep: Evaluation,
     of: str,
-    sense: str,
+    sign: float,
     axes: Mapping[str, Axis],
     tried: Mapping[str, Sequence[Any]],
     conditions: Sequence[Target],
@@ -336,7 +336,6 @@ def _tried(
     outs = {name: spread(cube[name]) for name in read}
     for each in conditions:
         value = np.where(met(each, outs), value, np.nan)
-    sign = 1.0 if sense == "min" else -1.0
     best = np.full((points, top), -1, np.int64)
     unlimited, margin = np.full((2, points), np.nan)
     meant = cube[REASON].attrs
@@ -422,16 +421,15 @@ def _answers(
         for (k, rank), (_, own) in found.items():
             if name in own:
                 held[k, rank], about = own[name].item(), own[name].attrs
+        if "flag_values" in about:
+            held = np.where(np.isnan(held), -1, held).astype(np.int8)
         variables[name] = dims, held.reshape(shape), about
     variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
     feasible = (reasons == 0).sum(axis=1).reshape(sizes)
     variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
-    coords: dict[str, Any] = {
-        name: (name, axis.labels, axis_attributes(plan, axis)) for name, axis in axes.items()
-    }
     return xarray.Dataset(
         variables,
-        {**coords, RANK: np.arange(1, best.shape[1] + 1)},
+        {**coordinates(plan, axes), RANK: np.arange(1, best.shape[1] + 1)},
         {
             **root_attributes(plan, sweep._spec_of([of])),
             **uncounted(plan, [*tried]),
@@ -528,8 +526,7 @@ def levers(
     returns why more GPUs do not help, if so."""
     found = rank_inputs(sweep, of, None, layout)
     plan = sweep._plan("numpy")
-    base = found[of].item()
-    sign = 1.0 if sense == "min" else -1.0
+    base, sign = found[of].item(), sign_of(sense)
     lines = {}
     for name in found["input"].values.tolist():
         own = found.sel(input=name)

@@ -3,7 +3,8 @@
 Sobol points over the box locate where the conditions hold and the output is good; from the best of
 them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0. Counts are
 continuous until then: the best feasible whole numbers around the optimum are improved by local
-search, and the other inputs optimised again. Few combinations of counts alone are all tried.
+search, and the other inputs optimised again. Of counts alone, all that can be laid out are tried
+where they are no more than 2 million.
 """
 
 import itertools
@@ -19,10 +20,12 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.roles import LIMITS, NEAR, REASON, STEPS
 from ..errors import InputError, shown
 from ..plan.execute import evaluate_block
-from ..plan.labels import attributes, coordinates, flags, ordered, root_attributes
+from ..plan.labels import attributes, coordinates, dtype_of, flags, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import extent
 from ..progress import expected
+from ..reduce.pareto import sign_of
+from ..reduce.winners import nothing
 from ..run.settings import Settings
 from ..show.tables import label
 from ..spec import values
@@ -43,6 +46,7 @@ MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative violation of a condition allowed for rounding
 STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
 _START, _CHOICE = "start", "choice"
+_BATCHES = {"global_batch_size": "num_microbatches"}  # valid at multiples, if it is to run
 
 
 @dataclass(frozen=True)
@@ -88,20 +92,19 @@ def optimize(
     """The best values of inputs at every point; see `Sweep.best`."""
     import xarray
 
+    searched = spec["axes"].keys() - between.keys()
     for name in over:
-        if name not in spec["axes"]:
-            known = ", ".join(spec["axes"]) or "none"
+        if name not in searched:
+            known = ", ".join(n for n in spec["axes"] if n in searched) or "none"
             raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
-
-    if sense not in ("min", "max"):
-        raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
+    sign = sign_of(sense)
     check_quantity(of)
     conditions = [read_condition("where", text) for text in where]
-    ranges = [_range(name, ends) for name, ends in _items(between)]
+    ranges = [_range(name, ends) for name, ends in between.items()]
     problem = resolve(spec["scenario"], spec["axes"], [span.name for span in ranges])
     for span in ranges:
         problem = without(problem, span.name)
-    search = Search(problem, of, ranges, conditions, sense, also, settings)
+    search = Search(problem, of, ranges, conditions, sign, also, settings)
     plan, dims = search.plan, search.dims
     shape = plan.shape(dims)
     if math.prod(shape) > MOST_POINTS:
@@ -109,9 +112,10 @@ def optimize(
             f"the grid has {math.prod(shape):,} points; at most {MOST_POINTS:,} are optimised one "
             "by one: shorten its axes, or make the inputs axes and leave search out"
         )
-    shown_outputs = list(dict.fromkeys([of, *(c.of for c in conditions), *also]))
+    asked = dict.fromkeys([of, *(n for c in conditions for n in c.outputs), *also])
+    shown_outputs = [name for name in asked if name not in (*search.near, *search.reason)]
     best_values = {span.name: np.full(shape, np.nan) for span in ranges}
-    outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
+    outputs = {name: nothing(name, shape) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
     reason = np.zeros(shape, np.int8)
     near = np.full(shape, -1, np.int8)
@@ -191,12 +195,12 @@ class Search:
         of: str,
         ranges: Sequence[Range],
         conditions: Sequence[Target],
-        sense: str,
+        sign: float,
         also: Sequence[str],
         settings: Settings,
     ) -> None:
         self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
-        self.sign = 1.0 if sense == "min" else -1.0
+        self.sign = sign
         names, engine = [span.name for span in ranges], settings.engine
         starts = Axis(_START, np.arange(float(ROWS)))
         problem = replace(problem, axes=(*problem.axes, starts))
@@ -212,7 +216,8 @@ class Search:
         rated = list(dict.fromkeys([*rated, *self.limited]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
         known = {*rated, *(name for case in plan.cases for name in case.formulas)}
-        self.steps = {x: STEPS[x][1] for x in names if x in STEPS and STEPS[x][1] in known}
+        valid = {x: steps for x, (_, steps) in STEPS.items()} | (_BATCHES if judged else {})
+        self.steps = {x: steps for x, steps in valid.items() if x in names and steps in known}
         outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
         self.near = [NEAR] if self.limited else []
         free = [*names, *([FACTOR] if self.extrapolation else [])]
@@ -222,6 +227,10 @@ class Search:
         self.rated = rated
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
         self.whole = [values.is_whole(name) for name in names]
+        # the valid numbers of these depend on the others
+        last = {name: k for k, name in enumerate(self.steps, 1)}
+        counts = [k for k, whole in enumerate(self.whole) if whole]
+        self.counts = sorted(counts, key=lambda k: last.get(names[k], 0))
 
     def evaluate(self, point: tuple[int, ...], at: Array, names: Sequence[str]) -> dict[str, Array]:
         """Outputs at a point of the grid, for rows of input values."""
@@ -239,7 +248,7 @@ class Search:
         for name in names:
             own = self.plan.out_dims[name]
             cut = {dim: region[dim] for dim in own}
-            out = np.empty(extent(cut, own, own), np.int8 if name == REASON else float)
+            out = np.empty(extent(cut, own, own), dtype_of(name, float))
             free_values = free if set(own) == set(region) else None
             evaluate_block(self.plan, own, cut, {name: out}, 1, free_values)
             outs[name] = np.broadcast_to(out.reshape(-1), (len(at),))
@@ -281,9 +290,8 @@ class Search:
         from scipy.stats import qmc
 
         with np.errstate(all="ignore"):
-            counts = [range(math.ceil(s.first), math.floor(s.last) + 1) for s in self.ranges]
-            if all(self.whole) and math.prod(map(len, counts)) <= ALL:
-                every = _combinations(counts)
+            every = self._every(point) if all(self.whole) else np.empty((0, 0))
+            if len(every):
                 best = self._choose(point, every)
                 return self._failure(point, every) if best is None else best
             # Not scrambled, so that every run starts from the same points
@@ -378,28 +386,38 @@ class Search:
 
     def _whole_near(self, point: tuple[int, ...], values_: Array) -> Array:
         """Rows with whole counts: all in their ranges if few, else the nearest."""
-        steps = [self._step(point, values_, k) for k in range(len(self.ranges))]
-        multiples = [
-            (math.ceil(span.first / step), math.floor(span.last / step))
-            for span, step in zip(self.ranges, steps, strict=True)
-        ]
-        counts = [
-            high - low + 1 for (low, high), own in zip(multiples, self.whole, strict=True) if own
-        ]
-        radius = int(CANDIDATES ** (1 / sum(self.whole)) / STARTS / 2)
-        columns = []
-        for k, span in enumerate(self.ranges):
-            low, high = multiples[k]
-            if not self.whole[k]:
-                columns.append(np.array([values_[k]]))
-            elif math.prod(counts) <= CANDIDATES:
-                columns.append(steps[k] * np.arange(low, high + 1.0))
-            else:
-                around = math.floor(values_[k] / steps[k]) + np.arange(-radius, radius + 1)
-                powers = 2.0 ** np.arange(math.ceil(math.log2(max(span.first, 1))), 40)
-                near = np.concatenate([around * steps[k], powers])
-                columns.append(np.unique(near[(near >= span.first) & (near <= span.last)]))
-        return _combinations(columns)
+        rows = values_[None, :]
+        radius = int(CANDIDATES ** (1 / len(self.counts)) / STARTS / 2)
+        for left, k in zip(range(len(self.counts), 0, -1), self.counts, strict=True):
+            span, few = self.ranges[k], (CANDIDATES / max(1, len(rows))) ** (1 / left)
+            made = []
+            for row, step in zip(rows, self._steps(point, rows, k), strict=True):
+                low, high = math.ceil(span.first / step), math.floor(span.last / step)
+                if high - low < few:
+                    near = step * np.arange(low, high + 1.0)
+                else:
+                    around = math.floor(row[k] / step) + np.arange(-radius, radius + 1)
+                    powers = 2.0 ** np.arange(math.ceil(math.log2(max(span.first, 1))), 40)
+                    near = np.unique(np.concatenate([around * step, powers]))
+                    near = near[(near >= span.first) & (near <= span.last)]
+                made.append(np.repeat(row[None, :], len(near), axis=0))
+                made[-1][:, k] = near
+            rows = np.concatenate(made) if made else rows
+        return rows
+
+    def _every(self, point: tuple[int, ...]) -> Array:
+        """All counts in their ranges, each at its valid multiples; none if these are too many."""
+        rows = np.array([[span.first for span in self.ranges]])
+        for k in self.counts:
+            span, steps = self.ranges[k], self._steps(point, rows, k)
+            low = np.ceil(span.first / steps)
+            many = np.maximum(np.floor(span.last / steps) - low + 1, 0).astype(np.int64)
+            if many.sum() > ALL:
+                return rows[:0]
+            rows, step = np.repeat(rows, many, axis=0), np.repeat(steps, many)
+            place = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
+            rows[:, k] = step * (np.repeat(low, many) + place)
+        return rows
 
     def _climb(self, point: tuple[int, ...], best: Array | None) -> Array | None:
         """Counts that no change of one, and no trade of a factor 2 or 3 between two, improves."""
@@ -407,7 +425,7 @@ class Search:
         while best is not None:
             rows = [best]
             for k in whole:
-                span, step = self.ranges[k], self._step(point, best, int(k))
+                span, step = self.ranges[k], self._steps(point, best[None, :], int(k))[0]
                 line = best[k] + step * np.arange(-CANDIDATES // 2, CANDIDATES // 2)
                 for count in line[(line >= span.first) & (line <= span.last)]:
                     rows.append(np.where(np.arange(len(best)) == k, count, best))
@@ -426,14 +444,15 @@ class Search:
             best = better
         return best
 
-    def _step(self, point: tuple[int, ...], values_: Array, k: int) -> float:
-        """The step from one valid whole number to the next."""
+    def _steps(self, point: tuple[int, ...], rows: Array, k: int) -> Array:
+        """The step from one valid whole number to the next, for each row."""
         steps = self.steps.get(self.ranges[k].name)
-        if steps is None:
-            return 1.0
-        count = self.evaluate(point, values_[None, :], [steps])[steps]
-        ratio = values_[k] / float(count[0])
-        return max(1.0, float(np.rint(ratio))) if math.isfinite(ratio) else 1.0
+        found = np.ones(len(rows))
+        for start in range(0, len(rows) if steps else 0, ROWS):
+            part = rows[start : start + ROWS]
+            ratio = part[:, k] / self.evaluate(point, part, [str(steps)])[str(steps)]
+            found[start : start + ROWS] = np.where(np.isfinite(ratio), np.rint(ratio), 1.0)
+        return np.maximum(found, 1.0)
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
         """The best row that meets every condition; None if none does."""
@@ -452,12 +471,6 @@ class Search:
                 k = int(np.where(good, rated, np.inf).argmin())
                 chosen.append((float(rated[k]), rows[k]))
         return min(chosen, key=lambda pair: pair[0])[1] if chosen else None
-
-
-def _combinations(columns: Sequence[Sequence[float] | Array]) -> Array:
-    """Every combination of one value from each column, one per row."""
-    grid = np.meshgrid(*[np.asarray(column, float) for column in columns], indexing="ij")
-    return np.stack([column.reshape(-1) for column in grid], axis=1)
 
 
 def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:
@@ -495,15 +508,6 @@ def _aim(condition: Target, outs: Mapping[str, Array]) -> Array:
     return outs[level] if isinstance(level, str) else np.full(outs[condition.of].shape, level)
 
 
-def _items(between: Any) -> list[tuple[str, Any]]:
-    if not isinstance(between, Mapping) or not between:
-        raise InputError(
-            f"between = {shown(between)} does not map inputs to ranges; "
-            "give {input: [first, last]}"
-        )
-    return list(between.items())
-
-
 def _range(name: str, ends: Any) -> Range:
     check_free(name)
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
@@ -511,4 +515,6 @@ def _range(name: str, ends: Any) -> Range:
     first, last = (values.number(name, end) for end in ends)
     if not first < last < math.inf:
         raise InputError(f"between: {name} = {shown(ends)} does not increase; give [first, last]")
+    if values.is_whole(name) and math.ceil(first) > math.floor(last):
+        raise InputError(f"between: {name} = {shown(ends)} has no whole number; give a wider range")
     return Range(name, first, last)

@@ -172,7 +172,7 @@ def simulate(
         >>> jobs.goodput.dims
         ('failure_shape',)
     """
-    asked = Settings() if settings is None else check_settings(settings)
+    asked = check_settings(settings, Settings())
     with asked._watched():
         return simulate_spec(
             *scenario_and_axes(inputs),

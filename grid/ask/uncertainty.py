@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.roles import ERRORS, RATIOS_OF_PARTS, REASON
-from ..errors import InputError
+from ..errors import InputError, check_count, check_texts
 from ..plan import memory, tiles
 from ..plan.labels import UNUSED, attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
@@ -50,7 +50,7 @@ def uncertainty(
     import xarray
 
     plan = sweep._plan("numpy", settings._mask)
-    names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
+    names = asked_of(plan, of)
     shares = _check_shares(q)
     if method not in METHODS:
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
@@ -129,10 +129,10 @@ def _by_laws(
     return list(groups.values())
 
 
-def listed(of: Any, all_names: list[str]) -> list[str]:
-    if of is None:
-        return all_names
-    return [of] if isinstance(of, str) else list(of)
+def asked_of(plan: Plan, of: Any) -> list[str]:
+    """The outputs named, by default all that are numbers."""
+    known = stream.numeric(plan)
+    return known if of is None else [stream.check_output(plan, n) for n in check_texts("of", of)]
 
 
 def _check_shares(q: Any) -> Array:
@@ -154,11 +154,6 @@ def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
     return np.asarray(sampler.random(samples)) + 0.5 ** (BITS + 1)
 
 
-def check_seed(seed: Any) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed = {seed!r} is not a whole number; give one from 0")
-
-
 def _drawn(
     sweep: Evaluation,
     known: Mapping[str, Distribution],
@@ -174,7 +169,7 @@ def _drawn(
             f"samples = {samples!r} is not a power of 2 from 2 to {MOST_SAMPLES:,}; give one, "
             "such as 4096"
         )
-    check_seed(seed)
+    check_count("seed", seed, 0)
     columns = sobol_points(samples, len(known), seed).T
     numbers = {name: known[name].at(u) for name, u in zip(known, columns, strict=True)}
     axis = Axis(DRAW, np.arange(samples), numbers)

@@ -178,6 +178,7 @@ def _scan(
     if batch is None:
         return found
     found.attrs |= uncounted(sweep._plan(engine), [_BATCH])
+    found = found.assign_coords({SIZE: found[SIZE].astype(np.int64)})
     return found.swap_dims({name: SIZE}).drop_vars(name).reset_coords(_BATCH)
 
 

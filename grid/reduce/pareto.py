@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, shown
 from ..plan import tiles
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
@@ -44,30 +44,31 @@ def pareto(
     import xarray
 
     if isinstance(of, str) or not 2 <= len(of) <= 3 or len(set(of)) < len(of):
-        raise InputError(f"of = {of!r} is not a list of two or three outputs; give one")
+        raise InputError(f"of = {shown(of)} is not a list of two or three outputs; give one")
     names = [stream.check_output(plan, name) for name in of]
     if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
-    work = fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes, where)
-    variables, labels, rank = found(plan, work, map_)
+    work = fronts(plan, names, [sign_of(sense) for sense in senses], axes, where)
+    variables, labels, _, rank = found(plan, work, map_)
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     said = f"pareto ({goals}) over {', '.join(axes)}"
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
     whole = xarray.Dataset(variables, labels, attrs)
-    return whole if k is None else whole.isel(front=rank <= check_k(k))
+    return whole if k is None else whole.isel(front=rank <= k)
 
 
-def check_k(k: Any) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k = {k!r} is not a number of points; give 1 or more")
-    return k
+def sign_of(sense: Any) -> float:
+    """What an output is multiplied by so that its least value is the best."""
+    if sense not in SENSES:
+        raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
+    return 1.0 if sense == "min" else -1.0
 
 
 def found(
     plan: Plan, work: "Fronts", map_: stream.Map
-) -> tuple[dict[str, Any], dict[str, Any], Array]:
-    """Variables and labels of the best points, along `front`, and the rank of each in its cell."""
+) -> tuple[dict[str, Any], dict[str, Any], Array, Array]:
+    """Variables and labels of the best points along `front`, their cells, and ranks in these."""
     front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
     whole = plan.whole(work.dims)
     for _, block_front in map_(work.part, tiles.bundles(whole, ())):
@@ -79,12 +80,12 @@ def found(
     }
     labels: dict[str, Any] = {}
     for axis in stream.user_sizes(plan, work.dims):
-        column = stream.labels_of(plan, axis)
         number, step = (rank, work.steps) if axis in work.steps else (cell, work.cells)
         index = number // step[axis] % plan.sizes[axis]
-        labels[axis] = ("front", column[index], coordinates(plan, [axis])[axis][2])
+        _, column, about = coordinates(plan, [axis])[axis]
+        labels[axis] = ("front", column[index], about)
     first = np.searchsorted(cell, cell)  # cells are sorted
-    return variables, labels, np.arange(cell.size) - first + 1
+    return variables, labels, cell, np.arange(cell.size) - first + 1
 
 
 @dataclass(frozen=True)

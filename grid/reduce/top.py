@@ -1,5 +1,6 @@
 """The best points of a grid under conditions, computed block by block."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axis import Array
 from .kept import Condition
-from .pareto import Fronts, Points, found, fronts
+from .pareto import Fronts, Points, found, fronts, sign_of
 
 RANK = "rank"
 
@@ -36,20 +37,23 @@ def top(
     stream.check_output(plan, of)
     names = list(plan.outputs)
     axes = stream.check_over(plan, over)
-    signs = [-1.0 if name == of and sense == "max" else 1.0 for name in names]
+    signs = [sign_of(sense) if name == of else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)
     parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
-    variables, labels, rank = found(plan, _Top(*parts, names.index(of), k), map_)
+    variables, labels, cell, rank = found(plan, _Top(*parts, names.index(of), k), map_)
     kept = [axis for axis in stream.user_sizes(plan, base.dims) if axis in base.cells]
     shape = (*plan.shape(kept), int(rank.max(initial=1)))
     stays = coordinates(plan, kept)
-    place = [_index(stays[axis][1], labels[axis][1]) for axis in kept]
+    place = [cell // base.cells[axis] % plan.sizes[axis] for axis in kept]
 
     def gridded(column: tuple[Any, ...]) -> tuple[Any, ...]:
         _, values, about = column
-        kind = "flag" if "flag_values" in about else values.dtype.kind
-        empty: Any = {"U": "", "flag": -1}.get(kind, np.nan)
-        array = np.full(shape, empty, {"U": values.dtype, "flag": np.int8}.get(kind, float))
+        empty: Any = -1
+        if "flag_values" in about:
+            values = values.astype(np.int8)
+        elif values.size < math.prod(shape):
+            values, empty = stream.missing(values)
+        array = np.full(shape, empty, values.dtype)
         array[(*place, rank - 1)] = values
         return (*kept, RANK), array, about
 
@@ -62,12 +66,6 @@ def top(
     return whole.set_coords([name for name in (REASON, NEAR) if name in whole])
 
 
-def _index(labels: Array, chosen: Array) -> Array:
-    """Places of labels that were chosen, on their axis."""
-    order = np.argsort(labels, kind="stable")
-    return np.asarray(order[np.searchsorted(labels[order], chosen)])
-
-
 @dataclass(frozen=True)
 class _Top(Fronts):
     """The best points of bundles, for each cell of the axes not reduced."""
@@ -77,7 +75,7 @@ class _Top(Fronts):
 
     def thin(self, rows: list[Array]) -> Array:
         """Points not beaten by k points of their cell."""
-        good = np.isfinite(rows[self.lead])
+        good = rows[self.lead] < np.inf  # an infinite time between failures may win, a cost not
         values = np.where(good, rows[self.lead], np.inf)
         if self.k < values.shape[1]:
             good &= values <= np.partition(values, self.k - 1, axis=1)[:, self.k - 1 : self.k]

@@ -72,11 +72,12 @@ def _variable(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tupl
 
 
 def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:
-    """Labels along an axis; NaN or an empty text without a winner."""
-    labels = stream.labels_of(plan, axis)
-    if labels.dtype.kind == "U":
-        return np.where(nowhere, "", labels[index])
-    return np.where(nowhere, np.nan, labels[index])
+    """Labels along an axis, as its coordinate has them; NaN or an empty text without a winner."""
+    labels = coordinates(plan, [axis])[axis][1]
+    if not nowhere.any():
+        return np.asarray(labels[index])
+    labels, none = stream.missing(labels)
+    return np.where(nowhere, none, labels[index])
 
 
 @dataclass
@@ -130,7 +131,7 @@ class _Winners:
             name: _Best(
                 np.full(shape, np.nan),
                 np.full(shape, NOWHERE),
-                {other: _nothing(other, shape) for other in riders},
+                {other: nothing(other, shape) for other in riders},
             )
             for name in self.leads
         }
@@ -212,7 +213,8 @@ class _Winners:
         return np.asarray(ranks // step % self.reduced[axis])
 
 
-def _nothing(name: str, shape: tuple[int, ...]) -> Array:
+def nothing(name: str, shape: tuple[int, ...]) -> Array:
+    """An output without values: NaN, and -1 in flags."""
     dtype = dtype_of(name, float)
     return np.full(shape, -1 if dtype == np.int8 else np.nan, dtype)
 
@@ -232,7 +234,7 @@ def _gather(
     kept = [dim for dim in plan.sizes if dim in dims_kept]
     whole = plan.whole(kept)
     memory.check(8 * math.prod(plan.shape(kept)))
-    gathered = _nothing(name, plan.shape(kept))
+    gathered = nothing(name, plan.shape(kept))
     at = {dim: scan.index(best, dim) for dim in moving}
     spread = tuple(slice(None) if dim in scan.kept else None for dim in kept)
 
@@ -257,7 +259,7 @@ def _gather(
         gathered[target] = values
         if moving:
             nowhere = best.nowhere[tiles.inside(whole, tile, scan.kept)][spread]
-            np.copyto(gathered[target], _nothing(name, ()), where=nowhere)
+            np.copyto(gathered[target], nothing(name, ()), where=nowhere)
     return kept, gathered
 
 

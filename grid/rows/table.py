@@ -69,7 +69,7 @@ def evaluate_table(
     """
     source = frame_of(frame)
     wanted = [outputs] if isinstance(outputs, str) else outputs
-    asked = Settings() if settings is None else check_settings(settings)
+    asked = check_settings(settings, Settings())
     if not isinstance(scenario, Mapping | None):
         raise InputError(f"scenario = {shown(scenario)} is not a table of inputs; give one")
     shared = values.without_unit("", scenario or {})

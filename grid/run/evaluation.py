@@ -57,6 +57,7 @@ class Evaluation:
     ) -> None:
         self.settings = check_settings(settings)
         outputs = [outputs] if isinstance(outputs, str) else outputs
+        outputs = outputs.tolist() if isinstance(outputs, np.ndarray) else outputs
         if phases is not None:
             scenario = joined(scenario, phases)
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
@@ -79,6 +80,10 @@ class Evaluation:
     def _spec_of(self, outputs: Sequence[str]) -> dict[str, Any]:
         """The spec, with outputs where it names none."""
         return self.spec | ({} if self._outputs else {"outputs": [*outputs]})
+
+    def _of(self, outputs: str | Sequence[str] | None) -> Self:
+        """This sweep; if it names no outputs, one of those that a question names."""
+        return self if self._outputs or outputs is None else self.with_outputs(outputs)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], settings: Settings = _DEFAULT) -> Self:
@@ -138,7 +143,7 @@ class Evaluation:
     @contextlib.contextmanager
     def _asked(self, settings: Settings | None) -> Iterator[Settings]:
         """The settings of a call, whose progress is reported meanwhile."""
-        asked = self.settings if settings is None else check_settings(settings)
+        asked = check_settings(settings, self.settings)
         with asked._watched():
             yield asked
 

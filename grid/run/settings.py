@@ -21,9 +21,11 @@ class Settings:
             the same bits.
         infeasible: "include" points that cannot run, or "exclude" them: NaN (-1 in flags) in
             outputs that depend on the layout. By default they are evaluated, and never the best.
+            `derivatives` and `solve` give their values, too, with `infeasible_reason` beside them.
         threads: cores to use; all that the process may use by default.
         dask: a Dask cluster instead of threads, to the same bits: a number of processes to start
-            here, a scheduler's address, or a `distributed.Client`.
+            here, a scheduler's address, or a `distributed.Client`. For cubes, reductions, `best`
+            over axes, uncertainty; the rest is computed here.
         progress: called with the work done, the total and its unit ("points"), perhaps from
             another thread. What it raises ends the evaluation.
     """
@@ -60,8 +62,10 @@ class Settings:
         return nullcontext() if self.progress is None else watching(self.progress)
 
 
-def check_settings(settings: Any) -> Settings:
+def check_settings(settings: Any, otherwise: Settings | None = None) -> Settings:
     """Refuse what is not a `Settings`, such as a dict or the name of an engine."""
+    if settings is None and otherwise is not None:
+        return otherwise
     if not isinstance(settings, Settings):
         raise InputError(
             f"settings = {shown(settings)} is not a Settings; give fleetcube.Settings(engine=...)"

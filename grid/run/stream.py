@@ -16,7 +16,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import quantity
 from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
-from ..errors import InputError, nearest, shown
+from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
 from ..plan.execute import evaluate_block, on_device
 from ..plan.labels import attributes, dtype_of, ordered
@@ -137,15 +137,17 @@ def user_sizes(plan: Plan, dims: Collection[str]) -> dict[str, int]:
     return {axis.name: axis.size for axis in plan.problem.axes if axis.name in dims}
 
 
-def labels_of(plan: Plan, name: str) -> Array:
-    (labels,) = (axis.labels for axis in plan.problem.axes if axis.name == name)
-    return labels
+def missing(labels: Array) -> tuple[Array, Any]:
+    """Labels of which some may be missing, and what stands for these: an empty text, or NaN."""
+    if labels.dtype.kind == "b":
+        labels = np.where(labels, "true", "false")
+    return (labels, "") if labels.dtype.kind == "U" else (labels.astype(float), np.nan)
 
 
 def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
     if over is None:
         return tuple(user_sizes(plan, plan.sizes))
-    axes = (over,) if isinstance(over, str) else tuple(over)
+    axes = tuple(check_texts("over", over))
     for axis in axes:
         if axis not in plan.sizes:
             raise InputError(f"over: {axis!r} is not an axis; choose from {', '.join(plan.sizes)}")

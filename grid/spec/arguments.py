@@ -101,12 +101,10 @@ def stacked(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], "Unstack"]:
     sizes = [whole.sizes[dim] for dim in dims]
     flat = {}
     for name, given in own.items():
-        array = given
-        if (data := without_unit(name, array.data)) is not array.data:
-            array = array.copy(data=data).drop_attrs()
+        array = in_base_unit(name, given).drop_attrs()
         wide = array.expand_dims({d: n for d, n in whole.sizes.items() if d not in array.dims})
         values = wide.transpose(*dims).values.reshape(-1)
-        flat[name] = xarray.DataArray(values, dims=POINTS, attrs=array.attrs)
+        flat[name] = xarray.DataArray(values, dims=POINTS)
 
     def unstacked(result: "xarray.Dataset") -> "xarray.Dataset":
         for name in {*dims} & {*result.data_vars}:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
 from ...kernels import elementary
-from ..errors import InputError, nearest
+from ..errors import InputError, check_count, nearest
 from . import values
 from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
 
@@ -33,8 +33,7 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
         raise InputError(
             f"axis {name!r}: design = {design!r} is not one of {', '.join(DESIGNS)}; {hint}"
         )
-    if isinstance(num, bool) or not isinstance(num, int) or num < 1:
-        raise InputError(f"axis {name!r}: num = {num!r} is not a whole number above 0; give one")
+    num = check_count(f"axis {name!r}: num", num)
     drawn = [key for key in spec if key not in _SETTINGS]
     named = any(key in KINDS or values.is_option(key) for key in drawn)
     check_length(name, num, MOST_SPELLED if named else LONGEST // max(1, len(drawn)))
@@ -43,8 +42,7 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
             f"axis {name!r}: num = {num} is not a power of 2, which a Sobol design needs; "
             f"give {1 << round(math.log2(num))}"
         )
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"axis {name!r}: seed = {seed!r} is not a whole number; give one from 0")
+    check_count(f"axis {name!r}: seed", seed, 0)
     if not drawn:
         raise InputError(f"axis {name!r} draws nothing; give the range of at least one input")
     for key in drawn:

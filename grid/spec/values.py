@@ -18,7 +18,7 @@ from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
-from ..errors import InputError, nearest, shown
+from ..errors import InputError, check_count, nearest, shown
 
 DTYPES = ("float64", "float32")
 _MOST_EXACT = 2**53  # whole numbers below are exact as floats
@@ -126,7 +126,7 @@ def without_unit(name: Any, entry: Any) -> Any:
             f"trace fleetcube.function(outputs, scenario, [{name!r}], engine = 'jax') instead"
         )
     if isinstance(entry, datetime.timedelta) or (
-        getattr(_dtype(entry), "kind", "") == "m" and not hasattr(entry, "dims")
+        getattr(getattr(entry, "dtype", None), "kind", "") == "m" and not hasattr(entry, "dims")
     ):
         return _seconds(name, entry)
     carried_pair = carried(entry)
@@ -145,10 +145,6 @@ def without_unit(name: Any, entry: Any) -> Any:
         return converted(magnitude.item(), unit, base)
     except UnitError as error:
         raise InputError(f"{name} = {shown(entry)} {error}; {remedy}") from None
-
-
-def _dtype(entry: Any) -> Any:
-    return getattr(entry, "dtype", None)
 
 
 def _seconds(name: Any, entry: Any) -> Any:
@@ -238,8 +234,4 @@ def check_dtype(dtype: Any) -> str:
 
 
 def check_threads(threads: int | None) -> int:
-    if threads is None:
-        return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InputError(f"threads = {threads!r} is not a whole number above 0; give one")
-    return threads
+    return default_threads() if threads is None else check_count("threads", threads)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...kernels import log
 from ...kernels.roles import REASON
 from ..datasets import load_accessor
-from ..errors import InputError
+from ..errors import InputError, check_count, shown
 from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
@@ -156,14 +156,14 @@ def parse_chunks(text: str | None) -> dict[str, Any] | None:
 
 def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]:
     """Chunk sizes by axis, as requested. Raises InputError."""
-    for axis, size in (chunks or {}).items():
+    if not isinstance(chunks or {}, Mapping):
+        raise InputError(f"chunks = {shown(chunks)} is not sizes by axis; give {{axis: size}}")
+    for axis in chunks or {}:
         if axis not in plan.sizes:
             raise InputError(
                 f"chunks: {axis!r} is not an axis; choose from {', '.join(plan.sizes)}"
             )
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InputError(f"chunks: {axis} = {size!r} is not a whole number above 0; give one")
-    return dict(chunks or {})
+    return {axis: check_count(f"chunks: {axis}", size) for axis, size in (chunks or {}).items()}
 
 
 def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) -> None:

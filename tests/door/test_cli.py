@@ -185,7 +185,7 @@ BAD: list[tuple[list[str], str]] = [
     (["explore", "b" * 300], "is too long for a path here"),
     (["run", "spec.toml", "-o", "b.txt"], "a cube is a folder, and a table one of .csv"),
     (["run", "spec.toml", "n_gpus=9007199254740993"], "must be below 2^53"),
-    (["plan", "spec.toml", "-k", "0"], "k = 0 is not a number of points"),
+    (["plan", "spec.toml", "-k", "0"], "k = 0 is not a whole number above 0"),
     (
         ["reduce", "spec.toml", "min", "--of", "goodput", "--where", "n_gpus <= 8"],
         "is an input, not an output",

@@ -99,7 +99,12 @@ def test_bad_questions_are_refused() -> None:
     refused("is a flag", sweep.best, ["job_time", "dominant_overhead"])
     refused("did you mean 'job_time'", sweep.best, "job_tme")
     refused("choose min or max", sweep.best, "job_time", sense="least")
-    refused("give 1 or more", sweep.best, "job_time", 0)
+    refused("k = 0 is not a whole number above 0", sweep.best, "job_time", 0)
+    for argument in ("over", "where", "also", "search"):
+        refused(f"{argument} = 3 is not a list of texts", sweep.best, "job_time", **{argument: 3})
+    refused("of = 3 is not a list of texts", sweep.best, 3)
+    refused("of = 3 is not a list of texts", sweep.derivatives, 3)
+    refused("is not sizes by axis", sweep.lazy, "n_gpus")
     refused("is not an axis", sweep.best, "job_time", over="gpus")
     refused("of is missing", sweep.best)
     refused("has one answer", sweep.best, "job_time", 2, search={"n_gpus": [8, 16]})
@@ -143,6 +148,33 @@ def test_the_best_are_rows_of_a_sorted_table() -> None:
     runs = mtbf[mtbf.infeasible_reason == 0]
     assert float(apart["cluster_mtbf"]) == runs.cluster_mtbf.max()
     assert float(apart["n_gpus"]) == runs.loc[runs.cluster_mtbf.idxmax()].n_gpus
+
+
+def test_the_worst_there_is_never_wins_and_the_best_there_is_may() -> None:
+    """Failures every second leave no progress: the job never ends, whatever the cluster."""
+    job = {**SCENARIO, "fabric": "roce-100g", "tensor_parallel": 8}
+    job |= {"psu_mttf": np.inf, "nic_mttf": np.inf}
+    sweep = Sweep(job, {"gpu_mttf": [1.0, 1e9, np.inf], "n_gpus": [16, 32]}, "job_time")
+    assert np.isinf(sweep.evaluate()["job_time"].sel(gpu_mttf=1.0)).all()
+    for k in (None, 1):
+        found = sweep.best("job_time", k, over="n_gpus").squeeze()
+        never = found.sel(gpu_mttf=1.0)
+        assert np.isnan(never["job_time"]) and np.isnan(never["n_gpus"])
+        assert found["job_time"].notnull().sum() == 2
+        longest = sweep.best("cluster_mtbf", k, sense="max").squeeze()
+        assert np.isinf(longest["cluster_mtbf"]) and np.isinf(longest["gpu_mttf"])
+
+
+def test_labels_of_the_best_can_be_given_back() -> None:
+    axes = {"zero_stage": [1, 2], "sequence_parallel": [True, False], "n_gpus": [32, 64]}
+    sweep = Sweep({**SCENARIO, "fabric": "roce-100g", "tensor_parallel": 8}, axes)
+    for k in (None, 1):
+        found = sweep.best("job_time", np.int64(1) if k else None).squeeze()
+        kinds = {name: found[name].dtype.kind for name in axes}
+        assert kinds == {"zero_stage": "i", "sequence_parallel": "b", "n_gpus": "i"}
+        there = {name: [found[name].item()] for name in axes}
+        again = sweep.replace(axes=there, outputs="job_time").evaluate()["job_time"]
+        assert again.item() == found["job_time"].item()
 
 
 def test_what_cannot_run_is_on_no_front() -> None:

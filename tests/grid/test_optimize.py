@@ -118,8 +118,9 @@ def test_inputs_without_whole_numbers_fail_for_the_same_reasons() -> None:
     "of, between, where, told",
     ("job_cst", {"n_gpus": [8, 64]}, [], "did you mean 'job_cost'"),
     ("infeasible_reason", {"n_gpus": [8, 64]}, [], "is a flag"),
-    ("job_cost", {}, [], "does not map inputs to ranges"),
+    ("job_cost", {}, [], "search is empty"),
     ("job_cost", {"n_gpus": [64, 8]}, [], "does not increase"),
+    ("job_cost", {"n_gpus": [64.2, 64.8]}, [], "has no whole number"),
     ("job_cost", {"n_gpus": 64}, [], "is not a range"),
     ("job_cost", {"fabric": ["a", "b"]}, [], "takes names"),
     ("job_cost", {"pue": [1.1, 1.2]}, [], "do not depend on pue"),
@@ -160,6 +161,31 @@ def test_counts_are_traded_for_each_other() -> None:
         found = fleetcube.Sweep(own, {}, ["step_time"]).best("step_time", search=between)
         for name in axes:
             assert found[name].item() == best[name].item()
+
+
+def test_cluster_and_batch_are_tried_at_all_that_can_be_laid_out() -> None:
+    """Batches are multiples of the data-parallel ranks: 30 of 1,000 clusters meet both conditions."""
+    axes = {"n_gpus": np.arange(512, 8193, 32.0), "global_batch_size": np.arange(900, 1601.0)}
+    job = {name: value for name, value in LLAMA.items() if name != "n_gpus"}
+    where = ["job_time <= 60 d", "goodput >= 0.93"]
+    best = fleetcube.Sweep(job, axes).best("job_cost", where=where)
+    between = {name: [row[0], row[-1]] for name, row in axes.items()}
+    found = fleetcube.Sweep(job).best("job_cost", search=between, where=where)
+    assert told(found, "optimum_status") == "found"
+    for name in (*axes, "job_cost"):
+        assert found[name].item() == best[name].item()
+
+
+def test_both_outputs_of_a_condition_are_given_and_flags_too() -> None:
+    sweep = fleetcube.Sweep({**LLAMA, "gpu_mttf": "20_000 h"})
+    found = sweep.best(
+        search={"n_gpus": [512, 2048]},
+        where="rework_overhead <= checkpoint_overhead",
+        also=(name for name in ("near_memory_limit", "dominant_overhead")),
+    )
+    assert {"rework_overhead", "checkpoint_overhead", "dominant_overhead"} <= {*found.data_vars}
+    assert found["dominant_overhead"].dtype == np.int8
+    assert found["near_memory_limit"].dtype == np.int8
 
 
 def test_counts_that_are_given_stay_whole() -> None:

@@ -7,9 +7,8 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import conditions_met, goal, left_out
+from fleetcube.commands.points import answer, goal
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ def best(
     from fleetcube.grid.ask.optimize import optimize
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import table
     from fleetcube.grid.sweep import Sweep
 
     goals = [goal(text) for text in of]
@@ -92,17 +90,7 @@ def best(
     with progress("searching"):
         found = sweep.best(**asked, k=k, over=axes, where=where, also=also)
     found = rows(found, sweep.spec["axes"], [*names, *also])
-    left = "" if infeasible else left_out(sweep)
-    if not found[names[0]].notnull().any():
-        if where:
-            left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
-        raise InputError(f"no point is left; {left or 'all values are NaN'}")
-    if output is not None:
-        write_table(found, output)
-    else:
-        print_table(*table(found))
-    say_wrapped(*[line for line in (left, conditions_met(sweep, where)) if line], err=True)
-    print_foot(found)
+    answer(found, sweep, where, infeasible, output, names[0])
 
 
 def rows(found: "xarray.Dataset", axes: Collection[str], outputs: Sequence[str]) -> Any:

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fleetcube.commands.say import say_wrapped
+from fleetcube.commands.table import print_foot, print_table, write_table
+
 if TYPE_CHECKING:
     from fleetcube.grid.sweep import Sense
 
@@ -19,6 +22,31 @@ def goal(text: str) -> tuple[str, "Sense"]:
     if len(words) != 2 or words[0] not in ("min", "max"):
         raise InputError(f'--of {text!r} is not a goal; write NAME, "min NAME" or "max NAME"')
     return words[1], "min" if words[0] == "min" else "max"
+
+
+def answer(
+    found: Any,
+    sweep: Any,
+    where: Sequence[str],
+    infeasible: bool,
+    output: str | None,
+    of: str | None,
+) -> None:
+    """Print or write points found, and say what was left out. `of` needs a value in one."""
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.show.tables import table
+
+    left = "" if infeasible else left_out(sweep)
+    if of is not None and not found[of].notnull().any():
+        if where:
+            left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
+        raise InputError(f"no point is left; {left or 'all values are NaN'}")
+    if output is not None:
+        write_table(found, output)
+    else:
+        print_table(*table(found))
+    say_wrapped(*[line for line in (left, conditions_met(sweep, where)) if line], err=True)
+    print_foot(found)
 
 
 def left_out(sweep: Any) -> str:

@@ -8,10 +8,9 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.listing import MEANT
-from fleetcube.commands.points import conditions_met, left_out
+from fleetcube.commands.points import answer
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say_wrapped
-from fleetcube.commands.table import print_foot, print_table, to_file, write_table
+from fleetcube.commands.table import to_file
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine
@@ -56,8 +55,6 @@ def reduce(
     from fleetcube.grid.reduce.fold import HOW
     from fleetcube.grid.reduce.top import ordered
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.tables import table
-    from fleetcube.grid.sweep import Sweep
 
     words = [word for word in selectors if "=" not in word]
     if len(words) != 1:
@@ -73,7 +70,7 @@ def reduce(
     if k == 0:
         raise InputError("-k 0 keeps nothing; give 1 or more rows")
     settings = Settings(engine, "include" if infeasible else "exclude")
-    sweep: Any = Sweep(**changed(spec, selectors, [of]).spec, settings=settings)
+    sweep: Any = changed(spec, selectors, [of]).replace(settings=settings)
     axes = over.split(",") if over is not None else None
     judged = infeasible or of in sweep._plan(engine, True).layout_dependent
     among = where if where or not judged else None
@@ -85,17 +82,7 @@ def reduce(
     found = found.drop_vars([name for name in found.coords if name not in found.dims])
     if k is not None:
         found = ordered(found, of, k)
-    left = "" if infeasible else left_out(sweep)
-    if how not in ("count", "sum") and not found[of].notnull().any():
-        if where:
-            left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
-        raise InputError(f"no point is left to reduce; {left or 'all values are NaN'}")
-    if output is not None:
-        write_table(found, output)
-    else:
-        print_table(*table(found))
-    say_wrapped(*[line for line in (left, conditions_met(sweep, where)) if line], err=True)
-    print_foot(found)
+    answer(found, sweep, where, infeasible, output, None if how in ("count", "sum") else of)
 
 
 def _quantiles(
