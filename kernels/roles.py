@@ -84,6 +84,9 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
 # Inputs valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
 
+# Inputs that run at multiples of a step alone, and the quantity that counts these
+RUN_STEPS: Mapping[str, str] = {"global_batch_size": "num_microbatches"}
+
 # Quantities that must be whole numbers where they are given, and the least value of each
 COUNTS: Mapping[str, float] = {
     "first_stage_layers": 0,

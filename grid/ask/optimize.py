@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
-from ...kernels.roles import LIMITS, NEAR, REASON, STEPS
+from ...kernels.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
 from ..errors import InputError, shown
 from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, dtype_of, flags, ordered, root_attributes
@@ -46,7 +46,6 @@ MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative violation of a condition allowed for rounding
 STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
 _START, _CHOICE = "start", "choice"
-_BATCHES = {"global_batch_size": "num_microbatches"}  # valid at multiples, if it is to run
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ class Search:
         rated = list(dict.fromkeys([*rated, *self.limited]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
         known = {*rated, *(name for case in plan.cases for name in case.formulas)}
-        valid = {x: steps for x, (_, steps) in STEPS.items()} | (_BATCHES if judged else {})
+        valid = {x: steps for x, (_, steps) in STEPS.items()} | (RUN_STEPS if judged else {})
         self.steps = {x: steps for x, steps in valid.items() if x in names and steps in known}
         outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
         self.near = [NEAR] if self.limited else []

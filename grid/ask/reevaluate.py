@@ -13,6 +13,7 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.tables import label
+from ..spec.arguments import POINTS
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
 from ..store.cube import spec_of
@@ -33,6 +34,8 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
         spec = spec_of(cut.attrs)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the cube does not state its spec ({error})") from None
+    if POINTS in spec["axes"]:
+        raise InputError("points of arrays of several dimensions are not kept; give arrays of one")
     axes = {name: _axis(name, entry, cut) for name, entry in spec["axes"].items()}
     return Evaluation(as_it_was(spec), axes, spec["outputs"])
 

@@ -139,7 +139,7 @@ def test_what_cannot_be_reduced_is_refused_in_one_line(
     ("words", "line"),
     [
         (("--of", "least job_time"), 'write NAME, "min NAME" or "max NAME"'),
-        (("--of", "job_time", "-k", "-1"), "give 1 or more"),
+        (("--of", "job_time", "-k", "-1"), "whole number above 0"),
         (("--of", "job_time", "--where", "goodput = 1"), "write <= or >="),
         (
             ("--of", "job_time", "--where", "goodput >= 2"),

@@ -159,10 +159,12 @@ def test_the_worst_there_is_never_wins_and_the_best_there_is_may() -> None:
     for k in (None, 1):
         found = sweep.best("job_time", k, over="n_gpus").squeeze()
         never = found.sel(gpu_mttf=1.0)
-        assert np.isnan(never["job_time"]) and np.isnan(never["n_gpus"])
+        assert np.isnan(never["job_time"])
+        assert np.isnan(never["n_gpus"])
         assert found["job_time"].notnull().sum() == 2
         longest = sweep.best("cluster_mtbf", k, sense="max").squeeze()
-        assert np.isinf(longest["cluster_mtbf"]) and np.isinf(longest["gpu_mttf"])
+        assert np.isinf(longest["cluster_mtbf"])
+        assert np.isinf(longest["gpu_mttf"])
 
 
 def test_labels_of_the_best_can_be_given_back() -> None:

@@ -124,7 +124,7 @@ def test_conditions_leave_out_layouts() -> None:
 @cases(
     "changed, how, said",
     ({}, {"sense": "best"}, "choose min or max"),
-    ({}, {"k": 0}, "give 1 or more"),
+    ({}, {"k": 0}, "whole number above 0"),
     ({}, {"k": 101}, "more than 100 layouts"),
     ({}, {"over": ["n_gpus"]}, "searched at each point"),
     ({}, {"where": ["job_time = 1 d"]}, "write <= or >="),
