@@ -215,7 +215,7 @@ class Search:
         rated = list(dict.fromkeys([*rated, *self.limited]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
         known = {*rated, *(name for case in plan.cases for name in case.formulas)}
-        valid = {x: steps for x, (_, steps) in STEPS.items()} | (RUN_STEPS if judged else {})
+        valid = {x: steps for x, (_, steps) in STEPS.items()} | dict(RUN_STEPS if judged else {})
         self.steps = {x: steps for x, steps in valid.items() if x in names and steps in known}
         outputs = [*rated, *self.slopes.values(), *self.steps.values(), *also]
         self.near = [NEAR] if self.limited else []
