@@ -13,6 +13,7 @@ from typing import Any
 
 from ...catalog import KINDS
 from ...kernels.graph.formulas import load
+from ...kernels.roles import COUNTS, RUN_STEPS, STEPS
 from ..errors import InputError, nearest, shown
 from ..spec import values
 from ..text import guarded
@@ -26,6 +27,8 @@ _TEXTS = ("id", "group", "source", "note", "notes", "where", "status")
 # Names of all-reduces, which are not inputs of a job -> the input with the same bounds
 _LIKE = {"message_bytes": "bucket_message", "ranks": "n_gpus", "nodes": "n_gpus"}
 _ALL_REDUCE, _PER_GPU = "all_reduce_time", "tokens_per_second_per_gpu"
+# Of a layout: stated by a run, not measured
+_LAID_OUT = {*COUNTS, *RUN_STEPS.values(), *(steps for _, steps in STEPS.values())}
 _LIKE |= {_ALL_REDUCE: "step_time", _PER_GPU: "tokens_per_second"}
 
 
@@ -47,7 +50,7 @@ def is_own(entry: Any) -> bool:
 
 
 def _is_output(name: str) -> bool:
-    if name in MESSAGES:
+    if name in (*MESSAGES, *_LAID_OUT):
         return False
     return name in (_ALL_REDUCE, _PER_GPU) or (name in load() and load()[name].unit != "flag")
 

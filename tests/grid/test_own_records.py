@@ -57,6 +57,13 @@ READ = [
         [("step_time", 1.98), ("memory_per_gpu", 41e9), ("memory_per_gpu", 40e9)],
     ),
     (
+        "what a layout is computed to have is stated, not measured",
+        "model, n_gpus, precision, sequence_parallel, expert_tensor_parallel, data_parallel,"
+        "step_time\n"
+        "llama-3-8b, 64, fp8, true, 1, 8, 2 s\n",
+        [("step_time", 2.0)],
+    ),
+    (
         "of and measured: an output among the inputs is given",
         "# of my cluster\n"
         "of,measured [%],model,n_gpus,precision,sequence_parallel,layer_time [us]\n"
@@ -86,7 +93,7 @@ def test_a_file_is_read_as_by_hand(content: Any, expected: Any, tmp_path: Path) 
     assert [row.measured for row in rows] == pytest.approx([value for _, value in expected])
     for row in rows:
         assert {name: row.inputs[name] for name in JOB} == JOB
-        assert row.inputs.keys() - JOB.keys() <= {"layer_time"}
+        assert row.inputs.keys() - JOB.keys() <= {"layer_time", "expert_tensor_parallel", "data_parallel"}
         assert row.group == "mine"
         assert row.id == "first" or row.id.startswith(f"{tmp_path / 'mine.csv'}:")
         assert row.notes == (("by hand",) if row.id == "first" else ())
