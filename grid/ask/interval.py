@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import ENDS
+from ...kernels.roles import ENDS, FAILURES
 from ..plan.labels import END_OF, UNUSED
 from ..plan.plan import Plan
 from ..reduce.fold import reduce
@@ -37,8 +37,9 @@ def interval(
     plan = sweep._plan("numpy", settings._mask)
     names = asked_of(plan, of)
     values = (sweep if of is None else sweep.with_outputs(names)).evaluate(settings=settings)
-    drawn = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
-    left = [name for name in names if name not in drawn]
+    spread = [name for name in names if name != FAILURES]  # how a count scatters is another matter
+    drawn = [name for name in spread if reached(plan, [name]) & {*plan.problem.distributions}]
+    left = [name for name in spread if name not in drawn]
     moved = [name for name in left if errors(plan, name)]
     bounded = [name for name in left if name in ENDS]
     ends: dict[str, tuple[Any, Any]] = {}

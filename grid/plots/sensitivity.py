@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import xarray
 
 LOWER, HIGHER = "#0072B2", "#E69F00"  # for the input; Okabe & Ito's blue and orange
+_SMOOTH = "10 % smaller and larger"
+_STEPPED = "counts: the nearest valid whole numbers below and above"
 MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
 
@@ -25,22 +27,31 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
     from matplotlib.patches import Patch
 
     boxes = tornado_boxes(levers, of, most)
-    names = list(dict.fromkeys(row["input"] for row in boxes.rows))[::-1]
-    figure, axes = picture.blank(1.5 + 0.3 * max(4, len(names)))
-    for row in boxes.rows:
-        width = row["until"] - row["from"]
-        shade = boxes.shades[row["part"]]
-        axes.barh(names.index(row["input"]), width, left=row["from"], color=shade)
-        axes.axvline(row["from"], color="black", linewidth=0.8)
-    axes.set_yticks(range(len(names)), names)
+    names = {
+        change: list(dict.fromkeys(r["input"] for r in boxes.rows if r["change"] == change))[::-1]
+        for change in dict.fromkeys(row["change"] for row in boxes.rows)
+    }
+    bars = [max(2, len(own)) for own in names.values()] or [4]
+    height = 1.1 + 0.7 * len(bars) + 0.3 * sum(bars)
+    # scales of their own: halving a cluster would dwarf 10 % of anything
+    figure, panels = picture.blank(height, len(bars), squeeze=False, height_ratios=bars)
+    for axes, (change, own) in zip(panels[:, 0], names.items(), strict=bool(names)):
+        for row in (row for row in boxes.rows if row["change"] == change):
+            width = row["until"] - row["from"]
+            shade = boxes.shades[row["part"]]
+            axes.barh(own.index(row["input"]), width, left=row["from"], color=shade)
+            axes.axvline(row["from"], color="black", linewidth=0.8)
+        axes.set_yticks(range(len(own)), own)
+        axes.set_title(change, fontsize=9)
+        axes.locator_params(axis="x", nbins=5)
+        picture.plain(axes.xaxis)
+        axes.grid(alpha=0.3, axis="x")
+        axes.set_axisbelow(True)
+    axes = panels[-1, 0]
     axes.set_xlabel(boxes.heads["from"])
     picture.headed(figure, boxes.title)
     patches = [Patch(color=colour) for colour in boxes.shades.values()]
     axes.legend(patches, [*boxes.shades], fontsize=8, loc="lower right")
-    axes.locator_params(axis="x", nbins=5)
-    picture.plain(axes.xaxis)
-    axes.grid(alpha=0.3, axis="x")
-    axes.set_axisbelow(True)
     return picture.saved(figure, path)
 
 
@@ -51,28 +62,32 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
     ends = np.stack([levers[f"{of}_below"].values, levers[f"{of}_above"].values]) / factor
     known = np.isfinite(ends)
     ends = np.where(known, ends, base / factor)
-    moved = np.isfinite([levers["value_below"].values, levers["value_above"].values])
+    tried = np.stack([levers["value_below"].values, levers["value_above"].values])
+    moved = np.isfinite(tried)
     lacking = np.asarray((moved & ~known).any(axis=0))
     swing = np.abs(ends - base / factor).max(axis=0)
     order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0 or lacking[k]][:most]
     stepped = levers["kind"].values == "difference"
+
+    def named(k: int) -> str:
+        valid = " or ".join(f"{value:,.6g}" for value in tried[:, k] if np.isfinite(value))
+        said = picture.words(str(levers["input"].values[k]))
+        return f"{said}: {valid}" if stepped[k] else said
+
     rows = [
         {
-            "input": f"{picture.words(str(levers['input'].values[k]))}{' *' if stepped[k] else ''}",
+            "input": named(k),
+            "change": _STEPPED if stepped[k] else _SMOOTH,
             "part": ("input smaller", "input larger")[side],
             "from": base / factor,
             "until": ends[side, k],
         }
-        for k in order
+        for k in sorted(order, key=lambda k: bool(stepped[k]))
         for side in sorted((0, 1), key=lambda side: -abs(ends[side, k] - base / factor))
     ]
-    note = "inputs 10 % smaller and larger"
-    if any(stepped[k] for k in order):
-        note += " (*: the valid whole numbers nearest to that)"
-    if lacking[order].any():
-        note += "\na missing bar: no progress there, or no such layout"
     title = f"{picture.words(of)} = {picture.number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
-    lines_ = [title, note, *_point_lines(levers.attrs["fleetcube_point"])]
+    lacks = ["a missing bar: no progress there, or no such layout"] * bool(lacking[order].any())
+    lines_ = [title, *lacks, *_point_lines(levers.attrs["fleetcube_point"])]
     shades = {"input smaller": LOWER, "input larger": HIGHER}
     heads = {"from": picture.labelled(of, unit)}
     return picture.Boxes("\n".join(lines_), rows, ("from", "until"), ("input",), heads, shades)

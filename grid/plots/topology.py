@@ -17,6 +17,7 @@ _COLOURS = dict(
     )
 )
 _MOST = 12  # most boxes drawn for one tier
+_BESIDE = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
 _GAP = 0.06  # between boxes, relative to the width of one
 
 
@@ -24,20 +25,18 @@ _GAP = 0.06  # between boxes, relative to the width of one
 def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     """Draw the tiers of a job's network, and how far up each kind of traffic goes.
 
-    Left, each tier is a row of boxes, one for each unit of the job, at most twelve. Right, a bar
-    rises from the GPUs to the highest tier that a kind crosses, with its time in a step. `point`
-    has the NAMES of `ask.traffic`, and SITES if there are several.
+    Left, each tier is a row of boxes, one for each unit of the job, at most twelve; arrows rise
+    from the GPUs to the highest tier that a kind crosses. Right, bars are the times in a step.
+    `point` has the NAMES of `ask.traffic`, and SITES if there are several.
     """
     check_picture(path)
     tiers, traffic = crossings(point)
     moving = [each for each in traffic if each.tier >= 0]
-    figure, (left, right) = blank(
-        1.4 + 0.72 * len(tiers), 1, 2, sharey=True, width_ratios=[3, 0.7 + 0.62 * len(moving)]
-    )
+    ratios = [3, 0.5 + 0.4 * len(moving), 2]
+    figure, (left, middle, right) = blank(1.4 + 0.72 * len(tiers), 1, 3, width_ratios=ratios)
     for row, tier in enumerate(tiers):
         _boxes(left, row, tier, tiers[-1].gpus)
     left.set_xlim(0, 1)
-    left.set_ylim(-0.5, len(tiers) - 0.35)
     left.set_yticks(
         range(len(tiers)),
         [
@@ -49,19 +48,26 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     left.set_xticks([])
     left.tick_params(length=0)
     for place, each in enumerate(moving):
-        right.bar(place, each.tier + 0.8, 0.62, -0.4, color=_COLOURS[each.kind])
-        how = {"ha": "center", "va": "bottom", "fontsize": 7.5}
-        right.text(place, each.tier + 0.41, duration(each.seconds, 2), **how)
-    right.set_xticks(range(len(moving)), [each.kind for each in moving], fontsize=8)
-    right.set_xlim(-0.6, max(1, len(moving)) - 0.4)
-    right.tick_params(axis="both", length=0)
-    for row in range(1, len(tiers)):
-        for axes in (left, right):
+        arrow = {"arrowstyle": "-|>", "color": _COLOURS[each.kind], "linewidth": 3}
+        middle.annotate("", (place, each.tier + 0.4), (place, -0.5), arrowprops=arrow)
+        right.barh(-place, each.seconds, 0.7, color=_COLOURS[each.kind])
+        right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_BESIDE)
+    middle.set_xticks([])
+    middle.set_yticks([])
+    middle.set_xlim(-0.6, max(1, len(moving)) - 0.4)
+    right.set_yticks([-place for place in range(len(moving))], [each.kind for each in moving])
+    right.set_xticks([])
+    right.tick_params(axis="both", length=0, labelsize=8)
+    right.margins(x=0.35)
+    for axes in (left, middle):
+        axes.set_ylim(-0.5, len(tiers) - 0.35)
+        for row in range(1, len(tiers)):
             axes.axhline(row - 0.5, color="#d9d9d9", linewidth=0.8, zorder=0)
-    for axes in (left, right):
-        axes.spines[["top", "right", "left"]].set_visible(False)
-    right.set_xlabel("traffic, with its time of one step", fontsize=8)
+    for axes in (left, middle, right):
+        axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     left.set_xlabel("units of the job", fontsize=8)
+    middle.set_xlabel("traffic goes up to", fontsize=8)
+    right.set_xlabel("time in a step", fontsize=8)
     headed(figure, _title(tiers[-1].gpus))
     return saved(figure, path)
 

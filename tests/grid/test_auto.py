@@ -173,6 +173,10 @@ def test_traffic_of_a_job_ends_with_its_step(changed: dict[str, Any], last: str)
     cube = Sweep(scenario, {}, [*traffic.NAMES, *TIMES]).evaluate(settings=Settings("numpy"))
     ends = [float(cube[name]) for name in TIMES]
     assert explain_traffic(cube).splitlines()[-1] == last.format(*ends)
+    small = Sweep(scenario | {"hbm_capacity": "1 GB"}, {}, [*traffic.NAMES, *TIMES]).evaluate()
+    said = explain_traffic(small)
+    assert "It cannot run: out_of_memory." in said
+    assert "It cannot run" not in explain_traffic(cube)
 
 
 OWN = """title = "a"

@@ -93,7 +93,11 @@ def test_a_file_is_read_as_by_hand(content: Any, expected: Any, tmp_path: Path) 
     assert [row.measured for row in rows] == pytest.approx([value for _, value in expected])
     for row in rows:
         assert {name: row.inputs[name] for name in JOB} == JOB
-        assert row.inputs.keys() - JOB.keys() <= {"layer_time", "expert_tensor_parallel", "data_parallel"}
+        assert row.inputs.keys() - JOB.keys() <= {
+            "layer_time",
+            "expert_tensor_parallel",
+            "data_parallel",
+        }
         assert row.group == "mine"
         assert row.id == "first" or row.id.startswith(f"{tmp_path / 'mine.csv'}:")
         assert row.notes == (("by hand",) if row.id == "first" else ())

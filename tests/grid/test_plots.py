@@ -487,14 +487,19 @@ def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
     job |= {"n_gpus": 24576, "gpus_per_switch": 16, "gpus_per_pod": 3072, "tensor_parallel": 8}
     job |= {"pipeline_parallel": 16, "global_batch_size": 3072, "sites": 2, "site_bandwidth": 1e11}
     point = Sweep(job, {}, names_of({"scenario": job})).evaluate(settings=Settings("numpy"))
-    left, right = topology(point, None).axes
+    left, middle, right = topology(point, None).axes
     names = [tick.get_text().split("\n")[0] for tick in left.get_yticklabels()]
     assert names == ["node", "leaf switch", "pod", "between pods", "between sites"]
-    tops = {
-        tick.get_text(): round(float(bar.get_height() - 0.8))
-        for tick, bar in zip(right.get_xticklabels(), right.patches, strict=True)
+    kinds = [tick.get_text() for tick in right.get_yticklabels()]
+    tops = [round(arrow.xy[1] - 0.4) for arrow in middle.texts]
+    assert dict(zip(kinds, tops, strict=True)) == {
+        "tensor": 0,
+        "data": 2,
+        "pipeline": 3,
+        "sites": 4,
     }
-    assert tops == {"tensor": 0, "data": 2, "pipeline": 3, "sites": 4}
+    times = [float(point[f"{kind.removesuffix('s')}_parallel_time"]) for kind in kinds]
+    assert [bar.get_width() for bar in right.patches] == times
 
 
 SLOW = {"slow_node_slowdown": 0.2, "slow_node_check_interval": "6 h", "slow_node_check_time": 30.0}

@@ -181,7 +181,9 @@ def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
     asked = ["sensitivity", one, "--of", "job_time", "--wrt", "gpu_mttf"]
     asked += ["--wrt", "n_gpus", "--tornado"]
     bars = drawn(spec_files, *asked)["data"]["values"]
-    assert bars[0]["input"] == "GPUs *"
+    assert bars[0]["input"] == "GPU MTTF"
+    assert {row["change"][:4] for row in bars} == {"10 %", "coun"}
+    assert bars[-1]["input"].startswith("GPUs: ")
     asked = ["sensitivity", one, "--of", "goodput", "--wrt", "pue", "--tornado"]
     ran = CliRunner().invoke(cli, [*asked, str(spec_files / "none.json")])
     assert "nothing is there to draw of 'goodput" in str(ran.exception)
