@@ -47,6 +47,7 @@ def test_allocation_has_no_other_axes_unless_asked_for() -> None:
 def test_energy_and_carbon_of_bloom() -> None:
     # Luccioni et al. 2022: 1,082,990 hours of A100 at 400 W, 433,196 kWh; 57 g/kWh, 24.69 t.
     run = {"n_gpus": 384, "gpu_tdp": 400, "pue": 1, "job_time": 1_082_990 / 384 * HOUR}
+    run |= {"mean_power_share": 1}
     assert value("energy", **run) / 3.6e6 == pytest.approx(433_196, rel=1e-9)
     carbon = value("carbon_emissions", **run, grid_carbon_intensity="57 g/kWh")
     assert round(carbon / 1000, 2) == 24.69
@@ -68,7 +69,7 @@ def test_carbon_of_llama_2(hours: int, tdp: int, tonnes: float) -> None:
     kwh = (184_320 + 368_640 + 1_720_320) * 0.400 + 1_038_336 * 0.350
     intensity = f"{539.00 / kwh:.12f} t/kWh"
     given = {"n_gpus": 2000, "gpu_tdp": tdp, "pue": 1, "job_time": hours / 2000 * HOUR}
-    given |= {"grid_carbon_intensity": intensity}
+    given |= {"grid_carbon_intensity": intensity, "mean_power_share": 1}
     got = value("carbon_emissions", **given)
     assert got / 1000 == pytest.approx(tonnes, rel=5e-4)
 
@@ -94,6 +95,7 @@ def test_hours_of_llama_405b_at_its_published_rate() -> None:
 
 def test_electricity_of_owned_gpus_is_not_added_to_rent() -> None:
     run: dict[str, Any] = {"n_gpus": 8, "gpu_tdp": 700, "job_time": HOUR, "gpu_hour_price": 2}
+    run |= {"mean_power_share": 0.9}
     cost = value("electricity_cost", **run, pue=1.5, electricity_price="0.10 USD/kWh")
-    assert cost == pytest.approx(8 * 0.7 * 1.5 * 0.10, rel=1e-12)
+    assert cost == pytest.approx(0.9 * 8 * 0.7 * 1.5 * 0.10, rel=1e-12)
     assert value("job_cost", **run) == 16

@@ -13,6 +13,7 @@ import pytest
 from fleetcube import kernels
 from fleetcube.grid.plan.citations import SELF_EVIDENT, cited, references
 from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import load
 
 from ..table import each
 
@@ -20,6 +21,7 @@ MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(kernels.__path__, "fleetcube.kernels.")
 ]
+load()  # alternatives take what they do not say from the first
 SOURCED = {
     f"{module.__name__.removeprefix('fleetcube.kernels.')}.{name}": function
     for module in MODULES

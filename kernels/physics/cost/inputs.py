@@ -48,6 +48,13 @@ INPUTS = declared(
     ),
     "operations",
     real("rack_power", "W", 70e3, "power that one rack may draw"),
+    real(
+        "mean_power_share",
+        "1",
+        0.82,
+        "mean over rated power of nodes that train (a DGX H100 draws 8.4 of 10.2 kW)",
+        high=1.0,
+    ),
     real("pue", "1", 1.2, "facility over IT power (1.06 to 1.58; 1.12 is good air cooling)"),
     real("grid_carbon_intensity", "kg/J", None, "carbon dioxide of one unit of electricity"),
     real("electricity_price", "USD/J", None, "price of one unit of electricity"),

@@ -178,17 +178,22 @@ def building_payments(building_capital, interest_rate, building_depreciation_tim
 
 
 def operating_cost(
-    machine_capital, maintenance_share, facility_power, electricity_price, yearly_staff_cost
+    machine_capital,
+    maintenance_share,
+    facility_power,
+    mean_power_share,
+    electricity_price,
+    yearly_staff_cost,
 ):
     """Yearly operating cost: repairs, electricity, staff and rent of space.
 
-    machines x maintenance + power x price of electricity x a year + staff
+    machines x maintenance + power x share drawn x price of electricity x a year + staff
 
     Returns: [USD] per year
-    Range: `facility_power` is consumed all year, in use or idle
+    Range: the same share all year; idle nodes draw less, so that it is the mean of both
     Source: by definition
     """
-    electricity = facility_power * electricity_price * 31557600.0
+    electricity = facility_power * mean_power_share * electricity_price * 31557600.0
     return machine_capital * maintenance_share + electricity + yearly_staff_cost
 
 

@@ -115,15 +115,18 @@ def cooling_class(rack_power):
     return where(rack_power == rack_power, cooling, np.nan)
 
 
-def energy(facility_power, job_time):
-    """Electricity used by the run, at rated power throughout.
+def energy(facility_power, mean_power_share, job_time):
+    """Electricity used by the run.
 
-    facility power x wall time
+    facility power x share drawn x wall time
 
     Returns: [J] energy
-    Source: Luccioni et al. 2022, arXiv:2211.02001 (GPU hours x TDP)
+    Range: the default share is the highest draw of a node of 8 H100 in training, 0.76 a typical
+        one; emissions are often reported as GPU hours x TDP
+    Source: Luccioni et al. 2022, arXiv:2211.02001; Latif et al. 2024, arXiv:2412.08602; Newkirk et
+        al. 2025, arXiv:2506.14551
     """
-    return facility_power * job_time
+    return facility_power * mean_power_share * job_time
 
 
 def carbon_emissions(energy, grid_carbon_intensity):

@@ -87,7 +87,7 @@ def books() -> Pairs:
         year = paid(machines, rate, years, said["resale_share"] * machines)
         year += paid(power * said["building_price"], rate, long)
         year += machines * said["maintenance_share"] + said["yearly_staff_cost"]
-        year += power / 1e3 * 365.25 * 24 * 0.08
+        year += 0.82 * power / 1e3 * 365.25 * 24 * 0.08
         hour = year / gpus / (365.25 * 24) / 0.8
         names = [
             *("ownership_cost", "owned_gpu_hour_cost", "job_cost", "break_even_utilization"),
@@ -100,6 +100,36 @@ def books() -> Pairs:
         yield found["break_even_utilization"], hour * 0.8 / 3
         yield found["machine_capital"], machines
         yield found["capital_cost"], machines + power * said["building_price"]
+
+
+@check(
+    "machine_payments building_payments operating_cost ownership_cost owned_gpu_hour_cost",
+    by="simulator",
+    source="a fleet bought, replaced, sold and its building paid off, its account kept month by month",
+)
+def accounts() -> Pairs:
+    """twelve years of three generations; jobs pay by the hour, and leave the account at zero"""
+    for rate, busy in ((0.0, 1.0), (0.08, 0.8), (0.2, 0.35)):
+        said = {**CLUSTER, "building_depreciation_time": "12 yr", "interest_rate": rate}
+        said |= {"cluster_utilization": busy, "mean_power_share": 0.7}
+        nodes, gpus = 128, 1024
+        rated = nodes * (8 * 700 + 4000) * 1.3
+        machines = nodes * 3e5 + gpus * 4e3 + 5e6
+        hour = float(values(["owned_gpu_hour_cost"], **said)["owned_gpu_hour_cost"])
+        account, turnover, earned = -rated * 10.0, rated * 10.0, 0.0
+        for month in range(144):
+            if month % 48 == 0:
+                account -= machines
+                turnover += machines
+            hours = 365.25 * 24 / 12
+            earned += hours * busy * gpus * hour
+            earned -= hours * 0.7 * rated / 1e3 * 0.08  # USD/kWh, whatever runs
+            earned -= (machines * 0.03 + 2e6) / 12
+            if month % 12 == 11:  # interest and income of a year are booked at its end
+                account, earned = account * (1 + rate) + earned, 0.0
+            if month % 48 == 47:
+                account += 0.2 * machines
+        yield 1 + account / turnover, 1.0
 
 
 SWITCHED = {"gpus_per_switch": 32, "sites": 1, "node_price": 4e5}

@@ -115,7 +115,7 @@ def reserved() -> Pairs:
 def bloom() -> Pairs:
     """hours, energy and carbon dioxide as printed"""
     seconds = 1_082_990 / 384 * 3600
-    used = formulas.energy(384 * 400, seconds)
+    used = formulas.energy(384 * 400, 1.0, seconds)
     yield formulas.gpu_hours(384, seconds), 1_082_990
     yield used / 3.6e6, 433_196
     yield formulas.carbon_emissions(used, 57e-3 / 3.6e6), 24_690
