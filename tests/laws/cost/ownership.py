@@ -105,7 +105,7 @@ def books() -> Pairs:
 @check(
     "machine_payments building_payments operating_cost ownership_cost owned_gpu_hour_cost",
     by="simulator",
-    source="a fleet bought, replaced, sold and its building paid off, its account kept month by month",
+    source="a fleet bought, replaced and sold, its building paid off: accounts month by month",
 )
 def accounts() -> Pairs:
     """twelve years of three generations; jobs pay by the hour, and leave the account at zero"""
