@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -169,7 +170,7 @@ def _plan_phases(
     with progress("planning"):
         found, job = by_phase(sweep, of, sense, search)
         if output is not None:
-            write(page(job.spec, f"Plan of {spec}", spec), output)
+            write(page(job.spec, f"Plan of {Path(spec).name}", spec), output)
     if as_json:
         told = {name: own and own.to_dict() for name, own in found.items()}
         say(json.dumps(finite(told), default=str))
