@@ -5,7 +5,7 @@ import inspect
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast, overload
 
 import numpy as np
 
@@ -32,9 +32,32 @@ from .spec.axis import Axis
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
+if TYPE_CHECKING:
+    import jax
+
+Engine = Literal["numpy", "numba", "jax"]
+Values = Union[np.float64, np.ndarray[Any, np.dtype[Any]], "jax.Array"]  # a number for numbers
+Result = TypeVar("Result")
+
 ENGINES = ("numpy", "numba", "jax")
 _MOST_DIMS = 32  # NumPy's broadcasting limit
 _PLAIN = {float, int, np.float64}  # types passed on unchecked
+
+
+@overload
+def function(
+    outputs: str, scenario: Mapping[str, Any], inputs: str | Sequence[str], *, engine: Engine = ...
+) -> "Function[Values]": ...
+
+
+@overload
+def function(
+    outputs: list[str] | tuple[str, ...],
+    scenario: Mapping[str, Any],
+    inputs: str | Sequence[str],
+    *,
+    engine: Engine = ...,
+) -> "Function[dict[str, Values]]": ...
 
 
 def function(
@@ -42,8 +65,8 @@ def function(
     scenario: Mapping[str, Any],
     inputs: str | Sequence[str],
     *,
-    engine: str = "numpy",
-) -> "Function":
+    engine: Engine = "numpy",
+) -> "Function[Any]":
     """Quantities of a scenario as a pure function of some of its inputs.
 
     Args:
@@ -96,7 +119,7 @@ def _check_inputs(inputs: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-class Function:
+class Function(Generic[Result]):
     """Quantities as a pure function of numbers; made by `fleetcube.function`.
 
     Call it with the inputs by name, in order, or as one mapping: SI numbers, or arrays that
@@ -133,13 +156,14 @@ class Function:
             [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in inputs]
         )
 
-    def __call__(self, *values: Any, **named: Any) -> Any:
+    def __call__(self, *values: Any, **named: Any) -> Result:
         if named or len(values) != len(self.inputs) or isinstance(values[0], Mapping):
             values = self._ordered(values, named)
         if self._point is None:
-            return self._packed(self._traced(values))
+            return cast(Result, self._packed(self._traced(values)))
         plain = _floats(values)
-        return self._packed(self._over(values) if plain is None else self._point(*plain))
+        found = self._over(values) if plain is None else self._point(*plain)
+        return cast(Result, self._packed(found))
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
         """Return the function of the exact derivatives with respect to inputs, by default all.
@@ -335,7 +359,7 @@ class Function:
         return listed if len(listed) > 1 else listed[0]
 
 
-def _type_in_numba(function: Function, _: Any) -> Any:
+def _type_in_numba(function: Function[Any], _: Any) -> Any:
     """numba's type of a function, registered after one of another engine was passed."""
     if function.engine == "numba":
         return function._numba_type_
@@ -345,10 +369,10 @@ def _type_in_numba(function: Function, _: Any) -> Any:
     )
 
 
-class Gradient(Function):
+class Gradient(Function[dict[str, Any]]):
     """The exact derivatives of a `Function`; made by its `gradient`."""
 
-    def __init__(self, function: Function, wrt: tuple[str, ...]) -> None:
+    def __init__(self, function: Function[Any], wrt: tuple[str, ...]) -> None:
         self.of, self.wrt = function, wrt
         names = tuple(name_of("d", of, name) for of in function.outputs for name in wrt)
         super().__init__(function._problem, names, function.inputs, function.engine)
@@ -374,7 +398,7 @@ class Gradient(Function):
 
 
 @functools.lru_cache(KEPT)
-def _jitted(function: Function) -> Any:
+def _jitted(function: Function[Any]) -> Any:
     """The JAX-compiled function, shared for as long as the function is in use."""
     from ..kernels.engines.traceable import jitted
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -23,7 +23,30 @@ from .frames import Frame, frame_of
 from .groups import Cells, Class, classes
 
 MOST_SAID = 20  # limit on calibration remarks, as there may be thousands of rows
+Given = TypeVar("Given")
 ROW = "row"  # the only dimension of a plan of rows
+
+
+@overload
+def evaluate_table(
+    frame: dict[str, Any],
+    outputs: str | Sequence[str],
+    *,
+    scenario: Mapping[str, Any] | None = ...,
+    keep: str | Sequence[str] = ...,
+    settings: Settings | None = ...,
+) -> dict[str, Array]: ...
+
+
+@overload
+def evaluate_table(
+    frame: Given,
+    outputs: str | Sequence[str],
+    *,
+    scenario: Mapping[str, Any] | None = ...,
+    keep: str | Sequence[str] = ...,
+    settings: Settings | None = ...,
+) -> Given: ...
 
 
 def evaluate_table(
