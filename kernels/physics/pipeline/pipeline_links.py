@@ -37,7 +37,7 @@ def pipeline_fabric_time(
 ):
     """Time per step in which a GPU's rail carries sends between pipeline stages.
 
-    sends x M / B_e if stages are on several nodes; gathers of parts not counted
+    sends x M / B_e for a GPU whose next stage is on another node; gathers of parts not counted
 
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
@@ -52,18 +52,17 @@ def pipeline_node_time(
     pipeline_send_time,
     pipeline_gather_time,
     pipeline_message,
-    pipeline_parallel,
     pipeline_ranks_per_node,
     intra_node_bandwidth,
 ):
     """Time per step in which a GPU's link inside its node carries sends between pipeline stages.
 
-    sends x M / B_i if all stages are on one node; gathers of parts not counted
+    sends x M / B_i for a GPU whose next stage is on its node; gathers of parts not counted
 
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
     """
-    sent = where(pipeline_ranks_per_node >= pipeline_parallel, pipeline_message, 0.0)
+    sent = where(pipeline_ranks_per_node > 1, pipeline_message, 0.0)
     one = pipeline_send_time + pipeline_gather_time
     return busy_time(pipeline_parallel_time, one, sent, intra_node_bandwidth)
 
