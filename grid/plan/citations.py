@@ -20,12 +20,14 @@ SELF_EVIDENT = ("by definition", "stated by the scenario")  # prefixes of lines 
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
     "Megatron-LM": "megatronlm",
+    "PyTorch elastic": "pytorchelastic",
     "PyTorch fully_shard": "pytorchfsdp",
     "PyTorch pipelining": "pytorchpipelining",
     "NCCL": "nccl",
     "Scaling Distributed Training": "pingdo",
     "mlsysim": "mlsysim",
     "nccl-tests": "nccltests",
+    "TorchFT": "torchft",
 }
 _WORD = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
 _NAME = rf"{_WORD}(?: {_WORD})*"

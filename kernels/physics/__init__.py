@@ -13,7 +13,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
     "failures": ("failures", "outages"),
     "learning": ("loss",),
     "context": ("context_links", "context_ring", "context_ways", "reasons"),
-    "checkpoints": ("checkpointing", "recovery", "tiers"),
+    "checkpoints": ("checkpointing", "elastic", "recovery", "tiers"),
     "experts": ("expert_links", "expert_traffic", "feed_forward", "reasons"),
     "compute": ("ends", "layer_time", "states", "work"),
     "tensor": ("tensor_all_reduce", "tensor_halves", "tensor_links", "tensor_traffic"),

@@ -51,6 +51,9 @@ CHOICES = st.fixed_dictionaries(
     | {"mfu_scope": st.just("step")}
     # Multiples of tiers are rounded near the best: with a faster tier they may round to worse ones
     | {"checkpoint_mode": st.sampled_from([c for c in OPTIONS["checkpoint_mode"] if c != "tiered"])}
+    # Where failures are rarer, nodes wait longer for the next one, and checkpoints are further
+    # apart, so that a return that saves nothing costs more
+    | {"elastic_growth": st.sampled_from(["free", "stop"])}
     # Repairs drawn here may exceed a node's life, which is outside the range of crews
     | {"repair_shop": st.just("unlimited")}
 )

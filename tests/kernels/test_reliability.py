@@ -216,22 +216,19 @@ SHRINKING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("layout", "stopped"),
+    ("layout", "nodes"),
     [
-        # 3.072 nodes in repair: each stops one replica of 16 GPUs, four of 2, one of 8
-        ({"tensor_parallel": 8, "pipeline_parallel": 2}, 3.072 / 128),
-        ({"tensor_parallel": 2}, 4 * 3.072 / 1024),
-        ({"tensor_parallel": 4, "context_parallel": 2}, 3.072 / 256),
-        ({"tensor_parallel": 8, "pipeline_parallel": 256}, 1.0),  # one replica: none is left
+        # 3.072 of 256 nodes in repair; a replica runs while all of its nodes do
+        ({"tensor_parallel": 8, "pipeline_parallel": 2}, 2),
+        ({"tensor_parallel": 2}, 1),
+        ({"tensor_parallel": 4, "context_parallel": 2}, 1),
+        ({"tensor_parallel": 8, "pipeline_parallel": 256}, 256),
     ],
     ids=str,
 )
-def test_a_job_that_shrinks_loses_its_broken_replicas(
-    layout: dict[str, int], stopped: float
-) -> None:
-    assert value("elastic_capacity", **SHRINKING, **layout) == pytest.approx(
-        1 - stopped, rel=1e-12, abs=1e-15
-    )
+def test_a_job_that_shrinks_loses_its_broken_replicas(layout: dict[str, int], nodes: int) -> None:
+    share = value("running_replica_share", **SHRINKING, **layout)
+    assert share == pytest.approx((1 - 3.072 / 256) ** nodes, rel=1e-12)
 
 
 def test_a_rigid_job_runs_whole_or_not_at_all() -> None:
@@ -247,5 +244,6 @@ def test_spares_keep_a_shrinking_job_whole() -> None:
 def test_availability_is_what_maintenance_and_repairs_leave() -> None:
     assert value("availability", n_gpus=64) == 1
     assert value("availability", n_gpus=64, maintenance_fraction=0.05) == pytest.approx(0.95)
-    got = value("availability", maintenance_fraction=0.5, tensor_parallel=2, **SHRINKING)
-    assert got == pytest.approx(0.5 * (1 - 0.012), rel=1e-12)
+    given = {"maintenance_fraction": 0.5, "tensor_parallel": 2, "num_microbatches": 1e9}
+    got = value("availability", **given, **SHRINKING)
+    assert got == pytest.approx(0.5 * (1 - 0.012), rel=1e-8)

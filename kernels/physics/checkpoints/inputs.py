@@ -107,6 +107,14 @@ INPUTS = declared(
         "corruption_probability",
     ),
     "software",
+    option(
+        "elastic_growth",
+        "free",
+        ("free", "stop", "next_failure", "restart"),
+        "how repaired nodes come back: beside a running job (TorchFT), after it has saved, at the "
+        "next failure, or at once and without saving (torchrun)",
+    ),
+    switch("elastic_packing", "whether nodes of broken replicas form others (Oobleck, Varuna)"),
     real("checkpoint_bytes_per_parameter", "B", 14, "BF16 weights, FP32 master, two moments"),
     real(
         "tier_stall_share",

@@ -413,43 +413,6 @@ def crews_nodes_beyond_spares(spare_nodes, repair_crews, repair_time, node_repai
     return missing_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
 
 
-row("elastic_capacity", 1.0, "the job waits until it is whole again", elastic=False)
-
-
-@alternative("elastic_capacity", elastic="shrink")
-def shrinking_elastic_capacity(
-    missing_nodes,
-    gpus_per_node,
-    tensor_parallel,
-    pipeline_parallel,
-    context_parallel,
-    data_parallel,
-):
-    """Mean share of replicas that run.
-
-    1 - min(1, L/d), L = missing nodes x max(1, g / (t p c)): each stops at least one replica
-
-    Returns: [1] running replicas over all
-    Range: few missing nodes: a lower bound, since two in one replica count as two replicas
-    Source: by definition
-    """
-    replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
-    lost = missing_nodes * np.maximum(gpus_per_node / replica_gpus, 1.0)
-    return 1 - np.minimum(lost / data_parallel, 1.0)
-
-
-@alternative("steady_availability", multi_site=False)
-def one_site_availability(maintenance_fraction, elastic_capacity):
-    """Share of the wall time in which the cluster is available to the job, once it has started.
-
-    (1 - maintenance) x share of running replicas
-
-    Returns: [1] share of the wall time, weighted by running replicas
-    Source: by definition
-    """
-    return (1 - maintenance_fraction) * elastic_capacity
-
-
 def node_swap_share(in_process_share, in_job_share, requeue_share):
     """Share of failures recovered by a node swap, with a spare or after a wait for a node.
 

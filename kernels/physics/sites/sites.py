@@ -7,7 +7,7 @@ from ...alternatives import alternative, row
 from ...collectives import ring_all_reduce_time
 from ...ops import where
 from ...reasons import REASONS as REASONS
-from ..failures.failures import one_site_availability
+from ..checkpoints.elastic import one_site_availability
 from ..memory.gpu_memory import one_site_memory_per_gpu
 from ..step.step import one_site_communication_time, one_site_exposed_communication_time
 

@@ -14,6 +14,7 @@ import numpy as np
 from fleetcube.kernels import checkpoint, repair, statistics
 
 from ... import formulas
+from ...evaluated import value
 from ..check import Pairs, check
 
 TABLE = Path(__file__).parents[2] / "data" / "young_daly.csv"
@@ -366,24 +367,96 @@ def _played_by_crews(
 
 
 @check(
-    "unspared_missing_nodes shrinking_elastic_capacity",
+    "unspared_missing_nodes fixed_running_replica_share packed_running_replica_share",
     by="simulator",
-    source="nodes that fail at random and stop the replicas they belong to",
+    source="nodes that fail at random and stop the replicas they belong to, or form new ones",
     tolerance=2e-2,
 )
 def replicas_that_run() -> Pairs:
-    """512 nodes of 8 GPUs, replicas of 4 to 16 GPUs, 2 and 5 nodes in repair"""
+    """512 nodes of 8 GPUs, replicas of 4 to 64 GPUs, 2 to 20 nodes in repair"""
     rng = np.random.default_rng(5)
-    for tensor, missing in ((8, 2.0), (4, 5.0), (16, 2.0)):
-        stopped = 0
+    for tensor, missing in ((8, 2.0), (4, 5.0), (16, 2.0), (64, 20.0)):
+        stopped = formed = 0
+        replicas, needed = 4096 // tensor, max(tensor // 8, 1)
         for _ in range(4000):
             away = rng.choice(512, rng.poisson(missing), replace=False)
             gpus = (away[:, None] * 8 + np.arange(8)).ravel()
             stopped += len(np.unique(gpus // tensor))
-        replicas = 4096 / tensor
+            formed += (512 - len(away)) // needed
         nodes = formulas.unspared_missing_nodes(missing, 1.0)
-        ours = formulas.shrinking_elastic_capacity(nodes, 8, tensor, 1, 1, replicas)
+        ours = formulas.fixed_running_replica_share(nodes, 512, 8, tensor, 1, 1)
         yield 1 - ours, stopped / 4000 / replicas
+        whole = math.exp(-missing)
+        packed = formulas.packed_running_replica_share(nodes, whole, 512, 8, tensor, 1, 1)
+        yield packed, formed / 4000 / (512 / needed)
+
+
+def _elastic(job: dict[str, Any], events: int, rng: Any) -> float:
+    """Progress of an elastic job in a unit of time, over that of the whole one: each node fails and
+    is repaired by itself. What failures cost is left out; what growing again costs is not."""
+    seats = [True] * job["nodes"]
+    spares, waiting, back = job["spares"], 0, []
+    clock = done = unsaved = stopped = 0.0
+    for _ in range(events):
+        there = [k for k, seat in enumerate(seats) if seat]
+        fails = clock + rng.exponential(job["life"] / len(there))
+        at = min(fails, back[0] if back else NEVER)
+        gone = {k // job["each"] for k, seat in enumerate(seats) if not seat}
+        whole = len(seats) // job["each"]
+        running = len(there) // job["each"] if job["packing"] else whole - len(gone)
+        rounds = math.ceil(job["rounds"] * whole / running) if running else NEVER
+        ran = max(at - max(clock, min(stopped, at)), 0.0) * job["rounds"] / rounds
+        done, unsaved, clock = done + ran, (unsaved + ran) % job["interval"], at
+        if at == fails:
+            seats[rng.choice(there)], unsaved = False, 0.0
+            heapq.heappush(back, clock + job["repair"])
+            spares, waiting = spares + waiting, 0
+        else:
+            heapq.heappop(back)
+            if job["growth"] == "next_failure":
+                waiting += 1
+                continue
+            spares += 1
+            if all(seats):
+                continue
+            if job["growth"] == "restart":
+                done, unsaved = done - unsaved, 0.0
+            if job["growth"] in ("stop", "restart"):
+                stopped = max(stopped, clock) + job["stop"]
+        for k, seat in enumerate(seats):
+            if spares and not seat:
+                seats[k], spares = True, spares - 1
+    return done / clock
+
+
+@check(
+    "shrinking_elastic_capacity waiting_absent_nodes saved_growth_stop_time "
+    "unsaved_growth_stop_time",
+    by="simulator",
+    source="elastic jobs played node by node: failures, repairs, returns, stops, work done again",
+    tolerance=1.2e-2,
+)
+def elastic_jobs() -> Pairs:
+    """64 to 512 nodes, replicas of 2 to 8, up to 4 nodes in repair, all ways to grow and pack"""
+    rng, hour = np.random.default_rng(6), 3600.0
+    for nodes, each, life, away, rounds, interval in (
+        (256, 2, 1000, 12, 16, 1800.0),
+        (512, 4, 3000, 24, 8, 3600.0),
+        (64, 8, 4000, 24, 32, 3600.0),
+    ):
+        given = {"n_gpus": 8 * nodes, "tensor_parallel": 8, "pipeline_parallel": each}
+        given |= {"elastic": "shrink", "node_mttf": life * hour, "repair_time": away * hour}
+        given |= {"num_microbatches": rounds, "checkpoint_interval": interval, "detection_time": 0}
+        given |= {"drain_time": 40.0, "checkpoint_restore_time": 25.0, "reinit_time": 60.0}
+        given |= {"checkpoint_write_time": 30.0}
+        for growth, packing in itertools.product(
+            ("free", "stop", "next_failure", "restart"), (False, True)
+        ):
+            asked = given | {"elastic_growth": growth, "elastic_packing": packing}
+            job = {"nodes": nodes, "each": each, "life": life * hour, "repair": away * hour}
+            job |= {"rounds": rounds, "interval": interval, "spares": 0, "packing": packing}
+            job |= {"growth": growth, "stop": 155.0 if growth == "stop" else 125.0}
+            yield value("elastic_capacity", **asked), _elastic(job, 8000, rng)
 
 
 # Checkpoints and goodput

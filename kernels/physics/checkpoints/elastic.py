@@ -1,0 +1,146 @@
+"""Jobs that go on with fewer replicas until nodes are repaired, and what it takes to grow again."""
+
+import numpy as np
+
+from ...alternatives import alternative, row
+from ...ops import where
+
+row(
+    "absent_nodes",
+    "missing_nodes",
+    summary="Nodes that the job lacks on average: in repair, or waiting to be taken back.",
+    returns="[1] nodes",
+    elastic_growth=("free", "stop", "restart"),
+)
+
+
+@alternative("absent_nodes", elastic_growth="next_failure")
+def waiting_absent_nodes(missing_nodes, node_repair_rate, cluster_mtbf):
+    """those in repair + rate of repaired nodes x M: they wait until the next failure
+
+    Source: Little's law (Little 1961, Operations Research 9(3))
+    """
+    waiting = where(cluster_mtbf < np.inf, node_repair_rate * cluster_mtbf, 0.0)
+    return missing_nodes + waiting
+
+
+row(
+    "whole_job_share",
+    "whole_pool_probability",
+    summary="Share of the time in which an elastic job has all of its nodes.",
+    returns="[1] share of the wall time",
+    elastic_growth=("free", "stop", "restart"),
+)
+row(
+    "whole_job_share",
+    0.0,
+    "the last node to fail waits for the next failure",
+    elastic_growth="next_failure",
+)
+
+
+@alternative("running_replica_share", elastic_packing=False)
+def fixed_running_replica_share(
+    absent_nodes, nodes, gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel
+):
+    """Mean share of replicas that run.
+
+    (1 - a / N)^r of N nodes, r of them to a replica (at least 1): a replica lacking one stops
+
+    Returns: [1] running replicas over all
+    Range: nodes are absent independently of each other
+    Source: series system of independent parts (Barlow & Proschan 1975, ch. 2)
+    """
+    replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
+    away = np.minimum(absent_nodes / nodes, 1.0)
+    there = where(away < 1, away, 0.0)
+    needed = np.maximum(replica_gpus / gpus_per_node, 1.0)
+    return where(away < 1, np.exp(needed * np.log1p(-there)), 0.0)
+
+
+@alternative("running_replica_share", elastic_packing=True)
+def packed_running_replica_share(
+    absent_nodes,
+    whole_job_share,
+    nodes,
+    gpus_per_node,
+    tensor_parallel,
+    pipeline_parallel,
+    context_parallel,
+):
+    """1 - (a + (r - 1) (1 - P_whole)) / N: nodes of broken replicas form others, the last with gaps
+
+    Range: a lower bound, by at most half a replica where several nodes are absent
+    Source: Jang et al. 2023 (Oobleck), arXiv:2309.08125, section 4; Athlur et al. 2022 (Varuna),
+        arXiv:2111.04007, section 4 (pipelines are formed anew from the nodes that are there)
+    """
+    replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
+    more = np.maximum(replica_gpus / gpus_per_node, 1.0) - 1
+    return 1 - np.minimum((absent_nodes + more * (1 - whole_job_share)) / nodes, 1.0)
+
+
+row(
+    "growth_stop_time",
+    0.0,
+    "a node is taken back beside the running replicas, or at the next failure",
+    summary="Time that the job loses whenever a repaired node is taken back.",
+    returns="[s] stop",
+    source="TorchFT, torchft/manager.py (state comes from a peer)",
+    elastic_growth=("free", "next_failure"),
+)
+
+
+@alternative("growth_stop_time", elastic_growth="stop")
+def saved_growth_stop_time(checkpoint_write_time, drain_time, checkpoint_restore_time, reinit_time):
+    """save + drain + restore + start
+
+    Source: by definition
+    """
+    return checkpoint_write_time + drain_time + checkpoint_restore_time + reinit_time
+
+
+@alternative("growth_stop_time", elastic_growth="restart")
+def unsaved_growth_stop_time(checkpoint_interval, drain_time, checkpoint_restore_time, reinit_time):
+    """interval / 2 + drain + restore + start: nothing is saved, and the work since is done again
+
+    Source: PyTorch elastic, torch/distributed/elastic/agent/server/api.py (a node waits: restart)
+    """
+    return checkpoint_interval / 2 + drain_time + checkpoint_restore_time + reinit_time
+
+
+row("elastic_capacity", 1.0, "the job waits until it is whole again", elastic=False)
+
+
+@alternative("elastic_capacity", elastic="shrink")
+def shrinking_elastic_capacity(
+    running_replica_share, whole_job_share, num_microbatches, growth_stop_time, node_repair_rate
+):
+    """Mean speed of the job over that of the whole one, batch fixed.
+
+    (P + (1 - P) m / ceil(m / c)) (1 - growth stop x rate of repaired nodes): with a share c of
+    replicas while not whole, each runs more micro-batches, in whole numbers
+
+    Returns: [1] speed over speed
+    Range: c and the rounds are means: within 0.011 of jobs played without spares, 0.025 with;
+        stops do not overlap
+    Source: by definition
+    """
+    partial = np.maximum(1 - whole_job_share, 1e-12)
+    share = 1 - np.minimum((1 - running_replica_share) / partial, 1.0)
+    some = share > 0
+    rounds = np.ceil(num_microbatches / where(some, share, 1.0) * (1 - 1e-9))
+    fewer = where(some, num_microbatches / rounds, 0.0)
+    stopped = np.minimum(growth_stop_time * node_repair_rate, 1.0)
+    return (whole_job_share + (1 - whole_job_share) * fewer) * (1 - stopped)
+
+
+@alternative("steady_availability", multi_site=False)
+def one_site_availability(maintenance_fraction, elastic_capacity):
+    """Share of the wall time in which the cluster is available to the job, once it has started.
+
+    (1 - maintenance) x speed with fewer replicas
+
+    Returns: [1] share of the wall time, weighted by speed
+    Source: by definition
+    """
+    return (1 - maintenance_fraction) * elastic_capacity
