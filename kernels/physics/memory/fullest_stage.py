@@ -252,13 +252,17 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
     gradient_sync=("microbatch", "two_hop"),
 )
-row(
-    "unsharded_gradient_bytes",
-    "gradient_storage_bytes",
-    "all that are kept",
-    source="PyTorch fully_shard (set_requires_gradient_sync)",
-    gradient_sync="step",
-)
+
+
+@alternative("unsharded_gradient_bytes", gradient_sync="step")
+def summed_unsharded_gradient_bytes(gradient_storage_bytes, num_microbatches):
+    """all that are kept; with one micro-batch none wait to be reduced: 0
+
+    Source: PyTorch fully_shard (set_requires_gradient_sync)
+    """
+    return where(num_microbatches > 1, gradient_storage_bytes, 0.0)
+
+
 row(
     "gathered_weight_bytes",
     0.0,

@@ -247,16 +247,18 @@ row(
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2",
     gradient_sync=("microbatch", "two_hop"),
 )
-row(
-    "accumulated_parameters",
-    "held_parameters",
-    "all that it computes with, until they are reduced",
-    source=(
-        "PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch "
-        "FSDP), arXiv:2304.11277, section 3.3.4 (accumulation without communication)"
-    ),
-    gradient_sync="step",
-)
+
+
+@alternative("accumulated_parameters", gradient_sync="step")
+def summed_accumulated_parameters(held_parameters, sharded_parameters, num_microbatches):
+    """all that it computes with, until they are reduced; with one micro-batch none wait: its shard
+
+    Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
+        arXiv:2304.11277, section 3.3.4 (accumulation without communication)
+    """
+    return where(num_microbatches > 1, held_parameters, sharded_parameters)
+
+
 row(
     "kept_optimizer_bytes",
     "optimizer_state_bytes",

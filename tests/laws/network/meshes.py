@@ -99,7 +99,8 @@ def counted(
                 move(inside, 2 * held)
             gathered = stage < 3 or not reshard
         reduces = last or (stage >= 2 and sync != "step")
-        summed = max(summed, held / len(shards) if stage >= 2 and sync != "step" else held)
+        # gradients are whole where some wait to be reduced, or none are shared out
+        summed = max(summed, held / len(shards) if stage >= 2 and reduces else held)
         if reduces:
             move(inside, 2 * held, 2 if stage == 0 else 1)
             gathered = stage < 3
@@ -114,14 +115,14 @@ def counted(
     "shard_gradient_ranks repeated_gathers_per_reduction hybrid_replica_reduce_time "
     "shard_replicas replica_message hybrid_data_fabric_time hybrid_data_node_time replica_bytes "
     "replica_fabric_share replica_node_share sharded_gradients_memory "
-    "accumulated_parameters_gradient_sync_step",
+    "summed_accumulated_parameters",
     by="simulator",
     source="groups of a mesh built rank by rank, a step's collectives played block by block",
 )
 def sharding_groups() -> Pairs:
-    """10 meshes of 16 to 32 GPUs, every ZeRO stage, gradients reduced in three ways"""
-    for sizes, stage, sync, reshard in itertools.product(
-        LAYOUTS, (0, 1, 2, 3), ("microbatch", "two_hop", "step"), (True, False)
+    """10 meshes of 16 to 32 GPUs, every ZeRO stage, gradients reduced in three ways, 1 to 3 times"""
+    for sizes, stage, sync, reshard, m in itertools.product(
+        LAYOUTS, (0, 1, 2, 3), ("microbatch", "two_hop", "step"), (True, False), (1, 3)
     ):
         degrees = dict(zip(USUAL, sizes, strict=True))
         ranks = mesh(degrees)
@@ -131,10 +132,10 @@ def sharding_groups() -> Pairs:
         point |= {"pipeline_parallel": stages, "data_parallel_shard": shard}
         point |= {"stage_split": False}
         point |= {"zero_stage": stage, "gradient_sync": sync, "reshard_after_forward": reshard}
-        point |= {"global_batch_size": 3 * shard * replicate, "all_reduce": "hierarchical"}
+        point |= {"global_batch_size": m * shard * replicate, "all_reduce": "hierarchical"}
         names = ("data_fabric_time", "data_node_time", "data_parallel_time", "gradients_memory")
         fabric, node, whole, gradients = computed(point, *names)
-        summed, share, total = counted(ranks, stage, sync, reshard, 3)
+        summed, share, total = counted(ranks, stage, sync, reshard, m)
         yield node, total["node"] / RATES["intra_node_bandwidth"]
         yield fabric, total["fabric"] / RATES["inter_node_bandwidth"]
         yield whole, node + fabric
@@ -261,19 +262,19 @@ def exchanges_of_experts() -> Pairs:
 
 @check(
     "weights_held_state_bytes gathered_held_state_bytes staged_replica_parameters "
-    "largest_stage_parameters",
+    "largest_stage_parameters summed_unsharded_gradient_bytes",
     by="derivation",
     source="every stage's memory and shard taken by themselves, the largest kept",
 )
 def fullest_of_all() -> Pairs:
     """Mixtral 8x7B on 4 stages, ZeRO-2 and 3, gradients and weights kept whole or not"""
-    for stage, sync, reshard, dense in itertools.product(
-        (2, 3), ("microbatch", "step"), (True, False), (0, 8)
+    for stage, sync, reshard, dense, batch in itertools.product(
+        (2, 3), ("microbatch", "step"), (True, False), (0, 8), (16, 64)
     ):
         point: dict[str, Any] = {**MIXTRAL, **RATES, "n_gpus": 128, "pipeline_parallel": 4}
         point |= {"expert_parallel": 4, "tensor_parallel": 2, "data_parallel_shard": 8}
         point |= {"zero_stage": stage, "gradient_sync": sync, "reshard_after_forward": reshard}
-        point |= {"dense_layers": dense, "global_batch_size": 64}
+        point |= {"dense_layers": dense, "global_batch_size": batch}
         names = ("memory_per_gpu", "sharded_parameters")
         each = [computed(point | {"pipeline_stage": 1 + k}, *names) for k in range(4)]
         yield computed(point, "memory_per_gpu")[0], max(memory for memory, _ in each)
