@@ -4,6 +4,7 @@ import numpy as np
 
 from ...alternatives import alternative, row, same_as
 from ...collectives import two_level_all_to_all_time
+from ...ops import where
 from ...topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
 from ..network.inputs import SWITCHED
 
@@ -32,6 +33,18 @@ def node_expert_ranks_per_node(gpus_per_node, expert_tensor_parallel, expert_par
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over
         tensor, context and data ranks)
     """
+
+
+def expert_token_ranks(expert_tensor_parallel, residual_ranks, tensor_parallel):
+    """GPUs of one expert that hold different tokens, each of which all of them multiply.
+
+    t_e with sequence parallelism; 1 without, where tensor ranks hold the same tokens
+
+    Returns: [1] GPUs
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (dispatch_postprocess)
+        and moe_layer.py (training with tensor parallelism needs sequence parallelism)
+    """
+    return where(residual_ranks < tensor_parallel, 1.0, expert_tensor_parallel)
 
 
 row(
@@ -72,25 +85,28 @@ def per_expert_all_to_all_time(
     )
 
 
-@alternative("switched_all_to_all_time", expert_dispatch="per_node")
+@alternative("switched_all_to_all_time", expert_dispatch=("per_node", "all_gather"))
 def per_node_all_to_all_time(
     expert_fabric_bytes,
     expert_node_bytes,
     expert_nodes,
     expert_ranks_per_node,
+    expert_token_ranks,
     intra_node_latency,
     inter_node_latency,
     intra_node_bandwidth,
     expert_rail_bandwidth,
 ):
-    """(N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy per
-    node visited, to the GPU of the same local rank, which forwards it there; combine in reverse
+    """(N - 1) a_e + (g w - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy per
+    node (visited, or every one) to the GPU of the same local rank, which forwards it there to the w
+    GPUs of an expert; combine in reverse
 
-    Range: messages of many pieces, forwarded while others arrive; a lower bound for few pieces
+    Range: messages of many pieces, forwarded while others arrive; a lower bound for few pieces; the
+        GPUs of an expert in one node
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)
     """
     hops = (expert_nodes - 1) * inter_node_latency
-    hops = hops + (expert_ranks_per_node - 1) * intra_node_latency
+    hops = hops + (expert_ranks_per_node * expert_token_ranks - 1) * intra_node_latency
     inside = expert_node_bytes / intra_node_bandwidth
     return hops + np.maximum(inside, expert_fabric_bytes / expert_rail_bandwidth)
 
@@ -119,6 +135,16 @@ def per_node_fabric_bytes(
     return expert_message * copies * (1 - expert_ranks_per_node / expert_parallel)
 
 
+@alternative("expert_fabric_bytes", expert_dispatch="all_gather")
+def gathered_fabric_bytes(expert_message, routed_visits_per_token, expert_nodes):
+    """M / k (N - 1): tokens of GPUs with the same place on each node
+
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
+        (MoEAllGatherTokenDispatcher)
+    """
+    return expert_message / routed_visits_per_token * (expert_nodes - 1)
+
+
 @alternative("expert_node_bytes", expert_dispatch="per_expert")
 def per_expert_node_bytes(expert_message, expert_ranks_per_node, expert_parallel):
     """Bytes that one rank sends inside its node for experts, per layer and micro-batch.
@@ -133,15 +159,38 @@ def per_expert_node_bytes(expert_message, expert_ranks_per_node, expert_parallel
 
 @alternative("expert_node_bytes", expert_dispatch="per_node")
 def per_node_node_bytes(
-    expert_message, experts_per_token, rank_visits_per_token, expert_ranks_per_node
+    expert_message,
+    experts_per_token,
+    rank_visits_per_token,
+    expert_ranks_per_node,
+    expert_token_ranks,
 ):
-    """M / k x ranks visited x (1 - 1 / g): includes forwarding what arrived from other nodes
+    """M / k x ranks visited x (w - 1 / g): to the w GPUs of each; includes forwarding what arrived
+    from other nodes
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (forwarded in the node to the GPUs
-        that hold the experts)
+        that hold the experts); Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
+        (MoEFlexTokenDispatcher: t_e k of t_e E experts)
     """
     copies = rank_visits_per_token / experts_per_token
-    return expert_message * copies * (1 - 1 / expert_ranks_per_node)
+    return expert_message * copies * (expert_token_ranks - 1 / expert_ranks_per_node)
+
+
+@alternative("expert_node_bytes", expert_dispatch="all_gather")
+def gathered_node_bytes(
+    expert_message,
+    routed_visits_per_token,
+    expert_parallel,
+    expert_ranks_per_node,
+    expert_token_ranks,
+):
+    """M / k N (g w - 1) = M / k e (w - 1 / g): tokens of all nodes' GPUs of one place
+
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
+        (MoEAllGatherTokenDispatcher)
+    """
+    tokens = expert_message / routed_visits_per_token * expert_parallel
+    return tokens * (expert_token_ranks - 1 / expert_ranks_per_node)
 
 
 def expert_nodes(expert_parallel, expert_ranks_per_node):
@@ -193,9 +242,10 @@ def rank_visits_per_token(
     return distinct_groups(experts_per_token, experts * open_nodes / expert_nodes, ranks)
 
 
-def expert_gather_time(
+@alternative("expert_gather_time", expert_dispatch="per_expert")
+def per_expert_gather_time(
     expert_message,
-    expert_tensor_parallel,
+    expert_token_ranks,
     scale_up_gpus,
     intra_node_latency,
     inter_node_latency,
@@ -204,19 +254,28 @@ def expert_gather_time(
 ):
     """Time to gather routed tokens over an expert's tensor-parallel group, or to reduce results.
 
-    a ring: (t_e - 1) (a + M / B), each GPU with the M bytes it received
+    a ring: (w - 1) (a + M / B), each GPU with the M bytes it received, w GPUs that hold different
+    tokens
 
     Returns: [s] time of one all-gather
-    Range: an upper bound with expert_dispatch = per_node: as if each visited expert got a copy
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (gathered over the expert
         tensor-parallel group after the all-to-all); Patarasuk & Yuan 2009, JPDC 69(2)
     """
-    here = group_ranks_per_node(scale_up_gpus, 1.0, expert_tensor_parallel)
-    latency = flat_latency(expert_tensor_parallel, here, intra_node_latency, inter_node_latency)
+    here = group_ranks_per_node(scale_up_gpus, 1.0, expert_token_ranks)
+    latency = flat_latency(expert_token_ranks, here, intra_node_latency, inter_node_latency)
     bandwidth = flat_bandwidth(
-        expert_tensor_parallel, here, intra_node_bandwidth, expert_rail_bandwidth
+        expert_token_ranks, here, intra_node_bandwidth, expert_rail_bandwidth
     )
-    return (expert_tensor_parallel - 1) * (latency + expert_message / bandwidth)
+    return (expert_token_ranks - 1) * (latency + expert_message / bandwidth)
+
+
+row(
+    "expert_gather_time",
+    0.0,
+    "dispatch goes to all GPUs of an expert",
+    source="Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the group tp_ep_group)",
+    expert_dispatch=("per_node", "all_gather"),
+)
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=(False, "selective", "core_attention"))

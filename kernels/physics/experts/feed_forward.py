@@ -238,29 +238,34 @@ def shared_ffn_time(
 
 
 @alternative("sorted_copies_per_token", expert_dispatch="per_expert")
-def per_expert_sorted_copies_per_token(routed_visits_per_token, experts, expert_parallel):
+def per_expert_sorted_copies_per_token(
+    routed_visits_per_token, experts, expert_parallel, expert_token_ranks
+):
     """Token copies read and written to sort tokens by expert, before or after the experts.
 
-    1 + k, plus 2 k if a rank has several experts: copied in rank order, sorted by expert on arrival
+    1 + k, plus 2 k w if a rank has several experts: copied in rank order, sorted by expert on
+    arrival, when the w GPUs of an expert have shared theirs
 
     Returns: [1] copies read and written
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
         (MoEAlltoAllTokenDispatcher)
     """
-    again = where(experts > expert_parallel, 2.0, 0.0)
+    again = where(experts > expert_parallel, 2 * expert_token_ranks, 0.0)
     return 1 + routed_visits_per_token * (1 + again)
 
 
-@alternative("sorted_copies_per_token", expert_dispatch="per_node")
+@alternative("sorted_copies_per_token", expert_dispatch=("per_node", "all_gather"))
 def per_node_sorted_copies_per_token(
-    routed_visits_per_token, experts_per_token, rank_visits_per_token
+    routed_visits_per_token, experts_per_token, rank_visits_per_token, expert_token_ranks
 ):
-    """(ranks visited + k) x load: one copy arrives per rank, one is made per expert
+    """w (ranks visited + k) x load: one copy arrives per rank, or is picked there, and one is made
+    per expert, on each of its w GPUs
 
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the flex dispatcher
         permutes what DeepEP has received)
     """
-    return routed_visits_per_token * (1 + rank_visits_per_token / experts_per_token)
+    copies = routed_visits_per_token * (1 + rank_visits_per_token / experts_per_token)
+    return expert_token_ranks * copies
 
 
 @alternative("token_permutation_time", mixture_of_experts=True, off=0.0)

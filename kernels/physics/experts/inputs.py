@@ -9,8 +9,9 @@ INPUTS = declared(
     option(
         "expert_dispatch",
         "per_expert",
-        ("per_expert", "per_node"),
-        "tokens travel once for each expert they visit, or once for each node, and spread there",
+        ("per_expert", "per_node", "all_gather"),
+        "tokens travel once for each expert they visit; for each node, and spread there; or to "
+        "all ranks (Megatron-LM: alltoall, flex, allgather)",
         implied="per_node",
         implied_by=("routing_nodes",),
     ),

@@ -33,9 +33,9 @@ def torus_dispatch_reason():
 row(
     "expert_dispatch_reason",
     0.0,
-    "a copy for each expert goes anywhere",
+    "a copy for each expert, or for each rank, goes anywhere",
     source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
-    expert_dispatch="per_expert",
+    expert_dispatch=("per_expert", "all_gather"),
 )
 
 

@@ -18,16 +18,20 @@ row(
 
 
 @alternative("ffn_input_width", mixture_of_experts=True)
-def expert_ffn_input_width(hidden_size, routed_visits_per_token, expert_layers, layers):
+def expert_ffn_input_width(
+    hidden_size, routed_visits_per_token, expert_token_ranks, expert_layers, layers
+):
     """Width of all feed-forward inputs kept per token and layer, mean over layers.
 
-    h (1 + k l_e / l): router and shared experts read the token, each routed expert a copy of it
+    h (1 + k w l_e / l): router and shared experts read the token, each routed expert a copy of it
+    on each of its w GPUs, with sequence parallelism k h t_e / t per token
 
     Returns: [1] width
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
         for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
-    return hidden_size * (1 + routed_visits_per_token * expert_layers / layers)
+    copies = routed_visits_per_token * expert_token_ranks
+    return hidden_size * (1 + copies * expert_layers / layers)
 
 
 row(

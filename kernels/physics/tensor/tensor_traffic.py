@@ -307,23 +307,24 @@ def expert_tensor_parallel_time(
     tensor_parallel_exchange_time,
     expert_layers,
     shared_experts,
-    expert_tensor_parallel,
+    residual_ranks,
     tensor_parallel,
     expert_all_to_alls_per_layer,
     expert_gather_time,
 ):
     """Tensor-parallel traffic time of one step on each stage.
 
-    same as a dense model if t_e = t. Else expert layers exchange half as often, unless they have
-    shared experts, and the GPUs of an expert gather its tokens after each all-to-all to the experts
-    and reduce them before each all-to-all back
+    same as a dense model without sequence parallelism. With it, expert layers exchange half as
+    often, unless they have shared experts, and the GPUs of an expert gather its tokens after each
+    all-to-all to the experts and reduce them before each all-to-all back
 
     Returns: [s] tensor-parallel traffic of one step
-    Range: ring gathers of tokens, for any all_reduce
+    Range: ring gathers of tokens, for any all_reduce. Megatron-LM trains experts with tensor
+        parallelism only under sequence parallelism
     Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
         megatron/core/transformer/moe/token_dispatcher.py
     """
-    apart = where(expert_tensor_parallel == tensor_parallel, 0.0, 1.0)
+    apart = where(residual_ranks < tensor_parallel, 0.0, 1.0)
     layer_passes = expert_layers / pipeline_parallel * num_microbatches
     left_out = where(shared_experts > 0, 0.0, apart) * 0.5 * tensor_parallel_all_reduces_per_layer
     gathers = apart * expert_all_to_alls_per_layer * expert_gather_time

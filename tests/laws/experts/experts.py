@@ -1,6 +1,8 @@
 """Mixture of experts at run time: tokens routed one by one, sent, sorted and computed."""
 
+import itertools
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,99 @@ def tokens_spread_over_nodes() -> Pairs:
         time = 2e-9 * (here - 1) + 3e-9 * (nodes - 1) + max(far / 50e9, near / 160e9)
         theirs = (on_node.sum() / tokens, on_rank.sum() / tokens, far, near, time)
         yield from zip(got, theirs, strict=True)
+
+
+def _dispatched(
+    t: int, apart: int, spread: int, here: int, dispatcher: str
+) -> tuple[float, float, float, float]:
+    """Tokens that a rank sends to other nodes and to GPUs of its own in the dispatch of a layer, in
+    the gather of experts' GPUs after it, and tokens that its experts get, means per token it holds.
+
+    Each rank holds other tokens (sequence parallelism); experts' GPUs are `apart` neighbours.
+    """
+    experts, ranks = 16, range(apart * spread)
+    routed = list(itertools.combinations(range(experts), 2))  # a token for each pair of experts
+    owned = {x: range(x // apart * experts // spread, (x // apart + 1) * experts // spread)
+             for x in ranks}  # fmt: skip
+    sent: Counter[str] = Counter()
+    held: dict[int, Counter[tuple[int, int]]] = {x: Counter() for x in ranks}
+
+    def move(a: int, b: int, inside: str = "near") -> None:
+        if a != b:
+            sent["far" if a // here != b // here else inside] += 1
+
+    for rank in ranks:
+        for number, chosen in enumerate(routed):
+            if dispatcher == "all_gather":  # to all ranks of both groups, rail by rail
+                nodes = {x // here for x in ranks}
+                for node in nodes:
+                    first = node * here + rank % here if len(nodes) > 1 else rank
+                    move(rank, first)
+                    for x in (x for x in ranks if x // here == node):
+                        move(first, x)
+                        held[x].update((rank, number) for e in chosen if e in owned[x])
+                continue
+            wanted = [x for x in ranks for e in chosen if e in owned[x]]
+            if dispatcher == "per_expert":  # to the owner with the same place in its expert's group
+                for x in wanted:
+                    if x % apart == rank % apart:
+                        move(rank, x)
+                        held[x][rank, number] += 1
+                continue
+            for node in {x // here for x in wanted}:  # once to a node, and on from there
+                first = node * here + rank % here if node != rank // here else rank
+                move(rank, first)
+                for x in {x for x in wanted if x // here == node}:
+                    move(first, x)
+                    held[x][rank, number] += sum(w == x for w in wanted)
+    if dispatcher == "per_expert":
+        received = {x: Counter(tokens) for x, tokens in held.items()}
+        for x in ranks:
+            for other in range(x // apart * apart, (x // apart + 1) * apart):
+                if other != x:
+                    sent["gather"] += received[other].total()
+                    held[x] += received[other]
+    for x in ranks:  # all tokens of all ranks that chose its experts, on each of an expert's GPUs
+        assert held[x] == held[x // apart * apart]
+    share = len(routed) * len(ranks)
+    got = sum(tokens.total() for tokens in held.values())
+    return sent["far"] / share, sent["near"] / share, sent["gather"] / share, got / share
+
+
+@check(
+    "expert_token_ranks per_expert_gather_time per_expert_fabric_bytes per_expert_node_bytes "
+    "per_node_node_bytes per_node_fabric_bytes gathered_fabric_bytes gathered_node_bytes "
+    "per_node_all_to_all_time expert_ffn_input_width",
+    by="simulator",
+    source="every copy of every token sent from rank to rank, as in Megatron-LM, "
+    "megatron/core/transformer/moe/token_dispatcher.py (alltoall, flex, allgather)",
+    tolerance=7e-3,
+)
+def tokens_of_every_rank() -> Pairs:
+    """2 to 8 tensor ranks, experts on 1 to 8 GPUs over 2 and 4 groups, nodes of 4 and 8"""
+    width, each = 1024, 4096
+    for t, apart, spread, here, dispatcher in itertools.product(
+        (2, 8), (1, 2, 4, 8), (2, 4), (8, 16), ("per_expert", "per_node", "all_gather")
+    ):
+        if t * spread * apart > 64 or apart > here:
+            continue
+        far, near, gather, got = _dispatched(t, apart, spread, here, dispatcher)
+        point: dict[str, Any] = {"n_gpus": 64, "experts": 16, "experts_per_token": 2, "layers": 4}
+        point |= {"tensor_parallel": t, "sequence_parallel": True, "expert_parallel": spread}
+        point |= {"expert_tensor_parallel": apart, "gpus_per_node": here, "hidden_size": width}
+        point |= {"attention_heads": 8, "sequence_length": each * t, "recompute": False}
+        point |= {"expert_dispatch": dispatcher, "global_batch_size": 64, "scale_up_gpus": here}
+        point |= {"intra_node_latency": 0.0, "inter_node_latency": 0.0, "regather_time": 0.0}
+        point |= {"intra_node_bandwidth": 100.0, "inter_node_bandwidth": 100.0}
+        size = width * 2 * each
+        names = ["expert_fabric_bytes", "expert_node_bytes", "expert_gather_time"]
+        names += ["ffn_input_width", "expert_all_to_all_time"]
+        ours = computed(point, *names)
+        yield ours[0], far * size
+        yield ours[1], near * size
+        yield ours[2] * 100, gather * size
+        yield ours[3] / t, width / t + got * width / t
+        yield ours[4], size * max(far, near) / 100
 
 
 # DeepEP, docs/legacy.md: #EP -> GB/s of dispatch in FP8 and of combine in BF16
@@ -182,12 +277,13 @@ def tokens_in_buffers() -> Pairs:
     source="every array that a dispatcher reads or writes to sort tokens, on the clock of a GPU",
 )
 def tokens_sorted() -> Pairs:
-    """expert layers of a mixed model: experts over 1, 4 and 16 ranks, once and twice forward"""
+    """a mixed model: experts over 1, 4 and 16 ranks, each on 1 GPU and 2, once and twice forward"""
     tokens, width = 4096, 2048
-    for e in (1, 4, 16):
+    for e, w in itertools.product((1, 4, 16), (1, 2)):
         for recompute in (False, "full"):
-            for dispatch in ("per_expert", "per_node"):
-                point: dict[str, Any] = {**MIXED, "n_gpus": 16, "expert_parallel": e}
+            for dispatch in ("per_expert", "per_node", "all_gather"):
+                point: dict[str, Any] = {**MIXED, "n_gpus": 32, "expert_parallel": e}
+                point |= {"tensor_parallel": w, "sequence_parallel": True}
                 point |= {"sequence_length": tokens, "compute_model": "roofline"}
                 point |= {"expert_dispatch": dispatch, "recompute": recompute}
                 point |= {"peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
@@ -195,12 +291,11 @@ def tokens_sorted() -> Pairs:
                 reached = value("rank_visits_per_token", **point)
                 gpu = Gpu()
                 for size in (1, 2):  # there in one byte, back in two
-                    if (
-                        dispatch == "per_node"
-                    ):  # tokens received for each rank, copied for each expert
+                    if dispatch != "per_expert":  # received or picked, copied for each expert
                         gpu.move("sort", tokens * width * reached, tokens * width * 3, size=size)
                     else:  # copied for each expert, in the order of ranks
-                        gpu.move("sort", tokens * width, tokens * width * 3, size=size)
+                        own = tokens * width / w
+                        gpu.move("sort", own, own * 3, size=size)
                         if e < 16:  # and sorted by expert where a rank has several
                             gpu.move("sort", *[tokens * width * 3] * 2, size=size)
                 passes = ["forward", "backward"] + ["again"] * (recompute == "full")

@@ -120,7 +120,7 @@ def counted(
     source="groups of a mesh built rank by rank, a step's collectives played block by block",
 )
 def sharding_groups() -> Pairs:
-    """10 meshes of 16 to 32 GPUs, every ZeRO stage, gradients reduced in three ways, 1 to 3 times"""
+    """10 meshes of 16 to 32 GPUs, every ZeRO stage, gradients reduced in three ways, m 1, 3"""
     for sizes, stage, sync, reshard, m in itertools.product(
         LAYOUTS, (0, 1, 2, 3), ("microbatch", "two_hop", "step"), (True, False), (1, 3)
     ):
@@ -230,7 +230,7 @@ def folded_experts() -> Pairs:
 
 
 @check(
-    "expert_tensor_parallel_time expert_gather_time",
+    "expert_tensor_parallel_time per_expert_gather_time",
     by="simulator",
     source="exchanges of a layer's passes listed; tokens passed round the GPUs of an expert",
 )
@@ -253,9 +253,9 @@ def exchanges_of_experts() -> Pairs:
         for layer in range(32):
             for _ in ["forward", "backward"] + ["again"] * repeated:
                 clock += 7.0  # attention
-                if layer < dense or shared or apart == 4:
+                if layer < dense or shared:
                     clock += 7.0
-                if layer >= dense and apart != 4:
+                if layer >= dense:
                     clock += passed + passed  # there, and back
         yield computed(point, "tensor_parallel_time")[0], 3 * clock
 
