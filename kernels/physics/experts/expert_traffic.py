@@ -273,7 +273,6 @@ row(
     "expert_gather_time",
     0.0,
     "dispatch goes to all GPUs of an expert",
-    source="Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the group tp_ep_group)",
     expert_dispatch=("per_node", "all_gather"),
 )
 

@@ -203,16 +203,16 @@ def pipeline_stage(fullest_stage):
 
 
 @alternative("held_state_bytes", zero_stage=0)
-def replicated_held_state_bytes(bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes):
+def replicated_held_state_bytes(trained_weight_bytes, gradient_storage_bytes, kept_optimizer_bytes):
     """weight + gradients + optimizer states
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes
+    return trained_weight_bytes + gradient_storage_bytes + kept_optimizer_bytes
 
 
 @alternative("held_state_bytes", zero_stage=1)
-def gradients_held_state_bytes(bytes_per_element, gradient_storage_bytes):
+def gradients_held_state_bytes(trained_weight_bytes, gradient_storage_bytes):
     """State bytes per parameter that every data-parallel rank holds, unsharded.
 
     weight + gradients
@@ -220,16 +220,16 @@ def gradients_held_state_bytes(bytes_per_element, gradient_storage_bytes):
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
-    return bytes_per_element + gradient_storage_bytes
+    return trained_weight_bytes + gradient_storage_bytes
 
 
 @alternative("held_state_bytes", zero_stage=2)
-def weights_held_state_bytes(bytes_per_element, unsharded_gradient_bytes):
+def weights_held_state_bytes(trained_weight_bytes, unsharded_gradient_bytes):
     """weight + unreduced gradients
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
-    return bytes_per_element + unsharded_gradient_bytes
+    return trained_weight_bytes + unsharded_gradient_bytes
 
 
 @alternative("held_state_bytes", zero_stage=3)
@@ -280,7 +280,7 @@ row(
 
 
 def sharded_state_bytes(
-    bytes_per_element, gradient_storage_bytes, kept_optimizer_bytes, held_state_bytes
+    trained_weight_bytes, gradient_storage_bytes, kept_optimizer_bytes, held_state_bytes
 ):
     """State bytes per parameter that are sharded over data-parallel ranks.
 
@@ -289,7 +289,7 @@ def sharded_state_bytes(
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes - held_state_bytes
+    return trained_weight_bytes + gradient_storage_bytes + kept_optimizer_bytes - held_state_bytes
 
 
 def shared_state_bytes(

@@ -196,7 +196,7 @@ row(
 
 
 @alternative("weights_memory", zero_stage=(0, 1, 2))
-def replicated_weights_memory(held_parameters, bytes_per_element):
+def replicated_weights_memory(held_parameters, trained_weight_bytes):
     """Weight memory of one GPU.
 
     N_stage / t x bytes
@@ -204,18 +204,18 @@ def replicated_weights_memory(held_parameters, bytes_per_element):
     Returns: [B] weights
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return held_parameters * bytes_per_element
+    return held_parameters * trained_weight_bytes
 
 
 @alternative("weights_memory", zero_stage=3)
-def sharded_weights_memory(sharded_parameters, bytes_per_element):
+def sharded_weights_memory(sharded_parameters, trained_weight_bytes):
     """Weight memory of one GPU, without the weights gathered for the current layer.
 
     N_stage / (t d c) x bytes
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
     """
-    return sharded_parameters * bytes_per_element
+    return sharded_parameters * trained_weight_bytes
 
 
 @alternative("gradients_memory", zero_stage=(0, 1))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative, family, row
 
 row("peak_flops", "peak_flops_bf16", precision="bf16")
 row("peak_flops", "peak_flops_fp16", precision="fp16")
@@ -124,22 +124,58 @@ def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element)
     return 0.5625 + sixteen_bit_layers_share * (bytes_per_element - 0.5625)
 
 
+row("two_way_bytes_per_element", "operand_bytes_per_element", precision=("bf16", "fp16", "fp8"))
+
+
+@alternative("two_way_bytes_per_element", precision=("fp8_blockwise", "mxfp8", "fp4"))
+def block_two_way_bytes_per_element(operand_bytes_per_element):
+    """Bytes per element of a tensor for products that sum along its rows, and along its columns.
+
+    w = 2 q: blocks lie along the sums
+
+    Returns: [B] size
+    Source: Mishra et al. 2025 (MXFP8), arXiv:2506.08027; TransformerEngine,
+        transformer_engine/pytorch/distributed.py (rowwise and columnwise data)
+    """
+    return 2 * operand_bytes_per_element
+
+
+@alternative("two_way_bytes_per_element", precision="nvfp4")
+def nvfp4_two_way_bytes_per_element(
+    operand_bytes_per_element, sixteen_bit_layers_share, bytes_per_element
+):
+    """2 q - k e: layers in 16 bits need one copy
+
+    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
+    """
+    return 2 * operand_bytes_per_element - sixteen_bit_layers_share * bytes_per_element
+
+
+def quantised_share(parameters, vocab_size, hidden_size, non_matmul_parameters):
+    """Share of parameters in the layers' matrices: others stay in 16 bits.
+
+    1 - (V h + non-matmul) / N
+
+    Returns: [1] share
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (embedding, head and norms stay)
+    """
+    return np.maximum(1 - (vocab_size * hidden_size + non_matmul_parameters) / parameters, 0.0)
+
+
 row(
     "weight_bytes_on_wire",
     "bytes_per_element",
-    ("e; scales along rows and along columns differ, so that blocks of 32 or 16 are cast after it"),
+    ("e; scales along rows and along columns differ, so that blocks of 32 are cast after it"),
     source=(
         "Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7; Mishra et al. "
         "2025 (MXFP8), arXiv:2506.08027 (blocks along the sums of each product)"
     ),
-    precision=("bf16", "fp16", "mxfp8", "fp4", "nvfp4"),
+    precision=("bf16", "fp16", "mxfp8"),
 )
 
 
 @alternative("weight_bytes_on_wire", precision=("fp8", "fp8_blockwise"))
-def fp8_weight_bytes_on_wire(
-    bytes_per_element, layers, attention_parameters_per_layer, ffn_parameters, parameters
-):
+def fp8_weight_bytes_on_wire(bytes_per_element, quantised_share):
     """Bytes per weight gathered by data-parallel ranks: the layers' matrices in FP8.
 
     e - (e - 1) x share of parameters in the layers' matrices: embeddings and norms in e
@@ -149,11 +185,55 @@ def fp8_weight_bytes_on_wire(
         all-gather of FSDP); state it as `bytes_per_element` if weights are cast afterwards
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2
     """
-    matrices = layers * attention_parameters_per_layer + ffn_parameters
-    share = np.minimum(matrices / parameters, 1.0)
-    return bytes_per_element - (bytes_per_element - 1) * share
+    return bytes_per_element - (bytes_per_element - 1) * quantised_share
 
 
+@alternative("weight_bytes_on_wire", precision=("fp4", "nvfp4"))
+def fp4_weight_bytes_on_wire(
+    bytes_per_element, operand_bytes_per_element, two_way_bytes_per_element, quantised_share
+):
+    """e - (e - b) x share of parameters in the layers' matrices, b = 1 / 2 where a layer is in four
+    bits: without its scales, a ninth of a copy
+
+    Source: Megatron-LM, megatron/core/distributed/param_and_grad_buffer.py (nvfp4_packed_numel)
+    """
+    scales = (two_way_bytes_per_element - operand_bytes_per_element) / 9
+    packed = operand_bytes_per_element - scales
+    return bytes_per_element - (bytes_per_element - packed) * quantised_share
+
+
+row("serving_weight_bytes", "bytes_per_element", precision=("bf16", "fp16"))
+
+
+@alternative("serving_weight_bytes", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
+def quantised_serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised_share):
+    """Bytes per weight kept for inference: the layers' matrices as products read them.
+
+    e - (e - q) x share of parameters in the layers' matrices
+
+    Returns: [B] bytes of one weight
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (embedding, head and norms stay)
+    """
+    return bytes_per_element - (bytes_per_element - operand_bytes_per_element) * quantised_share
+
+
+row(
+    "trained_weight_bytes",
+    "bytes_per_element",
+    holds="fp8: two copies of one byte; one on Blackwell, whose products need no transposed copy",
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise"),
+)
+family(
+    {
+        "serving_weight_bytes": "trained_weight_bytes",
+        "operand_bytes_per_element": "two_way_bytes_per_element",
+        "inference": "training",
+        "as products read them": "as products of both passes read them",
+        "q": "w",
+    },
+    quantised_serving_weight_bytes,
+    precision=("mxfp8", "fp4", "nvfp4"),
+)
 row(
     "dispatch_bytes_per_element",
     "bytes_per_element",

@@ -79,10 +79,10 @@ def mixed_decode_bytes(
     return decode_weights_bytes + serving_batch_size * (kept + states)
 
 
-def weights_bytes(parameters, bytes_per_element):
+def weights_bytes(parameters, serving_weight_bytes):
     """Size of the model's weights.
 
-    N e
+    N x bytes
 
     Returns: [B] weights of one replica
     Source: by definition; Fleet Foundations, the single-accelerator roofline (16.1 GB for 8B)
@@ -90,14 +90,14 @@ def weights_bytes(parameters, bytes_per_element):
         >>> weights_bytes(8.03e9, 2) / 1e9
         16.06
     """
-    return parameters * bytes_per_element
+    return parameters * serving_weight_bytes
 
 
 @alternative("serving_weights_memory", data_parallel_attention=False)
 def divided_serving_weights_memory(weights_bytes, tensor_parallel):
     """Weight memory of one GPU while serving.
 
-    N e / t
+    weights / t
 
     Returns: [B] weights
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1
@@ -110,15 +110,15 @@ def copied_attention_serving_weights_memory(
     weights_bytes,
     attention_layers,
     attention_parameters_per_layer,
-    bytes_per_element,
+    operand_bytes_per_element,
     tensor_parallel,
 ):
-    """(N - l_a A) e / t + l_a A e: attention replicated, the rest split over t GPUs
+    """(weights - l_a A q) / t + l_a A q: attention replicated, the rest split over t GPUs
 
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
         are shared out)
     """
-    copied = attention_layers * attention_parameters_per_layer * bytes_per_element
+    copied = attention_layers * attention_parameters_per_layer * operand_bytes_per_element
     return (weights_bytes - copied) / tensor_parallel + copied
 
 
@@ -138,12 +138,12 @@ def expert_unvisited_weights_memory(
     experts_per_token,
     expert_parameters,
     serving_batch_size,
-    bytes_per_element,
+    operand_bytes_per_element,
     tensor_parallel,
 ):
     """Weight memory of one GPU that a decode step does not read: experts no token is routed to.
 
-    l_e E (1 - k/E)^b x parameters of an expert x e / t: uniform, independent routing of tokens
+    l_e E (1 - k/E)^b x parameters of an expert x q / t: uniform, independent routing of tokens
 
     Returns: [B] weights
     Range: mean over GPUs; with uneven routing, the GPU with the most-visited experts reads more
@@ -154,7 +154,7 @@ def expert_unvisited_weights_memory(
     share = where(some_left, experts_per_token / experts, 0.5)
     idle = where(some_left, np.exp(serving_batch_size * np.log1p(-share)), 0.0)
     unvisited = expert_layers * experts * idle * expert_parameters
-    return unvisited * bytes_per_element / tensor_parallel
+    return unvisited * operand_bytes_per_element / tensor_parallel
 
 
 def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):

@@ -284,14 +284,7 @@ def combined_unpaired_expert_time(
     Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py, by playing it out
     """
     window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
-    exposed = routed_exposed_expert_parallel_time(
-        expert_parallel_time,
-        expert_overlap_share,
-        compute_time,
-        exposed_tensor_parallel_time,
-        exposed_context_parallel_time,
-        0.0,
-    )
+    exposed = np.maximum(0.0, expert_parallel_time - expert_overlap_share * window)
     backward = expert_parallel_time * (1 - 2 / expert_all_to_alls_per_layer)
     longer = np.maximum(0.0, backward - exposed - window / (3 * recompute_flops_factor))
     alone = (stage_chunks - 1) * microbatch_group_size + pipeline_parallel
@@ -324,14 +317,7 @@ def dual_unpaired_expert_time(
         2024, arXiv:2412.19437), by playing them out
     """
     window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
-    exposed = routed_exposed_expert_parallel_time(
-        expert_parallel_time,
-        expert_overlap_share,
-        compute_time,
-        exposed_tensor_parallel_time,
-        exposed_context_parallel_time,
-        0.0,
-    )
+    exposed = np.maximum(0.0, expert_parallel_time - expert_overlap_share * window)
     there = 2 * expert_parallel_time / expert_all_to_alls_per_layer
     back = expert_parallel_time - there
     stages = np.maximum(stage_chunks * pipeline_parallel / 2, 1.0)

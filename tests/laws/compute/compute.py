@@ -1,10 +1,11 @@
 """Operations counted independently: query-key pairs, matrix by matrix, published tables."""
 
+import itertools
 import math
 from typing import Any
 
 from ... import formulas
-from ...evaluated import value
+from ...evaluated import computed, value
 from ..check import Pairs, check
 
 
@@ -269,20 +270,55 @@ def bytes_to_experts() -> Pairs:
     yield 4 * ours, 8 * (there + back + there + back)  # forward, and gradients the same way
 
 
+def copies(rows: int, columns: int, form: str) -> tuple[float, float, float]:
+    """Bytes of a matrix as sent, as kept for both passes, and as kept for products alone."""
+    n = rows * columns
+    if form == "nvfp4":  # two elements in a byte; a byte of scale to 16, along each side
+        along = n / 2 + rows * (columns / 16)
+        across = n / 2 + columns * (rows / 16)
+        return n / 2, along + across, along
+    if form == "mxfp8":  # cast after they are sent; a byte of scale to 32, along each side
+        along = n + rows * (columns / 32)
+        return 2 * n, along + n + columns * (rows / 32), along
+    if form == "fp8":  # with its transpose
+        return n, n + n, n
+    return 2 * n, 2 * n, 2 * n
+
+
 @check(
-    "fp8_weight_bytes_on_wire",
+    "fp8_weight_bytes_on_wire fp4_weight_bytes_on_wire quantised_share "
+    "block_two_way_bytes_per_element nvfp4_two_way_bytes_per_element "
+    "quantised_serving_weight_bytes quantised_trained_weight_bytes",
     by="derivation",
-    source="tensors of Llama 3 8B one by one: matrices of layers in one byte, the rest in two",
+    source="tensors of Llama 3 8B and 70B one by one: matrices of layers in few bits, with scales "
+    "of each copy, the rest in two bytes",
 )
 def bytes_of_weights() -> Pairs:
-    """Llama 3 8B"""
-    h, f, layers, words = 4096, 14336, 32, 128256
-    tensors = [(h * h, 1)] * 2 + [(h * 1024, 1)] * 2 + [(h * f, 1)] * 3 + [(h, 2)] * 2
-    tensors = tensors * layers + [(h, 2)] + [(words * h, 2)] * 2
-    given = {"precision": "fp8", "hidden_size": h, "attention_heads": 32, "kv_heads": 8}
-    given |= {"ffn_hidden_size": f, "gated_ffn": True, "layers": layers, "vocab_size": words}
-    ours = value("weight_bytes_on_wire", **given)
-    yield ours, sum(n * size for n, size in tensors) / sum(n for n, _ in tensors)
+    """Llama 3 8B and 70B in FP8, MXFP8 and NVFP4, a quarter of the layers in 16 bits or none"""
+    words = 128256
+    for (h, f, layers, heads), (precision, sixteen) in itertools.product(
+        ((4096, 14336, 32, 32), (8192, 28672, 80, 64)),
+        (("fp8", 0.0), ("mxfp8", 0.0), ("fp4", 0.0), ("nvfp4", 0.25), ("nvfp4", 0.0)),
+    ):
+        sent = kept = served = n = 0.0
+        for layer in range(layers):
+            few = "nvfp4" if precision == "fp4" else precision
+            form = "bf16" if layer < sixteen * layers else few
+            for columns in (h, h, 1024, 1024, f, f, f):
+                sizes = copies(h, columns, form)
+                sent, kept, served = sent + sizes[0], kept + sizes[1], served + sizes[2]
+                n += h * columns
+        others = [h] * (2 * layers + 1) + [words * h] * 2
+        given = {"precision": precision, "hidden_size": h, "attention_heads": heads, "kv_heads": 8}
+        given |= {"ffn_hidden_size": f, "gated_ffn": True, "layers": layers, "vocab_size": words}
+        given |= {"sixteen_bit_layers_share": sixteen, "tensor_parallel": 8, "n_gpus": 8}
+        names = ("weight_bytes_on_wire", "trained_weight_bytes", "serving_weights_memory")
+        ours = computed(given | {"zero_stage": 0}, *names, "weights_memory")
+        n += sum(others)
+        yield ours[0], (sent + 2 * sum(others)) / n
+        yield ours[1], (kept + 2 * sum(others)) / n
+        yield ours[2], (served + 2 * sum(others)) / 8
+        yield ours[3], (kept + 2 * sum(others)) / 8
 
 
 @check(

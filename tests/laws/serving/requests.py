@@ -99,7 +99,7 @@ def caches() -> Pairs:
     tolerance=1e-2,
 )
 def visited_experts() -> Pairs:
-    """Mixtral 8x7B on 1 and 4 GPUs, batches of 1, 4 and 16; every expert visited"""
+    """Mixtral 8x7B on 1 and 4 GPUs, BF16 and FP8, batches of 1, 4 and 16; every expert visited"""
     draw = np.random.default_rng(5)
     everything, one, layers = 46_702_792_704, 3 * 4096 * 14336, 32
     for batch in (1, 4, 16):
@@ -112,4 +112,8 @@ def visited_experts() -> Pairs:
         for t in (1, 4):
             point = {**MIXTRAL, "serving_batch_size": batch, "tensor_parallel": t}
             yield computed(point, "decode_weights_bytes")[0], 2 * read / t
+            # in FP8, all but two tables, the norms of each layer and the last one in one byte
+            others = 2 * 32000 * 4096 + (2 * 32 + 1) * 4096
+            point["precision"] = "fp8"
+            yield computed(point, "decode_weights_bytes")[0], (read + others) / t
     yield formulas.expert_unvisited_weights_memory(32, 8, 8, one, 1, 2, 1), 0
