@@ -28,6 +28,7 @@ _DOCUMENTS = {
     "mlsysim": "mlsysim",
     "nccl-tests": "nccltests",
     "TorchFT": "torchft",
+    "TransformerEngine": "transformerengine",
 }
 _WORD = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
 _NAME = rf"{_WORD}(?: {_WORD})*"

@@ -16,7 +16,7 @@ from ...reduce_scatter import (
 @alternative("tensor_parallel_gather_time", all_reduce="ring")
 @same_as(reduce_scatter_time)
 def ring_tensor_parallel_gather_time(
-    activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+    tensor_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
 ):
     """(n - 1) (a + M / (n B)): a ring
 
@@ -29,7 +29,7 @@ def ring_tensor_parallel_gather_time(
     all_reduce=("tree", "double_binary_tree", "recursive_halving_doubling"),
 )
 def logarithmic_tensor_parallel_gather_time(
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     intra_node_latency,
@@ -43,7 +43,7 @@ def logarithmic_tensor_parallel_gather_time(
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
     return hierarchical_logarithmic_reduce_scatter_time(
-        activation_message,
+        tensor_message,
         tensor_parallel / tensor_parallel_ranks_per_node,
         tensor_parallel_ranks_per_node,
         intra_node_latency,
@@ -55,7 +55,7 @@ def logarithmic_tensor_parallel_gather_time(
 
 @alternative("tensor_parallel_gather_time", all_reduce=("hierarchical", "in_network"))
 def hierarchical_tensor_parallel_gather_time(
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     intra_node_latency,
@@ -69,7 +69,7 @@ def hierarchical_tensor_parallel_gather_time(
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
     return hierarchical_reduce_scatter_time(
-        activation_message,
+        tensor_message,
         tensor_parallel / tensor_parallel_ranks_per_node,
         tensor_parallel_ranks_per_node,
         intra_node_latency,
@@ -81,7 +81,7 @@ def hierarchical_tensor_parallel_gather_time(
 
 @alternative("tensor_parallel_gather_time", all_reduce="fitted")
 def fitted_tensor_parallel_gather_time(
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_latency,
     tensor_parallel_bandwidth,
@@ -92,7 +92,7 @@ def fitted_tensor_parallel_gather_time(
     Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
     """
     whole = fitted_all_reduce_time(
-        activation_message,
+        tensor_message,
         tensor_parallel,
         tensor_parallel_latency,
         tensor_parallel_bandwidth,
@@ -115,7 +115,7 @@ def no_tensor_parallel_switch_gather_time():
 
 @alternative("tensor_parallel_switch_gather_time", node_reduction=True)
 def nvls_tensor_parallel_switch_gather_time(
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     intra_node_latency,
@@ -128,14 +128,14 @@ def nvls_tensor_parallel_switch_gather_time(
     Source: NCCL 2.30 src/transport/nvls.cc
     """
     time = nvls_reduce_scatter_time(
-        activation_message, tensor_parallel, intra_node_latency, intra_node_bandwidth
+        tensor_message, tensor_parallel, intra_node_latency, intra_node_bandwidth
     )
     return where(tensor_parallel_ranks_per_node < tensor_parallel, np.inf, time)
 
 
 @alternative("tensor_parallel_gather_time", all_reduce="auto")
 def auto_tensor_parallel_gather_time(
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     tensor_parallel_bandwidth,
@@ -153,7 +153,7 @@ def auto_tensor_parallel_gather_time(
         arXiv:2506.20252
     """
     rings = auto_reduce_scatter_time(
-        activation_message,
+        tensor_message,
         tensor_parallel,
         tensor_parallel_ranks_per_node,
         tensor_parallel_bandwidth,

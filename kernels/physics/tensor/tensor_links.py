@@ -37,7 +37,7 @@ def tensor_fabric_time(
     saved_input_gather_time,
     tensor_parallel_exchange_time,
     tensor_parallel_gather_time,
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     tensor_rail_bandwidth,
@@ -49,7 +49,7 @@ def tensor_fabric_time(
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
-    moved = activation_message * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
+    moved = tensor_message * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
     exchanges = tensor_parallel_time - saved_input_gather_time
     return busy_time(
         exchanges, tensor_parallel_exchange_time, 2 * moved, tensor_rail_bandwidth
@@ -63,7 +63,7 @@ def tensor_node_time(
     saved_input_gather_time,
     tensor_parallel_exchange_time,
     tensor_parallel_gather_time,
-    activation_message,
+    tensor_message,
     tensor_parallel_ranks_per_node,
     intra_node_bandwidth,
 ):
@@ -74,7 +74,7 @@ def tensor_node_time(
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
-    moved = activation_message * (1 - 1 / tensor_parallel_ranks_per_node)
+    moved = tensor_message * (1 - 1 / tensor_parallel_ranks_per_node)
     exchanges = tensor_parallel_time - saved_input_gather_time
     return busy_time(
         exchanges, tensor_parallel_exchange_time, 2 * moved, intra_node_bandwidth

@@ -71,6 +71,33 @@ def full_recompute_all_reduces_per_layer():
     return 6.0
 
 
+row("tensor_message", "activation_message", sequence_parallel=False)
+
+
+@alternative("tensor_message", sequence_parallel=True)
+def sequence_tensor_message(
+    activation_message,
+    tensor_parallel_all_reduces_per_layer,
+    bytes_per_element,
+    operand_bytes_per_element,
+    two_way_bytes_per_element,
+):
+    """Bytes of an activation as tensor-parallel ranks reduce or gather it, mean over a layer.
+
+    M (A (e + q) + 2 w) / ((2 A + 2) e): A reduce-scatters in 16 bits, gathers of A inputs as
+    operands and of 2 output gradients for both products
+
+    Returns: [B] message
+    Range: right in sum for a layer; a gather of an input sends less, one for two products more
+    Source: TransformerEngine, transformer_engine/pytorch/module/base.py (grad_output_preprocess)
+        and layernorm_linear.py (set_quantizer_usage_for_wgrad_all_gather)
+    """
+    exchanges = tensor_parallel_all_reduces_per_layer
+    bytes_ = exchanges * (bytes_per_element + operand_bytes_per_element)
+    bytes_ = bytes_ + 2 * two_way_bytes_per_element
+    return activation_message * bytes_ / ((2 * exchanges + 2) * bytes_per_element)
+
+
 @alternative("distributed_input_gathers", distribute_saved_activations=True, off=0.0)
 def split_distributed_input_gathers(tensor_parallel, residual_ranks):
     """All-gathers of a layer's saved input, which tensor ranks keep in parts.

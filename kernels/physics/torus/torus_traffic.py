@@ -319,7 +319,7 @@ def mixed_gradient_torus_bandwidth(
 @alternative("tensor_parallel_gather_time", all_reduce="torus")
 @same_as(torus_reduce_scatter_time)
 def torus_tensor_parallel_gather_time(
-    activation_message,
+    tensor_message,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     tensor_torus_hops,

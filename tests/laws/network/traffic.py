@@ -286,6 +286,59 @@ def halves_of_activations() -> Pairs:
             yield float(both.sel(sequence_parallel=True)), 2 * gather
 
 
+def _quantised(rows: int, columns: int, form: str) -> tuple[int, int]:
+    """Bytes of a tensor quantised along its rows, and of its second copy along its columns."""
+    n = rows * columns
+    if form == "bf16":
+        return 2 * n, 0
+    if form == "fp8":  # one scale: transposed where it arrives
+        return n, 0
+    data, scale, block = {"fp8_blockwise": (n, 4, 128), "mxfp8": (n, 1, 32)}.get(
+        form, (n // 2, 1, 16)
+    )
+    return data + scale * rows * (columns // block), data + scale * columns * (rows // block)
+
+
+def _layer_exchanged(ranks: int, tokens: int, width: int, form: str, again: bool) -> int:
+    """Bytes that a rank sends for a layer: what Transformer Engine's modules gather and reduce."""
+    along, across = _quantised(tokens // ranks, width, form)
+    whole = 2 * tokens // ranks * width
+    sent = 0
+    for _ in range(ranks - 1):  # hops of a ring: one rank's share in each
+        for module in ("queries, keys and values", "projection", "up", "down"):
+            enters = module in ("queries, keys and values", "up")
+            for _ in ["forward"] + ["again"] * again:
+                sent += along if enters else whole  # input gathered, or output reduced
+            if enters:  # input gathered for the gradient of weights; that of the input reduced
+                sent += (across or along) + whole
+            else:  # gradient of the output gathered for both products
+                sent += along + across
+    return sent
+
+
+@check(
+    "sequence_tensor_message sequence_regather_time tensor_node_time",
+    by="simulator",
+    source="every gather and reduction of a layer's modules, as in TransformerEngine, "
+    "transformer_engine/pytorch/module/layernorm_linear.py, linear.py and base.py, by rank",
+)
+def formats_of_activations() -> Pairs:
+    """1 to 8 tensor ranks, BF16, three kinds of FP8 and NVFP4, with and without recomputation"""
+    for ranks, form, again in itertools.product(
+        (1, 2, 8), ("bf16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"), (False, True)
+    ):
+        point: dict[str, Any] = {"n_gpus": 8, "layers": 4, "hidden_size": 4096, "precision": form}
+        point |= {"sequence_length": 4096, "tensor_parallel": ranks, "sequence_parallel": True}
+        point |= {"global_batch_size": 8 // ranks, "sixteen_bit_layers_share": 0.25}
+        point |= {"recompute": "full" if again else False, "all_reduce": "hierarchical"}
+        point |= {"intra_node_latency": 0.0, "intra_node_bandwidth": 1.0, "inter_node_latency": 0.0}
+        point["inter_node_bandwidth"] = 1.0
+        forms = ["bf16" if form == "nvfp4" else form] + [form] * 3  # of four layers
+        sent = sum(_layer_exchanged(ranks, 4096, 4096, one, again) for one in forms)
+        for name in ("tensor_parallel_time", "tensor_node_time"):
+            yield value(name, **point), sent
+
+
 @check(
     "ring_gradient_reduce_scatter_time logarithmic_gradient_reduce_scatter_time "
     "hierarchical_gradient_reduce_scatter_time fitted_gradient_reduce_scatter_time "
