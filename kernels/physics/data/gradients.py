@@ -90,27 +90,20 @@ def ring_routed_reduction_share(
 
 def mean_reduced_expert_parameters(
     routed_parameters,
-    expert_parallel,
-    expert_tensor_parallel,
+    routed_reduction_share,
     tensor_parallel,
     pipeline_parallel,
-    gradient_ranks,
     parameter_copies,
 ):
     """Routed experts' parameters of one rank, weighted by reduction traffic, on the mean stage.
 
-    N_routed / (e t_e p) x (n - e t_e / t) / (n - 1): a ring of n t / (e t_e) ranks over a ring of
-    all n = d c; dualpipe counts both stages
+    N_routed / (t p) x share; dualpipe counts both stages
 
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
-    several = gradient_ranks > 1
-    folded = expert_parallel * (expert_tensor_parallel / tensor_parallel)
-    others = np.maximum(gradient_ranks - folded, 0.0)
-    share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
-    own = routed_parameters / (expert_parallel * expert_tensor_parallel * pipeline_parallel)
-    return parameter_copies * own * share
+    stage = routed_parameters / (tensor_parallel * pipeline_parallel)
+    return parameter_copies * stage * routed_reduction_share
 
 
 row(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row, same_as
+from ...alternatives import alternative, family, row, same_as
 from ...ops import where
 from ...stages import kept_microbatches, microbatches_of_stage
 from ..model.layer_kinds import KINDS
@@ -308,16 +308,10 @@ def middle_stage_kept_ratio():
     return 1.0
 
 
-def last_stage_kept_ratio():
-    """Activations that the last stage keeps, relative to equal pieces.
-
-    1; set by a pipeline_layout with unequal pieces
-
-    Returns: [1] ratio
-    Range: same as `first_stage_kept_ratio`
-    Source: Narayanan et al. 2021 (SC21), section 2.2
-    """
-    return 1.0
+family(
+    {"middle_stage_kept_ratio": "last_stage_kept_ratio", "a middle stage": "the last stage"},
+    middle_stage_kept_ratio,
+)
 
 
 @alternative("residual_activations_per_token", linear_attention=KINDS)

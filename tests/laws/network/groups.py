@@ -120,7 +120,8 @@ def expert_rings() -> Pairs:
         routed, dense = 32e9, 4e9
         held = routed / e
         bytes_sent = ring(16, dense, 0.0, 1.0) + ring(16 // e, held, 0.0, 1.0)
-        experts = formulas.mean_reduced_expert_parameters(routed, e, 1, 1, 1, 16, 1)
+        share = formulas.ring_routed_reduction_share(e, 1, 1, 16)
+        experts = formulas.mean_reduced_expert_parameters(routed, share, 1, 1, 1)
         every = formulas.expert_mean_reduced_parameters(routed + dense, routed, 1, 1, experts, 1)
         yield ring(16, every, 0.0, 1.0), bytes_sent
         both = formulas.expert_data_parallel_bandwidth(16, 1, 450e9, 50e9, every, experts, 25e9)
