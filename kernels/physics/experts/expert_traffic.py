@@ -275,27 +275,21 @@ row(
     "dispatch goes to all GPUs of an expert",
     expert_dispatch=("per_node", "all_gather"),
 )
-
-
-@alternative("expert_all_to_alls_per_layer", recompute=(False, "selective", "core_attention"))
-def kept_expert_all_to_alls_per_layer():
-    """All-to-alls per expert layer and micro-batch: dispatch and combine, forward and backward.
-
-    4
-
-    Returns: [1] all-to-alls
-    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
-    """
-    return 4.0
-
-
-@alternative("expert_all_to_alls_per_layer", recompute="full")
-def repeated_expert_all_to_alls_per_layer():
-    """6: dispatch and combine, forward twice, backward
-
-    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1, with forward repeated
-    """
-    return 6.0
+row(
+    "expert_all_to_alls_per_layer",
+    4.0,
+    summary="All-to-alls per expert layer and micro-batch: dispatch and combine, both passes.",
+    returns="[1] all-to-alls",
+    source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
+    recompute=(False, "selective", "core_attention"),
+)
+row(
+    "expert_all_to_alls_per_layer",
+    6.0,
+    "dispatch and combine, forward twice, backward",
+    source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
+    recompute="full",
+)
 
 
 @alternative("expert_parallel_time", mixture_of_experts=True, off=0.0)

@@ -51,20 +51,62 @@ row(
 )
 
 
+row(
+    "norm_output_bytes",
+    "operand_bytes_per_element",
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8"),
+)
+
+
+@alternative("norm_output_bytes", precision=("fp4", "nvfp4"))
+def fp4_norm_output_bytes(operand_bytes_per_element, two_way_bytes_per_element, residual_ranks):
+    """Bytes per element of a norm's output, kept for the next product's gradient of weights.
+
+    q; w, along rows too, if it is to be gathered again: sequence parallelism
+
+    Returns: [B] size
+    Source: TransformerEngine, transformer_engine/pytorch/module/layernorm_linear.py (update_usage)
+    """
+    return where(residual_ranks > 1, two_way_bytes_per_element, operand_bytes_per_element)
+
+
+@alternative("router_input_bytes", mixture_of_experts=True, off=0.0)
+def expert_router_input_bytes(bytes_per_element, norm_output_bytes, expert_layers, layers):
+    """Bytes per element by which an input that a router reads exceeds that of a product, mean.
+
+    (e - n) l_e / l: 16 bits
+
+    Returns: [B] size
+    Source: Megatron-LM, megatron/core/transformer/moe/router.py (no quantised gating)
+    """
+    return (bytes_per_element - norm_output_bytes) * expert_layers / layers
+
+
 @alternative("residual_activations_per_token", linear_attention=False)
 def residual_activations_per_token(
-    hidden_size, ffn_input_width, bytes_per_element, dropout_mask_bytes, residual_ranks
+    hidden_size,
+    ffn_input_width,
+    bytes_per_element,
+    norm_output_bytes,
+    router_input_bytes,
+    operand_bytes_per_element,
+    dropout_mask_bytes,
+    residual_ranks,
 ):
     """Activation bytes per token and layer that only sequence parallelism shards.
 
-    ((3 e + 2 m) h + e w) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms, of attention and
-    of feed-forward blocks, and two dropout masks of m bytes an element
+    ((2 e + 2 n + r + 2 m) h + q (w - h)) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms,
+    their outputs of n bytes, r more for routers, copies for experts, and two dropout masks of m
+    bytes an element
 
     Returns: [B] activations of one token in one layer
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
+    Range: shared experts in 8 or 4 bits keep another n h
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2; TransformerEngine,
+        transformer_engine/pytorch/module/layernorm_linear.py (what forward saves)
     """
-    masked = (3 * bytes_per_element + 2 * dropout_mask_bytes) * hidden_size
-    return (masked + bytes_per_element * ffn_input_width) / residual_ranks
+    block = bytes_per_element + norm_output_bytes + dropout_mask_bytes
+    copies = operand_bytes_per_element * (ffn_input_width - hidden_size)
+    return ((2 * block + router_input_bytes) * hidden_size + copies) / residual_ranks
 
 
 @alternative("matrix_activations_per_token", linear_attention=False)
@@ -76,20 +118,23 @@ def matrix_activations_per_token(
     active_ffn_width,
     tensor_parallel,
     bytes_per_element,
+    operand_bytes_per_element,
 ):
     """Activation bytes per token and layer around its matrices, sharded over tensor ranks.
 
-    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (2 or 3) f / t): queries, keys, values, input of the
-    output projection, input and output of the activation function; 24 h / t for a GPT in BF16;
-    ranks beyond the number of KV heads hold copies
+    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (1 or 2) f / t) + q f / t: queries, keys, values,
+    output of attention, input of the activation function; its output as the next product reads it;
+    24 h / t for a GPT in BF16; ranks beyond the number of KV heads hold copies
 
     Returns: [B] activations of one token in one layer
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
+    Range: delayed scaling (fp8) keeps attention's output once more, q a (h / a) / t
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t); Megatron-LM,
+        megatron/core/transformer/attention.py (set_save_original_input)
     """
     kv_here = np.maximum(kv_heads / tensor_parallel, 1.0)
     attention = head_size * (2 * attention_heads / tensor_parallel + 2 * kv_here)
-    width = attention + ffn_matrices * active_ffn_width / tensor_parallel
-    return bytes_per_element * width
+    each = bytes_per_element * (ffn_matrices - 1) + operand_bytes_per_element
+    return bytes_per_element * attention + each * active_ffn_width / tensor_parallel
 
 
 @alternative("score_activations_per_token", attention_kernel="standard")
@@ -319,6 +364,9 @@ def mixed_residual_activations_per_token(
     hidden_size,
     ffn_input_width,
     bytes_per_element,
+    norm_output_bytes,
+    router_input_bytes,
+    operand_bytes_per_element,
     dropout_mask_bytes,
     residual_ranks,
     mixer_and_ffn_blocks,
@@ -327,12 +375,13 @@ def mixed_residual_activations_per_token(
 ):
     """Activation bytes per token and layer that only sequence parallelism shards, mean over layers.
 
-    ((2 e + m) h blocks / l + e (w - h) w_e / h) / t_s: inputs of each block and of its norm, and
-    copies of tokens for experts
+    (((e + n + m) blocks / l + r) h + q (w - h) w_e / h) / t_s: inputs of each block and of its
+    norm, r more for routers, and copies of tokens for experts
     """
-    block = (2 * bytes_per_element + dropout_mask_bytes) * hidden_size
-    copies = bytes_per_element * (ffn_input_width / hidden_size - 1) * expert_input_width
-    return (block * mixer_and_ffn_blocks / layers + copies) / residual_ranks
+    block = bytes_per_element + norm_output_bytes + dropout_mask_bytes
+    once = (block * mixer_and_ffn_blocks / layers + router_input_bytes) * hidden_size
+    copies = operand_bytes_per_element * (ffn_input_width / hidden_size - 1) * expert_input_width
+    return (once + copies) / residual_ranks
 
 
 def linear_activations_per_token(
@@ -365,20 +414,20 @@ def mixed_matrix_activations_per_token(
     active_ffn_width,
     tensor_parallel,
     bytes_per_element,
+    operand_bytes_per_element,
 ):
     """Activation bytes per token and layer around its matrices, mean over layers.
 
-    l_a / l x attention + l_s / l x state + e (2 or 3) f / t
+    l_a / l x attention + l_s / l x state + (e (1 or 2) + q) f / t
 
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
         (Mamba-2), arXiv:2405.21060, section 8.1
     """
-    shared = (tensor_parallel, bytes_per_element)
-    attention = matrix_activations_per_token(
-        attention_heads, kv_heads, head_size, 0.0, 0.0, *shared
-    )
+    shared = (tensor_parallel, bytes_per_element, operand_bytes_per_element)
+    heads = (attention_heads, kv_heads, head_size)
+    attention = matrix_activations_per_token(*heads, 1.0, 0.0, *shared)
     mixers = attention_layers * attention + linear_layers * linear_activations_per_token
-    ffn = bytes_per_element * ffn_matrices * active_ffn_width / tensor_parallel
+    ffn = matrix_activations_per_token(0.0, 0.0, 0.0, ffn_matrices, active_ffn_width, *shared)
     return mixers / layers + ffn
 
 

@@ -81,44 +81,30 @@ row(
     precision="fp8",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3",
 )
-
-
-@alternative("operand_bytes_per_element", precision="fp8_blockwise")
-def blockwise_operand_bytes_per_element():
-    """Bytes per element read by the layers' matrix products, scales included.
-
-    1 + 4 / 128: an FP32 scale per 128 activation elements
-
-    Returns: [B] size
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2
-    """
-    return 1.03125
-
-
-@alternative("operand_bytes_per_element", precision="mxfp8")
-def mxfp8_operand_bytes_per_element():
-    """1 + 1 / 32: a 1-byte scale per 32 elements
-
-    Source: Mishra et al. 2025 (MXFP8), arXiv:2506.08027
-    """
-    return 1.03125
-
-
-@alternative("operand_bytes_per_element", precision="fp4")
-def fp4_operand_bytes_per_element():
-    """1 / 2 + 1 / 16: a 1-byte scale per 16 elements
-
-    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
-    """
-    return 0.5625
+row(
+    "operand_bytes_per_element",
+    1.03125,
+    "1 + 1 / 32: an FP32 scale per 128 elements, or one of a byte per 32",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2; Mishra et al. 2025 (MXFP8), "
+    "arXiv:2506.08027",
+    precision=("fp8_blockwise", "mxfp8"),
+)
+row(
+    "operand_bytes_per_element",
+    0.5625,
+    "1 / 2 + 1 / 16: a 1-byte scale per 16 elements",
+    source="NVIDIA 2025 (NVFP4), arXiv:2509.25149",
+    precision="fp4",
+)
 
 
 @alternative("operand_bytes_per_element", precision="nvfp4")
 def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element):
-    """Bytes per element read by the layers' matrix products, mean over layers.
+    """Bytes per element read by the layers' matrix products, scales included, mean over layers.
 
     (1 - k) (1 / 2 + 1 / 16) + k e: a 1-byte scale per 16 elements, k of the layers in e bytes
 
+    Returns: [B] size
     Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
     """
     return 0.5625 + sixteen_bit_layers_share * (bytes_per_element - 0.5625)
@@ -240,19 +226,15 @@ row(
     source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
     precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4"),
 )
-
-
-@alternative("dispatch_bytes_per_element", precision="fp8_blockwise")
-def blockwise_dispatch_bytes_per_element():
-    """Bytes per element dispatched to experts, quantised before the all-to-all.
-
-    1 + 4 / 128: an FP32 scale per 128 elements
-
-    Returns: [B] size
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (dispatch in FP8, forward and
-        backward)
-    """
-    return 1.03125
+row(
+    "dispatch_bytes_per_element",
+    1.03125,
+    "1 + 4 / 128: an FP32 scale per 128 elements",
+    summary="Bytes per element dispatched to experts, quantised before the all-to-all.",
+    returns="[B] size",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (forward and backward)",
+    precision="fp8_blockwise",
+)
 
 
 def combine_bytes_per_element(bytes_per_element):

@@ -47,30 +47,21 @@ def tensor_parallel_latency(
     """
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute=False)
-def none_recompute_all_reduces_per_layer():
-    """4: two forward, two backward"""
-    return 4.0
-
-
-@alternative("tensor_parallel_all_reduces_per_layer", recompute=("selective", "core_attention"))
-def selective_recompute_all_reduces_per_layer():
-    """All-reduces per layer and micro-batch: two forward, two backward, none in attention itself.
-
-    4
-
-    Returns: [1] all-reduces
-    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
-    """
-    return 4.0
-
-
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
-def full_recompute_all_reduces_per_layer():
-    """6: two each forward, recomputed and backward"""
-    return 6.0
-
-
+row(
+    "tensor_parallel_all_reduces_per_layer",
+    4.0,
+    "none in attention itself",
+    summary="All-reduces per layer and micro-batch: two forward, two backward.",
+    returns="[1] all-reduces",
+    source="Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2",
+    recompute=(False, "selective", "core_attention"),
+)
+row(
+    "tensor_parallel_all_reduces_per_layer",
+    6.0,
+    "two each forward, recomputed and backward",
+    recompute="full",
+)
 row("tensor_message", "activation_message", sequence_parallel=False)
 
 

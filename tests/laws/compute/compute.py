@@ -256,7 +256,7 @@ def time_by_recipe() -> Pairs:
 
 
 @check(
-    "expert_bytes_share blockwise_dispatch_bytes_per_element expert_message",
+    "expert_bytes_share dispatch_bytes_per_element_precision_fp8_blockwise expert_message",
     by="derivation",
     source="DeepSeek-AI 2024, section 3.3.3: all-to-alls of a layer in the formats they travel in",
 )
@@ -368,15 +368,16 @@ def backward_over_forward() -> Pairs:
 
 
 @check(
-    "blockwise_operand_bytes_per_element mxfp8_operand_bytes_per_element "
-    "fp4_operand_bytes_per_element nvfp4_operand_bytes_per_element",
+    "operand_bytes_per_element_precision_fp8_blockwise operand_bytes_per_element_precision_fp4 "
+    "nvfp4_operand_bytes_per_element",
     by="derivation",
     source="bits of a block of elements and of its scale: 128 and FP32, 32 and E8M0, 16 and E4M3",
 )
 def bytes_of_operands() -> Pairs:
     """four formats"""
-    yield formulas.blockwise_operand_bytes_per_element(), (128 * 8 + 32) / 128 / 8
-    yield formulas.mxfp8_operand_bytes_per_element(), (32 * 8 + 8) / 32 / 8
-    yield formulas.fp4_operand_bytes_per_element(), (16 * 4 + 8) / 16 / 8
+    eight = formulas.operand_bytes_per_element_precision_fp8_blockwise()
+    yield eight, (128 * 8 + 32) / 128 / 8
+    yield eight, (32 * 8 + 8) / 32 / 8
+    yield formulas.operand_bytes_per_element_precision_fp4(), (16 * 4 + 8) / 16 / 8
     mixed = math.fsum([0.85 * (16 * 4 + 8) / 16 / 8, 0.15 * 2])
     yield formulas.nvfp4_operand_bytes_per_element(0.15, 2), mixed

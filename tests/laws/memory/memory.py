@@ -2,11 +2,13 @@
 
 import itertools
 import math
+from collections.abc import Iterator
 
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
 
 from ... import formulas
+from ...evaluated import value
 from ..check import Pairs, check
 
 
@@ -86,13 +88,103 @@ def tensors_of_a_layer() -> Pairs:
         residual = 2 * (4 * width) / shared + 2 * width / shared  # 2 norms, 2 inputs; 2 masks
         matrix = 2 * (3 * width + width + 2 * ffn) / ranks  # q, k, v; context; MLP inside
         scores = (2 + 1 + 2) * heads * length / ranks  # softmax, mask, dropped
-        a = formulas.residual_activations_per_token(width, width, 2, 1, shared)
-        b = formulas.matrix_activations_per_token(heads, heads, 128, 2, ffn, ranks, 2)
+        a = formulas.residual_activations_per_token(width, width, 2, 2, 0, 2, 1, shared)
+        b = formulas.matrix_activations_per_token(heads, heads, 128, 2, ffn, ranks, 2, 2)
         c = formulas.standard_score_activations_per_token(heads, length, ranks, 2, 1)
         every = formulas.kept_activation_memory_per_layer(tokens, a, b, c)
         yield every, tokens * (residual + matrix + scores)
         some = formulas.selective_activation_memory_per_layer(tokens, a, b)
         yield some, tokens * (residual + matrix)
+
+
+def _cast(rows: int, columns: int, form: str) -> dict[str, int]:
+    """Bytes of a tensor quantised for a product, by the side along which a scale is shared."""
+    n = rows * columns
+    if form in ("bf16", "fp8"):
+        return dict.fromkeys(("rows", "columns"), 2 * n if form == "bf16" else n)
+    data, block = (n, 32) if form == "mxfp8" else (n // 2, 16)
+    return {
+        "rows": data + rows * (columns // block),
+        "columns": data + columns * (rows // block),
+    }
+
+
+def _saved(
+    shape: tuple[int, int, int, int, int], tokens: int, ranks: int, apart: bool, form: str
+) -> Iterator[tuple[str, int]]:
+    """What Transformer Engine's modules save of a layer of RMSNorm and SwiGLU, each tensor once."""
+    hidden, heads, groups, size, ffn = shape
+    here = tokens // ranks if apart else tokens
+    for fused in ("queries, keys and values", "gate and up"):  # LayerNormLinear
+        yield f"{fused}: input of the norm", 2 * here * hidden
+        cast = _cast(here, hidden, form)
+        kept = ["columns"]  # what the gradient of weights sums over
+        if apart and form == "nvfp4":  # with rows, as neither is dropped before a gather
+            kept = ["rows", "columns"]
+        if apart and form == "fp8":  # rows alone can be gathered
+            kept = ["rows"]
+        for side in kept:
+            yield f"{fused}: output of the norm, {side}", cast[side]
+    for name, count in (("query", heads), ("key", groups), ("value", groups), ("output", heads)):
+        yield f"attention: {name}", 2 * tokens * count // ranks * size  # the projection's, too
+    yield "activation: gate and up", 2 * tokens * 2 * ffn // ranks
+    yield "down: input", _cast(tokens, ffn // ranks, form)["columns"]
+
+
+@check(
+    "residual_activations_per_token matrix_activations_per_token fp4_norm_output_bytes",
+    by="derivation",
+    source="tensors saved by TransformerEngine's modules, transformer_engine/pytorch/module/"
+    "layernorm_linear.py and linear.py, with the projection's input kept in 16 bits "
+    "(Megatron-LM, megatron/core/transformer/attention.py)",
+)
+def tensors_saved_by_modules() -> Pairs:
+    """Llama 3 8B, 70B and 405B, 1 to 8 tensor ranks, BF16, FP8, MXFP8 and NVFP4, in parts or not"""
+    shapes = ((4096, 32, 8, 128, 14336), (8192, 64, 8, 128, 28672), (16384, 128, 8, 128, 53248))
+    for shape, ranks, apart, form in itertools.product(
+        shapes, (1, 2, 8), (False, True), ("bf16", "fp8", "mxfp8", "nvfp4")
+    ):
+        hidden, heads, groups, size, ffn = shape
+        point = {"hidden_size": hidden, "attention_heads": heads, "kv_heads": groups, "layers": 4}
+        point |= {"ffn_hidden_size": ffn, "gated_ffn": True, "tensor_parallel": ranks, "n_gpus": 8}
+        point |= {"sequence_parallel": apart, "precision": form, "sequence_length": 8192}
+        point |= {"sixteen_bit_layers_share": 0.25, "global_batch_size": 8, "recompute": False}
+        forms = ["bf16" if form == "nvfp4" else form] + [form] * 3  # of four layers
+        theirs = [
+            sum(bytes_ for _, bytes_ in _saved(shape, 8192, ranks, apart and ranks > 1, one))
+            for one in forms
+        ]
+        ours = value("activation_memory_per_layer", head_size=size, **point)
+        yield ours, sum(theirs) / 4
+
+
+@check(
+    "residual_activations_per_token matrix_activations_per_token expert_ffn_input_width "
+    "expert_router_input_bytes",
+    by="derivation",
+    source="the same with the 16-bit output of the norm that the router saves, and each expert's "
+    "copies of tokens: Megatron-LM, megatron/core/transformer/moe/router.py and experts.py",
+)
+def tensors_saved_by_experts() -> Pairs:
+    """Qwen3-235B: 1 to 8 tensor ranks, experts on as many GPUs or on one, four formats"""
+    hidden, heads, groups, size, ffn, visits, tokens = 4096, 64, 4, 128, 1536, 8, 8192
+    for ranks, form in itertools.product((1, 2, 4), ("bf16", "fp8", "mxfp8", "nvfp4")):
+        for gpus in {1, ranks}:
+            apart, shape = ranks > 1, (hidden, heads, groups, size, ranks)
+            point = {"hidden_size": hidden, "attention_heads": heads, "kv_heads": groups}
+            point |= {"head_size": size, "expert_ffn_hidden_size": ffn, "gated_ffn": True}
+            point |= {"experts": 128, "experts_per_token": visits, "layers": 4, "n_gpus": 8}
+            point |= {"tensor_parallel": ranks, "expert_tensor_parallel": gpus}
+            point |= {"sequence_parallel": apart, "precision": form, "sequence_length": tokens}
+            point |= {"sixteen_bit_layers_share": 0.0, "global_batch_size": 8, "recompute": False}
+            kept = 2 * tokens // ranks * hidden  # the router's
+            for name, bytes_ in _saved(shape, tokens, ranks, apart, form):
+                if not name.startswith(("gate and up: output", "activation", "down")):
+                    kept += bytes_
+            copies = tokens // ranks * visits * gpus  # from all GPUs of an expert
+            kept += _cast(copies, hidden, form)["columns"]
+            kept += 2 * copies * 2 * (ffn // gpus) + _cast(copies, ffn // gpus, form)["columns"]
+            yield value("activation_memory_per_layer", **point), kept
 
 
 @check(
@@ -105,7 +197,7 @@ def copied_keys_and_values() -> Pairs:
     for ranks, heads in itertools.product((1, 4, 8, 16, 64), (1, 2, 8)):
         mine, group = 64 // ranks, 64 // heads
         held = len({query // group for query in range(mine)})
-        ours = formulas.matrix_activations_per_token(64, heads, 128, 3, 1024, ranks, 2)
+        ours = formulas.matrix_activations_per_token(64, heads, 128, 3, 1024, ranks, 2, 2)
         yield ours, 2 * (128 * (2 * mine + 2 * held) + 3 * 1024 / ranks)
 
 
