@@ -62,6 +62,17 @@ def roofline_logits_share(layers, layer_time, logits_time, prediction_time, embe
     return own / (layers * layer_time + own) - embedding_share
 
 
+def layer_compute_time(compute_time, embedding_share, logits_share):
+    """Compute time of one step in layers, which alone can hide their traffic.
+
+    compute x (1 - embedding - logits, loss and multi-token prediction)
+
+    Returns: [s] compute time of one step
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
+    """
+    return compute_time * (1 - embedding_share - logits_share)
+
+
 @alternative("prediction_flops_per_token", multi_token_prediction=True, off=0.0)
 def some_prediction_flops_per_token(
     prediction_layers,

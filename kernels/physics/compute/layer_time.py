@@ -1,6 +1,6 @@
 """Roofline time of one layer: GEMMs, attention and memory traffic."""
 
-from ...alternatives import alternative
+from ...alternatives import alternative, row
 from ...layer import gemm_time
 
 
@@ -90,25 +90,22 @@ def flash_attention_core_time(attention_score_flops, attention_peak_flops, atten
     return attention_score_flops / (attention_efficiency * attention_peak_flops)
 
 
-@alternative("attention_backward_ratio", attention_kernel="standard")
-def standard_attention_backward_ratio():
-    """2: four products over two
-
-    Source: Narayanan et al. 2021 (SC21), appendix
-    """
-    return 2.0
-
-
-@alternative("attention_backward_ratio", attention_kernel="flash")
-def flash_attention_backward_ratio():
-    """Attention time backward over forward: five products, with scores recomputed, over two.
-
-    2.5
-
-    Returns: [1] backward over forward
-    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
-    """
-    return 2.5
+row(
+    "attention_backward_ratio",
+    2.0,
+    "four products over two",
+    source="Narayanan et al. 2021 (SC21), appendix",
+    attention_kernel="standard",
+)
+row(
+    "attention_backward_ratio",
+    2.5,
+    "five products, with scores recomputed, over two",
+    summary="Attention time backward over forward.",
+    returns="[1] backward over forward",
+    source="Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1",
+    attention_kernel="flash",
+)
 
 
 @alternative("elementwise_time", linear_attention=False)

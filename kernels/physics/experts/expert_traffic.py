@@ -272,7 +272,7 @@ def per_expert_gather_time(
 row(
     "expert_gather_time",
     0.0,
-    "dispatch goes to all GPUs of an expert",
+    "dispatch goes to all its GPUs",
     expert_dispatch=("per_node", "all_gather"),
 )
 row(

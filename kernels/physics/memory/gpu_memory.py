@@ -37,39 +37,23 @@ row(
     source="Fleet Foundations table 7",
     gradient_storage=False,
 )
-
-
-@alternative("gradient_storage_bytes", gradient_storage="bf16")
-def bf16_gradient_storage_bytes():
-    """Gradient storage per parameter.
-
-    2: 16 bytes a parameter with weights and optimizer states
-
-    Returns: [B] bytes of one parameter's gradients
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
-    """
-    return 2.0
-
-
-@alternative("gradient_storage_bytes", gradient_storage="fp32")
-def fp32_gradient_storage_bytes():
-    """4: 18 bytes a parameter with weights and optimizer states
-
-    Source: Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)
-    """
-    return 4.0
-
-
-@alternative("gradient_storage_bytes", gradient_storage="bf16_and_fp32")
-def double_gradient_storage_bytes():
-    """2, plus 4 for an FP32 copy counted with the optimizer states: 20 bytes a parameter in all
-
-    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients: 20 bytes,
-        4 + 16 / d where the optimizer is sharded)
-    """
-    return 2.0
-
-
+row(
+    "gradient_storage_bytes",
+    2.0,
+    "16 bytes a parameter with weights and optimizer states, which count an FP32 copy: then 20",
+    summary="Gradient storage per parameter.",
+    returns="[B] bytes of one parameter's gradients",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1; Megatron-LM, docs of "
+    "the distributed optimizer (FP16: 20 bytes, 4 + 16 / d if sharded)",
+    gradient_storage=("bf16", "bf16_and_fp32"),
+)
+row(
+    "gradient_storage_bytes",
+    4.0,
+    "18 bytes a parameter with weights and optimizer states",
+    source="Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)",
+    gradient_storage="fp32",
+)
 row(
     "optimizer_state_bytes",
     "optimizer_bytes_per_parameter",

@@ -17,11 +17,13 @@ def shared_expert_flops_share(
     layer_matrix_flops_per_token,
     kernel_flops_per_token,
     recompute_flops_factor,
+    logits_flops_per_token,
+    prediction_flops_per_token,
 ):
-    """Share of a step's operations executed by shared experts.
+    """Share of the layers' operations executed by shared experts.
 
     their share of the matrices, l_e E_shared x parameters of an expert / N_matrices,
-    x (1 + passes / 3) matrices / executed operations
+    x (1 + passes / 3) matrices / operations executed in layers
 
     Returns: [1] share of operations
     Range: also of time if all operations run at one rate; less of it if attention stays in 16 bits
@@ -33,20 +35,25 @@ def shared_expert_flops_share(
     share = np.minimum(weights / where(some, active_matrix_parameters, 1.0), 1.0)
     matrices = (1 + matrix_recompute_passes / 3) * layer_matrix_flops_per_token
     done = kernel_flops_per_token * recompute_flops_factor
+    done = done - logits_flops_per_token - prediction_flops_per_token
     return where(some, share, 0.0) * matrices / done
 
 
 def exposed_tensor_parallel_time(
-    tensor_parallel_time, regather_time, hidden_regather_time, tensor_parallel_overlap, compute_time
+    tensor_parallel_time,
+    regather_time,
+    hidden_regather_time,
+    tensor_parallel_overlap,
+    layer_compute_time,
 ):
     """Exposed tensor-parallel traffic of one step.
 
-    max(0, traffic - R - overlap x (compute - H)) + R - H, R repeated gathers, of which H hidden
+    max(0, traffic - R - overlap x (layers - H)) + R - H, R repeated gathers, of which H hidden
 
     Returns: [s] exposed traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
-    window = tensor_parallel_overlap * np.maximum(0.0, compute_time - hidden_regather_time)
+    window = tensor_parallel_overlap * np.maximum(0.0, layer_compute_time - hidden_regather_time)
     first = np.maximum(0.0, tensor_parallel_time - regather_time - window)
     return first + (regather_time - hidden_regather_time)
 
@@ -74,17 +81,20 @@ def exposed_pipeline_parallel_time(
 
 @alternative("exposed_context_parallel_time", context_parallel_type="p2p")
 def exposed_context_parallel_time(
-    context_parallel_time, context_parallel_overlap, compute_time, exposed_tensor_parallel_time
+    context_parallel_time,
+    context_parallel_overlap,
+    layer_compute_time,
+    exposed_tensor_parallel_time,
 ):
     """Exposed context-parallel traffic of one step.
 
-    max(0, traffic - overlap x (compute + waits for tensor-parallel traffic))
+    max(0, traffic - overlap x (compute of layers + waits for tensor-parallel traffic))
 
     Returns: [s] exposed traffic of one step
     Range: dedicated links; sharing of links is in contention_time
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
     """
-    window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
+    window = context_parallel_overlap * (layer_compute_time + exposed_tensor_parallel_time)
     return np.maximum(0.0, context_parallel_time - window)
 
 
@@ -92,21 +102,21 @@ def exposed_context_parallel_time(
 def routed_exposed_expert_parallel_time(
     expert_parallel_time,
     expert_overlap_share,
-    compute_time,
+    layer_compute_time,
     exposed_tensor_parallel_time,
     exposed_context_parallel_time,
     unpaired_expert_time,
 ):
     """Exposed expert-parallel traffic of one step.
 
-    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)) + traffic
-    of unpaired passes, in schedules that overlap passes
+    max(0, traffic - overlap x (compute of layers + waits for tensor- and context-parallel traffic))
+    + traffic of unpaired passes, in schedules that overlap passes
 
     Returns: [s] exposed traffic of one step
     Range: dedicated links; sharing of links is in contention_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
-    step = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    step = layer_compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
     late = np.maximum(0.0, expert_parallel_time - expert_overlap_share * step)
     return late + unpaired_expert_time
 
@@ -261,7 +271,7 @@ row(
 def combined_unpaired_expert_time(
     expert_parallel_time,
     expert_overlap_share,
-    compute_time,
+    layer_compute_time,
     exposed_tensor_parallel_time,
     exposed_context_parallel_time,
     expert_all_to_alls_per_layer,
@@ -283,7 +293,7 @@ def combined_unpaired_expert_time(
         shared_expert_overlap, which Megatron-Core does not combine
     Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py, by playing it out
     """
-    window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    window = layer_compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
     exposed = np.maximum(0.0, expert_parallel_time - expert_overlap_share * window)
     backward = expert_parallel_time * (1 - 2 / expert_all_to_alls_per_layer)
     longer = np.maximum(0.0, backward - exposed - window / (3 * recompute_flops_factor))
@@ -296,7 +306,7 @@ def combined_unpaired_expert_time(
 def dual_unpaired_expert_time(
     expert_parallel_time,
     expert_overlap_share,
-    compute_time,
+    layer_compute_time,
     exposed_tensor_parallel_time,
     exposed_context_parallel_time,
     expert_all_to_alls_per_layer,
@@ -316,7 +326,7 @@ def dual_unpaired_expert_time(
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
-    window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    window = layer_compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
     exposed = np.maximum(0.0, expert_parallel_time - expert_overlap_share * window)
     there = 2 * expert_parallel_time / expert_all_to_alls_per_layer
     back = expert_parallel_time - there
@@ -337,17 +347,17 @@ def collective_exposed_context_parallel_time(
     context_collective_time,
     context_parallel_time,
     context_parallel_overlap,
-    compute_time,
+    layer_compute_time,
     exposed_tensor_parallel_time,
 ):
-    """collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)):
+    """collectives + max(0, ring - overlap x (layers + waits for tensor-parallel traffic)):
     attention starts after its collectives and can hide only the ring
 
     Range: dedicated links; sharing of links is in contention_time
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
         arXiv:2407.21783, section 3.3.2
     """
-    window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
+    window = context_parallel_overlap * (layer_compute_time + exposed_tensor_parallel_time)
     ring = context_parallel_time - context_collective_time
     return context_collective_time + np.maximum(0.0, ring - window)
 

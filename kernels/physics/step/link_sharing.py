@@ -30,6 +30,7 @@ family(INSIDE_A_NODE, fabric_busy_time)
 
 def traffic_window(
     compute_time,
+    layer_compute_time,
     regather_window,
     tensor_parallel_overlap,
     context_parallel_overlap,
@@ -48,8 +49,8 @@ def traffic_window(
     Range: an upper bound if kinds of traffic hide behind different parts of compute
     Source: Wang et al. 2023 (ASPLOS), section 2
     """
-    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
-    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * compute_time
+    tensor = tensor_parallel_overlap * np.maximum(0.0, layer_compute_time - regather_window)
+    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * layer_compute_time
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
     data = data_parallel_overlap * (gradient_window + weight_window)
     data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share

@@ -40,8 +40,7 @@ def slowest_stage_imbalance_time(
     both ends' layers, of the embedding and of the logits
 
     Returns: [s] time of one step
-    Range: identical layers, or the same mix on every stage; traffic hidden in each layer is that of
-        the mean stage, whose compute counts logits: faster GPUs may seem up to 5 % slower
+    Range: identical layers, or the same mix on every stage
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
     """
     computing = compute_time + straggler_time

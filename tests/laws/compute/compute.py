@@ -352,15 +352,16 @@ def parameters_of_models() -> Pairs:
 
 
 @check(
-    "flash_attention_backward_ratio standard_attention_backward_ratio",
+    "attention_backward_ratio_attention_kernel_flash "
+    "attention_backward_ratio_attention_kernel_standard",
     by="derivation",
     source="products of a backward pass over those of a forward pass, listed",
 )
 def backward_over_forward() -> Pairs:
     """both kernels"""
     for kernel, ours in (
-        ("flash", formulas.flash_attention_backward_ratio()),
-        ("standard", formulas.standard_attention_backward_ratio()),
+        ("flash", formulas.attention_backward_ratio_attention_kernel_flash()),
+        ("standard", formulas.attention_backward_ratio_attention_kernel_standard()),
     ):
         whole = products(64, 128, kernel, False)
         forward = products(64, 128, kernel, "core_attention") - whole

@@ -127,7 +127,7 @@ def heads_and_rings() -> Pairs:
             run = {**MODEL, **LINKS, "gpus_per_node": node, "recompute": recompute}
             run |= {"context_parallel": ranks, "tensor_parallel": tensor, "n_gpus": 64}
             run |= {"context_parallel_type": kind, "context_parallel_overlap": 0.25}
-            run |= {"compute_time": 4e-3, "exposed_tensor_parallel_time": 1e-3}
+            run |= {"layer_compute_time": 4e-3, "exposed_tensor_parallel_time": 1e-3}
             names = ["context_parallel_time", "exposed_context_parallel_time"]
             got = values([*names, "context_fabric_time", "context_node_time"], **run)
             first, ring = through * passes * (busy + waited), through * hops * hop

@@ -329,7 +329,8 @@ def shared_experts_beside() -> Pairs:
                 traffic = {"expert_parallel_time": 2 * compute, "shared_expert_overlap": True}
                 traffic |= {"expert_parallel_overlap": overlap}
                 waits = value("exposed_expert_parallel_time", **point, **traffic)
-                yield waits, 2 * compute - max(beside, overlap * compute)
+                head = compute * 6 * 2048 * 32000 / (once * again)  # after all layers
+                yield waits, 2 * compute - max(beside, overlap * (compute - head))
 
 
 @check("per_node_dispatch_reason", by="derivation", source="nodes listed, their experts counted")

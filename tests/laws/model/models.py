@@ -171,7 +171,7 @@ def laid_out() -> Pairs:
 @check(
     "replicated_weights_memory sharded_weights_memory replicated_gradients_memory "
     "sharded_gradients_memory optimizer_memory even_sharded_parameters "
-    "bf16_gradient_storage_bytes",
+    "gradient_storage_bytes_gradient_storage_bf16",
     by="table",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, figure 1: 7.5B on 64 GPUs",
     tolerance=2e-2,
@@ -186,8 +186,8 @@ def zero_stages() -> Pairs:
 
 
 @check(
-    "state_bytes_per_parameter min_gpus_for_state bf16_gradient_storage_bytes "
-    "fp32_gradient_storage_bytes double_gradient_storage_bytes "
+    "state_bytes_per_parameter min_gpus_for_state gradient_storage_bytes_gradient_storage_bf16 "
+    "gradient_storage_bytes_gradient_storage_fp32 "
     "copied_gradient_optimizer_state_bytes",
     by="table",
     source="Megatron-LM, docs of the distributed optimizer: 16, 18 and 20 bytes a parameter",

@@ -96,10 +96,10 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
     """Compute and all waits, by the laws: each kind (tier, seconds on it, overlap)."""
     idle = [*KINDS, "pipeline"]
     names = [f"{kind}_{tier}_time" for kind in idle for tier in ("parallel", "node", "fabric")]
-    names += ["compute_time", *(f"{kind}_parallel_overlap" for kind in KINDS)]
+    names += ["compute_time", "layer_compute_time", *(f"{kind}_parallel_overlap" for kind in KINDS)]
     given = {name: [0.0] * len(cases) for name in names}
     for case, (compute, kinds) in enumerate(cases):
-        given["compute_time"][case] = compute
+        given["compute_time"][case] = given["layer_compute_time"][case] = compute
         for kind, (tier, busy, overlap) in kinds.items():
             given[f"{kind}_parallel_time"][case] = given[f"{kind}_{tier}_time"][case] = busy
             given[f"{kind}_parallel_overlap"][case] = overlap

@@ -7,7 +7,7 @@ import fleetcube
 from fleetcube import simulate_schedule
 
 from ... import formulas
-from ...evaluated import values
+from ...evaluated import value, values
 from ..check import Pairs, check
 from ..network.collectives import ring
 from ..network.traffic import _go_round
@@ -132,6 +132,39 @@ def saved_inputs() -> Pairs:
         given |= {"regather_time": 0.0}
         got = fleetcube.evaluate("tensor_parallel_time", **given)
         yield float(got), played
+
+
+@check(
+    "layer_compute_time exposed_tensor_parallel_time exposed_context_parallel_time "
+    "routed_exposed_expert_parallel_time traffic_window",
+    by="simulator",
+    source="a step's products played one by one: traffic of a layer runs beside its products, and "
+    "none beside the product of the vocabulary after the last layer",
+)
+def traffic_beside_layers() -> Pairs:
+    """1 and 2 stages, vocabularies of 32,000 and 256,000, overlaps of 0, 0.5 and 1"""
+    hidden, layers, tokens = 2048, 8, 2048
+    for stages, words, overlap in itertools.product((1, 2), (32000, 256000), (0.0, 0.5, 1.0)):
+        point: dict[str, Any] = {"hidden_size": hidden, "layers": layers, "vocab_size": words}
+        point |= {"sequence_length": tokens, "n_gpus": stages, "pipeline_parallel": stages}
+        point |= {"global_batch_size": 4, "peak_flops_bf16": 1e12, "flops_efficiency": 0.5}
+        point |= {"mixture_of_experts": True, "experts": 2, "experts_per_token": 1}
+        compute = value("compute_time", **point)
+        head = 4 * 6 * tokens * hidden * words / 0.5e12 / stages  # of the mean stage
+        for kind in ("tensor", "context", "expert"):
+            none = {f"{other}_parallel_time": 0.0 for other in ("tensor", "context", "expert")}
+            run = {**point, **none, f"{kind}_parallel_time": compute}
+            run |= {f"{kind}_parallel_overlap": overlap, "regather_time": 0.0}
+            clock = 0.0
+            for _ in range(4 * layers // stages):  # layers of the micro-batches on a stage
+                product = (compute - head) / (4 * layers // stages)
+                traffic = compute / (4 * layers // stages)
+                clock += product + max(0.0, traffic - overlap * product)
+            waits = value(f"exposed_{kind}_parallel_time", **run)
+            yield compute + waits, clock + head
+            if overlap:
+                window = value("traffic_window", **run, data_parallel_overlap=0.0)
+                yield window, overlap * (compute - head)
 
 
 @check(
