@@ -157,9 +157,15 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     one_all_reduce = ring(activation, tensor, *link(tensor, 1), trips=2)
     tensor_time = 0.0
     for _ in range(microbatches):
-        for _ in range(c["layers"] // stages):
-            for _ in passes:  # attention and feed-forward each end in one
-                tensor_time += 2 * one_all_reduce
+        for layer in range(c["layers"] // stages):
+            for _ in passes:  # attention ends in one; feed-forward, too, or
+                tensor_time += one_all_reduce
+                if c["sequence_parallel"] and layer < expert_layers // stages:
+                    # an expert's GPUs gather copies of tokens, and reduce them
+                    copies = activation * visited / tensor
+                    tensor_time += 2 * ring(copies * tensor, tensor, *link(tensor, 1), trips=1)
+                else:
+                    tensor_time += one_all_reduce
 
     exposed_regather = hidden_regather = 0.0
     if c["sequence_parallel"]:  # both inputs are gathered again during the input's gradient
@@ -245,11 +251,12 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     }[c["zero_stage"]]
     # each kind hides behind compute and earlier waits of the step
     first = tensor_time - exposed_regather - hidden_regather
-    window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
+    in_layer = compute - 6 * c["vocab_size"] * c["hidden_size"] * tokens / rate  # not the logits
+    window_of_tensors = c["tensor_parallel_overlap"] * (in_layer - hidden_regather)
     exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     in_layers = exposed_tensor
-    in_layers += max(0.0, context_time - c["context_parallel_overlap"] * (compute + in_layers))
-    in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (compute + in_layers))
+    in_layers += max(0.0, context_time - c["context_parallel_overlap"] * (in_layer + in_layers))
+    in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (in_layer + in_layers))
     forward_pass = forward / rate * (1 + in_layers / compute)  # waits are spread over all passes
     behind = compute + in_layers - forward_pass  # backward and what is computed again
     window = behind if c["zero_stage"] >= 2 else behind / microbatches

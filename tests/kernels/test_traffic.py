@@ -281,7 +281,7 @@ def test_compute_hides_its_share(kind: str, traffic: float, overlap: float, left
     got = value(
         f"exposed_{kind}_parallel_time",
         mixture_of_experts=True,
-        compute_time=10.0,
+        layer_compute_time=10.0,
         regather_time=0.0,
         **{f"{other}_parallel_time": traffic if other == kind else 0.0 for other in LAYERS},
         **{f"{kind}_parallel_overlap": overlap},

@@ -42,7 +42,6 @@ def expert_token_ranks(expert_tensor_parallel, residual_ranks, tensor_parallel):
 
     Returns: [1] GPUs
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (dispatch_postprocess)
-        and moe_layer.py (training with tensor parallelism needs sequence parallelism)
     """
     return where(residual_ranks < tensor_parallel, 1.0, expert_tensor_parallel)
 
