@@ -54,7 +54,7 @@ _GENERATIONS = {
     "b300": "blackwell",
     "gb300": "blackwell",
 }
-_BITS = {"fp16": "16 bits", "bf16": "16 bits", "fp4": "4 bits"}
+_BITS = {"fp16": "16 bits", "bf16": "16 bits", "nvfp4": "4 bits"}
 # Largest measured shares of peak of matrix products of any shape, at 16 and 8 bits
 # (github.com/stas00/ml-engineering, compute/accelerator/README.md)
 _PRODUCTS = {

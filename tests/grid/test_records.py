@@ -549,7 +549,7 @@ def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathF
     ("model", "Qwen3_235B_a22B", "qwen-3-235b-a22b"),
     ("model", "Llama3.1 405B", "llama-3-405b"),
     ("precision", "MXFP8", "fp8"),
-    ("precision", "NVFP4", "fp4"),
+    ("precision", "NVFP4", "nvfp4"),
     ("precision", "amp_bf16", "bf16"),
     ("precision", "float8 tensorwise", "fp8"),
 )

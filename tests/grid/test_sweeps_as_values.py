@@ -86,7 +86,7 @@ def test_numbers_count_by_their_bits() -> None:
     assert zero != minus
     assert _over([0.0, 1.0], "repair_time") != _over([-0.0, 1.0], "repair_time")
     # calibrations that leave an input open hold NaN there, which is itself
-    axis = {"calibration": ["aws-p4de", "bridge-gb200-fp4"]}
+    axis = {"calibration": ["aws-p4de", "bridge-gb200-nvfp4"]}
     twice = [Sweep(TRAINING, axis, ["job_time"]) for _ in range(2)]
     held = [row for axis in twice[0]._problem.axes for row in axis.numbers.values()]
     assert any(np.isnan(row).any() for row in held)

@@ -25,7 +25,9 @@ Function = Callable[..., Any]
 LAWS = {
     f"{module}.{name}": function
     for module in kernels.LAWS
-    for name, function in inspect.getmembers(getattr(kernels, module), inspect.isfunction)
+    for name, function in inspect.getmembers(
+        importlib.import_module(f"{kernels.__name__}.{module}"), inspect.isfunction
+    )
     if function.__module__ == f"{kernels.__name__}.{module}" and not name.startswith("_")
 }
 GRAPH = graph.load()

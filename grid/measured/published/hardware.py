@@ -39,7 +39,7 @@ _GENERATION = re.compile(r"(?<![a-z0-9])(gb[23]00|[bh][23]00|[ah]100)(?![0-9])")
 _OWN = re.compile(r"(\d{1,5}) ?(?:Gb/s|Gbps|Gbit/s) ?(?:/|per )GPU")
 _CARDS = re.compile(r"(\d{1,3}) ?x ?(?:[A-Za-z]{1,20} )?(\d{1,5}) ?(?:Gb|Gbit)(?![A-Za-z])")
 _NODE = re.compile(r"(\d{2,5}) ?(?:Gb/s|Gbps|Gbit/s)")
-_PRECISIONS = {"mxfp8": "fp8", "nvfp4": "fp4", "float8": "fp8", "amp_fp8": "fp8"}
+_PRECISIONS = {"mxfp8": "fp8", "float8": "fp8", "amp_fp8": "fp8"}
 
 
 def model_of(name: str) -> str:
@@ -81,12 +81,12 @@ def bandwidth_of(text: str, gpus_per_node: int = 8) -> float | None:
 
 
 def precision_of(text: str) -> str:
-    """The number format of a run: fp4, fp8, fp16 or bf16."""
+    """The number format of a run: nvfp4, fp8, fp16 or bf16."""
     lower = text.lower()
     for word, precision in _PRECISIONS.items():
         if word in lower:
             return precision
-    for precision in ("fp8", "fp4", "bf16", "fp16"):
+    for precision in ("nvfp4", "fp8", "bf16", "fp16"):
         if precision in lower:
             return precision
     raise UnreadableError(f"parallel.precision = {shown(text)} is not a known number format")

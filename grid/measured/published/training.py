@@ -46,6 +46,8 @@ _GAUDI = {
     "training_results_v4.0": (2, "fp8", True),
 }
 # Google's scripts of v4.0 (MaxText, quantization=int8); those of v4.1 were not found
+# Of a recipe in NVFP4: the last 14 of 88 layers (Megatron-Bridge, training/mixed_precision.py)
+_IN_16_BITS = {"nemotron-3-super": {"sixteen_bit_layers_share": 14 / 88}}
 _TPU_INT8 = "TPU: some products are INT8, whose rate no precision states"
 # The v4.0 run on 1452 nodes, relisted in v4.1 without its layout
 _EOS = "eos-dfw_n1452_ngc24.04_nemo"
@@ -229,6 +231,8 @@ def _bridge(facts: Facts) -> list[Reading]:
     inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
     inputs |= {"sequence_length": facts.whole("model.seq")}
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
+    if inputs["precision"] == "nvfp4":
+        inputs |= _IN_16_BITS.get(label, {})
     sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
     inputs |= {"zero_stage": 3 if sharded else 1, "recompute": False}
     inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)

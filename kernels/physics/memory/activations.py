@@ -58,8 +58,8 @@ row(
 )
 
 
-@alternative("norm_output_bytes", precision=("fp4", "nvfp4"))
-def fp4_norm_output_bytes(operand_bytes_per_element, two_way_bytes_per_element, residual_ranks):
+@alternative("norm_output_bytes", precision="nvfp4")
+def nvfp4_norm_output_bytes(operand_bytes_per_element, two_way_bytes_per_element, residual_ranks):
     """Bytes per element of a norm's output, kept for the next product's gradient of weights.
 
     q; w, along rows too, if it is to be gathered again: sequence parallelism

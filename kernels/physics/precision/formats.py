@@ -19,12 +19,6 @@ row(
     ),
     precision=("fp8", "fp8_blockwise", "mxfp8"),
 )
-row(
-    "peak_flops",
-    "peak_flops_fp4",
-    ("peak_flops_fp4: every layer in four bits, which no published recipe does"),
-    precision="fp4",
-)
 
 
 @alternative("peak_flops", precision="nvfp4")
@@ -34,7 +28,7 @@ def nvfp4_peak_flops(peak_flops_fp4, peak_flops_bf16, sixteen_bit_layers_share):
     1 / ((1 - k) / P_4 + k / P_16), k the share of operations in 16 bits
 
     Returns: [FLOP/s] peak
-    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149 (about 15 % of the layers in higher precision)
+    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149; Megatron-LM, megatron/core/fp4_utils.py
     """
     few = (1 - sixteen_bit_layers_share) / peak_flops_fp4
     return 1 / (few + sixteen_bit_layers_share / peak_flops_bf16)
@@ -55,7 +49,7 @@ row(
         "NVIDIA 2025 (NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), "
         "arXiv:2506.08027"
     ),
-    precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+    precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
 )
 row(
     "logits_peak_flops",
@@ -71,7 +65,7 @@ row(
         "DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (output head); NVIDIA 2025 "
         "(NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027"
     ),
-    precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+    precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
 )
 row("operand_bytes_per_element", "bytes_per_element", precision=("bf16", "fp16"))
 row(
@@ -88,13 +82,6 @@ row(
     source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2; Mishra et al. 2025 (MXFP8), "
     "arXiv:2506.08027",
     precision=("fp8_blockwise", "mxfp8"),
-)
-row(
-    "operand_bytes_per_element",
-    0.5625,
-    "1 / 2 + 1 / 16: a 1-byte scale per 16 elements",
-    source="NVIDIA 2025 (NVFP4), arXiv:2509.25149",
-    precision="fp4",
 )
 
 
@@ -113,7 +100,7 @@ def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element)
 row("two_way_bytes_per_element", "operand_bytes_per_element", precision=("bf16", "fp16", "fp8"))
 
 
-@alternative("two_way_bytes_per_element", precision=("fp8_blockwise", "mxfp8", "fp4"))
+@alternative("two_way_bytes_per_element", precision=("fp8_blockwise", "mxfp8"))
 def block_two_way_bytes_per_element(operand_bytes_per_element):
     """Bytes per element of a tensor for products that sum along its rows, and along its columns.
 
@@ -174,8 +161,8 @@ def fp8_weight_bytes_on_wire(bytes_per_element, quantised_share):
     return bytes_per_element - (bytes_per_element - 1) * quantised_share
 
 
-@alternative("weight_bytes_on_wire", precision=("fp4", "nvfp4"))
-def fp4_weight_bytes_on_wire(
+@alternative("weight_bytes_on_wire", precision="nvfp4")
+def nvfp4_weight_bytes_on_wire(
     bytes_per_element, operand_bytes_per_element, two_way_bytes_per_element, quantised_share
 ):
     """e - (e - b) x share of parameters in the layers' matrices, b = 1 / 2 where a layer is in four
@@ -191,7 +178,7 @@ def fp4_weight_bytes_on_wire(
 row("serving_weight_bytes", "bytes_per_element", precision=("bf16", "fp16"))
 
 
-@alternative("serving_weight_bytes", precision=("fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"))
+@alternative("serving_weight_bytes", precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"))
 def quantised_serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised_share):
     """Bytes per weight kept for inference: the layers' matrices as products read them.
 
@@ -218,13 +205,13 @@ family(
         "q": "w",
     },
     quantised_serving_weight_bytes,
-    precision=("mxfp8", "fp4", "nvfp4"),
+    precision=("mxfp8", "nvfp4"),
 )
 row(
     "dispatch_bytes_per_element",
     "bytes_per_element",
     source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
-    precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4"),
+    precision=("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
 )
 row(
     "dispatch_bytes_per_element",

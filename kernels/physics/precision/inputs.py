@@ -14,15 +14,16 @@ INPUTS = declared(
     option(
         "precision",
         "bf16",
-        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
         "number formats of the layers' matrices (fp8: one scale a tensor); attention and logits "
         "stay in 16 bits",
     ),
     real(
         "sixteen_bit_layers_share",
         "1",
-        0.15,
-        "share of the layers' products that stays in 16 bits (precision = nvfp4)",
+        0.0,
+        "share of the layers' products in 16 bits (precision = nvfp4; Megatron-LM's default: none, "
+        "NVIDIA's recipe for long runs: 0.15)",
         positive=False,
         high=1.0,
     ),

@@ -132,7 +132,7 @@ def _saved(
 
 
 @check(
-    "residual_activations_per_token matrix_activations_per_token fp4_norm_output_bytes",
+    "residual_activations_per_token matrix_activations_per_token nvfp4_norm_output_bytes",
     by="derivation",
     source="tensors saved by TransformerEngine's modules, transformer_engine/pytorch/module/"
     "layernorm_linear.py and linear.py, with the projection's input kept in 16 bits "

@@ -325,7 +325,7 @@ def _layer_exchanged(ranks: int, tokens: int, width: int, form: str, again: bool
 def formats_of_activations() -> Pairs:
     """1 to 8 tensor ranks, BF16, three kinds of FP8 and NVFP4, with and without recomputation"""
     for ranks, form, again in itertools.product(
-        (1, 2, 8), ("bf16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"), (False, True)
+        (1, 2, 8), ("bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"), (False, True)
     ):
         point: dict[str, Any] = {"n_gpus": 8, "layers": 4, "hidden_size": 4096, "precision": form}
         point |= {"sequence_length": 4096, "tensor_parallel": ranks, "sequence_parallel": True}
