@@ -51,7 +51,7 @@ def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
 def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
     """Quantities to evaluate for the terms."""
     listed = [term for row in apart.values() for term in row]
-    whole = ["goodput", "availability"] if OTHER in listed else []
+    whole = ["job_goodput", "availability"] if OTHER in listed else []
     return [name for name in [*listed, *whole] if name not in (*INPUTS, OTHER, UNAVAILABLE)]
 
 
@@ -70,7 +70,7 @@ def terms(
         values = step
     else:
         # Steps take this share of the wall time; losses and downtime take the rest
-        kept = cube["goodput"] * cube["availability"] / cube["step_time"]
+        kept = cube["job_goodput"] * cube["availability"] / cube["step_time"]
         shares = {name: term * kept for name, term in step.items()}
         shares |= _shares(cube, [name for name in _LOSSES if name in names])
         values = {name: cube[of] * shares[name] for name in names}
@@ -84,7 +84,7 @@ def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.
     """Shares of the wall time not spent in steps; with those of steps they add up to one."""
     up = cube["availability"]
     shares = {name: up * cube[name] for name in losses}
-    lost = up * (1 - cube["goodput"])
+    lost = up * (1 - cube["job_goodput"])
     return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - up}
 
 

@@ -49,6 +49,12 @@ INPUTS = declared(
         low=1.0,
     ),
     "model",
+    option(
+        "job_end",
+        False,
+        (False, "saved", "unsaved"),
+        "whether job_time counts that the job ends: with a save after its last step, or without",
+    ),
     option("goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"),
     option(
         "mfu_scope",

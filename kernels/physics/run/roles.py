@@ -53,6 +53,7 @@ MEANS: Mapping[str, tuple[str, ...]] = {  # weighted by the product of these
     "effective_flops": _WALL,
     "ettr": _WALL,
     "goodput": _WALL,
+    "job_goodput": _WALL,
     "hfu": (*_GPU_STEPS, "peak_flops"),
     "mfu": (*_GPU_STEPS, "peak_flops"),
     "model_flops_per_gpu": _GPU_STEPS,
