@@ -8,7 +8,7 @@ from .ops import np, where
 def young_interval(write_time: Any, mtbf: Any) -> Any:
     """First-order optimal time between checkpoints.
 
-    tau = sqrt(2 d M)
+    tau = sqrt(2 d M); infinite for an infinite M
 
     Parameters:
         write_time [s]: time d for which one checkpoint stops training
@@ -19,13 +19,14 @@ def young_interval(write_time: Any, mtbf: Any) -> Any:
         >>> round(float(young_interval(30.0, 86400.0)))
         2277
     """
-    return np.sqrt(2 * write_time * mtbf)
+    fails = mtbf < np.inf  # of a free checkpoint, 0 x inf would be NaN
+    return where(fails, np.sqrt(2 * write_time * where(fails, mtbf, 1.0)), mtbf)
 
 
 def daly_interval(write_time: Any, mtbf: Any) -> Any:
     """Higher-order optimal time between checkpoints.
 
-    tau = sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
+    tau = sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M < inf, else M
 
     Parameters:
         write_time [s]: time d for which one checkpoint stops training
@@ -36,10 +37,12 @@ def daly_interval(write_time: Any, mtbf: Any) -> Any:
         >>> round(float(daly_interval(5.0, 1440.0)))
         117
     """
-    half = write_time / (2 * mtbf)
-    root = np.sqrt(2 * write_time * mtbf)
+    fails = mtbf < np.inf
+    mean = where(fails, mtbf, 1.0)
+    half = write_time / (2 * mean)
+    root = np.sqrt(2 * write_time * mean)
     series = root * (1 + np.sqrt(half) / 3 + half / 9) - write_time
-    return where(half < 1, where(root > 0, series, root), mtbf)
+    return where(fails & (half < 1), where(root > 0, series, root), mtbf)
 
 
 def exact_interval(write_time: Any, mtbf: Any) -> Any:

@@ -28,6 +28,29 @@ def intervals_in_use() -> Pairs:
 
 
 @check(
+    "young_interval daly_interval exact_interval checkpoints_written",
+    by="simulator",
+    source="a day of work, saved at each interval of some; the longest of those that lose least",
+)
+def nothing_fails() -> Pairs:
+    """free checkpoints and some of a minute, in a job that never fails, at intervals up to none"""
+    for write in (0.0, 60.0):
+        walls = {}
+        for hours in (1, 6, 12, math.inf):
+            saves = sum(hour % hours == 0 for hour in range(1, 25))
+            walls[24 * 3600.0 + saves * write, -hours] = saves
+        *_, longest = min(walls)
+        point = {"checkpoint_stall_time": write, "cluster_mtbf": math.inf, "n_gpus": 8}
+        point |= {"working_time": 86400.0, "recovery_time": 600.0}
+        for policy in ("young", "daly", "exact"):
+            tau, saves = computed(
+                point | {"checkpoint_policy": policy}, "checkpoint_interval", "checkpoints_written"
+            )
+            yield tau, -3600 * longest
+            yield saves, walls[min(walls)]
+
+
+@check(
     "per_node_read_bandwidth storage_restore_time",
     by="simulator",
     source="nodes added until the storage is full, a checkpoint read second by second",
