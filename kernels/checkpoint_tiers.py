@@ -22,24 +22,19 @@ def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
     return where(needed, np.maximum(best, flush_time), np.inf)
 
 
-def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any, all_rate: Any) -> Any:
+def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any) -> Any:
     """Time in recoveries over time between failures, without graver failures that take over.
 
-    lambda B / (1 + g B), B = (e^(L R) - 1) / L: a failure in a recovery starts it again
+    lambda B / (1 + g B)
 
     Parameters:
         failure_rate [1/s]: rate lambda of the failures recovered from
-        restart_time [s]: time R that each costs beyond its rework
+        restart_time [s]: mean time B that each costs beyond its rework, as of interrupted_restart
         graver_rate [1/s]: rate g of failures that take over
-        all_rate [1/s]: rate L of failures that start the recovery again, or take over
     Returns: [1] time over time
-    Range: L R up to 700: beyond, wall times leave floating point
     Source: Daly 2006, FGCS 22(3), eq. 13; Moody et al. 2010, SC10
     """
-    some = all_rate > 0
-    taken = np.expm1(np.minimum(all_rate * restart_time, 700.0)) / where(some, all_rate, 1.0)
-    taken = where(some, taken, restart_time)
-    return failure_rate * taken / (1 + graver_rate * taken)
+    return failure_rate * restart_time / (1 + graver_rate * restart_time)
 
 
 def growth(exponent: Any) -> Any:
@@ -57,6 +52,26 @@ def growth(exponent: Any) -> Any:
     series = y / 2 * (1 + y / 3 * (1 + y / 4 * (1 + y / 5 * (1 + y / 6 * series))))
     large = np.maximum(np.minimum(exponent, 500.0), 0.1)
     return where(exponent < 0.1, series, np.expm1(large) / large - 1)
+
+
+def interrupted_restart(restart_time: Any, flush_time: Any, losing_rate: Any, all_rate: Any) -> Any:
+    """Mean time that a failure costs beyond its rework where failures interrupt that, too.
+
+    e^(g' F) (e^(L R) - 1) / L + (e^(g' F) - 1) / g': any failure starts a recovery again, but work
+    that was not yet safe is done again from the start only after failures that lose the copy
+
+    Parameters:
+        restart_time [s]: time R of a recovery without failures
+        flush_time [s]: time F from a checkpoint until its copy is safe: as much work is lost
+        losing_rate [1/s]: rate g' of failures that lose a copy under way
+        all_rate [1/s]: rate L of all failures
+    Returns: [s] time
+    Range: L R and g' F up to 500: beyond, wall times leave floating point
+    Source: Daly 2006, FGCS 22(3), eq. 13; Moody et al. 2010, SC10
+    """
+    again = losing_rate * flush_time
+    restart = restart_time * (1 + growth(all_rate * restart_time))
+    return np.exp(np.minimum(again, 500.0)) * restart + flush_time * (1 + growth(again))
 
 
 def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recovering: Any) -> Any:

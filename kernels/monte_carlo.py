@@ -19,7 +19,8 @@ With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint is also w
 and each `storage_every`-th of those to storage. Memory, drives or storage survive a failure, drawn
 by their shares; it loses the work since the last checkpoint that is safe there or above. A failure
 that lower tiers survive ends a stall without loss; a failure in a recovery restarts it, from the
-higher tier of the two; an interrupted copy is repeated once training resumes.
+higher tier of the two; an interrupted copy is repeated once training resumes, or goes on where
+copies are kept, unless the failure is one that only its tier or a higher one survives.
 
 With an age of the hardware, the failures' clock runs at the failure rate of that age; exponential
 failures are drawn at the highest rate in a window and thinned (Lewis & Shedler 1979).
@@ -88,6 +89,7 @@ PARAMETERS = (
     "crews",  # nodes repaired at a time; 0: all that failed
     "group_share",  # of the failures that cost a node: these cost `group` nodes
     "group",
+    "copies_kept",  # 1: copies go on through failures that lower tiers survive
 )
 KINDS, TIERS, AGES, CREWS, GROUPS = 14, 22, 34, 41, 42  # first parameters of kinds, tiers, ...
 WINDOW = CREWS - AGES  # of the ages, in a trial: bounds of the rate near now
@@ -439,6 +441,28 @@ def _fall_back(
 
 
 @_compiled
+def _begin_copies(held: Any, safe: Any, at: Any, now: Any, interval: Any, tiers: Any) -> None:
+    """Copies under way, begun since training resumed: their ends, and when they are safe."""
+    for tier in range(1, 3):
+        end = _held(at, tier, interval, tiers)
+        if end > safe:
+            if held[4 + tier] <= now:
+                held[tier] = max(held[tier], held[2 + tier])
+            held[2 + tier] = end
+            held[4 + tier] = now - (at - end) + tiers[4 + tier]
+
+
+@_compiled
+def _lose_copies(held: Any, now: Any, level: int) -> None:
+    """Copies under way at a failure: those that are safe by now count, and it ends the others."""
+    for tier in range(1, 3):
+        if held[4 + tier] <= now:
+            held[tier] = max(held[tier], held[2 + tier])
+        if held[4 + tier] <= now or level >= tier:
+            held[4 + tier] = np.inf
+
+
+@_compiled
 def _restored(safe: Any, level: int) -> Any:
     """The newest checkpoint in a tier or above, which tiers below then hold as well."""
     for tier in range(1, -1, -1):
@@ -508,7 +532,7 @@ def trial(
     continuous = interval == 0
     step, steps, rest = 1.0, work, 0.0
     if held is not None:
-        held[:] = 0.0
+        held[:3], held[3:] = 0.0, np.inf
     if tiered:
         steps = _length(point)
     elif not continuous:
@@ -533,6 +557,9 @@ def trial(
         gained = max(life - (0.0 if late else flush), 0.0) / step
         if held is not None and tiered:
             level = _level(state, tiers)
+            if point[GROUPS + 2] > 0:
+                _begin_copies(held, safe, safe + life, now + life, interval, tiers)
+                _lose_copies(held, now + life, level)
             back = _fall_back(held, safe + life, life, level, late, flush, interval, tiers)
             gained = back - safe
         if not continuous and not tiered:
@@ -651,7 +678,9 @@ def trial(
             if detailed:
                 losses[OF_KINDS + 4 + kind] += life
             if held is not None and tiered:
-                level = max(level, _level(state, tiers))
+                struck = _level(state, tiers)
+                level = max(level, struck)
+                _lose_copies(held, now, struck)
                 back = _restored(held, level)
                 rework += safe - back
                 if detailed:
@@ -678,7 +707,7 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
         most = max(most, _room(points[row]))
-    lost_nodes, held, ages = np.empty(most), np.empty(3), np.empty(WINDOW + 4)
+    lost_nodes, held, ages = np.empty(most), np.empty(7), np.empty(WINDOW + 4)
     state = np.empty(4, np.uint64)
     for index in range(first, last):
         row, number = index // trials, index % trials

@@ -48,13 +48,13 @@ _TIERED = (  # graph quantities of the tiers
     ),
     *("memory_tier_share", "drive_tier_share", "drive_copy_every", "storage_copy_every"),
     *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
-    "checkpoint_restore_time",
+    *("checkpoint_restore_time", "storage_copy_loss_share"),
 )
 _FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and aging
     *(f"{tier}_{of}" for of in ("stall", "restore") for tier in ("memory", "drive", "storage")),
     *("memory_share", "drive_share", "drive_flush", "storage_flush"),
     *("drive_every", "storage_every", "steady", "ageing", "age", "burn_in", "burn_in_time"),
-    *("wear_age", "wear_shape", "crews", "group_share", "group"),
+    *("wear_age", "wear_shape", "crews", "group_share", "group", "copies_kept"),
 )
 _AGE = {  # parameters of the Monte Carlo -> inputs
     "age": "fleet_age",
@@ -363,6 +363,8 @@ def _points(
         by_tier = (FLUSH, "checkpoint_restore_time", "checkpoint_stall_time")  # some may be given
         if "tiered" in {_choice(case, name) for name in by_tier}:
             values |= _of_tiers(values)
+            kept = _choice(case, "storage_copy_loss_share") == "kept"
+            values["copies_kept"] = np.array(float(kept))
         if added_up and "job_duration" not in values:
             values["job_duration"] = values["training_steps"] * values["step_time"]
         if ageless and _choice(case, "node_mttf") == "on":

@@ -23,7 +23,7 @@ KNOWN = {*INPUTS, *TEXTS, *CHOICES, *REASONS, *load(), *LAWS}
 SAID = laws.said()
 SLOW = {
     *("some_slow_and_all_jittering", "some_very_slow_and_all_jittering"),
-    "kinds_and_late_corruption",
+    *("kinds_and_late_corruption", "slow_copies"),
     *("late_corruption_in_closed_pools", "microbatches_in_flight", "played"),
 }
 

@@ -124,6 +124,13 @@ INPUTS = declared(
         positive=False,
         high=1.0,
     ),
+    option(
+        "tier_copies",
+        "kept",
+        ("kept", "repeated"),
+        "whether copies to drives and storage go on through failures that faster tiers serve, as "
+        "of savers outside the job's processes, or are begun again",
+    ),
     real(
         "rail_busy_share",
         "1",

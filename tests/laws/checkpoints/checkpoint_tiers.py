@@ -131,7 +131,8 @@ def transforms() -> Pairs:
         for x, r, g in itertools.product((1e-9, 1e-3, 0.5, 3.0), (0.0, 1e-6, 1.0), (1e-9, 0.4)):
             duration, restart, graver = mpmath.mpf(x), mpmath.mpf(r), mpmath.mpf(g)
             rate = mpmath.mpf(1.0)
-            again = checkpoint_tiers.recoveries(1.0 - g, r, g, 1.0)
+            spent = checkpoint_tiers.interrupted_restart(r, 0.0, 1.0, 1.0)
+            again = checkpoint_tiers.recoveries(1.0 - g, spent, g)
             yield checkpoint_tiers.growth(x), float(mpmath.expm1(duration) / duration - 1)
             ours = x + checkpoint_tiers.interruption_delay(x, 1.0, g, again)
             yield ours, float(_time(duration, rate, graver, restart, rate))
@@ -154,9 +155,9 @@ def one_tier() -> Pairs:
             point = _point(600.0, 1, 1, stalls, rest, mtbfs)  # type: ignore[arg-type]
             slow = checkpoint.expected_slowdown(600.0, 30.0, 300.0, mtbf)
             yield computed(point, "goodput")[0], 1 / slow
-        one = 630.0 + checkpoint_tiers.interruption_delay(
-            630.0, 1 / mtbf, 0.0, checkpoint_tiers.recoveries(1 / mtbf, 300.0, 0.0, 1 / mtbf)
-        )
+        spent = checkpoint_tiers.interrupted_restart(300.0, 0.0, 1 / mtbf, 1 / mtbf)
+        again = checkpoint_tiers.recoveries(1 / mtbf, spent, 0.0)
+        one = 630.0 + checkpoint_tiers.interruption_delay(630.0, 1 / mtbf, 0.0, again)
         yield one / 600, checkpoint.expected_slowdown(600.0, 30.0, 300.0, mtbf)
     yield checkpoint_tiers.equivalent_lost_work(0.2, math.inf, 5.0, 30.0, math.inf), 0.0
 
