@@ -13,7 +13,7 @@ read it stays readable.
 A failure is of one of four kinds, drawn by their shares: in-process and in-job restarts, which keep
 the node; a requeue, which loses it without waiting for another; else a node swap, with `recovery`.
 A share `silent` of the failures is corruption found `latency` later: until then work is lost and
-failures are repaired as usual; checkpoints safe when it struck are kept.
+failures are repaired as usual; checkpoints safe when it struck are kept, but not in memory.
 
 With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint is also written to drives,
 and each `storage_every`-th of those to storage. Memory, drives or storage survive a failure, drawn
@@ -473,11 +473,12 @@ def _restored(safe: Any, level: int) -> Any:
 
 
 @_compiled
-def _level(state: Any, tiers: Any) -> int:
-    share = uniform(state) - tiers[0]
-    if share < 0:
+def _level(state: Any, tiers: Any, late: bool, silent: Any) -> int:
+    """The tier that serves a failure: not memory, whose share is of all, if it is found late."""
+    share = uniform(state)
+    if not late and share * (1 - silent) < tiers[0]:
         return 0
-    return 1 if share < tiers[1] else 2
+    return 1 if tiers[1] > 0 and share < tiers[0] + tiers[1] else 2
 
 
 @_compiled
@@ -556,7 +557,7 @@ def trial(
         late = silent > 0 and uniform(state) < silent
         gained = max(life - (0.0 if late else flush), 0.0) / step
         if held is not None and tiered:
-            level = _level(state, tiers)
+            level = _level(state, tiers, late, silent)
             if point[GROUPS + 2] > 0:
                 _begin_copies(held, safe, safe + life, now + life, interval, tiers)
                 _lose_copies(held, now + life, level)
@@ -678,7 +679,8 @@ def trial(
             if detailed:
                 losses[OF_KINDS + 4 + kind] += life
             if held is not None and tiered:
-                struck = _level(state, tiers)
+                late = silent > 0 and uniform(state) < silent
+                struck = _level(state, tiers, late, silent)
                 level = max(level, struck)
                 _lose_copies(held, now, struck)
                 back = _restored(held, level)
@@ -686,7 +688,8 @@ def trial(
                 if detailed:
                     losses[OF_TIERS + 3 + level] += safe - back
                 safe = back
-            late = silent > 0 and uniform(state) < silent
+            else:
+                late = silent > 0 and uniform(state) < silent
         recovering += needed
         now += needed
         if detailed:
