@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .physics.cost.roles import BESIDE_GPUS as BESIDE_GPUS
+from .physics.failures.roles import BESIDE_IT as BESIDE_IT
 from .physics.failures.roles import LEFT_OUT as LEFT_OUT
+from .physics.failures.roles import MEASURED as MEASURED
 from .physics.failures.roles import UNPLAYED as UNPLAYED
 from .physics.learning.roles import FITTED as FITTED
 from .physics.learning.roles import UNCOUNTED as UNCOUNTED

@@ -367,7 +367,7 @@ def _points(
             values["copies_kept"] = np.array(float(kept))
         if added_up and "job_duration" not in values:
             values["job_duration"] = values["training_steps"] * values["step_time"]
-        if ageless and _choice(case, "node_mttf") == "on":
+        if ageless and _choice(case, "parts_mttf") == "on":
             steady = next(each for each in ageless.cases if each.runs == case.runs)
             values |= _of_ages(values, ageless.table(steady, "cluster_mtbf"))
         made = {**_parameters(values), "ready": values.get("transition_wait", np.zeros(()))}

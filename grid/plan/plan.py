@@ -15,12 +15,13 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity
 from ...kernels.calculus.phases import without_phase
+from ...kernels.declare import HOUR
 from ...kernels.engines.numpy import Point
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, DECIDED, FITTED, LEFT_OUT, REASON
+from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -132,8 +133,26 @@ class Plan(Grid):
             for name, (quantities, said) in LEFT_OUT.items()
             if used & quantities and self.problem.most_together({name}) > 0
         ]
+        left_out += self._added(used)
         left_out += [said for name, said in self.problem.recounted.items() if name in used]
         return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
+
+    def _added(self, used: Collection[str]) -> list[str]:
+        """What stands beside an input given alone, by default, a line each."""
+        lines = []
+        for name, others in BESIDE_IT.items():
+            alone = {*others, name} & self.problem.numbers == {name}
+            added = [
+                f"{other} = {INPUTS[other].default / HOUR:,g} h"
+                for other, count in others.items()
+                if other in used and any(np.any(c.leaves.get(count, 0) > 0) for c in self.cases)
+            ]
+            if alone and added:
+                lines.append(
+                    f"{name} is given alone, and other parts fail, too, by default: "
+                    f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
+                )
+        return lines
 
     def _beyond_fits(self) -> list[str]:
         """Where formulas in use go beyond the runs that they were fitted to, a line each."""

@@ -12,7 +12,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, SHARES, WHOLES
+from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, patterns, phases, values
 from .axes import make_axes
@@ -116,6 +116,12 @@ def resolve(
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
+    for whole, parts in MEASURED.items():
+        given = {*labels}.union(explicit, *(axis.records for axis in swept))
+        if whole in given and (beside := sorted(parts & given)):
+            raise InputError(
+                f"{whole} is of all causes, and {beside[0]} would count some again; keep one"
+            )
     auto_by_default = auto.is_default(swept, labels, explicit.union(free))
     if auto_by_default:
         labels["calibration"] = AUTO

@@ -97,7 +97,7 @@ def test_an_entry_says_what_the_formula_and_the_table_say(pages: dict[str, str])
     _, _, entry = pages["run"].partition("### job_time [s]")
     entry = entry.partition("### ")[0]
     assert "```python\nreturn attempted_steps * step_time\n```" in entry
-    _, _, entry = pages["failures"].partition("### node_mttf [s]")
+    _, _, entry = pages["failures"].partition("### parts_mttf [s]")
     entry = entry.partition("### ")[0]
     assert "| [`gpu_mttf`](#name-gpu-mttf) |  | s | 50,000 h |" in entry
     assert "| [`gpus_per_node`](#name-gpus-per-node) |  | - | 8 |" in entry

@@ -46,6 +46,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpus": -8}, {}, ["job_time"], "must be greater than 0"),
     ({"n_gpus": 0.5}, {}, ["job_time"], "must be at least 1"),
     ({"memory_tier_survival": 0.6, "drive_tier_survival": 0.5}, {}, ["goodput"], "_survival = 0.6"),
+    ({"interruption_mttf": 1e8, "gpu_mttf": 2e8}, {}, ["cluster_mtbf"], "all causes, and gpu_mttf"),
+    ({"reliability": "rsc-1"}, {"interruption_mttf": [1e8]}, ["cluster_mtbf"], "and reliability"),
     ({"flops_efficiency": 1.2}, {}, ["job_time"], "must be at most 1"),
     ({"gpu_mttf": float("nan")}, {}, ["job_time"], "is not finite"),
     ({"recompute": "all"}, {}, ["job_time"], "is not one of false, selective, core_attention"),

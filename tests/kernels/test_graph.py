@@ -74,6 +74,7 @@ def test_nothing_else_is_selected() -> None:
         "node_failure_rate",
         "nodes",
         "node_mttf",
+        "parts_mttf",
         "switches",
         "outage_rate",  # a constant
     }

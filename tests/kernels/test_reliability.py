@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fleetcube
+from fleetcube import Sweep
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.reliability import mean_time, weibull_failure_probability
 
@@ -247,3 +248,21 @@ def test_availability_is_what_maintenance_and_repairs_leave() -> None:
     given = {"maintenance_fraction": 0.5, "tensor_parallel": 2, "num_microbatches": 1e9}
     got = value("availability", **given, **SHRINKING)
     assert got == pytest.approx(0.5 * (1 - 0.012), rel=1e-8)
+
+
+def test_a_rate_of_gpus_alone_names_what_else_fails() -> None:
+    def said(**given: Any) -> str:
+        return " ".join(
+            Sweep({"n_gpus": 2000, **given}, {}, ["cluster_mtbf"])._plan("numpy").remarks()
+        )
+
+    assert "nic_mttf = 150,000 h" in said(gpu_mttf="108_000 h")
+    assert "psu_mttf" in said(gpu_mttf="108_000 h", series_psus_per_node=2)
+    for whole in (
+        {"interruption_mttf": "108_000 h"},
+        {"gpu_mttf": "108_000 h", "nic_mttf": math.inf},
+        {"reliability": "rsc-1"},
+        {"node_mttf": 1e6},
+        {},
+    ):
+        assert said(**whole) == ""

@@ -159,6 +159,13 @@ INPUTS = declared(
         idle="failures of many parts come at random, whatever the shape of each (Drenick 1960); "
         "fleetcube simulate plays what few do",
     ),
+    real(
+        "interruption_mttf",
+        "s",
+        None,
+        "GPU hours between interruptions of all causes, as measured; instead of the MTTFs of parts",
+    ),
+    switch("all_causes", "interruption_mttf stands for the MTTFs of parts", "interruption_mttf"),
     option(
         "failure_distribution",
         "exponential",

@@ -272,7 +272,7 @@ def bathtub() -> Pairs:
 
 
 @check(
-    "aging_node_mttf kinds_node_repair_rate",
+    "aging_parts_mttf kinds_node_repair_rate",
     by="simulator",
     source="a million nodes whose hardware is drawn thrice as often, and whose losses are sorted",
     tolerance=5e-3,
@@ -286,7 +286,7 @@ def aged_node_lives() -> Pairs:
         for _ in range(3 if k < 5 else 1):
             first = np.minimum(first, rng.exponential(mean / count, len(first)))
     gpu, card, supply, cable, host, software, corruption = (mean for _, mean in parts)
-    ours = formulas.aging_node_mttf(
+    ours = formulas.aging_parts_mttf(
         8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption, 3.0
     )
     yield ours, first.mean()
@@ -314,7 +314,7 @@ CAUSES = {  # Llama 3 405B: 54 days of 16,384 GPUs (Grattafiori et al. 2024, tab
 
 
 @check(
-    "node_mttf component_cluster_mtbf component_node_failure_rate",
+    "parts_mttf component_cluster_mtbf component_node_failure_rate",
     by="table",
     source="Llama 3 (Grattafiori et al. 2024), table 5: 419 interruptions in 54 days by cause",
     tolerance=2e-4,
@@ -325,7 +325,7 @@ def causes_of_llama_3() -> Pairs:
     assert sum(sum(causes.values()) for causes in CAUSES.values()) == 419
     for parts in (*((part,) for part in CAUSES), tuple(CAUSES)):
         mean = {part: rates[part] if part in parts else NEVER for part in CAUSES}
-        node = formulas.node_mttf(
+        node = formulas.parts_mttf(
             *(8, mean["gpu_mttf"], 8, mean["nic_mttf"], 0, NEVER, 0, NEVER),
             *(mean["host_mttf"], mean["software_mttf"]),
             mean["silent_corruption_mttf"],

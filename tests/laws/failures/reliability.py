@@ -14,7 +14,7 @@ import numpy as np
 from fleetcube.kernels import checkpoint, repair, statistics
 
 from ... import formulas
-from ...evaluated import value
+from ...evaluated import computed, value
 from ..check import Pairs, check
 
 TABLE = Path(__file__).parents[2] / "data" / "young_daly.csv"
@@ -25,7 +25,23 @@ NEVER = math.inf
 
 
 @check(
-    "node_mttf",
+    "measured_node_mttf",
+    by="table",
+    source="Grattafiori et al. 2024, section 3.3.4: 419 interruptions in 54 days on 16,384 GPUs",
+)
+def counted_interruptions() -> Pairs:
+    """the MTBF of their job, and of one of 2,000 GPUs, without a rate of parts beside it"""
+    for gpus in (16384, 2000):
+        point = {
+            "n_gpus": gpus,
+            "interruption_mttf": 54 * 86400 * 16384 / 419,
+            "cables_per_node": 8,
+        }
+        yield computed(point, "cluster_mtbf")[0], 54 * 86400 * 16384 / gpus / 419
+
+
+@check(
+    "parts_mttf",
     by="simulator",
     source="a million nodes, each as old as the first of its parts to fail",
     tolerance=5e-3,
@@ -38,7 +54,7 @@ def node_lives() -> Pairs:
     for count, mean in parts:
         first = np.minimum(first, rng.exponential(mean / count, len(first)))
     gpu, card, supply, cable, host, software, corruption = (mean for _, mean in parts)
-    ours = formulas.node_mttf(8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption)
+    ours = formulas.parts_mttf(8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption)
     yield ours, first.mean()
 
 
