@@ -134,18 +134,8 @@ def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
 
 
 def _segment_time(interval: Any, write_time: Any, mtbf: Any) -> Any:
-    """Time that a segment takes with its failures, without their recoveries.
-
-    M (e^z - 1), z = (tau + d) / M; tau + d for an infinite M
-
-    Parameters:
-        interval [s]: useful time tau between two checkpoints
-        write_time [s]: time d for which one checkpoint stops training
-        mtbf [s]: mean time M between failures
-    Returns: [s] time
-    Source: Daly 2006, FGCS 22(3), eq. 13
-    """
-    z = np.minimum(_segment(interval, write_time, mtbf), 300.0)  # slopes square the time
+    """Time M (e^z - 1) of a segment without its recoveries; slopes square it, so z <= 300."""
+    z = np.minimum(_segment(interval, write_time, mtbf), 300.0)
     longer = where(z > 0, np.expm1(z) / where(z > 0, z, 1.0), 1.0)
     return (interval + write_time) * longer
 
@@ -168,9 +158,6 @@ def ending_share(
     Range: n counts whole intervals as such within 1e-9; its slope is 0, and where it steps the
         share jumps by about d / W. Segments up to 300 M
     Source: Daly 2006, FGCS 22(3), eq. 13, of each segment
-    Example:
-        >>> round(float(ending_share(1800.0, 10800.0, 300.0, 300.0, float("inf"))), 4)
-        0.881
     """
     writes = (interval > 0) & (interval < np.inf)
     tau = where(writes, interval, useful_time)

@@ -7,7 +7,7 @@ a function of the previous results: `cases` (formulas), `dims`, `order` (of memo
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,22 +137,19 @@ class Plan(Grid):
         left_out += [said for name, said in self.problem.recounted.items() if name in used]
         return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
 
-    def _added(self, used: Collection[str]) -> list[str]:
-        """What stands beside an input given alone, by default, a line each."""
-        lines = []
+    def _added(self, used: Collection[str]) -> Iterator[str]:
+        """What is counted beside an input given alone, by default, a line each."""
         for name, others in BESIDE_IT.items():
-            alone = {*others, name} & self.problem.numbers == {name}
             added = [
                 f"{other} = {INPUTS[other].default / HOUR:,g} h"
                 for other, count in others.items()
                 if other in used and any(np.any(c.leaves.get(count, 0) > 0) for c in self.cases)
             ]
-            if alone and added:
-                lines.append(
+            if added and {*others, name} & self.problem.numbers == {name}:
+                yield (
                     f"{name} is given alone, and other parts fail, too, by default: "
                     f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
                 )
-        return lines
 
     def _beyond_fits(self) -> list[str]:
         """Where formulas in use go beyond the runs that they were fitted to, a line each."""

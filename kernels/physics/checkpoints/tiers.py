@@ -165,65 +165,21 @@ def memory_tier_restart_time(
     checkpoint_restore_time,
     memory_tier_restore_time,
     memory_tier_flush_time,
+    memory_copy_loss_share,
     cluster_mtbf,
 ):
-    """Mean time that a failure recovered from memory costs beyond its rework.
-
-    interrupted_restart of R = recovery, its mean restore replaced by that of the tier, and of
-    F = flush, by all failures
-
-    Returns: [s] time
-    Source: Moody et al. 2010, SC10
-    """
-    rest = np.maximum(recovery_time - checkpoint_restore_time + memory_tier_restore_time, 0.0)
-    rate = 1 / cluster_mtbf
-    return interrupted_restart(rest, memory_tier_flush_time, rate, rate)
-
-
-def drive_tier_restart_time(
-    recovery_time,
-    checkpoint_restore_time,
-    drive_copy_time,
-    drive_tier_flush_time,
-    drive_copy_loss_share,
-    cluster_mtbf,
-):
-    """Mean time that a failure recovered from local drives costs beyond its rework.
+    """Mean time that a failure costs beyond its rework, when recovered from memory.
 
     interrupted_restart of R = recovery, its mean restore replaced by that of the tier, by all
     failures, and of F = flush by those that lose a copy
 
-    Returns: [s] time
+    Returns: [s] restart time
     Source: Moody et al. 2010, SC10
     """
-    rest = np.maximum(recovery_time - checkpoint_restore_time + drive_copy_time, 0.0)
+    rest = np.maximum(recovery_time - checkpoint_restore_time + memory_tier_restore_time, 0.0)
     rate = 1 / cluster_mtbf
-    return interrupted_restart(rest, drive_tier_flush_time, rate * drive_copy_loss_share, rate)
+    return interrupted_restart(rest, memory_tier_flush_time, rate * memory_copy_loss_share, rate)
 
-
-@alternative("drive_copy_loss_share", tier_copies="kept")
-def kept_drive_copy_loss_share(memory_tier_share):
-    """Share of failures that lose a copy on its way to local drives.
-
-    1 - share served by memory
-
-    Returns: [1] share of failures
-    Source: Moody et al. 2010, SC10
-    """
-    return 1 - memory_tier_share
-
-
-row(
-    "storage_copy_loss_share",
-    "storage_tier_share",
-    "those that only storage survives",
-    summary="Share of failures that lose a copy on its way to storage.",
-    returns="[1] share of failures",
-    source="Moody et al. 2010, SC10",
-    tier_copies="kept",
-)
-for _tier in ("drive", "storage"):
-    row(f"{_tier}_copy_loss_share", 1.0, "all failures", tier_copies="repeated")
 
 for _tier, _copy, _restore, _words in (
     ("drive", "drive_copy_time", "drive_copy_time", "local drives"),
@@ -232,22 +188,35 @@ for _tier, _copy, _restore, _words in (
     family(
         {
             "memory_tier_flush_time": f"{_tier}_tier_flush_time",
+            "memory_tier_restart_time": f"{_tier}_tier_restart_time",
             "memory_tier_share": f"{_tier}_tier_share",
             "memory_tier_copy_time": _copy,
+            "memory_tier_restore_time": _restore,
+            "memory_copy_loss_share": f"{_tier}_copy_loss_share",
             "the memory tier's checkpoint": f"the checkpoint on {_words}",
+            "from memory": f"from {_words}",
         },
         memory_tier_flush_time,
+        memory_tier_restart_time,
     )
-family(
-    {
-        "drive_tier_restart_time": "storage_tier_restart_time",
-        "drive_copy_time": "storage_restore_time",
-        "drive_tier_flush_time": "storage_tier_flush_time",
-        "drive_copy_loss_share": "storage_copy_loss_share",
-        "local drives": "storage",
-    },
-    drive_tier_restart_time,
-)
+
+_said = {"summary": "Share of failures that lose a copy on its way.", "returns": "[1] failures"}
+row("memory_copy_loss_share", 1.0, **_said, tier_copies=("kept", "repeated"))
+row("drive_copy_loss_share", 1.0, tier_copies="repeated")
+row("storage_copy_loss_share", 1.0, **_said, tier_copies="repeated")
+row("storage_copy_loss_share", "storage_tier_share", tier_copies="kept")
+
+
+@alternative("drive_copy_loss_share", tier_copies="kept")
+def kept_drive_copy_loss_share(memory_tier_share):
+    """Share of failures that lose a copy on its way to local drives: those it cannot outlive.
+
+    1 - share served by memory
+
+    Returns: [1] share of failures
+    Source: Moody et al. 2010, SC10
+    """
+    return 1 - memory_tier_share
 
 
 def drive_copy_every(

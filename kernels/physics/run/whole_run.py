@@ -191,16 +191,14 @@ def ending_job_goodput(
     return goodput * ending_share(useful, checkpoint_interval, *stalls, cluster_mtbf)
 
 
+row("last_stall_time", "checkpoint_stall_time", job_end=(False, "saved"))
 row(
     "last_stall_time",
-    "checkpoint_stall_time",
-    "a checkpoint after the last step, as Megatron-LM writes it",
-    summary="Time for which the checkpoint at the end of the job keeps it.",
+    0.0,
+    summary="Time for which a checkpoint after the last step, as of Megatron-LM, keeps a job.",
     returns="[s] stall",
-    source="Megatron-LM, megatron/training/training.py",
-    job_end=(False, "saved"),
+    job_end="unsaved",
 )
-row("last_stall_time", 0.0, "none is written", job_end="unsaved")
 
 
 @alternative("mean_step_time", training_stages=False)

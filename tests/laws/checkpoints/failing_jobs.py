@@ -140,7 +140,8 @@ class _Tiered:
 
 
 @check(
-    "interrupted_restart drive_tier_restart_time storage_tier_restart_time recoveries "
+    "interrupted_restart memory_tier_restart_time drive_tier_restart_time "
+    "storage_tier_restart_time recoveries "
     "kept_drive_copy_loss_share tiered_delay equivalent_lost_work",
     by="simulator",
     source="20,000 failures of three severities, copies under way that outlive the lesser ones",
