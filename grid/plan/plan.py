@@ -128,10 +128,11 @@ class Plan(Grid):
         fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
         read = any(self.structure.used & entry.values.keys() for entry in fitted)
         used = {without_phase(name) for name in self.structure.used}
+        used |= {f.__name__ for row in self.structure.formulas for f in row.values()}
         left_out = [
             f"{name}: {said}"
-            for name, (quantities, said) in LEFT_OUT.items()
-            if used & quantities and self.problem.most_together({name}) > 0
+            for name, formulas, said in LEFT_OUT
+            if used & formulas and self.problem.most_together({name}) > 0
         ]
         left_out += self._added(used)
         left_out += [said for name, said in self.problem.recounted.items() if name in used]

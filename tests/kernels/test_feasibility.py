@@ -42,6 +42,12 @@ LOSSES: dict[str, Any] = {
 }  # fmt: skip
 DRIVES: dict[str, Any] = {"memory_tier": "host", "drive_tier_survival": 0.6}
 TIERS: dict[str, Any] = {**DRIVES, "memory_tier_survival": 0.5}
+HELD: dict[str, Any] = {
+    "checkpoint_mode": "in_memory",
+    "inter_node_bandwidth": 5e10,
+    "silent_corruption_mttf": 1e10,
+    "fixed_checkpoint_interval": 600.0,
+}
 FLUSH: dict[str, Any] = {
     "checkpoint_mode": "async",
     "checkpoint_policy": "fixed",
@@ -231,6 +237,10 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**LOSSES, "goodput_model": "additive", "bubble_budget": 0.25}, "makes_no_progress"),
         ({"elastic": "shrink", "elastic_capacity": 0.0}, "makes_no_progress"),
         ({"elastic": "shrink", "elastic_capacity": 0.5}, "feasible"),
+        ({**HELD, "corruption_latency": 3e3}, "no_checkpoint_before_corruption"),
+        ({**HELD, "corruption_latency": 6e2}, "feasible"),
+        ({**HELD, "corruption_latency": 3e3, "corruption_detection": "at_once"}, "feasible"),
+        ({**HELD, "silent_corruption_mttf": math.inf, "corruption_latency": 3e3}, "feasible"),
     ],
 )
 def test_reasons(change: dict[str, Any], expected: str) -> None:

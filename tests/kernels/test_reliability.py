@@ -250,6 +250,18 @@ def test_availability_is_what_maintenance_and_repairs_leave() -> None:
     assert got == pytest.approx(0.5 * (1 - 0.012), rel=1e-8)
 
 
+def test_peers_that_fail_together_are_remarked_where_they_hold_the_only_copies() -> None:
+    given: dict[str, Any] = {
+        "n_gpus": 64,
+        "checkpoint_size": 1e12,
+        "inter_node_bandwidth": 5e10,
+        "correlated_failure_fraction": 0.1,
+    }
+    for mode, said in (("in_memory", 1), ("async", 0), ("tiered", 0)):
+        plan = Sweep({**given, "checkpoint_mode": mode}, {}, ["goodput"])._plan("numpy")
+        assert len(plan.remarks()) == said
+
+
 def test_a_rate_of_gpus_alone_names_what_else_fails() -> None:
     def said(**given: Any) -> str:
         return " ".join(

@@ -268,6 +268,14 @@ def late_corruption_time(corruption_latency, silent_corruption_mttf, n_gpus, clu
     return where(fails, mean * np.log1p(delay), 0.0)
 
 
+row("undetected_time", "corruption_latency", corruption_detection="late")
+row(
+    "undetected_time",
+    0.0,
+    summary="Time from a silent corruption until it is found, on average.",
+    returns="[s] time",
+    corruption_detection="at_once",
+)
 row("counted_recovery_time", "recovery_time", corruption_detection="at_once")
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
-# inputs that these quantities ignore, and the remark if one is above 0 and they are in use
-LEFT_OUT: Mapping[str, tuple[frozenset[str], str]] = {
-    "correlated_failure_fraction": (
+# inputs that these quantities, or formulas, ignore, and the remark if one is above 0 and they are
+# in use
+LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
+    (
+        "correlated_failure_fraction",
         frozenset(
             {
                 "spare_left_probability",
@@ -16,7 +18,13 @@ LEFT_OUT: Mapping[str, tuple[frozenset[str], str]] = {
         "spares are counted as if nodes failed one by one, in groups they run out otherwise: "
         "fleetcube simulate plays it",
     ),
-}
+    (
+        "correlated_failure_fraction",
+        frozenset({"checkpoint_restore_time_checkpoint_mode_in_memory"}),
+        "nodes that fail together may hold both copies of a checkpoint, and in_memory has no "
+        "other: checkpoint_mode = tiered falls back to storage",
+    ),
+)
 # inputs that the simulation ignores, and its remark if they are above 0
 UNPLAYED: Mapping[str, str] = {
     "maintenance_fraction": "maintenance is not played: the job is there all the time",

@@ -156,7 +156,7 @@ def sync_infeasible_reason(capacity_reason, progress_reason):
     return where(capacity_reason == 0, progress_reason, capacity_reason)
 
 
-@alternative("infeasible_reason", checkpoint_mode=("async", "in_memory"))
+@alternative("infeasible_reason", checkpoint_mode="async")
 def flushed_infeasible_reason(
     capacity_reason, progress_reason, checkpoint_interval, checkpoint_flush_time
 ):
@@ -172,6 +172,29 @@ def flushed_infeasible_reason(
     known = checkpoint_interval + checkpoint_flush_time
     early = where(known == known, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode="in_memory")
+def in_memory_infeasible_reason(
+    capacity_reason,
+    progress_reason,
+    checkpoint_interval,
+    checkpoint_flush_time,
+    undetected_time,
+    silent_corruption_mttf,
+):
+    """reason of layout and memory; checkpoint interval >= flush time; memory, which holds one
+    safe checkpoint, has one from before a corruption found late: D <= interval + flush; reason of
+    progress
+
+    Source: Wang et al. 2023, Gemini, SOSP; Mohan et al. 2021 (CheckFreq), FAST, section 4
+    """
+    oldest = checkpoint_interval + checkpoint_flush_time
+    lost = (silent_corruption_mttf < np.inf) & (undetected_time > oldest)
+    left = where(lost, reasons.NO_CHECKPOINT_BEFORE_CORRUPTION, progress_reason)
+    return flushed_infeasible_reason(
+        capacity_reason, left, checkpoint_interval, checkpoint_flush_time
+    )
 
 
 @alternative("infeasible_reason", checkpoint_mode="tiered")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.kernels import checkpoint
+from fleetcube.kernels.graph.formulas import load
 
 from ... import formulas
 from ...draws import generator
@@ -206,3 +207,20 @@ def kept_copies() -> Pairs:
         held = ["before the corruption"] + ["after it"] * late + ["being written"]
         ours = formulas.late_drive_tier_bytes(12e9, 4, 600.0 * late, 600.0)
         yield ours, sum(12e9 / 4 for _ in held)
+
+
+@check(
+    "in_memory_infeasible_reason",
+    by="simulator",
+    source="memory that holds one copy, each written over the last; corruptions found later",
+)
+def memory_after_a_corruption() -> Pairs:
+    """copies each 600 s, safe 60 s later; a corruption after one, found in 0 to 900 s"""
+    codes = {reason: code for code, reason in load()["infeasible_reason"].doc.flags.items()}
+    for late in (0.0, 500.0, 659.0, 661.0, 900.0):
+        safe, struck = 0.0, 0.0  # the state that memory holds, and when the corruption struck
+        for written in np.arange(600.0, 3000.0, 600.0):
+            safe = written if written + 60.0 < struck + late else safe
+        lost = codes["no_checkpoint_before_corruption"] * (safe > struck)
+        yield formulas.in_memory_infeasible_reason(0.0, 0.0, 600.0, 60.0, late, 1e9), lost
+        yield formulas.in_memory_infeasible_reason(10.0, 0.0, 600.0, 60.0, late, 1e9), 10.0
