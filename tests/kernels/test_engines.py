@@ -120,6 +120,7 @@ def points() -> dict[str, Any]:
         "earlier_tokens": pick(0.0, 1e13), "transition_time": pick(0.0, 1e5),
         "slowest_rank_deviation": pick(0.0, 3.5, 4.5), "slow_rank_deviation": pick(0.0, 1.5, 4.0),
         "reduced_layer_parameters": between(1e6, 1e9), "interruption_mttf": between(1e7, 1e9),
+        "undetected_time": pick(0.0, 0.0, 0.0, 1e6),
     }  # fmt: skip
 
 
