@@ -219,6 +219,19 @@ def test_tiers_cost_what_the_closed_forms_say() -> None:
     assert abs(played.goodput - expected) < 4.5 * played.goodput_error
 
 
+def test_copies_under_way_and_late_corruptions_are_played() -> None:
+    """Storage takes half of the MTBF; memory holds nothing from before a corruption."""
+    case = {**TIERED, "memory_tier_survival": 0.7, "drive_tier_survival": [0.0, 0.9]}
+    case |= {"cluster_mtbf": 18000.0, "checkpoint_interval": 900.0}
+    case |= {"drive_copy_every": 3, "storage_copy_every": 4}
+    slow = {"checkpoint_write_time": 9000.0, "tier_copies": ["kept", "repeated"]}
+    late = {"silent_corruption_mttf": "100_000 h", "corruption_latency": "1 h"}
+    for given in (slow, late | {"checkpoint_write_time": 60.0}):
+        found = fleetcube.simulate(trials=400, **case, **given)
+        exact = fleetcube.evaluate("goodput", settings=Settings("numpy"), **case, **given)
+        assert (abs(found.goodput - exact) < 4 * found.goodput_error + 0.002).all(), given
+
+
 def test_each_kind_and_tier_loses_what_the_closed_forms_say() -> None:
     case = {**TIERED, "memory_tier_survival": 0.6, "drive_tier_survival": 0.9}
     case |= {"in_process_share": 0.3, "in_job_share": 0.2, "requeue_share": [0.0, 0.1]}

@@ -33,7 +33,8 @@ def late_memory_tier_share(
 ):
     """survival x (1 - M n / MTTF): what memory holds was written after a corruption found late
 
-    Range: latencies beyond an interval and a flush, as memory holds one checkpoint
+    Range: latencies beyond an interval and a flush, as memory holds one checkpoint. A copy that is
+        under way then counts as lost: goodput is too low by about the corruptions' share of F / M
     Source: Moody et al. 2010, SC10
     """
     fails = cluster_mtbf < np.inf

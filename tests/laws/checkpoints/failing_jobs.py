@@ -131,6 +131,7 @@ class _Tiered:
                     found = again
                     if next(silent):
                         struck, found = max(struck, slower[0]), again + late
+                        self.settle(found)  # copies under way were taken before it
                     at = min(at, self.fails(struck, again, kept))
                     level, clock = max(level, struck), found
                     while (again := next(lives)) <= found:  # in vain, and repaired meanwhile
@@ -187,9 +188,9 @@ def late_corruptions() -> Pairs:
     """corruptions found after half the MTBF, copies in memory and storage, and on drives as well"""
     mtbf, interval, restores = 7200.0, 1200.0, (120.0, 150.0, 300.0)
     for shares, stored in (((0.9, 0.0, 0.1), 8), ((0.9, 0.0, 0.1), 4), ((0.6, 0.3, 0.1), 8)):
-        job = _Tiered(shares, (20.0, 60.0, 600.0), restores, (1, 2, stored))
+        job = _Tiered(shares, (20.0, 60.0, 90.0), restores, (1, 2, stored))
         played = job.goodput(interval, mtbf, True, 20_000, late=3600.0)
-        point = _point(mtbf, interval, stored, 600.0, restores)
+        point = _point(mtbf, interval, stored, 90.0, restores)
         point |= {"silent_corruption_mttf": 1000 * mtbf / SILENT, "corruption_latency": 3600.0}
         driven = 0.0 if shares[1] == 0 else 1 - shares[2]
         point |= {"memory_tier_survival": shares[0], "drive_tier_survival": driven}
