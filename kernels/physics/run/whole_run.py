@@ -192,7 +192,7 @@ def ending_job_goodput(
 
 
 row("last_stall_time", "checkpoint_stall_time", job_end=(False, "saved"))
-row("last_stall_time", 0.0, summary="Stall of the last save.", returns="[s]", job_end="unsaved")
+row("last_stall_time", 0.0, summary="Last save.", returns="[s] stall", job_end="unsaved")
 
 
 @alternative("mean_step_time", training_stages=False)
