@@ -117,8 +117,8 @@ def resolve(
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
     for whole, parts in MEASURED.items():
-        given = {*labels}.union(explicit, *(axis.records for axis in swept))
-        if whole in given and (beside := sorted(parts & given)):
+        said = {*labels}.union(explicit, *(axis.records for axis in swept))
+        if whole in said and (beside := sorted(parts & said)):
             raise InputError(
                 f"{whole} is of all causes, and {beside[0]} would count some again; keep one"
             )
