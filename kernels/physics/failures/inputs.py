@@ -164,6 +164,7 @@ INPUTS = declared(
         "s",
         None,
         "GPU hours between interruptions of all causes, as measured; instead of the MTTFs of parts",
+        may_be_infinite=True,
     ),
     switch("all_causes", "interruption_mttf stands for the MTTFs of parts", "interruption_mttf"),
     option(
