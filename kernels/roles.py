@@ -121,6 +121,7 @@ GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
 TIME = "job_time"  # added to the start date: when a job ends
+ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 

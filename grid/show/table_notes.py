@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.roles import EFFICIENCIES, FAILURES, RULES, TIME
+from ...kernels.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 from ..plan.labels import DEFAULTS, PARTLY
 from .tables import label
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import xarray
 
 WIDTH = 80  # of a line
+_SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_LOOKED_AT = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
@@ -26,20 +27,25 @@ def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
 def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Remarks on a table of results, a line each."""
     uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
-    return [*uncounted, *_endless(found), *_rare(found), *remarks(found.attrs, without)]
+    return [*uncounted, *_lasting(found), *_rare(found), *remarks(found.attrs, without)]
 
 
-def _endless(found: "xarray.Dataset") -> list[str]:
-    """A remark on a job that takes longer than 300 years, which its number of days hides."""
+def _lasting(found: "xarray.Dataset") -> list[str]:
+    """Remarks on jobs of over 300 years, which numbers of days hide, and of less than a day."""
     times = found.get(TIME)
     if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
         return []
     seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
-    count = int((seconds > _ENDLESS).sum())
-    if not count:
-        return []
-    where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
-    return [f"{TIME} is over 300 years{where}: such a job never ends (see goodput)"]
+    short = 0.0 if ENDING in str(found.attrs.get("fleetcube_spec")) else _SHORT
+    lines = []
+    for odd, said in (
+        (seconds > _ENDLESS, "is over 300 years{}: such a job never ends (see goodput)"),
+        (seconds < short, "is under a day{}: " + f"{ENDING}=saved counts the save at its end"),
+    ):
+        count = int(odd.sum())
+        where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
+        lines += [f"{TIME} {said.format(where)}"] * (count > 0)
+    return lines
 
 
 def _rare(found: "xarray.Dataset") -> list[str]:
