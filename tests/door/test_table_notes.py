@@ -210,9 +210,9 @@ def test_simulations_say_what_they_stand_on(spec: str) -> None:
     words = ["simulate", spec, "n_gpus=512", "--trials", "2"]
     assert not run(*words).stderr  # no output depends on a default
     text = Path(spec).read_text(encoding="utf-8")
-    text = text.replace("[axes]", "gpu_mttf = {lognormal = ['50000 h', 1.5]}\n[axes]")
+    text = text.replace("[axes]", "node_mttf = {lognormal = ['5000 h', 1.5]}\n[axes]")
     Path(spec).write_text(text, encoding="utf-8")
-    assert run(*words).stderr == "uncertain inputs at their medians: gpu_mttf\n"
+    assert run(*words).stderr == "uncertain inputs at their medians: node_mttf\n"
 
 
 def test_notebooks_show_feet() -> None:
