@@ -36,7 +36,14 @@ UNSEEN = (
     *("at most 5,000,000", "at most 300,000", "hold 6,000,000 values", "is an axis", "is empty"),
     *("'h100-sxm@2'", '"1e-8 s/B^0.5"', "is not finite"),
     *("_survival = 0.6", "the label", "labels for", "64 axes are more than"),
-    *("does not add up", "two kinds of states", "and by an axis", "sweep them apart"),
+    *(
+        "all causes, and gpu_mttf",
+        "and reliability",
+        "does not add up",
+        "two kinds of states",
+        "and by an axis",
+        "sweep them apart",
+    ),
 )
 
 
