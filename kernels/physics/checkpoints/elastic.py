@@ -5,38 +5,63 @@ import numpy as np
 from ...alternatives import alternative, row
 from ...ops import where
 
-row(
-    "absent_nodes",
-    "missing_nodes",
-    summary="Nodes that the job lacks on average: in repair, or waiting to be taken back.",
-    returns="[1] nodes",
-    elastic_growth=("free", "stop", "restart"),
-)
 
+@alternative("waiting_nodes", elastic_growth="next_failure")
+def late_waiting_nodes(node_repair_rate, cluster_mtbf):
+    """Nodes that are whole and wait to be taken back, on average.
 
-@alternative("absent_nodes", elastic_growth="next_failure")
-def waiting_absent_nodes(missing_nodes, node_repair_rate, cluster_mtbf):
-    """those in repair + rate of repaired nodes x M: they wait until the next failure
+    rate of repaired nodes x M: until the next failure
 
+    Returns: [1] nodes
     Source: Little's law (Little 1961, Operations Research 9(3))
     """
-    waiting = where(cluster_mtbf < np.inf, node_repair_rate * cluster_mtbf, 0.0)
-    return missing_nodes + waiting
+    return where(cluster_mtbf < np.inf, node_repair_rate * cluster_mtbf, 0.0)
 
 
 row(
-    "whole_job_share",
-    "whole_pool_probability",
-    summary="Share of the time in which an elastic job has all of its nodes.",
-    returns="[1] share of the wall time",
+    "waiting_nodes",
+    0.0,
+    "they are taken back at once",
     elastic_growth=("free", "stop", "restart"),
 )
-row(
-    "whole_job_share",
-    0.0,
-    "the last node to fail waits for the next failure",
-    elastic_growth="next_failure",
-)
+
+
+def absent_nodes(missing_nodes, waiting_nodes):
+    """Nodes that an elastic job lacks, on average.
+
+    in repair beyond the spares + waiting
+
+    Returns: [1] nodes
+    Source: by definition
+    """
+    return missing_nodes + waiting_nodes
+
+
+@alternative("none_in_repair_share", sparing=False)
+def unspared_none_in_repair_share(missing_nodes):
+    """Share of the time in which no node is in repair beyond the spares.
+
+    e^-missing: their number is Poisson
+
+    Returns: [1] share of the wall time
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
+    """
+    return np.exp(-missing_nodes)
+
+
+row("none_in_repair_share", "whole_pool_probability", sparing="hot")
+
+
+def whole_job_share(none_in_repair_share, waiting_nodes):
+    """Share of the time in which an elastic job has all of its nodes.
+
+    share without repairs x (1 - waiting nodes), at least 0
+
+    Returns: [1] share of the wall time
+    Range: nodes that wait for the next failure: at least this share
+    Source: by definition
+    """
+    return none_in_repair_share * np.maximum(1 - waiting_nodes, 0.0)
 
 
 @alternative("running_replica_share", elastic_packing=False)

@@ -35,6 +35,7 @@ def switched_tensor_rail_bandwidth(
 def tensor_fabric_time(
     tensor_parallel_time,
     saved_input_gather_time,
+    token_gather_time,
     tensor_parallel_exchange_time,
     tensor_parallel_gather_time,
     tensor_message,
@@ -47,10 +48,11 @@ def tensor_fabric_time(
     (2 exchanges + saved-input gathers) x M (1 / g - 1 / n) / B_e, at most the traffic time
 
     Returns: [s] time of one step
+    Range: GPUs of an expert on one node: their gathers stay inside it
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     moved = tensor_message * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
-    exchanges = tensor_parallel_time - saved_input_gather_time
+    exchanges = tensor_parallel_time - saved_input_gather_time - token_gather_time
     return busy_time(
         exchanges, tensor_parallel_exchange_time, 2 * moved, tensor_rail_bandwidth
     ) + busy_time(
@@ -61,6 +63,7 @@ def tensor_fabric_time(
 def tensor_node_time(
     tensor_parallel_time,
     saved_input_gather_time,
+    token_gather_time,
     tensor_parallel_exchange_time,
     tensor_parallel_gather_time,
     tensor_message,
@@ -69,16 +72,20 @@ def tensor_node_time(
 ):
     """Time per step in which a GPU's link inside its node carries tensor-parallel traffic.
 
-    (2 exchanges + saved-input gathers) x M (1 - 1 / g) / B_i, at most the traffic time
+    (2 exchanges + saved-input gathers) x M (1 - 1 / g) / B_i, at most the traffic time, + gathers
+    of tokens for experts
 
     Returns: [s] time of one step
+    Range: GPUs of an expert on one node, latencies of their gathers included
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     moved = tensor_message * (1 - 1 / tensor_parallel_ranks_per_node)
-    exchanges = tensor_parallel_time - saved_input_gather_time
-    return busy_time(
-        exchanges, tensor_parallel_exchange_time, 2 * moved, intra_node_bandwidth
-    ) + busy_time(saved_input_gather_time, tensor_parallel_gather_time, moved, intra_node_bandwidth)
+    exchanges = tensor_parallel_time - saved_input_gather_time - token_gather_time
+    passed = busy_time(exchanges, tensor_parallel_exchange_time, 2 * moved, intra_node_bandwidth)
+    saved = busy_time(
+        saved_input_gather_time, tensor_parallel_gather_time, moved, intra_node_bandwidth
+    )
+    return passed + saved + token_gather_time
 
 
 @alternative("tensor_rail_bandwidth", network_tiers=True)

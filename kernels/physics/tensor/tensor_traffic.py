@@ -316,6 +316,29 @@ row(
 )
 
 
+@alternative("token_gather_time", mixture_of_experts=True, off=0.0)
+def expert_token_gather_time(
+    pipeline_parallel,
+    num_microbatches,
+    expert_layers,
+    residual_ranks,
+    tensor_parallel,
+    expert_all_to_alls_per_layer,
+    expert_gather_time,
+):
+    """Time per step in which the GPUs of an expert gather its tokens, or reduce its results.
+
+    all-to-alls x l_e / p x m x t with sequence parallelism: after each to the experts, and before
+    each back
+
+    Returns: [s] traffic of one step
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
+    """
+    layer_passes = expert_layers / pipeline_parallel * num_microbatches
+    gathers = where(residual_ranks < tensor_parallel, 0.0, expert_all_to_alls_per_layer)
+    return layer_passes * gathers * expert_gather_time
+
+
 @alternative("tensor_parallel_time", mixture_of_experts=True)
 def expert_tensor_parallel_time(
     shared_layer_exchange_time,
@@ -327,14 +350,12 @@ def expert_tensor_parallel_time(
     shared_experts,
     residual_ranks,
     tensor_parallel,
-    expert_all_to_alls_per_layer,
-    expert_gather_time,
+    token_gather_time,
 ):
     """Tensor-parallel traffic time of one step on each stage.
 
     same as a dense model without sequence parallelism. With it, expert layers exchange half as
-    often, unless they have shared experts, and the GPUs of an expert gather its tokens after each
-    all-to-all to the experts and reduce them before each all-to-all back
+    often, unless they have shared experts, and the GPUs of an expert gather its tokens
 
     Returns: [s] tensor-parallel traffic of one step
     Range: ring gathers of tokens, for any all_reduce. Megatron-LM trains experts with tensor
@@ -345,9 +366,8 @@ def expert_tensor_parallel_time(
     apart = where(residual_ranks < tensor_parallel, 0.0, 1.0)
     layer_passes = expert_layers / pipeline_parallel * num_microbatches
     left_out = where(shared_experts > 0, 0.0, apart) * 0.5 * tensor_parallel_all_reduces_per_layer
-    gathers = apart * expert_all_to_alls_per_layer * expert_gather_time
-    changed = gathers - left_out * tensor_parallel_exchange_time
-    return shared_layer_exchange_time + layer_passes * changed
+    fewer = layer_passes * left_out * tensor_parallel_exchange_time
+    return shared_layer_exchange_time - fewer + token_gather_time
 
 
 @alternative("shared_layer_exchange_time", linear_attention=False)

@@ -446,8 +446,8 @@ def _elastic(job: dict[str, Any], events: int, rng: Any) -> float:
 
 
 @check(
-    "shrinking_elastic_capacity waiting_absent_nodes saved_growth_stop_time "
-    "unsaved_growth_stop_time",
+    "shrinking_elastic_capacity whole_job_share late_waiting_nodes unspared_none_in_repair_share "
+    "saved_growth_stop_time unsaved_growth_stop_time",
     by="simulator",
     source="elastic jobs played node by node: failures, repairs, returns, stops, work done again",
     tolerance=1.2e-2,

@@ -80,6 +80,7 @@ def most_sent(kind: str, groups: list[list[int]]) -> tuple[float, float]:
 
 LINKED = ("tensor", "context", "expert", "pipeline")  # data's, with experts apart: `folded_experts`
 NAMES = (
+    "token_gather_time",
     *(f"{kind}_parallel_tier" for kind in KINDS),
     *(f"{kind}_{link}_time" for kind in LINKED for link in ("node", "fabric")),
 )
@@ -108,7 +109,10 @@ def drawn_jobs() -> Pairs:
             yield found[f"{kind}_parallel_tier"], crossed
         for kind in LINKED:
             near, far = most_sent(kind, groups[kind])
-            inside = found[f"{kind}_node_time"] * RATES["intra_node_bandwidth"]
+            gathers = (
+                found["token_gather_time"] if kind == "tensor" else 0.0
+            )
+            inside = (found[f"{kind}_node_time"] - gathers) * RATES["intra_node_bandwidth"]
             outside = found[f"{kind}_fabric_time"] * RATES["inter_node_bandwidth"]
             yield 1 + outside * near, 1 + inside * far
             yield inside > 0, near > 0

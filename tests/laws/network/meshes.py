@@ -230,7 +230,7 @@ def folded_experts() -> Pairs:
 
 
 @check(
-    "expert_tensor_parallel_time per_expert_gather_time",
+    "expert_tensor_parallel_time expert_token_gather_time per_expert_gather_time",
     by="simulator",
     source="exchanges of a layer's passes listed; tokens passed round the GPUs of an expert",
 )
