@@ -220,7 +220,7 @@ def test_activations_of_a_mixture_counted_tensor_by_tensor(
             split += [4096] * wide  # gate and up, their product; without a gate in and out
         else:
             for _ in range(visits):
-                whole.append(h)  # the copy that is sent to the expert
+                split += [h] * tensor  # the copy that is sent to the expert, to both its GPUs
                 split += [f] * wide
             for _ in range(shared):
                 split += [f] * wide

@@ -456,8 +456,9 @@ class Solver:
 
     def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
         """Look for a crossing between scanned values, where the output turns near the target. The
-        slope's zero is found by the secant method, halving where that is slow, as long as the
-        tangents at both ends allow a crossing: an output with one turning point lies above them."""
+        bottom is sought by halves, by the secant method for a slope of zero, and where the tangents
+        at both ends meet, as at a kink, as long as these allow a crossing: an output with one
+        turning point lies above them."""
         part = box(dips)
         tile, bracket = within(tile, part), bracket.cut(part)
         dips, reason, best = dips[part], reason[part], best[part]
@@ -480,8 +481,12 @@ class Solver:
                 array[part]
                 for array in (dips, reason, low, high, left, right, falls, rises, start, first)
             )
-            share = falls / (falls - rises) if step % 3 else np.full(low.shape, 0.5)
-            place = low + (high - low) * np.where(np.isfinite(share), share, 0.5)
+            # Halved; where the slope is 0, as if it changed evenly; where the tangents meet: a kink
+            even = falls / (falls - rises)
+            kink = (right - left + falls * low - rises * high) / (falls - rises) - low
+            share = (np.full(low.shape, 0.5), even, kink / (high - low))[step % 3]
+            share = np.where((share > 0) & (share < 1), share, 0.5)
+            place = low + (high - low) * share
             at = self._value(place)
             here = self._near(tile, at, exact=True)
             crossed = dips & (here.gap * first <= 0)
