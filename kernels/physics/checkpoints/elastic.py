@@ -46,7 +46,7 @@ def unspared_none_in_repair_share(missing_nodes):
     Returns: [1] share of the wall time
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """
-    return np.exp(-missing_nodes)
+    return np.exp(-np.minimum(missing_nodes, 500.0))  # beyond, slopes leave floating point
 
 
 row("none_in_repair_share", "whole_pool_probability", sparing="hot")
