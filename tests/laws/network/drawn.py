@@ -109,9 +109,7 @@ def drawn_jobs() -> Pairs:
             yield found[f"{kind}_parallel_tier"], crossed
         for kind in LINKED:
             near, far = most_sent(kind, groups[kind])
-            gathers = (
-                found["token_gather_time"] if kind == "tensor" else 0.0
-            )
+            gathers = found["token_gather_time"] if kind == "tensor" else 0.0
             inside = (found[f"{kind}_node_time"] - gathers) * RATES["intra_node_bandwidth"]
             outside = found[f"{kind}_fabric_time"] * RATES["inter_node_bandwidth"]
             yield 1 + outside * near, 1 + inside * far
