@@ -39,13 +39,13 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
 
 
 def check_texts(name: str, given: Any) -> list[str]:
-    """One text, or several, as a list without repeats."""
+    """One text, or several, as a list."""
     if given is None or isinstance(given, str):
         return [] if given is None else [given]
     found = list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(each, str) for each in found):
         raise InputError(f"{name} = {shown(given)} is not a list of texts; give one")
-    return list(dict.fromkeys(found))
+    return found
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

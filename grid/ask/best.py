@@ -40,7 +40,7 @@ def best(
 ) -> "xarray.Dataset":
     """The best there is; see `Sweep.best`."""
     k = None if k is None else check_count("k", k)
-    over = None if over is None else check_texts("over", over)
+    over = None if over is None else [*dict.fromkeys(check_texts("over", over))]
     where, also = check_texts("where", where), check_texts("also", also)
     if search is None:
         return _of_grid(sweep, of, k, sense, over, where, also, settings)

@@ -104,6 +104,7 @@ def test_bad_questions_are_refused() -> None:
         refused(f"{argument} = 3 is not a list of texts", sweep.best, "job_time", **{argument: 3})
     refused("of = 3 is not a list of texts", sweep.best, 3)
     refused("of = 3 is not a list of texts", sweep.derivatives, 3)
+    refused("names an input twice", sweep.derivatives, "job_time", ["gpu_mttf", "gpu_mttf"])
     refused("is not sizes by axis", sweep.lazy, "n_gpus")
     refused("is not an axis", sweep.best, "job_time", over="gpus")
     refused("of is missing", sweep.best)

@@ -238,6 +238,14 @@ def test_a_rigid_job_runs_whole_or_not_at_all() -> None:
     assert got == 1
 
 
+@pytest.mark.parametrize("growth", ["free", "stop", "next_failure", "restart"])
+def test_where_nothing_fails_an_elastic_job_is_whole(growth: str) -> None:
+    """Checkpoints are then infinitely far apart, and no return begins one's work again."""
+    given = {**SHRINKING, "node_mttf": math.inf, "elastic_growth": growth, "parameters": 7e10}
+    given |= {"checkpoint_write_bandwidth": 1e11, "inter_node_bandwidth": 5e10}
+    assert value("elastic_capacity", **given) == 1
+
+
 def test_spares_keep_a_shrinking_job_whole() -> None:
     assert value("elastic_capacity", spare_nodes=30, **SHRINKING) == pytest.approx(1, abs=1e-9)
 

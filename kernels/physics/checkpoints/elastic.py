@@ -64,6 +64,12 @@ def whole_job_share(none_in_repair_share, waiting_nodes):
     return none_in_repair_share * np.maximum(1 - waiting_nodes, 0.0)
 
 
+def _nodes_of_replica(gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel):
+    """Nodes that a replica needs, at least 1."""
+    gpus = tensor_parallel * pipeline_parallel * context_parallel
+    return np.maximum(gpus / gpus_per_node, 1.0)
+
+
 @alternative("running_replica_share", elastic_packing=False)
 def fixed_running_replica_share(
     absent_nodes, nodes, gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel
@@ -76,10 +82,9 @@ def fixed_running_replica_share(
     Range: nodes are absent independently of each other
     Source: series system of independent parts (Barlow & Proschan 1975, ch. 2)
     """
-    replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
+    needed = _nodes_of_replica(gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel)
     away = np.minimum(absent_nodes / nodes, 1.0)
     there = where(away < 1, away, 0.0)
-    needed = np.maximum(replica_gpus / gpus_per_node, 1.0)
     return where(away < 1, np.exp(needed * np.log1p(-there)), 0.0)
 
 
@@ -99,9 +104,9 @@ def packed_running_replica_share(
     Source: Jang et al. 2023 (Oobleck), arXiv:2309.08125, section 4; Athlur et al. 2022 (Varuna),
         arXiv:2111.04007, section 4 (pipelines are formed anew from the nodes that are there)
     """
-    replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
-    more = np.maximum(replica_gpus / gpus_per_node, 1.0) - 1
-    return 1 - np.minimum((absent_nodes + more * (1 - whole_job_share)) / nodes, 1.0)
+    needed = _nodes_of_replica(gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel)
+    gaps = (needed - 1) * (1 - whole_job_share)
+    return 1 - np.minimum((absent_nodes + gaps) / nodes, 1.0)
 
 
 row(
@@ -155,7 +160,8 @@ def shrinking_elastic_capacity(
     some = share > 0
     rounds = np.ceil(num_microbatches / where(some, share, 1.0) * (1 - 1e-9))
     fewer = where(some, num_microbatches / rounds, 0.0)
-    stopped = np.minimum(growth_stop_time * node_repair_rate, 1.0)
+    grows = node_repair_rate > 0  # without failures, checkpoints are infinitely far apart
+    stopped = np.minimum(where(grows, growth_stop_time, 0.0) * node_repair_rate, 1.0)
     return (whole_job_share + (1 - whole_job_share) * fewer) * (1 - stopped)
 
 
