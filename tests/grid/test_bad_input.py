@@ -50,7 +50,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"reliability": "rsc-1"}, {"interruption_mttf": [1e8]}, ["cluster_mtbf"], "and reliability"),
     ({"flops_efficiency": 1.2}, {}, ["job_time"], "must be at most 1"),
     ({"gpu_mttf": float("nan")}, {}, ["job_time"], "is not finite"),
-    ({"recompute": "all"}, {}, ["job_time"], "is not one of false, selective, core_attention"),
+    ({"recompute": "all"}, {}, ["job_time"], "is not one of false, selective, modules"),
     *(({"recompute": word}, {}, ["job_time"], "off is spelled false") for word in ("none", "Off")),
     ({"recompute": None}, {}, ["job_time"], "off is spelled false (False in Python)"),
     ({}, {"stage_split": ["alike"]}, ["job_time"], "stage_split = 'alike': off is spelled false"),

@@ -26,14 +26,15 @@ EXPERTS = {
     **LLAMA, "experts": 16, "experts_per_token": 3, "shared_experts": 2, "dense_layers": 4,
     "expert_ffn_hidden_size": 1536, "expert_parallel": 4,
 }  # fmt: skip
+AGAIN = {"recompute": "modules", "recompute_core_attn": 1}  # attention alone
 CASES: dict[str, dict[str, Any]] = {
     "gpt": {},
     "gpt on one GPU": {"n_gpus": 1, "tensor_parallel": 1, "pipeline_parallel": 1},
     "llama": LLAMA,
     "flash": {**LLAMA, "attention_kernel": "flash"},
     "selective": {"recompute": "selective"},
-    "attention again": {"recompute": "core_attention"},
-    "flash attention again": {"recompute": "core_attention", "attention_kernel": "flash"},
+    "attention again": AGAIN,
+    "flash attention again": {**AGAIN, "attention_kernel": "flash"},
     "windows": {**LLAMA, "attention_kernel": "flash", "attention_window": 512},
     "windows in some layers": {
         **LLAMA,
@@ -139,7 +140,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             step += attention * (1 + (2.5 if c["attention_kernel"] == "flash" else 2))
             if c["recompute"] == "selective" and c["attention_kernel"] == "standard":
                 step += attention  # FlashAttention's factor of 2.5 includes it
-            if c["recompute"] == "core_attention":
+            if c["recompute"] == "modules":
                 step += attention
             if c["recompute"] == "full":
                 step += matrices + attention
@@ -176,7 +177,7 @@ IDEAL = {
     **BASE, "hbm_bandwidth": 1e40, "gemm_half_size": 0.0, "gemm_efficiency": 1.0,
     "attention_efficiency": 1.0,
 }  # fmt: skip
-RECOMPUTE = [False, "selective", "core_attention", "full"]
+RECOMPUTE = [False, "selective", "modules", "full"]
 WINDOWS = {"attention_window": 300, "windowed_layers": 7}
 FP8 = {"precision": "fp8", "peak_flops_fp8": 600e12}
 
@@ -192,6 +193,7 @@ def test_both_models_count_the_same_operations(
 ) -> None:
     # on a perfect GPU the roofline of matrices equals operations over peak
     scenario = {**IDEAL, **shape, **precision, "recompute": recompute, "attention_kernel": kernel}
+    scenario |= AGAIN if recompute == "modules" else {}
     found, expected = (
         value("compute_time", **{**scenario, **model})
         for model in ({}, {"compute_model": "mfu", "flops_efficiency": 1.0})
@@ -205,18 +207,19 @@ def test_both_models_count_the_same_operations(
 
 @pytest.mark.parametrize(
     ("recompute", "passes"),
-    [(False, 3.5), ("selective", 3.5), ("core_attention", 4.5), ("full", 4.5)],
+    [(False, 3.5), ("selective", 3.5), ("modules", 4.5), ("full", 4.5)],
 )
 def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: float) -> None:
     # Dao 2023: a causal kernel does half of the operations, its backward pass 2.5 times forward's
     times = {
         kernel: value(
-            "compute_time", **{**IDEAL, "attention_kernel": kernel, "recompute": recompute}
+            "compute_time",
+            **{**IDEAL, **AGAIN, "attention_kernel": kernel, "recompute": recompute},
         )
         for kernel in ("standard", "flash")
     }
     forward = 4 * 2048 * 4096 * 24 * (128 * 2048) / (64 * 312e12)
-    whole = {False: 3, "selective": 4, "core_attention": 4, "full": 4}[recompute]
+    whole = {False: 3, "selective": 4, "modules": 4, "full": 4}[recompute]
     saved = (whole - passes / 2) * forward
     assert times["standard"] - times["flash"] == pytest.approx(saved, rel=1e-9)
 

@@ -43,7 +43,11 @@ CASES: dict[str, dict[str, Any]] = {
     "tensor groups over nodes": {"tensor_parallel": 16, "tensor_parallel_overlap": 0.0},
     "no recompute": {"recompute": False},
     "full recompute": {"recompute": "full"},
-    "attention recomputed": {"recompute": "core_attention", "context_parallel": 2},
+    "attention recomputed": {
+        "recompute": "modules",
+        "recompute_core_attn": 1,
+        "context_parallel": 2,
+    },
     "scores recomputed": {"attention_kernel": "standard"},
     "scores kept": {"attention_kernel": "standard", "recompute": False},
     "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
@@ -141,7 +145,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     again = {
         False: 0.0,
         "selective": 0.0 if flash else 2 * product,
-        "core_attention": 2 * product,
+        "modules": 2 * product,
         "full": layers,
     }[c["recompute"]] + (product if flash else 0.0)
     counted = 6 * active * tokens + (6 if flash else 3) * product  # causal, whatever is done
@@ -214,7 +218,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
         hop = hop if together == context else (c["inter_node_latency"], rail(context * tensor))
         keys_and_values = 2 * tokens_here * c["kv_heads"] * 128 // tensor * c["bytes_per_element"]
-        repeated = c["recompute"] in ("core_attention", "full")
+        repeated = c["recompute"] in ("modules", "full")
         rounds = ["forward", "keys again", "gradients"] + ["repeated"] * repeated
         for _ in range(microbatches * (c["layers"] // stages)):
             for _ in rounds:

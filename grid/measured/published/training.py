@@ -376,7 +376,7 @@ def _maxtext(facts: Facts) -> list[Reading]:
     inputs |= _sharded_in_slices(inputs) | _sequence_parallel(inputs)
     inputs |= {"data_parallel_overlap": 1.0, "tensor_parallel_overlap": 1.0 if ranks > 1 else 0.0}
     remat = facts.text("parallel.remat")
-    inputs["recompute"] = "core_attention" if remat == "minimal" else "full"
+    inputs |= {"recompute_core_attn": 1} if remat == "minimal" else {"recompute": "full"}
     rate = facts.number("measured.tflops_per_chip") * 1e12
     notes = [
         "collectives overlap compute, as the script's flags ask",

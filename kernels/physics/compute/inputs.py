@@ -6,7 +6,6 @@ from ...declare import declared, option, real
 
 INPUTS = declared(
     "software",
-    option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     real(
         "flops_efficiency",
         "1",

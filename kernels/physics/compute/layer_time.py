@@ -145,6 +145,7 @@ def layer_matrix_time(attention_projection_time, ffn_time, elementwise_time):
     return attention_projection_time + ffn_time + elementwise_time
 
 
+@alternative("layer_recompute_time", recompute=(False, "selective", "full"))
 def layer_recompute_time(
     matrix_recompute_passes, layer_matrix_time, attention_recompute_passes, attention_core_time
 ):
@@ -158,6 +159,176 @@ def layer_recompute_time(
     """
     matrices = matrix_recompute_passes * layer_matrix_time
     return matrices + attention_recompute_passes * attention_core_time
+
+
+@alternative("layer_recompute_time", recompute="modules")
+def module_layer_recompute_time(
+    recomputed_mixer_time,
+    recomputed_ffn_time,
+    recomputed_elementwise_time,
+    attention_recompute_passes,
+    attention_core_time,
+):
+    """up-projections + feed-forward + norms and activations through memory + passes x attention
+
+    Source: Megatron-LM, --recompute-modules (megatron/core/transformer/transformer_config.py)
+    """
+    outside = recomputed_mixer_time + recomputed_ffn_time + recomputed_elementwise_time
+    return outside + attention_recompute_passes * attention_core_time
+
+
+row("recomputed_mixer_time", 0.0, latent_attention=False)
+
+
+@alternative("recomputed_mixer_time", latent_attention=True)
+def latent_recomputed_mixer_time(
+    recomputed_mixer_parameters, attention_parameters_per_layer, attention_projection_time
+):
+    """Time of projections of a layer that run again, mean over layers.
+
+    their share of attention's weights x time of all
+
+    Returns: [s] time for one micro-batch
+    Range: latents are narrow, so that their products lose more of their rate than others
+    Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py
+    """
+    share = recomputed_mixer_parameters / attention_parameters_per_layer
+    return share * attention_projection_time
+
+
+@alternative("recomputed_ffn_time", mixture_of_experts=False)
+def dense_recomputed_ffn_time(recompute_mlp, ffn_time):
+    """share of blocks x time of one
+
+    Source: Megatron-LM, megatron/core/transformer/transformer_layer.py (recompute_mlp)
+    """
+    return recompute_mlp * ffn_time
+
+
+@alternative("recomputed_ffn_time", mixture_of_experts=True)
+def expert_recomputed_ffn_time(
+    recompute_mlp,
+    dense_layers,
+    dense_ffn_time,
+    recompute_moe,
+    recompute_shared_experts,
+    expert_layers,
+    routed_ffn_time,
+    shared_ffn_time,
+    layers,
+):
+    """Time of feed-forward products of a layer that run again, mean over layers.
+
+    (dense x block + l_e x (routed + shared)) / l, of what runs again
+
+    Returns: [s] time for one micro-batch
+    Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py
+    """
+    shared = recompute_moe + (1 - recompute_moe) * recompute_shared_experts
+    shared = shared * shared_ffn_time
+    experts = expert_layers * (recompute_moe * routed_ffn_time + shared)
+    return (recompute_mlp * dense_layers * dense_ffn_time + experts) / layers
+
+
+def recomputed_elementwise_time(
+    microbatch_tokens,
+    bytes_per_element,
+    recomputed_norms_per_layer,
+    hidden_size,
+    residual_ranks,
+    ffn_matrices,
+    recomputed_activation_width,
+    tensor_parallel,
+    reached_hbm_bandwidth,
+):
+    """Memory-bound time of a layer's norms and activation functions that run again, mean of layers.
+
+    T e (2 h norms / t_s + (2 or 3) f / t) / BW: read and written
+
+    Returns: [s] time for one micro-batch
+    Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
+    """
+    norms = 2 * recomputed_norms_per_layer * hidden_size / residual_ranks
+    activations = ffn_matrices * recomputed_activation_width / tensor_parallel
+    moved = microbatch_tokens * bytes_per_element * (norms + activations)
+    return moved / reached_hbm_bandwidth
+
+
+def recomputed_norms_per_layer(recomputed_mixer_norms, recomputed_ffn_norms):
+    """Norms of a layer that run again, mean over layers.
+
+    before attention + before feed-forward
+
+    Returns: [1] norms
+    Source: by definition
+    """
+    return recomputed_mixer_norms + recomputed_ffn_norms
+
+
+@alternative("recomputed_mixer_norms", latent_attention=True, off=0.0)
+def latent_recomputed_mixer_norms(recompute_layernorm, attention_layers, layers):
+    """Norms before attention that run again, per layer: those that no matrix is fused to.
+
+    share x l_a / l with latent attention; 0 elsewhere
+
+    Returns: [1] norms
+    Source: Megatron-LM, megatron/core/models/gpt/gpt_layer_specs.py (input_layernorm)
+    """
+    return recompute_layernorm * attention_layers / layers
+
+
+row("recomputed_ffn_norms", "recompute_mlp", mixture_of_experts=False)
+
+
+@alternative("recomputed_ffn_norms", mixture_of_experts=True)
+def expert_recomputed_ffn_norms(
+    recompute_mlp, dense_layers, recompute_layernorm, expert_layers, layers
+):
+    """Norms before feed-forward blocks that run again, per layer.
+
+    (dense, with their block, + l_e) / l, of what runs again
+
+    Returns: [1] norms
+    Source: Megatron-LM, megatron/core/models/gpt/gpt_layer_specs.py (pre_mlp_layernorm)
+    """
+    return (recompute_mlp * dense_layers + recompute_layernorm * expert_layers) / layers
+
+
+@alternative("recomputed_activation_width", mixture_of_experts=False)
+def dense_recomputed_activation_width(recompute_mlp, ffn_hidden_size):
+    """share of blocks x f
+
+    Source: Megatron-LM, megatron/core/transformer/transformer_layer.py (recompute_mlp)
+    """
+    return recompute_mlp * ffn_hidden_size
+
+
+@alternative("recomputed_activation_width", mixture_of_experts=True)
+def expert_recomputed_activation_width(
+    recompute_mlp,
+    dense_layers,
+    ffn_hidden_size,
+    recompute_moe,
+    recompute_moe_act,
+    routed_visits_per_token,
+    recompute_shared_experts,
+    shared_experts,
+    expert_layers,
+    expert_ffn_hidden_size,
+    layers,
+):
+    """Width of the activation functions that run again, mean over layers.
+
+    (dense x f + l_e (k + E_shared) f_e) / l, of what runs again
+
+    Returns: [1] width
+    Source: Megatron-LM, megatron/core/transformer/moe/experts.py (activation_recompute)
+    """
+    routed = recompute_moe + (1 - recompute_moe) * recompute_moe_act
+    shared = recompute_moe + (1 - recompute_moe) * recompute_shared_experts
+    visited = routed * routed_visits_per_token + shared * shared_experts
+    experts = expert_layers * visited * expert_ffn_hidden_size
+    return (recompute_mlp * dense_layers * ffn_hidden_size + experts) / layers
 
 
 @alternative("layer_time", token_permutation=False)
@@ -189,7 +360,7 @@ def sorting_layer_time(
     layer_recompute_time,
     layer_overhead_time,
     token_permutation_time,
-    matrix_recompute_passes,
+    expert_recompute_passes,
 ):
     """3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
     backward pass moves as much as a forward pass
@@ -199,7 +370,7 @@ def sorting_layer_time(
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
     computing = 3 * layer_matrix_time + attention + layer_recompute_time
-    sorting = (2 + matrix_recompute_passes) * token_permutation_time
+    sorting = (2 + expert_recompute_passes) * token_permutation_time
     return computing + layer_overhead_time + sorting
 
 

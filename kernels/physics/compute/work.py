@@ -254,58 +254,6 @@ def model_flops_per_step(model_flops_per_token, tokens_per_step):
     return model_flops_per_token * tokens_per_step
 
 
-row(
-    "matrix_recompute_passes",
-    0.0,
-    summary="Forward passes of a layer's matrices that its backward pass repeats.",
-    returns="[1] passes",
-    source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
-    recompute=(False, "selective", "core_attention"),
-)
-row(
-    "matrix_recompute_passes",
-    1.0,
-    recompute="full",
-    source="Chen et al. 2016, arXiv:1604.06174, section 3",
-)
-row(
-    "score_recompute_passes",
-    1.0,
-    attention_kernel="standard",
-    source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
-)
-row(
-    "score_recompute_passes",
-    0.0,
-    ("the backward kernel computes them again in any case, which attention_backward_ratio counts"),
-    summary=("Forward passes of attention repeated where its scores are not kept: they never are."),
-    returns="[1] passes",
-    source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1",
-    attention_kernel="flash",
-)
-row("attention_recompute_passes", 0.0, recompute=False)
-row(
-    "attention_recompute_passes",
-    "score_recompute_passes",
-    ("1 where scores would be kept; 0 under flash attention, which keeps none"),
-    summary=(
-        "Forward passes of attention that a layer's backward pass repeats: where it has scores."
-    ),
-    returns="[1] passes",
-    source=(
-        "Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 "
-        "(FlashAttention), arXiv:2205.14135, section 3.1"
-    ),
-    recompute="selective",
-)
-row(
-    "attention_recompute_passes",
-    1.0,
-    recompute=("core_attention", "full"),
-    source="Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)",
-)
-
-
 def recompute_flops_factor(
     layer_matrix_flops_per_token,
     matrix_recompute_passes,

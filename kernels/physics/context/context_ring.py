@@ -72,15 +72,15 @@ def kept_context_exchanges_per_layer(context_parallel):
     return 3 * (context_parallel - 1)
 
 
-@alternative("context_exchanges_per_layer", recompute=("core_attention", "full"))
-def repeated_context_exchanges_per_layer(context_parallel):
-    """4 (c - 1): twice round forward, twice as much backward
+@alternative("context_exchanges_per_layer", recompute=("modules", "full"))
+def repeated_context_exchanges_per_layer(context_parallel, attention_recompute_passes):
+    """(3 + passes) (c - 1): forward, repeated forward, and twice as much backward
 
     Range: an upper bound in layers with an `attention_window`: ranks further apart than a window
         need none of each other's keys and values
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
     """
-    return 4 * (context_parallel - 1)
+    return (3 + attention_recompute_passes) * (context_parallel - 1)
 
 
 @alternative("context_parallel_time", context_parallel_type="p2p")

@@ -102,14 +102,14 @@ def kept_context_passes():
     return 2.0
 
 
-@alternative("context_passes", recompute=("core_attention", "full"))
-def repeated_context_passes():
-    """3: forward twice, and backward
+@alternative("context_passes", recompute=("modules", "full"))
+def repeated_context_passes(attention_recompute_passes):
+    """2 + repeated: forward, repeated forward, and backward
 
     Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2, with forward
         repeated
     """
-    return 3.0
+    return 2 + attention_recompute_passes
 
 
 @alternative("head_message", linear_attention=False)

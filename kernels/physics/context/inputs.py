@@ -1,6 +1,6 @@
 """Inputs of context parallelism."""
 
-from ...declare import declared, option, overlap
+from ...declare import declared, option, share
 
 INPUTS = declared(
     "software",
@@ -18,5 +18,5 @@ INPUTS = declared(
         "parts of a sequence that each holds: an early and a late one, or one (a causal mask then "
         "gives the last of them most to do)",
     ),
-    overlap("context_parallel_overlap", "share of compute that hides context traffic"),
+    share("context_parallel_overlap", "share of compute that hides context traffic"),
 )

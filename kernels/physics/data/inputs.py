@@ -2,7 +2,7 @@
 
 import math
 
-from ...declare import declared, option, overlap, real, switch
+from ...declare import declared, option, real, share, switch
 
 INPUTS = declared(
     "software",
@@ -49,6 +49,6 @@ INPUTS = declared(
         may_be_infinite=True,
     ),
     real("gradient_compression", "1", 1.0, "bytes of the gradients over bytes sent"),
-    overlap("data_parallel_overlap", "share of its window that hides gradient traffic"),
+    share("data_parallel_overlap", "share of its window that hides gradient traffic"),
     switch("fsdp_prefetch", "gather ZeRO-3 weights ahead in both passes"),
 )

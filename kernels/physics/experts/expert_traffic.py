@@ -274,21 +274,17 @@ row(
     "dispatch goes to all its GPUs",
     expert_dispatch=("per_node", "all_gather"),
 )
-row(
-    "expert_all_to_alls_per_layer",
-    4.0,
-    summary="All-to-alls per expert layer and micro-batch: dispatch and combine, both passes.",
-    returns="[1] all-to-alls",
-    source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
-    recompute=(False, "selective", "core_attention"),
-)
-row(
-    "expert_all_to_alls_per_layer",
-    6.0,
-    "dispatch and combine, forward twice, backward",
-    source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
-    recompute="full",
-)
+
+
+def expert_all_to_alls_per_layer(expert_recompute_passes):
+    """All-to-alls per expert layer and micro-batch: dispatch and combine, both passes and repeated.
+
+    4 + 2 x forward passes repeated
+
+    Returns: [1] all-to-alls
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return 4 + 2 * expert_recompute_passes
 
 
 @alternative("expert_parallel_time", mixture_of_experts=True, off=0.0)

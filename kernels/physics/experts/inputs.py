@@ -2,7 +2,7 @@
 
 import math
 
-from ...declare import declared, option, overlap, real, switch
+from ...declare import declared, option, real, share, switch
 
 INPUTS = declared(
     "software",
@@ -23,7 +23,7 @@ INPUTS = declared(
         "shared_expert_overlap",
         "shared experts compute beside traffic of routed ones, and hide it",
     ),
-    overlap("expert_parallel_overlap", "share of compute that hides expert traffic"),
+    share("expert_parallel_overlap", "share of compute that hides expert traffic"),
     "model",
     real(
         "routing_nodes",

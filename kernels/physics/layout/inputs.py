@@ -1,6 +1,15 @@
 """Inputs of the job's layout."""
 
-from ...declare import count, declared, option, switch
+import math
+
+from ...declare import count, declared, option, share, switch
+
+MODULES = tuple(
+    f"recompute_{module}"
+    for module in (
+        *("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"),
+    )
+)
 
 INPUTS = declared(
     "hardware",
@@ -9,6 +18,7 @@ INPUTS = declared(
     count("micro_batch_size", 1, "sequences of one micro-batch"),
     count("tensor_parallel", 1, "GPUs that share each layer"),
     count("pipeline_parallel", 1, "pipeline stages"),
+    count("virtual_stages", 1, "model chunks on each pipeline stage"),
     count("context_parallel", 1, "GPUs that share each sequence"),
     count("expert_parallel", 1, "data-parallel ranks that share the routed experts"),
     option(
@@ -24,12 +34,39 @@ INPUTS = declared(
         "data-parallel ranks of one sharding group, with the context-parallel ranks of each",
     ),
     switch("sequence_parallel", "shard norms and residuals over tensor ranks"),
+    option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     option(
         "recompute",
         "selective",
-        (False, "selective", "core_attention", "full"),
-        "activations computed twice: attention's scores (none under flash attention), its forward "
-        "kernel, or whole layers",
+        (False, "selective", "modules", "full"),
+        "activations computed twice: attention's scores (none under flash attention), the modules "
+        "named by recompute_layernorm and its like, or whole layers",
+        implied="modules",
+        implied_by=MODULES,
+    ),
+    share("recompute_core_attn", "share of layers whose attention kernel runs again"),
+    share(
+        "recompute_layernorm",
+        "share of layers whose norms run again, where no matrix is fused to them",
+    ),
+    share("recompute_mla_up_proj", "share of layers whose latents are projected up again"),
+    share("recompute_mlp", "share of dense feed-forward blocks that run again"),
+    share("recompute_moe", "share of layers whose routed and shared experts run again"),
+    share("recompute_moe_act", "share of layers whose routed experts' activation runs again"),
+    share("recompute_shared_experts", "share of layers whose shared experts run again"),
+    count(
+        "recomputed_layers",
+        math.inf,
+        "layers of each model chunk that are recomputed (recompute = full; infinite: all; "
+        "Megatron's --recompute-method block)",
+        low=0,
+        may_be_infinite=True,
+    ),
+    count(
+        "recompute_unit_layers",
+        1,
+        "layers recomputed together, from the input of the first (recompute = full; Megatron's "
+        "--recompute-method uniform)",
     ),
     option(
         "pipeline_schedule",

@@ -169,3 +169,34 @@ def nodes(n_gpus, gpus_per_node):
     Source: by definition
     """
     return n_gpus / gpus_per_node
+
+
+row(
+    "stage_chunks",
+    1.0,
+    "these schedules are not interleaved; in dualpipe one of each way",
+    source=(
+        "Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), "
+        "arXiv:2401.10241; DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1"
+    ),
+    pipeline_schedule=("gpipe", "zb_h1", "dualpipe"),
+)
+row(
+    "stage_chunks",
+    "virtual_stages",
+    source="Narayanan et al. 2021 (SC21), section 2.2",
+    pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"),
+)
+
+
+@alternative("stage_chunks", pipeline_schedule=("zb_v", "dualpipev"))
+def folded_stage_chunks():
+    """Model pieces per pipeline stage: the pipeline runs down and back up.
+
+    2
+
+    Returns: [1] pieces
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; dualpipe/dualpipev.py of
+        github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024, arXiv:2412.19437)
+    """
+    return 2.0

@@ -82,59 +82,288 @@ def expert_router_input_bytes(bytes_per_element, norm_output_bytes, expert_layer
     return (bytes_per_element - norm_output_bytes) * expert_layers / layers
 
 
-@alternative("residual_activations_per_token", linear_attention=False)
-def residual_activations_per_token(
-    hidden_size,
-    ffn_input_width,
+def norm_inputs_per_token(
     bytes_per_element,
-    norm_output_bytes,
-    router_input_bytes,
-    operand_bytes_per_element,
     dropout_mask_bytes,
+    mixer_and_ffn_blocks,
+    layers,
+    hidden_size,
     residual_ranks,
 ):
-    """Activation bytes per token and layer that only sequence parallelism shards.
+    """Bytes per token and layer of the inputs of a layer's norms, with masks of dropout.
 
-    ((2 e + 2 n + r + 2 m) h + q (w - h)) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms,
-    their outputs of n bytes, r more for routers, copies for experts, and two dropout masks of m
-    bytes an element
+    (e + m) h blocks / (l t_s), 6 h / t_s in a GPT in BF16: one of each block
 
     Returns: [B] activations of one token in one layer
-    Range: shared experts in 8 or 4 bits keep another n h
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2; TransformerEngine,
-        transformer_engine/pytorch/module/layernorm_linear.py (what forward saves)
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
     """
-    block = bytes_per_element + norm_output_bytes + dropout_mask_bytes
-    copies = operand_bytes_per_element * (ffn_input_width - hidden_size)
-    return ((2 * block + router_input_bytes) * hidden_size + copies) / residual_ranks
+    blocks = mixer_and_ffn_blocks / layers
+    return (bytes_per_element + dropout_mask_bytes) * blocks * hidden_size / residual_ranks
 
 
-@alternative("matrix_activations_per_token", linear_attention=False)
-def matrix_activations_per_token(
+def mixer_norm_output_per_token(
+    norm_output_bytes, mixer_and_ffn_blocks, ffn_layers, layers, hidden_size, residual_ranks
+):
+    """Bytes per token and layer of the norm's output that attention's projections read.
+
+    n h / t_s, mean over layers, some of which have no attention and no state
+
+    Returns: [B] activations of one token in one layer
+    Range: latent attention's two projections down are one product, which keeps one copy
+    Source: TransformerEngine, transformer_engine/pytorch/module/layernorm_linear.py (what forward
+        saves); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    mixers = (mixer_and_ffn_blocks - ffn_layers) / layers
+    return norm_output_bytes * mixers * hidden_size / residual_ranks
+
+
+def ffn_norm_output_per_token(
+    norm_output_bytes, router_input_bytes, ffn_layers, layers, hidden_size, residual_ranks
+):
+    """Bytes per token and layer of the norm's output that feed-forward blocks read.
+
+    (n l_f / l + r) h / t_s, r more for routers: shared experts keep the router's
+
+    Returns: [B] activations of one token in one layer
+    Source: TransformerEngine, transformer_engine/pytorch/module/layernorm_linear.py; Megatron-LM,
+        megatron/core/transformer/moe/shared_experts.py (set_save_original_input)
+    """
+    bytes_ = norm_output_bytes * ffn_layers / layers + router_input_bytes
+    return bytes_ * hidden_size / residual_ranks
+
+
+@alternative("attention_inputs_per_token", latent_attention=False)
+def grouped_attention_inputs_per_token(
+    bytes_per_element,
+    head_size,
     attention_heads,
     kv_heads,
-    head_size,
-    ffn_matrices,
-    active_ffn_width,
     tensor_parallel,
-    bytes_per_element,
-    operand_bytes_per_element,
+    attention_layers,
+    layers,
 ):
-    """Activation bytes per token and layer around its matrices, sharded over tensor ranks.
+    """Bytes per token and layer of queries, keys and values, on one tensor rank.
 
-    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (1 or 2) f / t) + q f / t: queries, keys, values,
-    output of attention, input of the activation function; its output as the next product reads it;
-    24 h / t for a GPT in BF16; ranks beyond the number of KV heads hold copies
+    e d (a / t + 2 max(a_kv / t, 1)), mean over layers; ranks beyond the number of KV heads hold
+    copies
 
     Returns: [B] activations of one token in one layer
-    Range: delayed scaling (fp8) keeps attention's output once more, q a (h / a) / t
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t); Megatron-LM,
-        megatron/core/transformer/attention.py (set_save_original_input)
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
     """
     kv_here = np.maximum(kv_heads / tensor_parallel, 1.0)
-    attention = head_size * (2 * attention_heads / tensor_parallel + 2 * kv_here)
-    each = bytes_per_element * (ffn_matrices - 1) + operand_bytes_per_element
-    return bytes_per_element * attention + each * active_ffn_width / tensor_parallel
+    heads = attention_heads / tensor_parallel + 2 * kv_here
+    return bytes_per_element * head_size * heads * attention_layers / layers
+
+
+@alternative("attention_inputs_per_token", latent_attention=True)
+def latent_attention_inputs_per_token(
+    bytes_per_element,
+    head_size,
+    value_head_size,
+    attention_heads,
+    tensor_parallel,
+    norm_output_bytes,
+    query_latent_size,
+    kv_latent_size,
+    residual_ranks,
+    attention_layers,
+    layers,
+):
+    """e a (4 d - d_v) / t + n (r_q + r_kv) / t_s: queries and keys of 2 d - d_v, values of d_v, and
+    the norms' outputs that they are projected from
+
+    Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py (the norm of a latent
+        is fused to its projection)
+    """
+    heads = bytes_per_element * (4 * head_size - value_head_size) * attention_heads
+    latents = norm_output_bytes * (query_latent_size + kv_latent_size)
+    return (heads / tensor_parallel + latents / residual_ranks) * attention_layers / layers
+
+
+def attention_output_per_token(
+    bytes_per_element,
+    value_head_size,
+    attention_heads,
+    tensor_parallel,
+    attention_layers,
+    layers,
+):
+    """Bytes per token and layer of attention's output, which its kernel and the projection keep.
+
+    e d_v a / t, mean over layers
+
+    Returns: [B] activations of one token in one layer
+    Range: delayed scaling (fp8) keeps it once more, in 8 bits
+    Source: Megatron-LM, megatron/core/transformer/attention.py (set_save_original_input);
+        Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
+    """
+    heads = attention_heads / tensor_parallel * attention_layers / layers
+    return bytes_per_element * value_head_size * heads
+
+
+@alternative("latents_per_token", latent_attention=True, off=0.0)
+def latent_latents_per_token(
+    bytes_per_element,
+    query_latent_size,
+    kv_elements_per_layer,
+    residual_ranks,
+    attention_layers,
+    layers,
+):
+    """Bytes per token and layer of latent vectors, with the rotary key: inputs of their norms.
+
+    e (r_q + r_kv + d_r) / t_s
+
+    Returns: [B] activations of one token in one layer
+    Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py (get_query_key_value)
+    """
+    width = query_latent_size + kv_elements_per_layer
+    return bytes_per_element * width / residual_ranks * attention_layers / layers
+
+
+@alternative("mixer_activations_per_token", linear_attention=False)
+def mixer_activations_per_token(
+    mixer_norm_output_per_token,
+    attention_inputs_per_token,
+    attention_output_per_token,
+    latents_per_token,
+):
+    """Bytes per token and layer that attention keeps for the backward pass, without scores.
+
+    output of the norm + latents + queries, keys, values + output of attention; n h / t_s + 8 h / t
+    in a GPT in BF16
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
+    """
+    heads = attention_inputs_per_token + attention_output_per_token
+    return mixer_norm_output_per_token + latents_per_token + heads
+
+
+@alternative("mixer_activations_per_token", linear_attention=KINDS)
+def mixed_mixer_activations_per_token(
+    mixer_norm_output_per_token,
+    attention_inputs_per_token,
+    attention_output_per_token,
+    latents_per_token,
+    linear_layers,
+    linear_activations_per_token,
+    layers,
+):
+    """output of the norm + l_a / l x attention + l_s / l x state
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
+        (Mamba-2), arXiv:2405.21060, section 8.1
+    """
+    heads = attention_inputs_per_token + attention_output_per_token + latents_per_token
+    return (
+        mixer_norm_output_per_token + heads + linear_layers * linear_activations_per_token / layers
+    )
+
+
+def activation_input_bytes(bytes_per_element):
+    """Bytes per element of the activation function's input, as it is kept.
+
+    e, unless stated: 1 where it is kept in FP8
+
+    Returns: [B] size
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (inputs of SwiGLU in FP8);
+        Megatron-LM, --activation-func-fp8-input-store
+    """
+    return 1.0 * bytes_per_element
+
+
+def ffn_bytes_per_width(
+    activation_input_bytes, ffn_matrices, operand_bytes_per_element, tensor_parallel
+):
+    """Bytes per token and unit of width inside a feed-forward block, on one tensor rank.
+
+    (u (1 or 2) + q) / t: input of the activation function; its output as the next product reads it
+
+    Returns: [B] size
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Shazeer 2020 (gates)
+    """
+    inputs = activation_input_bytes * (ffn_matrices - 1)
+    return (inputs + operand_bytes_per_element) / tensor_parallel
+
+
+@alternative("dense_ffn_activations_per_token", mixture_of_experts=False)
+def dense_ffn_activations_per_token(ffn_bytes_per_width, ffn_hidden_size):
+    """Bytes per token and layer inside dense feed-forward blocks, mean over layers.
+
+    b f
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
+    """
+    return ffn_bytes_per_width * ffn_hidden_size
+
+
+@alternative("dense_ffn_activations_per_token", mixture_of_experts=True)
+def few_dense_ffn_activations_per_token(ffn_bytes_per_width, ffn_hidden_size, dense_layers, layers):
+    """b f dense / l
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    """
+    return ffn_bytes_per_width * ffn_hidden_size * dense_layers / layers
+
+
+@alternative("routed_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
+def expert_routed_ffn_activations_per_token(
+    operand_bytes_per_element,
+    expert_token_ranks,
+    residual_ranks,
+    expert_input_width,
+    ffn_bytes_per_width,
+    expert_ffn_hidden_size,
+    routed_visits_per_token,
+    expert_layers,
+    layers,
+):
+    """Bytes per token and layer of routed experts: copies of tokens, and inside; mean over layers.
+
+    k (q w t_e / t_s + b f_e) l_e / l, w the experts' input width
+
+    Returns: [B] activations of one token in one layer
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
+        for each expert visited); Megatron-LM, megatron/core/transformer/moe/experts.py
+    """
+    copy = operand_bytes_per_element * expert_token_ranks / residual_ranks * expert_input_width
+    visit = copy + ffn_bytes_per_width * expert_ffn_hidden_size
+    return routed_visits_per_token * visit * expert_layers / layers
+
+
+@alternative("shared_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
+def expert_shared_ffn_activations_per_token(
+    ffn_bytes_per_width, expert_ffn_hidden_size, shared_experts, expert_layers, layers
+):
+    """Bytes per token and layer inside shared experts, mean over layers.
+
+    b E_shared f_e l_e / l
+
+    Returns: [B] activations of one token in one layer
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    inside = ffn_bytes_per_width * expert_ffn_hidden_size * shared_experts
+    return inside * expert_layers / layers
+
+
+def ffn_activations_per_token(
+    ffn_norm_output_per_token,
+    dense_ffn_activations_per_token,
+    routed_ffn_activations_per_token,
+    shared_ffn_activations_per_token,
+):
+    """Bytes per token and layer that feed-forward blocks keep for the backward pass.
+
+    output of the norm + dense + routed experts + shared experts; n h / t_s + 16 h / t in a GPT in
+    BF16
+
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1
+    """
+    experts = routed_ffn_activations_per_token + shared_ffn_activations_per_token
+    return ffn_norm_output_per_token + (dense_ffn_activations_per_token + experts)
 
 
 @alternative("score_activations_per_token", attention_kernel="standard")
@@ -165,21 +394,25 @@ row(
 @alternative("activation_memory_per_layer", recompute=False)
 def kept_activation_memory_per_layer(
     microbatch_tokens,
-    residual_activations_per_token,
-    matrix_activations_per_token,
+    norm_inputs_per_token,
+    mixer_activations_per_token,
+    ffn_activations_per_token,
     score_activations_per_token,
 ):
     """T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
 
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
     """
-    kept = residual_activations_per_token + matrix_activations_per_token
+    kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
     return microbatch_tokens * (kept + score_activations_per_token)
 
 
-@alternative("activation_memory_per_layer", recompute=("selective", "core_attention"))
+@alternative("activation_memory_per_layer", recompute="selective")
 def selective_activation_memory_per_layer(
-    microbatch_tokens, residual_activations_per_token, matrix_activations_per_token
+    microbatch_tokens,
+    norm_inputs_per_token,
+    mixer_activations_per_token,
+    ffn_activations_per_token,
 ):
     """Activation memory of one layer and micro-batch: scores are recomputed.
 
@@ -188,7 +421,129 @@ def selective_activation_memory_per_layer(
     Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 6 and table 2
     """
-    return microbatch_tokens * (residual_activations_per_token + matrix_activations_per_token)
+    kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
+    return microbatch_tokens * kept
+
+
+@alternative("activation_memory_per_layer", recompute="modules")
+def module_activation_memory_per_layer(
+    microbatch_tokens,
+    norm_inputs_per_token,
+    mixer_activations_per_token,
+    ffn_activations_per_token,
+    score_activations_per_token,
+    recompute_core_attn,
+    freed_mixer_activations_per_token,
+    freed_ffn_activations_per_token,
+):
+    """T (all that is kept - what modules free that run again)
+
+    Source: Megatron-LM, --recompute-modules (megatron/core/transformer/transformer_config.py)
+    """
+    mixer = mixer_activations_per_token - freed_mixer_activations_per_token
+    ffn = ffn_activations_per_token - freed_ffn_activations_per_token
+    scores = (1 - recompute_core_attn) * score_activations_per_token
+    return microbatch_tokens * (norm_inputs_per_token + mixer + ffn + scores)
+
+
+@alternative("freed_mixer_activations_per_token", latent_attention=True, off=0.0)
+def latent_freed_mixer_activations_per_token(
+    recompute_layernorm,
+    mixer_norm_output_per_token,
+    recompute_mla_up_proj,
+    attention_inputs_per_token,
+):
+    """Bytes per token and layer of attention that are freed, as their modules run again.
+
+    layernorm: output of the norm; mla_up_proj: queries, keys, values, and normed latents
+
+    Returns: [B] activations of one token in one layer
+    Range: the norm is fused to a matrix, and not recomputed, but with latent attention
+    Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py (recompute_up_proj) and
+        transformer_layer.py (recompute_input_layernorm)
+    """
+    norm = recompute_layernorm * mixer_norm_output_per_token
+    return norm + recompute_mla_up_proj * attention_inputs_per_token
+
+
+@alternative("freed_ffn_activations_per_token", mixture_of_experts=False)
+def dense_freed_ffn_activations_per_token(recompute_mlp, ffn_activations_per_token):
+    """mlp: all of the block but its input
+
+    Source: Megatron-LM, megatron/core/transformer/transformer_layer.py (recompute_mlp)
+    """
+    return recompute_mlp * ffn_activations_per_token
+
+
+@alternative("freed_ffn_activations_per_token", mixture_of_experts=True)
+def expert_freed_ffn_activations_per_token(
+    recompute_mlp,
+    dense_ffn_activations_per_token,
+    freed_ffn_norm_output_per_token,
+    recompute_moe,
+    routed_ffn_activations_per_token,
+    recompute_moe_act,
+    expert_activation_output_per_token,
+    recompute_shared_experts,
+    shared_ffn_activations_per_token,
+):
+    """Bytes per token and layer of feed-forward blocks that are freed, as they run again.
+
+    mlp: dense blocks; moe: routed and shared experts; moe_act: outputs of routed experts'
+    activation functions; shared_experts; layernorm: outputs of norms, which moe keeps
+
+    Returns: [B] activations of one token in one layer
+    Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py and experts.py
+    """
+    act = recompute_moe_act * expert_activation_output_per_token
+    shared = recompute_shared_experts * shared_ffn_activations_per_token
+    whole = routed_ffn_activations_per_token + shared_ffn_activations_per_token
+    experts = recompute_moe * whole + (1 - recompute_moe) * (act + shared)
+    dense = recompute_mlp * dense_ffn_activations_per_token
+    return freed_ffn_norm_output_per_token + dense + experts
+
+
+def freed_ffn_norm_output_per_token(
+    recompute_mlp,
+    norm_output_bytes,
+    dense_layers,
+    recompute_layernorm,
+    bytes_per_element,
+    expert_layers,
+    layers,
+    hidden_size,
+    residual_ranks,
+):
+    """Bytes per token and layer of norms' outputs before feed-forward blocks that are freed.
+
+    (mlp n dense + layernorm e l_e) h / (l t_s)
+
+    Returns: [B] activations of one token in one layer
+    Source: Megatron-LM, megatron/core/transformer/transformer_layer.py
+        (recompute_pre_mlp_layernorm)
+    """
+    dense = recompute_mlp * norm_output_bytes * dense_layers
+    sparse = recompute_layernorm * bytes_per_element * expert_layers
+    return (dense + sparse) * hidden_size / (layers * residual_ranks)
+
+
+def expert_activation_output_per_token(
+    operand_bytes_per_element,
+    routed_visits_per_token,
+    expert_ffn_hidden_size,
+    expert_layers,
+    layers,
+    tensor_parallel,
+):
+    """Bytes per token and layer of outputs of routed experts' activation functions.
+
+    q k f_e l_e / (l t)
+
+    Returns: [B] activations of one token in one layer
+    Source: Megatron-LM, megatron/core/transformer/moe/experts.py (bias_act_output)
+    """
+    width = routed_visits_per_token * expert_ffn_hidden_size * expert_layers / layers
+    return operand_bytes_per_element * width / tensor_parallel
 
 
 @alternative("layer_input_bytes", distribute_saved_activations=False)
@@ -212,13 +567,28 @@ def distributed_layer_input_bytes(activation_message, tensor_parallel):
     return activation_message / tensor_parallel
 
 
-row(
-    "activation_memory_per_layer",
-    "layer_input_bytes",
-    "2 T h; shared by tensor ranks with sequence parallelism",
-    source="Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)",
-    recompute="full",
-)
+@alternative("activation_memory_per_layer", recompute="full")
+def full_activation_memory_per_layer(
+    full_recompute_share,
+    saved_inputs_per_layer,
+    layer_input_bytes,
+    microbatch_tokens,
+    norm_inputs_per_token,
+    mixer_activations_per_token,
+    ffn_activations_per_token,
+    score_activations_per_token,
+):
+    """2 T h, shared by tensor ranks with sequence parallelism; all, in layers not recomputed
+
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h); Megatron-LM,
+        --recompute-method (megatron/core/transformer/transformer_block.py)
+    """
+    kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
+    kept = microbatch_tokens * (kept + score_activations_per_token)
+    inputs = full_recompute_share * saved_inputs_per_layer * layer_input_bytes
+    return inputs + (1 - full_recompute_share) * kept
+
+
 row(
     "schedule_slope",
     0.0,
@@ -359,31 +729,6 @@ family(
 )
 
 
-@alternative("residual_activations_per_token", linear_attention=KINDS)
-def mixed_residual_activations_per_token(
-    hidden_size,
-    ffn_input_width,
-    bytes_per_element,
-    norm_output_bytes,
-    router_input_bytes,
-    operand_bytes_per_element,
-    dropout_mask_bytes,
-    residual_ranks,
-    mixer_and_ffn_blocks,
-    layers,
-    expert_input_width,
-):
-    """Activation bytes per token and layer that only sequence parallelism shards, mean over layers.
-
-    (((e + n + m) blocks / l + r) h + q (w - h) w_e / h) / t_s: inputs of each block and of its
-    norm, r more for routers, and copies of tokens for experts
-    """
-    block = bytes_per_element + norm_output_bytes + dropout_mask_bytes
-    once = (block * mixer_and_ffn_blocks / layers + router_input_bytes) * hidden_size
-    copies = operand_bytes_per_element * (ffn_input_width / hidden_size - 1) * expert_input_width
-    return (once + copies) / residual_ranks
-
-
 def linear_activations_per_token(
     linear_parameters_per_layer, hidden_size, linear_inner_width, tensor_parallel, bytes_per_element
 ):
@@ -399,36 +744,6 @@ def linear_activations_per_token(
     """
     projected = linear_parameters_per_layer / hidden_size - linear_inner_width
     return bytes_per_element * (projected + 2 * linear_inner_width) / tensor_parallel
-
-
-@alternative("matrix_activations_per_token", linear_attention=KINDS)
-def mixed_matrix_activations_per_token(
-    attention_layers,
-    linear_layers,
-    layers,
-    linear_activations_per_token,
-    attention_heads,
-    kv_heads,
-    head_size,
-    ffn_matrices,
-    active_ffn_width,
-    tensor_parallel,
-    bytes_per_element,
-    operand_bytes_per_element,
-):
-    """Activation bytes per token and layer around its matrices, mean over layers.
-
-    l_a / l x attention + l_s / l x state + (e (1 or 2) + q) f / t
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
-        (Mamba-2), arXiv:2405.21060, section 8.1
-    """
-    shared = (tensor_parallel, bytes_per_element, operand_bytes_per_element)
-    heads = (attention_heads, kv_heads, head_size)
-    attention = matrix_activations_per_token(*heads, 1.0, 0.0, *shared)
-    mixers = attention_layers * attention + linear_layers * linear_activations_per_token
-    ffn = matrix_activations_per_token(0.0, 0.0, 0.0, ffn_matrices, active_ffn_width, *shared)
-    return mixers / layers + ffn
 
 
 @alternative("ffn_gradients_memory", linear_attention=KINDS)

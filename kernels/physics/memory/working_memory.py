@@ -173,7 +173,7 @@ row(
 )
 
 
-@alternative("layer_activation_memory", recompute=("selective", "core_attention"))
+@alternative("layer_activation_memory", recompute="selective")
 def selective_layer_activation_memory(
     ffn_gradients_memory, microbatch_tokens, score_activations_per_token
 ):
@@ -187,21 +187,48 @@ def selective_layer_activation_memory(
     return np.maximum(ffn_gradients_memory, microbatch_tokens * score_activations_per_token)
 
 
+@alternative("layer_activation_memory", recompute="modules")
+def module_layer_activation_memory(
+    ffn_gradients_memory,
+    microbatch_tokens,
+    freed_ffn_activations_per_token,
+    freed_mixer_activations_per_token,
+    attention_inputs_per_token,
+    attention_output_per_token,
+    recompute_core_attn,
+    score_activations_per_token,
+):
+    """max(recomputed activations and gradients of feed-forward, those of attention)
+
+    Range: what feed-forward kept is gone when attention runs backward, which is not counted: an
+        upper bound where attention needs more
+    Source: Megatron-LM, megatron/core/tensor_parallel/random.py (CheckpointWithoutOutput); the
+        blocks of a layer run backward one after the other
+    """
+    ffn = ffn_gradients_memory + microbatch_tokens * freed_ffn_activations_per_token
+    scores = recompute_core_attn * score_activations_per_token
+    gradients = attention_inputs_per_token + attention_output_per_token
+    mixer = freed_mixer_activations_per_token + gradients + scores
+    return np.maximum(ffn, microbatch_tokens * mixer)
+
+
 @alternative("layer_activation_memory", recompute="full")
 def full_layer_activation_memory(
     ffn_gradients_memory,
+    recompute_unit_layers,
     microbatch_tokens,
-    residual_activations_per_token,
-    matrix_activations_per_token,
+    norm_inputs_per_token,
+    mixer_activations_per_token,
+    ffn_activations_per_token,
     score_activations_per_token,
 ):
-    """all recomputed activations + gradients of its widest activations
+    """all recomputed activations of a unit of layers + gradients of its widest activations
 
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
-    once = residual_activations_per_token + matrix_activations_per_token
+    once = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
     again = microbatch_tokens * (once + score_activations_per_token)
-    return again + ffn_gradients_memory
+    return recompute_unit_layers * again + ffn_gradients_memory
 
 
 @alternative("working_memory", context_parallel_type="p2p")

@@ -41,6 +41,18 @@ INPUTS = declared(
     count("linear_key_heads", 8, "heads of keys of a layer with a state (groups of Mamba-2)"),
     count("linear_state_size", 128, "width of a key of a layer with a state"),
     count("linear_convolution_size", 4, "tokens of the short convolution before a state"),
+    switch(
+        "latent_attention",
+        "all heads read one latent vector of a token, of which every tensor rank keeps a copy",
+        "kv_elements_per_layer",
+    ),
+    count(
+        "query_latent_size",
+        0,
+        "width that queries are projected down to before their heads (0: they are not)",
+        low=0,
+    ),
+    count("rotary_key_size", 64, "width of the rotary key that heads of latent attention share"),
     switch("mixture_of_experts", "feed-forward layers of routed experts", "experts"),
     count("experts", 8, "routed experts of one layer"),
     count("experts_per_token", 2, "routed experts that each token visits"),

@@ -35,6 +35,7 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "looked_up_parameters": _COUNTED | {"active_parameters"},
     "attention_parameters_per_layer": HEADS,
     "kv_elements_per_layer": HEADS,
+    "value_head_size": HEADS,
 }
 # letters of a layer pattern: the inputs that each counts in, and the choices that it implies
 LETTERS: Mapping[str, tuple[str, ...]] = {

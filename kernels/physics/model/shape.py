@@ -111,6 +111,45 @@ def attention_parameters_per_layer(hidden_size, attention_heads, kv_heads, head_
     return hidden_size * head_size * (2 * attention_heads + 2 * kv_heads)
 
 
+def kv_elements_per_layer(kv_heads, head_size):
+    """KV-cache elements per token and layer.
+
+    2 a_kv h / a; models with latent attention state their own
+
+    Returns: [1] elements
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; latent attention: DeepSeek-AI 2024,
+        arXiv:2405.04434, section 2.1
+    Example:
+        >>> kv_elements_per_layer(8, 128)
+        2048
+    """
+    return 2 * kv_heads * head_size
+
+
+def value_head_size(head_size):
+    """Width of a head's value: that of its query and key, unless the model states it.
+
+    d
+
+    Returns: [1] width
+    Range: used with latent attention, whose head_size is the mean of keys and values
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (192 for queries and keys, 128 for
+        values)
+    """
+    return 1.0 * head_size
+
+
+def kv_latent_size(kv_elements_per_layer, rotary_key_size):
+    """Width of the latent vector of keys and values, from which all heads are projected.
+
+    numbers cached of a token - rotary key
+
+    Returns: [1] width
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.1 (576 = 512 + 64)
+    """
+    return kv_elements_per_layer - rotary_key_size
+
+
 def ffn_parameters_per_layer(hidden_size, ffn_hidden_size, ffn_matrices):
     """Weights of one dense feed-forward block.
 

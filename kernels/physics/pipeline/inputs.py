@@ -4,7 +4,6 @@ from ...declare import count, declared, option, switch
 
 INPUTS = declared(
     "software",
-    count("virtual_stages", 1, "model chunks on each pipeline stage"),
     option(
         "stage_split",
         False,

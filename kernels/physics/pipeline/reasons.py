@@ -74,11 +74,11 @@ def combined_schedule_reason(
     num_microbatches,
     stage_chunks,
     microbatch_group_size,
-    matrix_recompute_passes,
+    expert_recompute_passes,
     expert_parallel,
 ):
-    """several chunks per stage if p > 1, no recomputation except of attention, e > 1; and
-    Megatron-Core's reason with several chunks
+    """several chunks per stage if p > 1, routed experts not recomputed, e > 1; and Megatron-Core's
+    reason with several chunks
 
     Source: Megatron-LM, megatron/core/transformer/transformer_config.py
         (overlap_moe_expert_parallel_comm)
@@ -89,7 +89,7 @@ def combined_schedule_reason(
         megatron_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_group_size),
     )
     runs = (stage_chunks > 1) | (pipeline_parallel <= 1)
-    runs = runs & (matrix_recompute_passes == 0) & (expert_parallel > 1)
+    runs = runs & (expert_recompute_passes == 0) & (expert_parallel > 1)
     return where(runs, reason, reasons.PASSES_DO_NOT_OVERLAP)
 
 

@@ -14,10 +14,4 @@ INPUTS = declared(
     count("prompt_tokens", 1024, "tokens of one prompt", low=0),
     count("output_tokens", 256, "tokens of one answer"),
     real("request_rate", "1/s", 1.0, "requests of all users"),
-    "model",
-    switch(
-        "latent_attention",
-        "all heads read one latent vector of a token, of which every tensor rank keeps a copy",
-        "kv_elements_per_layer",
-    ),
 )

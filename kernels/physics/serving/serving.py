@@ -168,21 +168,6 @@ def decode_weights_bytes(serving_weights_memory, unvisited_weights_memory):
     return serving_weights_memory - unvisited_weights_memory
 
 
-def kv_elements_per_layer(kv_heads, head_size):
-    """KV-cache elements per token and layer.
-
-    2 a_kv h / a; models with latent attention state their own
-
-    Returns: [1] elements
-    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; latent attention: DeepSeek-AI 2024,
-        arXiv:2405.04434, section 2.1
-    Example:
-        >>> kv_elements_per_layer(8, 128)
-        2048
-    """
-    return 2 * kv_heads * head_size
-
-
 @alternative("kv_cache_bytes_per_token", linear_attention=False)
 def kv_cache_bytes_per_token(layers, kv_elements_per_layer, kv_bytes_per_element):
     """KV-cache bytes per token.

@@ -1,6 +1,6 @@
 """Inputs of training on several sites."""
 
-from ...declare import count, declared, option, overlap, real
+from ...declare import count, declared, option, real, share
 
 INPUTS = declared(
     "fabric",
@@ -31,7 +31,7 @@ INPUTS = declared(
         "kept for each parameter on each site: the weights last agreed on, and their momentum",
         positive=False,
     ),
-    overlap("site_overlap", "share of its window that hides traffic between sites"),
+    share("site_overlap", "share of its window that hides traffic between sites"),
     "job",
     "model",
     real(

@@ -1,6 +1,6 @@
 """Inputs of tensor parallelism."""
 
-from ...declare import declared, overlap, switch
+from ...declare import declared, share, switch
 
 INPUTS = declared(
     "software",
@@ -11,5 +11,5 @@ INPUTS = declared(
             "sequence_parallel does)"
         ),
     ),
-    overlap("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
+    share("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
 )

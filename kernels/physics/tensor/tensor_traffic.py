@@ -47,21 +47,17 @@ def tensor_parallel_latency(
     """
 
 
-row(
-    "tensor_parallel_all_reduces_per_layer",
-    4.0,
-    "none in attention itself",
-    summary="All-reduces per layer and micro-batch: two forward, two backward.",
-    returns="[1] all-reduces",
-    source="Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2",
-    recompute=(False, "selective", "core_attention"),
-)
-row(
-    "tensor_parallel_all_reduces_per_layer",
-    6.0,
-    "two each forward, recomputed and backward",
-    recompute="full",
-)
+def tensor_parallel_all_reduces_per_layer(recomputed_exchanges_per_layer):
+    """All-reduces per layer and micro-batch: two forward, two backward, and repeated ones.
+
+    4 + repeated: none in attention itself
+
+    Returns: [1] all-reduces
+    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 4 + recomputed_exchanges_per_layer
+
+
 row("tensor_message", "activation_message", sequence_parallel=False)
 
 
@@ -101,12 +97,13 @@ def split_distributed_input_gathers(tensor_parallel, residual_ranks):
     return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
-row("saved_input_gather_time", 0.0, recompute=(False, "selective", "core_attention"))
+row("saved_input_gather_time", 0.0, recompute=(False, "selective", "modules"))
 
 
 @alternative("saved_input_gather_time", recompute="full")
 def full_recompute_saved_input_gather_time(
     distributed_input_gathers,
+    saved_inputs_per_layer,
     layers,
     pipeline_parallel,
     num_microbatches,
@@ -114,12 +111,12 @@ def full_recompute_saved_input_gather_time(
 ):
     """Time per step to all-gather layers' saved inputs before recomputation.
 
-    gathers x l / p x m x t
+    gathers x inputs per layer x l / p x m x t
 
     Returns: [s] traffic of one step
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
-    passes = layers / pipeline_parallel * num_microbatches
+    passes = saved_inputs_per_layer * layers / pipeline_parallel * num_microbatches
     return distributed_input_gathers * passes * tensor_parallel_gather_time
 
 
@@ -342,7 +339,7 @@ def expert_token_gather_time(
 @alternative("tensor_parallel_time", mixture_of_experts=True)
 def expert_tensor_parallel_time(
     shared_layer_exchange_time,
-    tensor_parallel_all_reduces_per_layer,
+    expert_recompute_passes,
     pipeline_parallel,
     num_microbatches,
     tensor_parallel_exchange_time,
@@ -354,8 +351,8 @@ def expert_tensor_parallel_time(
 ):
     """Tensor-parallel traffic time of one step on each stage.
 
-    same as a dense model without sequence parallelism. With it, expert layers exchange half as
-    often, unless they have shared experts, and the GPUs of an expert gather its tokens
+    same as a dense model without sequence parallelism. With it, expert layers exchange around
+    attention alone, unless they have shared experts, and the GPUs of an expert gather its tokens
 
     Returns: [s] tensor-parallel traffic of one step
     Range: ring gathers of tokens, for any all_reduce. Megatron-LM trains experts with tensor
@@ -365,7 +362,7 @@ def expert_tensor_parallel_time(
     """
     apart = where(residual_ranks < tensor_parallel, 0.0, 1.0)
     layer_passes = expert_layers / pipeline_parallel * num_microbatches
-    left_out = where(shared_experts > 0, 0.0, apart) * 0.5 * tensor_parallel_all_reduces_per_layer
+    left_out = where(shared_experts > 0, 0.0, apart) * (2 + expert_recompute_passes)
     fewer = layer_passes * left_out * tensor_parallel_exchange_time
     return shared_layer_exchange_time - fewer + token_gather_time
 

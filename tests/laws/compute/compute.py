@@ -78,7 +78,7 @@ def gpt(heads: int, width: int, layers: int, **options: Any) -> dict[str, Any]:
 @check(
     "kernel_flops_per_token kernel_flops_per_step model_flops_per_step recompute_flops_factor "
     "attention_flops_per_token kernel_attention_span_attention_kernel_standard "
-    "matrix_recompute_passes_recompute_full attention_recompute_passes_recompute_core_attention "
+    "matrix_recompute_passes_recompute_full attention_recompute_passes_recompute_modules "
     "matrix_recompute_passes_recompute_false attention_recompute_passes_recompute_false",
     by="table",
     source="Narayanan et al. 2021, eq. 3 and appendix: 96 and 72 B s l h^2 (1 + s / 6h + ...)",
@@ -107,7 +107,7 @@ def products(s: int, width: int, kernel: str, recompute: str | bool) -> float:
     again = {
         False: [],
         "selective": forward if kernel == "standard" else [],
-        "core_attention": forward,
+        "modules": forward,
         "full": forward,
     }[recompute]
     return one * len(forward + backward + again)
@@ -127,12 +127,12 @@ def products_of_a_layer() -> Pairs:
     for h, heads, groups, f, layers in ((4096, 32, 8, 14336, 32), (8192, 64, 8, 28672, 80)):
         for s in (8192, 131072):
             for kernel in ("standard", "flash"):
-                for recompute in (False, "selective", "core_attention", "full"):
+                for recompute in (False, "selective", "modules", "full"):
                     scenario = {
                         "hidden_size": h, "attention_heads": heads, "kv_heads": groups,
                         "ffn_hidden_size": f, "gated_ffn": True, "layers": layers,
                         "vocab_size": 128256, "sequence_length": s, "attention_kernel": kernel,
-                        "recompute": recompute,
+                        "recompute": recompute, "recompute_core_attn": 1,
                     }  # fmt: skip
                     ours = value("kernel_flops_per_token", **scenario)
                     ours *= value("recompute_flops_factor", **scenario)
@@ -365,7 +365,7 @@ def backward_over_forward() -> Pairs:
         ("standard", formulas.attention_backward_ratio_attention_kernel_standard()),
     ):
         whole = products(64, 128, kernel, False)
-        forward = products(64, 128, kernel, "core_attention") - whole
+        forward = products(64, 128, kernel, "modules") - whole
         yield ours, (whole - forward) / forward
 
 

@@ -86,7 +86,7 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
     matrices, attention = 2.0, 5 / 2 if kernel == "flash" else 4 / 2
     if recompute == "full":
         matrices += 1
-    if recompute in ("full", "core_attention") or (recompute, kernel) == ("selective", "standard"):
+    if recompute in ("full", "modules") or (recompute, kernel) == ("selective", "standard"):
         attention += 1
     return matrices, attention
 
@@ -108,7 +108,7 @@ def microbatches_through_layers() -> Pairs:
         routed = shape is MIXED
         for kernel, recompute in (
             ("flash", False),
-            ("flash", "core_attention"),
+            ("flash", "modules"),
             ("flash", "selective"),
             ("standard", "selective"),
             ("standard", "full"),
@@ -121,7 +121,7 @@ def microbatches_through_layers() -> Pairs:
             given |= {"sequence_length": tokens, "num_microbatches": 3, "compute_model": "roofline"}
             given |= {"attention_kernel": kernel, "recompute": recompute, "peak_flops": 989e12}
             given |= {"attention_peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
-            given |= {"layer_overhead_time": launches}
+            given |= {"layer_overhead_time": launches, "recompute_core_attn": 1}
             got = values(names, **given)
             matrices, attention = passes(recompute, kernel)
             busy, parts = (

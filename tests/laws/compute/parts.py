@@ -107,10 +107,11 @@ def alive() -> Pairs:
         gradients = [2 * tokens * h // ranks, *[2 * tokens * f // t] * 3]
         ours = formulas.ffn_gradients_memory(tokens, h, ranks, 3, f, t, 2)
         yield ours, sum(gradients)
-        kept = {"residual": 80, "matrices": 120, "scores": 500}  # bytes of a token
+        kept = {"norms": 80, "attention": 50, "feed-forward": 70, "scores": 500}  # bytes a token
         again = sum(tokens * each for each in kept.values())
-        ours = formulas.full_layer_activation_memory(ours, tokens, *kept.values())
-        yield ours, sum(gradients) + again
+        for layers in (1, 3):
+            held = formulas.full_layer_activation_memory(ours, layers, tokens, *kept.values())
+            yield held, sum(gradients) + sum(again for _ in range(layers))
     for gradient in (3e5, 7e5):
         ours = formulas.selective_layer_activation_memory(gradient, tokens, 500)
         yield ours, sorted([gradient, tokens * 500.0])[-1]

@@ -14,7 +14,7 @@ from ..check import Pairs, check
 
 @check(
     "one_site_memory_per_gpu staged_activation_memory even_activation_memory "
-    "activation_memory_per_layer_recompute_full",
+    "full_activation_memory_per_layer",
     by="table",
     source="Korthikanti et al. 2022, arXiv:2205.05198, figures 1 and 7; SimuMax's B200 table "
     "(Megatron-LM, most allocated on any rank)",
@@ -74,8 +74,7 @@ def zero_states() -> Pairs:
 
 @check(
     "kept_activation_memory_per_layer selective_activation_memory_per_layer "
-    "residual_activations_per_token matrix_activations_per_token "
-    "standard_score_activations_per_token",
+    "standard_score_activations_per_token grouped_attention_inputs_per_token",
     by="derivation",
     source="the tensors of a GPT layer, listed one by one: Korthikanti et al. 2022, "
     "arXiv:2205.05198, section 4.1",
@@ -88,16 +87,23 @@ def tensors_of_a_layer() -> Pairs:
         residual = 2 * (4 * width) / shared + 2 * width / shared  # 2 norms, 2 inputs; 2 masks
         matrix = 2 * (3 * width + width + 2 * ffn) / ranks  # q, k, v; context; MLP inside
         scores = (2 + 1 + 2) * heads * length / ranks  # softmax, mask, dropped
-        a = formulas.residual_activations_per_token(width, width, 2, 2, 0, 2, 1, shared)
-        b = formulas.matrix_activations_per_token(heads, heads, 128, 2, ffn, ranks, 2, 2)
+        norm = formulas.mixer_norm_output_per_token(2, 2, 1, 1, width, shared)
+        inputs = formulas.grouped_attention_inputs_per_token(2, 128, heads, heads, ranks, 1, 1)
+        output = formulas.attention_output_per_token(2, 128, heads, ranks, 1, 1)
+        mixer = formulas.mixer_activations_per_token(norm, inputs, output, 0)
+        each = formulas.ffn_bytes_per_width(2, 2, 2, ranks)
+        dense = formulas.dense_ffn_activations_per_token(each, ffn)
+        norm = formulas.ffn_norm_output_per_token(2, 0, 1, 1, width, shared)
+        parts = [formulas.norm_inputs_per_token(2, 1, 2, 1, width, shared), mixer]
+        parts.append(formulas.ffn_activations_per_token(norm, dense, 0, 0))
         c = formulas.standard_score_activations_per_token(heads, length, ranks, 2, 1)
-        every = formulas.kept_activation_memory_per_layer(tokens, a, b, c)
+        every = formulas.kept_activation_memory_per_layer(tokens, *parts, c)
         yield every, tokens * (residual + matrix + scores)
-        some = formulas.selective_activation_memory_per_layer(tokens, a, b)
+        some = formulas.selective_activation_memory_per_layer(tokens, *parts)
         yield some, tokens * (residual + matrix)
 
 
-def _cast(rows: int, columns: int, form: str) -> dict[str, int]:
+def cast(rows: int, columns: int, form: str) -> dict[str, int]:
     """Bytes of a tensor quantised for a product, by the side along which a scale is shared."""
     n = rows * columns
     if form in ("bf16", "fp8"):
@@ -117,22 +123,22 @@ def _saved(
     here = tokens // ranks if apart else tokens
     for fused in ("queries, keys and values", "gate and up"):  # LayerNormLinear
         yield f"{fused}: input of the norm", 2 * here * hidden
-        cast = _cast(here, hidden, form)
+        sides = cast(here, hidden, form)
         kept = ["columns"]  # what the gradient of weights sums over
         if apart and form == "nvfp4":  # with rows, as neither is dropped before a gather
             kept = ["rows", "columns"]
         if apart and form == "fp8":  # rows alone can be gathered
             kept = ["rows"]
         for side in kept:
-            yield f"{fused}: output of the norm, {side}", cast[side]
+            yield f"{fused}: output of the norm, {side}", sides[side]
     for name, count in (("query", heads), ("key", groups), ("value", groups), ("output", heads)):
         yield f"attention: {name}", 2 * tokens * count // ranks * size  # the projection's, too
     yield "activation: gate and up", 2 * tokens * 2 * ffn // ranks
-    yield "down: input", _cast(tokens, ffn // ranks, form)["columns"]
+    yield "down: input", cast(tokens, ffn // ranks, form)["columns"]
 
 
 @check(
-    "residual_activations_per_token matrix_activations_per_token nvfp4_norm_output_bytes",
+    "mixer_activations_per_token ffn_activations_per_token nvfp4_norm_output_bytes",
     by="derivation",
     source="tensors saved by TransformerEngine's modules, transformer_engine/pytorch/module/"
     "layernorm_linear.py and linear.py, with the projection's input kept in 16 bits "
@@ -159,8 +165,7 @@ def tensors_saved_by_modules() -> Pairs:
 
 
 @check(
-    "residual_activations_per_token matrix_activations_per_token expert_ffn_input_width "
-    "expert_router_input_bytes",
+    "ffn_activations_per_token expert_ffn_input_width expert_router_input_bytes",
     by="derivation",
     source="the same with the 16-bit output of the norm that the router saves, and each expert's "
     "copies of tokens: Megatron-LM, megatron/core/transformer/moe/router.py and experts.py",
@@ -182,13 +187,13 @@ def tensors_saved_by_experts() -> Pairs:
                 if not name.startswith(("gate and up: output", "activation", "down")):
                     kept += bytes_
             copies = tokens // ranks * visits * gpus  # from all GPUs of an expert
-            kept += _cast(copies, hidden, form)["columns"]
-            kept += 2 * copies * 2 * (ffn // gpus) + _cast(copies, ffn // gpus, form)["columns"]
+            kept += cast(copies, hidden, form)["columns"]
+            kept += 2 * copies * 2 * (ffn // gpus) + cast(copies, ffn // gpus, form)["columns"]
             yield value("activation_memory_per_layer", **point), kept
 
 
 @check(
-    "matrix_activations_per_token",
+    "grouped_attention_inputs_per_token attention_output_per_token",
     by="simulator",
     source="heads of keys and values placed where the query heads of each tensor rank read them",
 )
@@ -197,8 +202,9 @@ def copied_keys_and_values() -> Pairs:
     for ranks, heads in itertools.product((1, 4, 8, 16, 64), (1, 2, 8)):
         mine, group = 64 // ranks, 64 // heads
         held = len({query // group for query in range(mine)})
-        ours = formulas.matrix_activations_per_token(64, heads, 128, 3, 1024, ranks, 2, 2)
-        yield ours, 2 * (128 * (2 * mine + 2 * held) + 3 * 1024 / ranks)
+        ours = formulas.grouped_attention_inputs_per_token(2, 128, 64, heads, ranks, 1, 1)
+        ours += formulas.attention_output_per_token(2, 128, 64, ranks, 1, 1)
+        yield ours, 2 * 128 * (2 * mine + 2 * held)
 
 
 @check(

@@ -431,8 +431,7 @@ def block(letter: str) -> tuple[Gpu, float]:
 @check(
     "linear_projection_time linear_state_time mixed_layer_matrix_time mixed_elementwise_time "
     "latent_expert_ffn_time latent_projection_time latent_routed_ffn_time "
-    "linear_activations_per_token mixed_residual_activations_per_token "
-    "mixed_matrix_activations_per_token windowed_causal_attention_span",
+    "linear_activations_per_token mixed_mixer_activations_per_token windowed_causal_attention_span",
     by="simulator",
     source="products done, arrays moved and arrays kept of each block of a pattern, on one clock",
 )

@@ -223,7 +223,7 @@ def kept(
 
 @check(
     "kept_activation_memory_per_layer selective_activation_memory_per_layer "
-    "residual_activations_per_token matrix_activations_per_token "
+    "mixer_activations_per_token ffn_activations_per_token "
     "standard_score_activations_per_token",
     by="derivation",
     source="tensors of a layer listed one by one (Korthikanti et al. 2022, section 4.1)",

@@ -16,7 +16,7 @@ from .collectives import nvlink_half
 
 @check(
     "whole_layer_input_bytes distributed_layer_input_bytes "
-    "activation_memory_per_layer_recompute_full expert_message",
+    "full_activation_memory_per_layer expert_message",
     by="derivation",
     source="elements counted rank by rank; how stages send them (scatter_gather) changes nothing",
 )
@@ -33,6 +33,7 @@ def what_tensor_ranks_hold_of_a_layer() -> Pairs:
             "tensor_parallel": ranks, "sequence_parallel": sequence, "scatter_gather": scattered,
             "distribute_saved_activations": distributed, "recompute": "full",
             "sequence_length": tokens, "hidden_size": hidden, "bytes_per_element": 2,
+            "layers": 1, "attention_heads": 8,
         }  # fmt: skip
         yield value("activation_memory_per_layer", **layout), 2 * len(kept)
         sent = sum(len([token] * 3) * hidden for token in residual)  # to 3 experts each

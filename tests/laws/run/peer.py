@@ -101,7 +101,7 @@ def layer_products() -> Pairs:
 
 
 @against_calculon(
-    "residual_activations_per_token matrix_activations_per_token "
+    "mixer_activations_per_token ffn_activations_per_token "
     "standard_score_activations_per_token kept_activation_memory_per_layer "
     "selective_activation_memory_per_layer"
 )

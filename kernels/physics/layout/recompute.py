@@ -1,0 +1,224 @@
+"""What the backward pass computes again: whole layers, or modules of each."""
+
+import numpy as np
+
+from ...alternatives import alternative, row
+from ...ops import where
+
+
+def full_recompute_share(recomputed_layers, layers, pipeline_parallel, stage_chunks):
+    """Share of layers that are recomputed whole.
+
+    min(n, L) / L, L = l / (p v) layers of a piece of the model, of which n are recomputed
+
+    Returns: [1] share
+    Range: pieces of equal size
+    Source: Megatron-LM, --recompute-method block (megatron/core/transformer/transformer_block.py)
+    """
+    piece = layers / (pipeline_parallel * stage_chunks)
+    return np.minimum(recomputed_layers, piece) / piece
+
+
+def saved_inputs_per_layer(
+    recomputed_layers, layers, pipeline_parallel, stage_chunks, recompute_unit_layers
+):
+    """Inputs kept per layer that is recomputed: one for each unit of layers.
+
+    ceil(n / N) / n, n = min(recomputed layers, l / (p v)) of a piece; 1 where N = 1
+
+    Returns: [1] inputs
+    Range: pieces of equal size
+    Source: Megatron-LM, --recompute-method uniform (megatron/core/transformer/transformer_block.py)
+    """
+    piece = np.minimum(recomputed_layers, layers / (pipeline_parallel * stage_chunks))
+    units = np.ceil(piece / recompute_unit_layers - 1e-9)
+    return where((recompute_unit_layers > 1) & (piece > 0), units / np.maximum(piece, 1e-9), 1.0)
+
+
+row(
+    "matrix_recompute_passes",
+    0.0,
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
+    recompute=(False, "selective"),
+)
+row(
+    "matrix_recompute_passes",
+    "full_recompute_share",
+    recompute="full",
+    source="Chen et al. 2016, arXiv:1604.06174, section 3",
+)
+
+
+@alternative("matrix_recompute_passes", recompute="modules")
+def module_matrix_recompute_passes(
+    layers, recomputed_mixer_parameters, recomputed_ffn_parameters, active_matrix_parameters
+):
+    """Forward passes of a layer's matrices that its backward pass repeats.
+
+    l (recomputed weights of a layer) / N_matrices
+
+    Returns: [1] passes
+    Source: Megatron-LM, --recompute-modules (megatron/core/transformer/transformer_config.py)
+    """
+    again = recomputed_mixer_parameters + recomputed_ffn_parameters
+    some = active_matrix_parameters > 0
+    return where(some, layers * again / where(some, active_matrix_parameters, 1.0), 0.0)
+
+
+@alternative("recomputed_mixer_parameters", latent_attention=True, off=0.0)
+def latent_recomputed_mixer_parameters(
+    recompute_mla_up_proj,
+    attention_heads,
+    head_size,
+    value_head_size,
+    query_latent_size,
+    kv_latent_size,
+    rotary_key_size,
+    attention_layers,
+    layers,
+):
+    """Weights per layer of attention's projections that run again, mean over layers.
+
+    a (r_q (2 d - d_v) + r_kv (2 d - d_r)): 2 d - d_v is the width of a query and of a key
+
+    Returns: [1] parameters
+    Range: queries that are not projected down are projected again, too, which is not counted
+    Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py
+        (qkv_up_proj_and_rope_apply)
+    """
+    queries = query_latent_size * (2 * head_size - value_head_size)
+    keys = kv_latent_size * (2 * head_size - rotary_key_size)
+    again = recompute_mla_up_proj * attention_heads * (queries + keys)
+    return again * attention_layers / layers
+
+
+@alternative("recomputed_ffn_parameters", mixture_of_experts=False)
+def dense_recomputed_ffn_parameters(recompute_mlp, ffn_parameters_per_layer, ffn_layers, layers):
+    """Weights per layer of feed-forward blocks that run again, per token and mean over layers.
+
+    those of a block
+
+    Returns: [1] parameters
+    Source: Megatron-LM, megatron/core/transformer/transformer_layer.py (recompute_mlp)
+    """
+    return recompute_mlp * ffn_parameters_per_layer * ffn_layers / layers
+
+
+@alternative("recomputed_ffn_parameters", mixture_of_experts=True)
+def expert_recomputed_ffn_parameters(
+    recompute_mlp,
+    dense_layers,
+    ffn_parameters_per_layer,
+    recompute_moe,
+    expert_layers,
+    experts_per_token,
+    shared_experts,
+    expert_parameters,
+    hidden_size,
+    experts,
+    recompute_shared_experts,
+    layers,
+):
+    """(dense x block + l_e (k + E_shared) x expert + l_e h E) / l, of what runs again
+
+    Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py (moe_layer_recompute,
+        shared_experts_recompute)
+    """
+    every = (experts_per_token + shared_experts) * expert_parameters + hidden_size * experts
+    shared = (1 - recompute_moe) * recompute_shared_experts * shared_experts * expert_parameters
+    dense = recompute_mlp * dense_layers * ffn_parameters_per_layer
+    return (dense + expert_layers * (recompute_moe * every + shared)) / layers
+
+
+row("expert_recompute_passes", 0.0, recompute=(False, "selective"))
+row("expert_recompute_passes", "full_recompute_share", recompute="full")
+row(
+    "expert_recompute_passes",
+    "recompute_moe",
+    summary="Forward passes of routed experts, and of their traffic, that a backward pass repeats.",
+    returns="[1] passes",
+    source="Megatron-LM, megatron/core/transformer/moe/moe_layer.py (moe_layer_recompute)",
+    recompute="modules",
+)
+row("recomputed_exchanges_per_layer", 0.0, recompute=(False, "selective"))
+
+
+@alternative("recomputed_exchanges_per_layer", recompute="full")
+def full_recomputed_exchanges_per_layer(full_recompute_share):
+    """2 per layer recomputed: attention and feed-forward"""
+    return 2 * full_recompute_share
+
+
+row(
+    "recomputed_exchanges_per_layer",
+    "recomputed_ffn_blocks",
+    "one per feed-forward block that runs again: a gather and a scatter with sequence parallelism",
+    summary="All-reduces of tensor ranks that a layer's backward pass repeats, mean over layers.",
+    returns="[1] all-reduces",
+    source="Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section "
+    "4.2.2",
+    holds="without the gather of latents that are projected up again",
+    recompute="modules",
+)
+row("recomputed_ffn_blocks", "recompute_mlp", mixture_of_experts=False)
+
+
+@alternative("recomputed_ffn_blocks", mixture_of_experts=True)
+def expert_recomputed_ffn_blocks(
+    recompute_mlp,
+    dense_layers,
+    recompute_moe,
+    recompute_shared_experts,
+    shared_experts,
+    expert_layers,
+    layers,
+):
+    """Feed-forward blocks of a layer that tensor ranks run again, mean over layers.
+
+    (dense + l_e) / l, of what runs again; experts that are shared, or all
+
+    Returns: [1] blocks
+    Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py
+    """
+    shared = where(shared_experts > 0, recompute_shared_experts, 0.0)
+    experts = recompute_moe + (1 - recompute_moe) * shared
+    return (recompute_mlp * dense_layers + experts * expert_layers) / layers
+
+
+row(
+    "score_recompute_passes",
+    1.0,
+    attention_kernel="standard",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
+)
+row(
+    "score_recompute_passes",
+    0.0,
+    ("the backward kernel computes them again in any case, which attention_backward_ratio counts"),
+    summary=("Forward passes of attention repeated where its scores are not kept: they never are."),
+    returns="[1] passes",
+    source="Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1",
+    attention_kernel="flash",
+)
+row("attention_recompute_passes", 0.0, recompute=False)
+row(
+    "attention_recompute_passes",
+    "score_recompute_passes",
+    ("1 where scores would be kept; 0 under flash attention, which keeps none"),
+    summary=(
+        "Forward passes of attention that a layer's backward pass repeats: where it has scores."
+    ),
+    returns="[1] passes",
+    source=(
+        "Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 "
+        "(FlashAttention), arXiv:2205.14135, section 3.1"
+    ),
+    recompute="selective",
+)
+row(
+    "attention_recompute_passes",
+    "recompute_core_attn",
+    recompute="modules",
+    source="Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)",
+)
+row("attention_recompute_passes", "full_recompute_share", recompute="full")
