@@ -62,7 +62,7 @@ def context_ring() -> Pairs:
 
 @check(
     "node_expert_ranks_per_node per_expert_all_to_all_time routed_expert_parallel_time "
-    "expert_all_to_alls_per_layer_recompute_false expert_all_to_alls_per_layer_recompute_full",
+    "expert_all_to_alls_per_layer",
     by="derivation",
     source="ranks placed, every pair's share put on its link; passes through experts listed",
 )

@@ -400,8 +400,8 @@ def buckets_of_a_step() -> Pairs:
 
 
 @check(
-    "tensor_parallel_all_reduces_per_layer_recompute_false "
-    "tensor_parallel_all_reduces_per_layer_recompute_full sequence_regather_time "
+    "tensor_parallel_all_reduces_per_layer "
+    "sequence_regather_time "
     "sequence_hidden_regather_time sequence_regather_window "
     "tensor_parallel_time_mixture_of_experts_false "
     "shared_layer_exchange_time exposed_tensor_parallel_time mfu_qkv_input_gradient_time "
