@@ -121,6 +121,10 @@ def points() -> dict[str, Any]:
         "slowest_rank_deviation": pick(0.0, 3.5, 4.5), "slow_rank_deviation": pick(0.0, 1.5, 4.0),
         "reduced_layer_parameters": between(1e6, 1e9), "interruption_mttf": between(1e7, 1e9),
         "undetected_time": pick(0.0, 0.0, 0.0, 1e6),
+        "recompute_shared_experts": pick(0.0, 0.0, 0.0, 1.0), "recompute_moe": between(0, 1),
+        "recompute_core_attn": pick(0.0, 0.0, 1.0), "offloaded_layers": pick(0.0, 10.0, 100.0),
+        "recomputed_layers": pick(np.inf, 3.0), "recompute_unit_layers": pick(1.0, 2.0),
+        "query_latent_size": pick(0.0, 1536.0), "offload_core_attn": between(0, 1),
     }  # fmt: skip
 
 

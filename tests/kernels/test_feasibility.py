@@ -18,6 +18,8 @@ LAYOUT: dict[str, Any] = {
 }  # fmt: skip
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
 BOTH_WAYS = {"pipeline_schedule": "dualpipe"}
+HOST: dict[str, Any] = {"activation_offload": "layers", "pipeline_parallel": 1}
+SHARED: dict[str, Any] = {**MOE, "shared_experts": 1, "shared_expert_overlap": True}
 PAIRS: dict[str, Any] = {
     **MOE, "expert_parallel": 2, "virtual_stages": 2, "pipeline_schedule": "combined_1f1b",
 }  # fmt: skip
@@ -220,6 +222,18 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"sites": 7}, "replicas_not_divisible_over_sites"),
         ({"sites": 2, "inner_steps": 2, "model_fragments": 3}, "more_fragments_than_inner_steps"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
+        ({**HOST, "offloaded_layers": 2}, "feasible"),
+        (
+            {**HOST, "offloaded_layers": 2, "pipeline_parallel": 2},
+            "activation_offload_does_not_fit",
+        ),
+        ({**HOST, "offloaded_layers": 1e3}, "activation_offload_does_not_fit"),
+        ({**HOST, "recompute_core_attn": 1}, "activation_offload_does_not_fit"),
+        ({**HOST, "recompute": "full"}, "activation_offload_does_not_fit"),
+        ({**HOST, "activation_offload": "modules", "recompute": "full"}, "feasible"),
+        ({**SHARED, "recompute_shared_experts": 1}, "recomputed_while_overlapped"),
+        ({**SHARED, "recompute_moe_act": 1}, "feasible"),
+        ({**SHARED, "recompute_shared_experts": 1, "shared_expert_overlap": False}, "feasible"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
         ({**FLUSH, "checkpoint_flush_time": 61.0, "checkpoint_mode": "sync"}, "feasible"),
@@ -296,7 +310,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["stage_reason", "arrangement_reason", "torus_reason", "head_reason"]
     names += ["layer_kinds_reason", "site_reason", "domain_reason", "training_stages_reason"]
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
-    names += ["torus_shape_reason"]
+    names += ["torus_shape_reason", "activation_offload_reason", "shared_recompute_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

@@ -73,7 +73,7 @@ def test_the_page_is_what_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_says_nothing_of_its_own_needs_no_check() -> None:
     reasons = {
-        "job_cost": "passed on", "offload_time_offload_false": "a constant",
+        "job_cost": "passed on", "optimizer_offload_time_offload_false": "a constant",
         "tree_data_parallel_all_reduce_time": "is `tree_all_reduce_time`",
         "step_rate": "a definition", "lost_work_time": "a definition",
     }  # fmt: skip

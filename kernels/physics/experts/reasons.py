@@ -1,5 +1,7 @@
 """Why a layout of experts is invalid."""
 
+import numpy as np
+
 from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
@@ -91,3 +93,22 @@ def inner_expert_fold_reason(
     folded = expert_tensor_parallel * expert_parallel != tensor_parallel * context_parallel
     reason = outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks)
     return where((pipeline_parallel > 1) & folded, reasons.EXPERTS_DO_NOT_FOLD_OVER_RANKS, reason)
+
+
+@alternative("shared_recompute_reason", shared_expert_overlap=True)
+def overlapped_shared_recompute_reason(recompute_shared_experts, shared_experts):
+    """Why shared experts cannot run again: they run beside the traffic of others.
+
+    0 unless they overlap, and run again
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/transformer/transformer_config.py (shared_experts recompute
+        cannot work with --moe-shared-expert-overlap)
+    """
+    again = (recompute_shared_experts > 0) & (shared_experts > 0)
+    known = recompute_shared_experts + shared_experts
+    return where(known == known, where(again, reasons.RECOMPUTED_WHILE_OVERLAPPED, 0.0), np.nan)
+
+
+row("shared_recompute_reason", 0.0, shared_expert_overlap=False)

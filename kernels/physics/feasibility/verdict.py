@@ -106,18 +106,22 @@ def arrangement_reason(
     site_reason,
     sharding_reason,
     torus_reason,
+    activation_offload_reason,
+    shared_recompute_reason,
     training_stages_reason,
 ):
     """Gravest reason why the arrangement of a job's groups is invalid; 0 if it is valid.
 
     reasons of layout, head sharing, kinds of layers, sites, domains, tiers, sharding groups, torus,
-    stages of training, in this order
+    offload and recomputation, stages of training, in this order
 
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    inside = where(torus_reason == 0, training_stages_reason, torus_reason)
+    inside = where(shared_recompute_reason == 0, training_stages_reason, shared_recompute_reason)
+    inside = where(activation_offload_reason == 0, inside, activation_offload_reason)
+    inside = where(torus_reason == 0, inside, torus_reason)
     inside = where(sharding_reason == 0, inside, sharding_reason)
     inside = where(tier_reason == 0, inside, tier_reason)
     inside = where(domain_reason == 0, inside, domain_reason)

@@ -308,12 +308,30 @@ def few_dense_ffn_activations_per_token(ffn_bytes_per_width, ffn_hidden_size, de
     return ffn_bytes_per_width * ffn_hidden_size * dense_layers / layers
 
 
-@alternative("routed_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
-def expert_routed_ffn_activations_per_token(
+def expert_copies_per_token(
     operand_bytes_per_element,
     expert_token_ranks,
     residual_ranks,
     expert_input_width,
+    routed_visits_per_token,
+    expert_layers,
+    layers,
+):
+    """Bytes per token and layer of the copies of tokens that routed experts read, mean over layers.
+
+    q k w t_e / t_s l_e / l, w the experts' input width
+
+    Returns: [B] activations of one token in one layer
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
+        for each expert visited)
+    """
+    copy = operand_bytes_per_element * expert_token_ranks / residual_ranks * expert_input_width
+    return routed_visits_per_token * copy * expert_layers / layers
+
+
+@alternative("routed_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
+def expert_routed_ffn_activations_per_token(
+    expert_copies_per_token,
     ffn_bytes_per_width,
     expert_ffn_hidden_size,
     routed_visits_per_token,
@@ -322,15 +340,13 @@ def expert_routed_ffn_activations_per_token(
 ):
     """Bytes per token and layer of routed experts: copies of tokens, and inside; mean over layers.
 
-    k (q w t_e / t_s + b f_e) l_e / l, w the experts' input width
+    copies + k b f_e l_e / l
 
     Returns: [B] activations of one token in one layer
-    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
-        for each expert visited); Megatron-LM, megatron/core/transformer/moe/experts.py
+    Source: Megatron-LM, megatron/core/transformer/moe/experts.py
     """
-    copy = operand_bytes_per_element * expert_token_ranks / residual_ranks * expert_input_width
-    visit = copy + ffn_bytes_per_width * expert_ffn_hidden_size
-    return routed_visits_per_token * visit * expert_layers / layers
+    inside = routed_visits_per_token * ffn_bytes_per_width * expert_ffn_hidden_size
+    return expert_copies_per_token + inside * expert_layers / layers
 
 
 @alternative("shared_ffn_activations_per_token", mixture_of_experts=True, off=0.0)
@@ -668,7 +684,7 @@ def staged_logits_memory(
 
 @alternative("activation_memory", stage_split=False)
 def even_activation_memory(
-    layers, pipeline_parallel, microbatches_in_flight, activation_memory_per_layer, logits_memory
+    layers, pipeline_parallel, microbatches_in_flight, resident_activations_per_layer, logits_memory
 ):
     """Activation memory of the first stage, which holds the most.
 
@@ -679,7 +695,7 @@ def even_activation_memory(
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
     kept_layers = layers / pipeline_parallel * microbatches_in_flight
-    return kept_layers * activation_memory_per_layer + logits_memory
+    return kept_layers * resident_activations_per_layer + logits_memory
 
 
 @alternative("activation_memory", stage_split="whole_layers")
@@ -694,7 +710,7 @@ def staged_activation_memory(
     first_stage_kept_ratio,
     middle_stage_kept_ratio,
     last_stage_kept_ratio,
-    activation_memory_per_layer,
+    resident_activations_per_layer,
     logits_memory,
 ):
     """Activation memory of a stage.
@@ -708,7 +724,7 @@ def staged_activation_memory(
     ratio = where(nearer_stage > 1, later, first_stage_kept_ratio)
     may_fly = schedule_depth - schedule_slope * (pipeline_stage - 1)
     kept_layers = stage_layers * kept_microbatches(stage_microbatches_in_flight, may_fly, ratio)
-    return kept_layers * activation_memory_per_layer + logits_memory
+    return kept_layers * resident_activations_per_layer + logits_memory
 
 
 def middle_stage_kept_ratio():

@@ -134,7 +134,7 @@ def fullest_stage(
     microbatches_in_flight,
     schedule_depth,
     schedule_slope,
-    activation_memory_per_layer,
+    resident_activations_per_layer,
     microbatch_logits,
     logits_at_first,
     logits_at_last,
@@ -171,7 +171,7 @@ def fullest_stage(
     ends = (logits_at_first * microbatch_logits, last_logits)
     ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)
     at_first, between, at_last = (
-        (*states, ratio, activation_memory_per_layer, *ends) for ratio in ratios
+        (*states, ratio, resident_activations_per_layer, *ends) for ratio in ratios
     )
     stages = pipeline_parallel
     sparse = first_sparse_stage(

@@ -342,8 +342,8 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
     return where(known == known, near, np.nan)
 
 
-@alternative("offload_time", offload="cpu", off=0.0)
-def cpu_offload_time(
+@alternative("optimizer_offload_time", offload="cpu", off=0.0)
+def cpu_optimizer_offload_time(
     optimizer_parameters, gradient_bytes_per_element, bytes_per_element, offload_bandwidth
 ):
     """Offload traffic time of one step: gradients to the host, updated weights back.
@@ -357,8 +357,8 @@ def cpu_offload_time(
     return moved / offload_bandwidth
 
 
-@alternative("offload_time", offload="nvme")
-def nvme_offload_time(
+@alternative("optimizer_offload_time", offload="nvme")
+def nvme_optimizer_offload_time(
     optimizer_parameters,
     gradient_bytes_per_element,
     bytes_per_element,

@@ -2,7 +2,15 @@
 
 import math
 
-from ...declare import declared, option, real
+from ...declare import count, declared, option, real, share
+
+MODULES = tuple(
+    f"offload_{module}"
+    for module in (
+        *("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1"),
+        "moe_act",
+    )
+)
 
 INPUTS = declared(
     "hardware",
@@ -15,6 +23,29 @@ INPUTS = declared(
     ),
     real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
     "software",
+    option(
+        "activation_offload",
+        False,
+        (False, "layers", "modules"),
+        "which activations wait in the host's memory: those of some layers, or of modules "
+        "(offload_core_attn and its like)",
+        implied="modules",
+        implied_by=MODULES,
+    ),
+    count(
+        "offloaded_layers",
+        0,
+        "layers whose activations go to the host (activation_offload = layers; Megatron's "
+        "--cpu-offloading-num-layers)",
+        low=0,
+    ),
+    share("offload_attn_norm", "share of layers whose first norm's input goes to the host"),
+    share("offload_qkv_linear", "share of layers whose projections' inputs go to the host"),
+    share("offload_core_attn", "share of layers whose queries, keys and values go to the host"),
+    share("offload_attn_proj", "share of layers whose attention's output goes to the host"),
+    share("offload_mlp_norm", "share of layers of experts whose norm's input goes to the host"),
+    share("offload_expert_fc1", "share of layers whose copies of tokens go to the host"),
+    share("offload_moe_act", "share of layers whose experts' inner activations go to the host"),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     option(
         "gradient_storage",

@@ -6,6 +6,46 @@ from ...alternatives import alternative, row, same_as
 from ...statistics import expected_maximum, expected_maximum_gumbel
 
 
+def offload_time(optimizer_offload_time, activation_offload_wait):
+    """Time per step that a GPU waits for transfers to and from its host.
+
+    optimizer states + activations, as far as layers do not hide them
+
+    Returns: [s] waits of one step
+    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
+    """
+    return optimizer_offload_time + activation_offload_wait
+
+
+@alternative("activation_offload_wait", activation_offload=("layers", "modules"))
+def moved_activation_offload_wait(
+    activation_offload_time,
+    layer_compute_time,
+    exposed_layer_communication_time,
+    recompute_flops_factor,
+    layers,
+    pipeline_parallel,
+):
+    """Time per step that layers wait for activations on their way to the host, or back.
+
+    max(0, D - w F) + max(0, D - w (C - F)), w = 1 - 2 p / l, F = C / (3 f): a layer's activations
+    leave beside the next layers of the forward pass C / (3 f), and come back a layer early
+
+    Returns: [s] waits of one step
+    Range: steady passes; a host's link is shared by the GPUs behind it, and both ways run at once
+    Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 5.1; Megatron-LM,
+        docs/user-guide/features/fine_grained_activation_offloading.md
+    """
+    passes = layer_compute_time + exposed_layer_communication_time
+    hiding = np.maximum(1 - 2 * pipeline_parallel / layers, 0.0)
+    forward = passes / (3 * recompute_flops_factor)
+    out = np.maximum(activation_offload_time - hiding * forward, 0.0)
+    return out + np.maximum(activation_offload_time - hiding * (passes - forward), 0.0)
+
+
+row("activation_offload_wait", 0.0, activation_offload=False)
+
+
 @alternative("communication_time", multi_site=False)
 def one_site_communication_time(
     tensor_parallel_time,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ... import formulas
 from ...evaluated import values
 from ..check import Pairs, check
 from .memory import cast
@@ -324,3 +325,111 @@ def blocks_and_units() -> Pairs:
         yield got["saved_inputs_per_layer"], inputs / again
         peak = got["layer_activation_memory"] - got["ffn_gradients_memory"]
         yield peak, unit * all_kept
+
+
+MOVED = {  # tensors of a module's input
+    "attn_norm": ("x",),
+    "qkv_linear": ("norm 1", "latent q", "latent kv"),
+    "core_attn": ("q", "k", "v", "normed q", "normed kv"),
+    "attn_proj": ("o",),
+    "mlp_norm": ("x 2",),
+    "expert_fc1": ("copies",),
+    "moe_act": ("expert gate and up",),
+}
+
+
+@check(
+    "module_offloaded_activations_per_layer grouped_moved_mixer_activations "
+    "latent_moved_mixer_activations expert_moved_ffn_activations expert_copies_per_token "
+    "resident_activations_per_layer host_activation_memory whole_offloaded_activations_per_layer",
+    by="simulator",
+    source="tensors of the same layers moved by the module that reads them: Megatron-LM, "
+    "docs/user-guide/features/fine_grained_activation_offloading.md",
+    tolerance=1e-12,
+)
+def tensors_moved() -> Pairs:
+    """200 drawn jobs of layers of one kind, with modules that run again; or 0 to 3 whole layers"""
+    draw = random.Random(44)
+    names = ["offloaded_activations_per_layer", "resident_activations_per_layer"]
+    names.append("host_activation_memory")
+    for job, runs in drawn(200, 43):
+        if job.get("dense_layers", 4) not in (0, 4):
+            continue
+        latent, sparse = "query_latent_size" in job, "experts" in job
+        chosen = [name for name in MOVED if draw.random() < 0.5]
+        run = job | {f"offload_{name}": float(name in chosen) for name in MOVED}
+        run |= {"activation_offload": "modules"}
+        moved = kept = 0.0
+        for number, of in enumerate(runs):
+            for name in chosen:
+                if name == "mlp_norm" and not sparse:
+                    continue  # the norm is fused to a matrix, as before attention without latents
+                if name == "attn_norm" and not latent:
+                    continue
+                tensors = MOVED[name]
+                if name == "qkv_linear" and not latent:
+                    tensors += ("x",)
+                if number < 3:  # the last group of each name stays
+                    moved += sum(of.kept.get(tensor, 0.0) for tensor in tensors)
+            kept += sum(of.kept.values())
+        got = values(names, **run, stage_split=False)
+        yield got["offloaded_activations_per_layer"], moved / 4
+        yield got["resident_activations_per_layer"], (kept - moved) / 4
+        yield got["host_activation_memory"], moved
+        for layers in range(4):
+            got = values(names, **job, activation_offload="layers", offloaded_layers=layers)
+            each = sum(runs[0].kept.values())
+            yield got["resident_activations_per_layer"], each * (4 - layers) / 4
+
+
+@check(
+    "moved_activation_offload_wait moved_activation_offload_time offload_time",
+    by="simulator",
+    source="layers and transfers on two in-order streams, forward and back",
+    tolerance=0.06,
+)
+def transfers_beside_layers() -> Pairs:
+    """40 layers of a micro-batch, 4 to 38 moved over links from slow to fast: within 2 layers"""
+    layers, compute = 40, 3.0
+    job: dict[str, Any] = {"layers": layers, "pipeline_parallel": 1, "num_microbatches": 1}
+    job |= {"layer_compute_time": compute, "exposed_layer_communication_time": 0.0}
+    job |= {"recompute_flops_factor": 1.0, "activation_memory_per_layer": 1.0}
+    job |= {"activation_offload": "layers", "optimizer_offload_time": 0.0}
+    names = ["offload_time", "activation_offload_time"]
+    for moved, ratio in itertools.product((4, 20, 38), (0.2, 0.9, 1.5, 4.0, 12.0)):
+        forward = compute / 3 / layers
+        each = forward * ratio  # to move a layer
+        got = values(names, **job, offloaded_layers=moved, offload_bandwidth=1 / each)
+        yield got["activation_offload_time"], moved * each
+        clock = link = 0.0
+        for number in range(layers):  # the first ones leave, each once it is done
+            clock += forward
+            if number < moved:
+                link = max(link, clock) + each
+        clock = max(clock, link)
+        link, loaded = clock, {}
+        for number in reversed(range(moved)):  # back in the order in which they are needed
+            link += each
+            loaded[number] = link
+        for number in reversed(range(layers)):
+            clock = max(clock, loaded.get(number, 0.0)) + 2 * forward
+        yield compute + got["offload_time"], clock
+
+
+@check(
+    "layers_activation_offload_reason overlapped_shared_recompute_reason",
+    by="table",
+    source="assertions of Megatron-LM's megatron/core/transformer/transformer_config.py: "
+    "cpu_offloading_num_layers < num_layers, one stage, nothing recomputed; shared_experts not "
+    "beside --moe-shared-expert-overlap",
+)
+def refused() -> Pairs:
+    """one stage and two, 0 to 5 of 4 layers, nothing, attention and layers again; shared experts"""
+    for stages, layers, matrices, attention in itertools.product(
+        (1, 2), (0, 3, 4, 5), (0.0, 1.0), (0.0, 1.0)
+    ):
+        ours = formulas.layers_activation_offload_reason(stages, matrices, attention, layers, 4)
+        yield ours, 35.0 * (stages > 1 or layers >= 4 or matrices > 0 or attention > 0)
+    for again, shared in itertools.product((0.0, 0.5, 1.0), (0, 1)):
+        ours = formulas.overlapped_shared_recompute_reason(again, shared)
+        yield ours, 36.0 * (again > 0 and shared > 0)

@@ -139,7 +139,7 @@ def deepseek() -> Pairs:
 
 
 @check(
-    "cpu_offload_time nvme_offload_time",
+    "cpu_optimizer_offload_time nvme_optimizer_offload_time",
     by="simulator",
     source="1,000 parameters at a time: gradients out, states in and out, weights in",
 )
@@ -152,6 +152,6 @@ def offloaded() -> Pairs:
             drive += Fraction(1000 * state, 8_000)  # read
             drive += Fraction(1000 * state, 8_000)  # written
             link += Fraction(1000 * weight, 64_000)
-        yield formulas.cpu_offload_time(50_000, gradient, weight, 64e3), float(link)
-        ours = formulas.nvme_offload_time(50_000, gradient, weight, 64e3, state, 8e3)
+        yield formulas.cpu_optimizer_offload_time(50_000, gradient, weight, 64e3), float(link)
+        ours = formulas.nvme_optimizer_offload_time(50_000, gradient, weight, 64e3, state, 8e3)
         yield ours, float(link + drive)

@@ -1,0 +1,191 @@
+"""Activations that wait in the host's memory between forward and backward pass."""
+
+import numpy as np
+
+from ... import reasons
+from ...alternatives import alternative, row
+from ...ops import where
+from ...reasons import REASONS as REASONS
+
+row(
+    "offloaded_activations_per_layer",
+    0.0,
+    "they stay on the GPU",
+    activation_offload=False,
+    source="Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 5.1",
+)
+
+
+@alternative("offloaded_activations_per_layer", activation_offload="layers")
+def whole_offloaded_activations_per_layer(offloaded_layers, layers, activation_memory_per_layer):
+    """Activations of one layer and micro-batch that the host keeps, mean over layers.
+
+    min(n, l) / l x activations of a layer
+
+    Returns: [B] activations of one layer
+    Source: Megatron-LM, --cpu-offloading-num-layers (TransformerEngine,
+        transformer_engine/pytorch/cpu_offload.py)
+    """
+    return np.minimum(offloaded_layers, layers) / layers * activation_memory_per_layer
+
+
+@alternative("offloaded_activations_per_layer", activation_offload="modules")
+def module_offloaded_activations_per_layer(
+    moved_mixer_activations, moved_ffn_activations, pipeline_parallel, stage_chunks, layers
+):
+    """what modules move; the last layer of a piece moves nothing
+
+    Range: pieces of equal size
+    Source: Megatron-LM, megatron/core/pipeline_parallel/fine_grained_activation_offload.py (the
+        last group of each name stays)
+    """
+    moving = np.maximum(1 - pipeline_parallel * stage_chunks / layers, 0.0)
+    return moving * (moved_mixer_activations + moved_ffn_activations)
+
+
+@alternative("moved_mixer_activations", latent_attention=False)
+def grouped_moved_mixer_activations(
+    microbatch_tokens,
+    offload_qkv_linear,
+    layer_input_bytes,
+    mixer_norm_output_per_token,
+    offload_core_attn,
+    attention_inputs_per_token,
+    offload_attn_proj,
+    attention_output_per_token,
+):
+    """Activations of a layer's attention that go to the host, of one micro-batch.
+
+    qkv_linear: input of the norm that is fused to it, and its output; core_attn: queries, keys,
+    values; attn_proj: output of attention
+
+    Returns: [B] activations of one layer
+    Source: Megatron-LM, --offload-modules (megatron/core/transformer/attention.py)
+    """
+    projections = offload_qkv_linear * mixer_norm_output_per_token
+    heads = offload_core_attn * attention_inputs_per_token
+    heads = heads + offload_attn_proj * attention_output_per_token
+    return offload_qkv_linear * layer_input_bytes + microbatch_tokens * (projections + heads)
+
+
+@alternative("moved_mixer_activations", latent_attention=True)
+def latent_moved_mixer_activations(
+    microbatch_tokens,
+    offload_attn_norm,
+    layer_input_bytes,
+    offload_qkv_linear,
+    recompute_layernorm,
+    mixer_norm_output_per_token,
+    latents_per_token,
+    offload_core_attn,
+    recompute_mla_up_proj,
+    attention_inputs_per_token,
+    offload_attn_proj,
+    attention_output_per_token,
+):
+    """attn_norm: its input; qkv_linear: output of the norm and latents; core_attn: queries, keys,
+    values; attn_proj: output of attention; without what runs again
+
+    Source: Megatron-LM, --offload-modules (megatron/core/transformer/multi_latent_attention.py)
+    """
+    projections = (1 - recompute_layernorm) * mixer_norm_output_per_token + latents_per_token
+    heads = offload_core_attn * (1 - recompute_mla_up_proj) * attention_inputs_per_token
+    heads = heads + offload_attn_proj * attention_output_per_token
+    tokens = microbatch_tokens * (offload_qkv_linear * projections + heads)
+    return offload_attn_norm * layer_input_bytes + tokens
+
+
+@alternative("moved_ffn_activations", mixture_of_experts=True, off=0.0)
+def expert_moved_ffn_activations(
+    offload_mlp_norm,
+    layer_input_bytes,
+    expert_layers,
+    layers,
+    microbatch_tokens,
+    recompute_moe,
+    offload_expert_fc1,
+    expert_copies_per_token,
+    offload_moe_act,
+    routed_ffn_activations_per_token,
+    expert_activation_output_per_token,
+):
+    """Activations of a layer's experts that go to the host, of one micro-batch, mean over layers.
+
+    mlp_norm: its input; expert_fc1: copies of tokens; moe_act: inputs of the activation functions;
+    without what runs again
+
+    Returns: [B] activations of one layer
+    Range: without scales of 32 or 16, Megatron-LM moves copies in 16 bits, which count as they are
+        kept
+    Source: Megatron-LM, --offload-modules (megatron/core/transformer/moe/experts.py)
+    """
+    inside = routed_ffn_activations_per_token - expert_copies_per_token
+    inside = offload_moe_act * (inside - expert_activation_output_per_token)
+    experts = (1 - recompute_moe) * (offload_expert_fc1 * expert_copies_per_token + inside)
+    inputs = offload_mlp_norm * layer_input_bytes * expert_layers / layers
+    return inputs + microbatch_tokens * experts
+
+
+def resident_activations_per_layer(activation_memory_per_layer, offloaded_activations_per_layer):
+    """Activations of one layer and micro-batch that stay on the GPU, mean over layers.
+
+    all that are kept - those that the host keeps
+
+    Returns: [B] activations of one layer
+    Range: what is on its way is on the GPU, too: up to two layers of one micro-batch more
+    Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 5.1
+    """
+    return activation_memory_per_layer - offloaded_activations_per_layer
+
+
+def host_activation_memory(
+    layers, pipeline_parallel, microbatches_in_flight, offloaded_activations_per_layer
+):
+    """Activations of one GPU of the first stage that its host keeps.
+
+    l / p x micro-batches in flight x those of a layer
+
+    Returns: [B] memory of the host
+    Source: Megatron-LM, megatron/core/pipeline_parallel/fine_grained_activation_offload.py
+        (OffloadTensorPool)
+    """
+    kept_layers = layers / pipeline_parallel * microbatches_in_flight
+    return kept_layers * offloaded_activations_per_layer
+
+
+@alternative("activation_offload_time", activation_offload=("layers", "modules"))
+def moved_activation_offload_time(
+    offloaded_activations_per_layer, layers, pipeline_parallel, num_microbatches, offload_bandwidth
+):
+    """Time per step of activations' way to the host; their way back takes as long.
+
+    moved of a layer x l / p x m / B
+
+    Returns: [s] transfers of one step, in one direction
+    Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 5.1
+    """
+    moved = offloaded_activations_per_layer * layers / pipeline_parallel
+    return moved * num_microbatches / offload_bandwidth
+
+
+row("activation_offload_time", 0.0, activation_offload=False)
+row("activation_offload_reason", 0.0, activation_offload=(False, "modules"))
+
+
+@alternative("activation_offload_reason", activation_offload="layers")
+def layers_activation_offload_reason(
+    pipeline_parallel, matrix_recompute_passes, attention_recompute_passes, offloaded_layers, layers
+):
+    """Why layers' activations cannot go to the host: several stages, or anything runs again.
+
+    p = 1, nothing recomputed, at most l - 1 layers
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/transformer/transformer_config.py (cpu_offloading)
+    """
+    again = matrix_recompute_passes + attention_recompute_passes
+    fits = (pipeline_parallel <= 1) & (again == 0) & (offloaded_layers < layers)
+    known = pipeline_parallel + again + offloaded_layers + layers
+    reason = where(fits, 0.0, reasons.ACTIVATION_OFFLOAD_DOES_NOT_FIT)
+    return where(known == known, reason, np.nan)
