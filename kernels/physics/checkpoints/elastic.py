@@ -6,16 +6,28 @@ from ...alternatives import alternative, row
 from ...ops import where
 
 
-@alternative("waiting_nodes", elastic_growth="next_failure")
-def late_waiting_nodes(node_repair_rate, cluster_mtbf):
-    """Nodes that are whole and wait to be taken back, on average.
+def node_return_rate(node_repair_rate, spare_availability):
+    """Repaired nodes that an elastic job takes back because it lacks some, per unit of time.
 
-    rate of repaired nodes x M: until the next failure
+    rate of repaired nodes x (1 - P(spare left)): a node that comes back leaves as many in repair
+    behind as one that fails finds there
+
+    Returns: [1/s] nodes per second
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
+    """
+    return node_repair_rate * (1 - spare_availability)
+
+
+@alternative("waiting_nodes", elastic_growth="next_failure")
+def late_waiting_nodes(node_return_rate, cluster_mtbf):
+    """Nodes that are whole and wait to be taken back, on average, while the job lacks some.
+
+    rate of returning nodes x M: until the next failure
 
     Returns: [1] nodes
     Source: Little's law (Little 1961, Operations Research 9(3))
     """
-    return where(cluster_mtbf < np.inf, node_repair_rate * cluster_mtbf, 0.0)
+    return where(cluster_mtbf < np.inf, node_return_rate * cluster_mtbf, 0.0)
 
 
 row(
@@ -52,16 +64,18 @@ def unspared_none_in_repair_share(missing_nodes):
 row("none_in_repair_share", "whole_pool_probability", sparing="hot")
 
 
-def whole_job_share(none_in_repair_share, waiting_nodes):
+def whole_job_share(none_in_repair_share, spare_availability, waiting_nodes):
     """Share of the time in which an elastic job has all of its nodes.
 
-    share without repairs x (1 - waiting nodes), at least 0
+    P(N <= S) - w P(N = S) / P(N >= S), at least 0: of N nodes in repair and S spares, the last node
+    that came back, w of the time in which no spare is left, waits for the next failure
 
     Returns: [1] share of the wall time
-    Range: nodes that wait for the next failure: at least this share
-    Source: by definition
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """
-    return none_in_repair_share * np.maximum(1 - waiting_nodes, 0.0)
+    full = np.maximum(none_in_repair_share - spare_availability, 0.0)
+    waiting = waiting_nodes * full / np.maximum(1 - spare_availability, 1e-12)
+    return np.maximum(none_in_repair_share - waiting, 0.0)
 
 
 def _nodes_of_replica(gpus_per_node, tensor_parallel, pipeline_parallel, context_parallel):
@@ -143,16 +157,16 @@ row("elastic_capacity", 1.0, "the job waits until it is whole again", elastic=Fa
 
 @alternative("elastic_capacity", elastic="shrink")
 def shrinking_elastic_capacity(
-    running_replica_share, whole_job_share, num_microbatches, growth_stop_time, node_repair_rate
+    running_replica_share, whole_job_share, num_microbatches, growth_stop_time, node_return_rate
 ):
     """Mean speed of the job over that of the whole one, batch fixed.
 
-    (P + (1 - P) m / ceil(m / c)) (1 - growth stop x rate of repaired nodes): with a share c of
+    (P + (1 - P) m / ceil(m / c)) (1 - growth stop x rate of returning nodes): with a share c of
     replicas while not whole, each runs more micro-batches, in whole numbers
 
     Returns: [1] speed over speed
-    Range: c and the rounds are means: within 0.011 of jobs played without spares, 0.025 with;
-        stops do not overlap
+    Range: c and the rounds are means: within 0.011 of jobs played, with spares or without; stops
+        do not overlap
     Source: by definition
     """
     partial = np.maximum(1 - whole_job_share, 1e-12)
@@ -160,8 +174,8 @@ def shrinking_elastic_capacity(
     some = share > 0
     rounds = np.ceil(num_microbatches / where(some, share, 1.0) * (1 - 1e-9))
     fewer = where(some, num_microbatches / rounds, 0.0)
-    grows = node_repair_rate > 0  # without failures, checkpoints are infinitely far apart
-    stopped = np.minimum(where(grows, growth_stop_time, 0.0) * node_repair_rate, 1.0)
+    grows = node_return_rate > 0  # without failures, checkpoints are infinitely far apart
+    stopped = np.minimum(where(grows, growth_stop_time, 0.0) * node_return_rate, 1.0)
     return (whole_job_share + (1 - whole_job_share) * fewer) * (1 - stopped)
 
 

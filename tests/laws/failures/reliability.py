@@ -409,7 +409,8 @@ def replicas_that_run() -> Pairs:
 
 def _elastic(job: dict[str, Any], events: int, rng: Any) -> float:
     """Progress of an elastic job in a unit of time, over that of the whole one: each node fails and
-    is repaired by itself. What failures cost is left out; what growing again costs is not."""
+    is repaired by itself. What failures cost is left out; what growing again costs is not. Nodes of
+    broken replicas fail, too, and stop nothing."""
     seats = [True] * job["nodes"]
     spares, waiting, back = job["spares"], 0, []
     clock = done = unsaved = stopped = 0.0
@@ -424,12 +425,17 @@ def _elastic(job: dict[str, Any], events: int, rng: Any) -> float:
         ran = max(at - max(clock, min(stopped, at)), 0.0) * job["rounds"] / rounds
         done, unsaved, clock = done + ran, (unsaved + ran) % job["interval"], at
         if at == fails:
-            seats[rng.choice(there)], unsaved = False, 0.0
+            struck = int(rng.choice(there))
+            idle = struck // job["each"] in gone
+            if job["packing"]:
+                idle = rng.random() * len(there) > running * job["each"]
+            seats[struck] = False
             heapq.heappush(back, clock + job["repair"])
-            spares, waiting = spares + waiting, 0
+            if not idle:
+                unsaved, spares, waiting = 0.0, spares + waiting, 0
         else:
             heapq.heappop(back)
-            if job["growth"] == "next_failure":
+            if job["growth"] == "next_failure" and running:
                 waiting += 1
                 continue
             spares += 1
@@ -446,33 +452,35 @@ def _elastic(job: dict[str, Any], events: int, rng: Any) -> float:
 
 
 @check(
-    "shrinking_elastic_capacity whole_job_share late_waiting_nodes unspared_none_in_repair_share "
-    "saved_growth_stop_time unsaved_growth_stop_time",
+    "shrinking_elastic_capacity whole_job_share late_waiting_nodes node_return_rate "
+    "unspared_none_in_repair_share saved_growth_stop_time unsaved_growth_stop_time",
     by="simulator",
     source="elastic jobs played node by node: failures, repairs, returns, stops, work done again",
     tolerance=1.2e-2,
 )
 def elastic_jobs() -> Pairs:
-    """64 to 512 nodes, replicas of 2 to 8, up to 4 nodes in repair, all ways to grow and pack"""
+    """64 to 512 nodes, replicas of 2 to 8, up to 4 in repair, 0 to 3 spares, all ways to grow"""
     rng, hour = np.random.default_rng(6), 3600.0
-    for nodes, each, life, away, rounds, interval in (
-        (256, 2, 1000, 12, 16, 1800.0),
-        (512, 4, 3000, 24, 8, 3600.0),
-        (64, 8, 4000, 24, 32, 3600.0),
+    for nodes, each, life, away, rounds, interval, spares in (
+        (256, 2, 1000, 12, 16, 1800.0, 0),
+        (512, 4, 3000, 24, 8, 3600.0, 0),
+        (64, 8, 4000, 24, 32, 3600.0, 0),
+        (256, 2, 1000, 12, 16, 1800.0, 3),
+        (64, 8, 4000, 24, 32, 3600.0, 1),
     ):
         given = {"n_gpus": 8 * nodes, "tensor_parallel": 8, "pipeline_parallel": each}
         given |= {"elastic": "shrink", "node_mttf": life * hour, "repair_time": away * hour}
         given |= {"num_microbatches": rounds, "checkpoint_interval": interval, "detection_time": 0}
         given |= {"drain_time": 40.0, "checkpoint_restore_time": 25.0, "reinit_time": 60.0}
-        given |= {"checkpoint_write_time": 30.0}
+        given |= {"checkpoint_write_time": 30.0, "spare_nodes": spares}
         for growth, packing in itertools.product(
             ("free", "stop", "next_failure", "restart"), (False, True)
         ):
             asked = given | {"elastic_growth": growth, "elastic_packing": packing}
             job = {"nodes": nodes, "each": each, "life": life * hour, "repair": away * hour}
-            job |= {"rounds": rounds, "interval": interval, "spares": 0, "packing": packing}
+            job |= {"rounds": rounds, "interval": interval, "spares": spares, "packing": packing}
             job |= {"growth": growth, "stop": 155.0 if growth == "stop" else 125.0}
-            yield value("elastic_capacity", **asked), _elastic(job, 8000, rng)
+            yield value("elastic_capacity", **asked), _elastic(job, 5000, rng)
 
 
 # Checkpoints and goodput
