@@ -3,12 +3,12 @@
 It shares no formula with `checkpoint.py`, which it checks, and covers what closed forms cannot:
 non-exponential times between failures, and spares that run out.
 
-The job computes `work` seconds; after every `interval` of them, and at its end, a checkpoint stops
-it for `stall`. Failures are a renewal process: the time between failures is Weibull with mean
-`mtbf`, whatever happens in between, so a failure may strike during recovery, which then restarts
-(Daly 2006). A failure loses the work since the last safe checkpoint. A checkpoint is safe `flush`
-after its stall (flushes may overlap); its first read fails with probability `corruption`, and once
-read it stays readable.
+The job computes `work` seconds; after every `interval` of them, and at its end unless `unsaved`, a
+checkpoint stops it for `stall`. Failures are a renewal process: the time between failures is
+Weibull with mean `mtbf`, whatever happens in between, so a failure may strike during recovery,
+which then restarts (Daly 2006). A failure loses the work since the last safe checkpoint. A
+checkpoint is safe `flush` after its stall (flushes may overlap); its first read fails with
+probability `corruption`, and once read it stays readable.
 
 A failure is of one of four kinds, drawn by their shares: in-process and in-job restarts, which keep
 the node; a requeue, which loses it without waiting for another; else a node swap, with `recovery`.
@@ -31,6 +31,9 @@ failed node is away for `repair`, then whole. One of the `spares` is free while 
 `pool` CLOSED or IDLE_SAFE recovery begins only when `nodes` nodes are whole; with CLOSED, spares
 and waiting nodes fail at random at the same rate as the job's. `crews` nodes are repaired at a
 time, each for an exponential time; the others wait for a crew.
+
+With `replica_nodes` the job is elastic (`_elastic_trial`): it waits for no node, but goes on with
+the replicas that are whole, until repaired nodes are taken back.
 
 Self-contained, as numba's cache checks this file only.
 """
@@ -90,11 +93,21 @@ PARAMETERS = (
     "group_share",  # of the failures that cost a node: these cost `group` nodes
     "group",
     "copies_kept",  # 1: copies go on through failures that lower tiers survive
+    "unsaved",  # 1: no checkpoint at the end of the job
+    "replica_nodes",  # at least 1; 0: the job is not elastic
+    "packing",  # 1: nodes of broken replicas form others
+    "growth",  # FREE, STOP, NEXT_FAILURE or RESTART: how repaired nodes are taken back
+    "growth_stop",
+    "rounds",  # micro-batches of a step, of each replica of the whole job
+    "nodeless",  # share of the failures that strike no node, but all of the job
 )
-KINDS, TIERS, AGES, CREWS, GROUPS = 14, 22, 34, 41, 42  # first parameters of kinds, tiers, ...
+# First parameters of kinds, tiers, ...
+KINDS, TIERS, AGES, CREWS, GROUPS, ENDS = 14, 22, 34, 41, 42, 45
 WINDOW = CREWS - AGES  # of the ages, in a trial: bounds of the rate near now
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
-LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
+FREE, STOP, NEXT_FAILURE, RESTART = 0.0, 1.0, 2.0, 3.0
+_TRAINS, _SAVES, _RECOVERS, _GROWS = range(4)  # what an elastic job does
+LOSSES = ("rework", "recovery", "failures", "shortages", "waiting", "shrunk")  # of one trial
 # With `detailed`, beyond those: failures and recovery of each kind, in the order of `_kind`,
 # restarts from each tier and their rework
 OF_KINDS, OF_TIERS = len(LOSSES), len(LOSSES) + 8
@@ -122,8 +135,11 @@ STATISTICS = (
     "wall_time",
     "wall_time_error",
     "wall_time_p95",
+    "elastic_capacity",
+    "elastic_capacity_error",
 )
 MOST_FAILURES = 1_000_000  # of one trial; a point that exceeds it in a trial is given up
+MOST_EVENTS = 10 * MOST_FAILURES  # of an elastic job, its checkpoints and repairs included
 DONE, TOO_MANY_FAILURES, UNDEFINED = 0, 1, 2
 _TRIALS_AT_ONCE = 1 << 20  # kept in memory: 32 MB
 
@@ -295,18 +311,10 @@ def _together(state: Any, grouped: Any, group: int) -> int:
 
 @_compiled
 def _lose_idle(
-    state: Any,
-    times: Any,
-    lost: int,
-    start: Any,
-    end: Any,
-    idle: Any,
-    pace: Any,
-    repair: Any,
-    grouped: Any,
-    group: int,
+    state: Any, times: Any, lost: int, start: Any, end: Any, idle: Any, shop: Any
 ) -> int:
     """Failures of idle nodes, `idle` less those away; returns the total of nodes lost so far."""
+    pace, _, repair, grouped, group = shop
     rate = idle * pace
     if rate == 0:
         return lost
@@ -325,30 +333,18 @@ def _lose_idle(
 
 
 @_inlined
-def _event(
-    state: Any, away: int, failing: Any, repaired: Any, idle: Any, grouped: Any, group: int
-) -> int:
+def _event(state: Any, away: int, failing: Any, repaired: Any, idle: Any, shop: Any) -> int:
     """Change in the number of nodes away: idle ones fail, or one is repaired."""
     if uniform(state) * (failing + repaired) < failing:
-        more: int = min(_together(state, grouped, group), int(idle) - away)
+        more: int = min(_together(state, shop[3], shop[4]), int(idle) - away)
         return more
     return -1
 
 
 @_compiled
-def _repaired(
-    state: Any,
-    away: int,
-    start: Any,
-    end: Any,
-    idle: Any,
-    pace: Any,
-    crews: Any,
-    repair: Any,
-    grouped: Any,
-    group: int,
-) -> int:
+def _repaired(state: Any, away: int, start: Any, end: Any, idle: Any, shop: Any) -> int:
     """Nodes away at the end of a span in which idle ones fail and crews repair, at random."""
+    pace, crews, repair, _, _ = shop
     clock = start
     while True:
         failing, repaired = max(idle - away, 0.0) * pace, min(away, crews) / max(repair, 1e-300)
@@ -357,34 +353,25 @@ def _repaired(
         clock -= math.log(uniform(state)) / (failing + repaired)
         if clock >= end:
             return away
-        away += _event(state, away, failing, repaired, idle, grouped, group)
+        away += _event(state, away, failing, repaired, idle, shop)
 
 
 @_compiled
-def _wait(
-    state: Any,
-    away: int,
-    most: int,
-    idle: Any,
-    pace: Any,
-    crews: Any,
-    repair: Any,
-    grouped: Any,
-    group: int,
-) -> Any:
+def _wait(state: Any, away: int, most: int, idle: Any, shop: Any) -> Any:
     """Time until at most `most` nodes are away; infinite where crews never get there."""
+    pace, crews, repair, _, _ = shop
     clock, events = 0.0, 0
     while away > most and events < MOST_FAILURES:
         events += 1
         failing, repaired = (idle - away) * pace, min(away, crews) / max(repair, 1e-300)
         clock -= math.log(uniform(state)) / (failing + repaired)
-        away += _event(state, away, failing, repaired, idle, grouped, group)
+        away += _event(state, away, failing, repaired, idle, shop)
     return clock if away <= most else np.inf
 
 
 @_compiled
 def _checkpoints(point: Any) -> Any:
-    """Checkpoints that the job writes, the one at its end included; 0 where they are free."""
+    """Intervals of the job, each with a checkpoint at its end; 0 where these are free."""
     interval, stall, work = point[2], point[3], point[5]
     if interval == np.inf or (interval == 0 and stall == 0):
         return 0.0
@@ -397,14 +384,29 @@ def _checkpoints(point: Any) -> Any:
 
 
 @_compiled
+def _saves(point: Any) -> Any:
+    """Checkpoints that a job without failures writes."""
+    return max(_checkpoints(point) - point[ENDS], 0.0)
+
+
+@_compiled
 def _length(point: Any) -> Any:
     """The job's work and stalls in tiers; the last interval may be shorter, its stalls not."""
     memory, drive, storage = point[TIERS + 2 : TIERS + 5]
     every = point[TIERS + 10]
-    checkpoints = _checkpoints(point)
+    checkpoints = _saves(point)
     copies = math.floor(checkpoints / every)
     stored = math.floor(checkpoints / (every * point[TIERS + 11]))
     return point[5] + checkpoints * memory + copies * drive + stored * storage
+
+
+@_compiled
+def _stalls(point: Any) -> Any:
+    """Time for which checkpoints stop a job that does not fail."""
+    if point[TIERS + 10] > 0:
+        return _length(point) - point[5]
+    checkpoints = _saves(point)
+    return checkpoints * point[3] if checkpoints > 0 else 0.0
 
 
 @_compiled
@@ -487,6 +489,8 @@ def _room(point: Any) -> int:
     spares = min(math.floor(point[8]), float(MOST_FAILURES))
     if point[12] == CLOSED:
         spares = min(spares + max(math.floor(point[13]), 1.0), float(MOST_FAILURES))
+    if point[ENDS + 1] > 0:  # of an elastic job: its buffer, which has four numbers for each node
+        spares += 4 * min(max(math.ceil(point[13]), 1), MOST_EVENTS)
     return int(spares) + (1 if point[12] == IDLE_SAFE else 0)
 
 
@@ -542,7 +546,7 @@ def trial(
         if steps > 0:
             step = interval + stall
             rest = work - steps * interval
-        if checkpoints > 0:
+        if _saves(point) > steps:
             rest += stall
 
     room = min(_room(point), len(lost_nodes))
@@ -550,6 +554,7 @@ def trial(
     spare = int(min(math.floor(spares), room))
     leaving = 1 - kinds[0] - kinds[2]  # failures that cost a node
     pace = leaving / (nodes * mtbf) if pool == CLOSED else 0.0
+    shop = (pace, crews, repair, grouped, group)
     now = rework = recovering = waiting = safe = seen = 0.0
     failures = shortages = lost = away = 0
     life = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
@@ -590,18 +595,12 @@ def trial(
                     if grouped > 0 and lasting:
                         count = _together(state, grouped, group)
                     if held is not None and crewed:
-                        idle = float(spare)
-                        away = _repaired(
-                            state, away, seen, now, idle, pace, crews, repair, grouped, group
-                        )
+                        away = _repaired(state, away, seen, now, float(spare), shop)
                         seen = now
                         away += count if lasting else 0
                     elif lasting:
                         if pace > 0:
-                            idle = float(spare)
-                            lost = _lose_idle(
-                                state, times, lost, seen, now, idle, pace, repair, grouped, group
-                            )
+                            lost = _lose_idle(state, times, lost, seen, now, float(spare), shop)
                         seen = now
                         lost = _lose(times, room, lost, count, now)
                     if max(lost, failures) >= MOST_FAILURES:
@@ -620,17 +619,12 @@ def trial(
             if grouped > 0 and kind > 1:
                 count = _together(state, grouped, group)
             if held is not None and crewed:
-                away = _repaired(
-                    state, away, seen, now, float(spare), pace, crews, repair, grouped, group
-                )
+                away = _repaired(state, away, seen, now, float(spare), shop)
                 short = away + count > spare
                 away += count if kind > 1 else 0
             else:
                 if pace > 0:
-                    idle = float(spare)
-                    lost = _lose_idle(
-                        state, times, lost, seen, now, idle, pace, repair, grouped, group
-                    )
+                    lost = _lose_idle(state, times, lost, seen, now, float(spare), shop)
                 free = spare - count + 1  # limit of nodes away that leaves a spare for each loss
                 short = lost >= free
                 short = short and (free <= 0 or now - times[(lost - free) % room] < repair)
@@ -645,7 +639,7 @@ def trial(
                 shortages += 1
                 needed += provision
             if held is not None and crewed and pool != OPEN and away > spare:
-                wait = _wait(state, away, spare, nodes + spare, pace, crews, repair, grouped, group)
+                wait = _wait(state, away, spare, nodes + spare, shop)
                 if wait == np.inf:
                     return False
                 away = spare
@@ -656,9 +650,7 @@ def trial(
                 failed = now
                 whole = times[(lost - 1 - spare) % room] + repair
                 while now < whole:
-                    lost = _lose_idle(
-                        state, times, lost, now, whole, nodes + spare, pace, repair, grouped, group
-                    )
+                    lost = _lose_idle(state, times, lost, now, whole, nodes + spare, shop)
                     if lost >= MOST_FAILURES:
                         return False
                     now = whole
@@ -703,6 +695,141 @@ def trial(
     return True
 
 
+@_inlined
+def _change(absent: Any, seat: int, each: Any, nodes: int) -> int:
+    """Change the nodes that the replicas of a seat lack; returns how many more are broken."""
+    broken, last = 0, math.ceil((seat + 1) / each - 1e-9)
+    for replica in range(int(seat / each + 1e-9), min(last, len(absent))):
+        broken += 1 if absent[replica] == 0 else 0
+        absent[replica] += nodes
+        broken -= 1 if absent[replica] == 0 else 0
+    return broken
+
+
+@_compiled
+def _elastic_trial(point: Any, state: Any, buffer: Any, losses: Any, ages: Any) -> bool:
+    """Run one elastic job, event by event; `losses` and the result are as those of `trial`.
+
+    A failure strikes a node's seat drawn at random, and nothing where it is empty; nodes of broken
+    replicas fail, too, but do not stop the job. A failed node's seat goes to a spare, or else to
+    the next node taken back, the longest empty first. A checkpoint is skipped while the one before
+    is not safe yet. What is neither work, stalls, rework nor recovery is `shrunk`: the time that
+    the job takes longer than a whole one, stops to grow and what they lose included.
+    """
+    mtbf, shape, interval, stall, flush, work = point[0:6]
+    repair, kinds, crews = point[9], point[KINDS:TIERS], point[CREWS]
+    each, packing, growth, growth_stop, rounds, nodeless = point[ENDS + 1 :]
+    seats, replicas = max(math.ceil(point[13]), 1), max(int(point[13] / each + 1e-9), 1)
+    empty, vacant = buffer[:seats], buffer[2 * seats : 3 * seats]
+    absent, returns = buffer[seats : seats + replicas], buffer[3 * seats :]
+    buffer[: 2 * seats] = 0.0
+    several = kinds[0] + kinds[2] + kinds[4] > 0
+    group = int(min(max(math.floor(point[GROUPS + 1]), 1.0), seats))
+    log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
+    checkpoints, saves = _checkpoints(point), _saves(point)
+    losses[:] = 0.0
+    now = at = safe = taken = busy = earlier = until = 0.0
+    done = kept = marked = 0.0  # checkpoints: written, safe, and on the way
+    sure = back = np.inf
+    free, waiting = int(min(math.floor(point[8]), float(MOST_FAILURES))), 0
+    lost = filled = sent = whole = broken = kind = 0
+    doing, away = _TRAINS, 0
+    fails = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
+    for _ in range(MOST_EVENTS):
+        while free > 0 and lost > filled:
+            seat = int(vacant[filled % seats])
+            filled, free, empty[seat] = filled + 1, free - 1, 0.0
+            broken += _change(absent, seat, each, -1)
+        if sent - whole != away:  # the first that failed is whole next, or one of the crews'
+            away = sent - whole
+            back = returns[whole % len(returns)] if away > 0 else np.inf
+            if away > 0 and crews > 0:
+                back = now - repair / min(away, crews) * math.log(uniform(state))
+        there, running = seats - (lost - filled), replicas - broken
+        if packing > 0:
+            running = min(int(there / each + 1e-9), replicas)
+        ends, due = until, work if done + 1 >= checkpoints else (done + 1) * interval
+        if doing == _TRAINS:
+            speed = rounds / math.ceil(rounds * replicas / max(running, 1) * (1 - 1e-9))
+            speed = 1.0 if running == replicas else speed * min(running, 1)
+            ends = now + (due - at) / speed if speed > 0 else np.inf
+            event = min(ends, fails, back)
+            at = due if event == ends else at + (event - now) * speed
+        event = min(ends, fails, back)
+        if doing == _RECOVERS:
+            losses[1] += event - now
+            if len(losses) > OF_KINDS:
+                losses[OF_KINDS + 4 + kind] += event - now
+        elif running == 0:
+            losses[4] += event - now
+        elif doing != _GROWS:
+            busy += event - now
+        now = event
+        if sure <= now:
+            safe, kept, busy, sure = taken, marked, busy - earlier, np.inf
+        if event == ends and doing == _TRAINS:
+            if done >= saves:
+                break
+            doing, until = _SAVES, now + stall
+        elif event == ends and doing == _SAVES:
+            doing, done = _TRAINS, done + 1
+            if done >= checkpoints:
+                break
+            if sure == np.inf:
+                taken, marked, earlier, sure = at, done, busy, now + flush
+        elif event == ends:
+            if doing == _GROWS and growth == STOP:
+                safe, kept, busy, sure = at, done, 0.0, np.inf
+            doing = _TRAINS
+        elif event == back:
+            whole += 1
+            if growth == NEXT_FAILURE and running > 0:
+                waiting += 1
+                continue
+            free += 1
+            if doing != _RECOVERS and lost > filled and growth in (STOP, RESTART):
+                if growth == RESTART:
+                    at, done, busy, sure = safe, kept, 0.0, np.inf
+                if doing == _TRAINS or (growth == RESTART and doing == _SAVES):
+                    doing, until = _GROWS, now
+                until += growth_stop
+        else:
+            fails = now + _time_to_failure(state, mtbf, shape, log_scale, now, ages)
+            struck, before, strikes = running > 0, lost, _kind(state, kinds) if several else 3
+            hit = 0
+            if nodeless == 0 or uniform(state) >= nodeless:
+                struck, hit = False, _together(state, point[GROUPS], group)
+            start = int(uniform(state) * seats) // max(hit, 1) * hit
+            for seat in range(start, min(start + hit, seats)):
+                if empty[seat] > 0:
+                    continue
+                more = _change(absent, seat, each, 1)
+                active = uniform(state) * there < running * each if packing > 0 else more > 0
+                struck = struck or active
+                if strikes < 2:
+                    _change(absent, seat, each, -1)
+                    continue
+                broken += more
+                vacant[lost % seats], empty[seat], lost = seat, 1.0, lost + 1
+                returns[sent % len(returns)], sent = now + repair, sent + 1
+            if not struck:
+                continue
+            kind = strikes
+            losses[0], losses[2] = losses[0] + busy, losses[2] + 1
+            free, waiting = free + waiting, 0
+            losses[3] += 1 if kind == 3 and lost - filled > free and lost > before else 0
+            at, done, busy, sure = safe, kept, 0.0, np.inf
+            doing, until = _RECOVERS, now + (point[6] if kind == 3 else kinds[2 * kind + 1])
+            if len(losses) > OF_KINDS:
+                losses[OF_KINDS + kind] += 1
+            if point[11] == 0:
+                fails += until - now
+    else:
+        return False
+    losses[5] = max(now - work - _stalls(point) - losses[0] - losses[1], 0.0)
+    return True
+
+
 @_compiled
 def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any) -> None:
     """Trials `first` to `last` of all points, each with its own random stream."""
@@ -717,23 +844,27 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         if verdicts[row] != DONE:
             continue
         key = np.uint64(seed)
-        read = 12 if points[row, 12] == OPEN else KINDS  # the parameters that the job depends on
+        # the parameters that the job depends on
+        read = 12 if points[row, 12] == OPEN and points[row, ENDS + 1] == 0 else KINDS
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
         for begin, end in (
             (KINDS, TIERS),
             (TIERS, CREWS),
             (CREWS, GROUPS),
-            (GROUPS, len(PARAMETERS)),
+            (GROUPS, ENDS),
+            (ENDS, len(PARAMETERS)),
         ):
             if points[row, begin:end].any():
                 for word in points[row, begin:end].view(np.uint64):
                     key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
         point, lost = points[row], losses[row, number]
-        if point[TIERS:].any():
-            ages[:WINDOW] = point[AGES:CREWS]
-            ages[WINDOW:] = 0.0
+        ages[:WINDOW] = point[AGES:CREWS]
+        ages[WINDOW:] = 0.0
+        if point[ENDS + 1] > 0:
+            ended = _elastic_trial(point, state, lost_nodes, lost, ages)
+        elif point[TIERS:ENDS].any():
             ended = trial(point, state, lost_nodes, lost, held, ages)
         else:
             ended = trial(point, state, lost_nodes, lost)
@@ -760,23 +891,15 @@ def _ratio(above: Any, below: Any) -> Any:
 
 
 @_compiled
-def _stalls(point: Any) -> Any:
-    """Time for which checkpoints stop a job that does not fail."""
-    if point[TIERS + 10] > 0:
-        return _length(point) - point[5]
-    checkpoints = _checkpoints(point)
-    return checkpoints * point[3] if checkpoints > 0 else 0.0
-
-
-@_compiled
 def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) -> None:
     count = len(losses)
     ones = np.ones(count)
     work, stalls = ones * work_time, ones * stall_time
     rework, recovery = losses[:, 0].copy(), losses[:, 1].copy()
     failures, shortages = losses[:, 2].copy(), losses[:, 3].copy()
-    wall = work + stalls + rework + recovery
-    statistics[0], statistics[1] = _ratio(work, wall)
+    training = work + losses[:, 5]
+    wall = training + stalls + rework + recovery
+    statistics[0], statistics[1] = _ratio(training, wall)
     statistics[2], statistics[3] = _ratio(stalls, wall)
     statistics[4], statistics[5] = _ratio(rework, wall)
     statistics[6], statistics[7] = _ratio(recovery, wall)
@@ -785,9 +908,10 @@ def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) ->
     statistics[12], statistics[13] = _ratio(wall - losses[:, 4], wall)
     statistics[14], statistics[15] = _ratio(wall, ones)
     statistics[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
+    statistics[17], statistics[18] = _ratio(work, training)
     for k in range(OF_KINDS, losses.shape[1]):
         counted = k - OF_KINDS < 4 or 0 <= k - OF_TIERS < 3
-        column = 17 + 2 * (k - OF_KINDS)
+        column = len(STATISTICS) + 2 * (k - OF_KINDS)
         mean = _ratio(losses[:, k].copy(), ones if counted else wall)
         statistics[column], statistics[column + 1] = mean
 
@@ -797,7 +921,9 @@ def _judge(point: Any) -> int:
     for value in point:
         if np.isnan(value):
             return UNDEFINED
-    endless = point[2] == 0 and point[3] > 0
+    if point[ENDS + 1] > 0 and point[13] > MOST_EVENTS:  # nodes, beyond the buffer
+        return TOO_MANY_FAILURES
+    endless = point[2] == 0 and point[3] + point[ENDS + 1] > 0
     if endless or not 0 < point[5] < np.inf or point[1] <= 0 or point[0] <= 0:
         return UNDEFINED
     if point[14] + point[16] + point[18] > 1 + 1e-9 or point[20] > 1 + 1e-9:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import UNPLAYED
+from ...kernels.roles import ENDING, UNPLAYED
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Case
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray
 
 MOST_TRIALS = 10_000_000
-BYTES_PER_POINT = 600  # of parameters and statistics, measured
+BYTES_PER_POINT = 1300  # of parameters and statistics, measured
 LONG = 100  # times the longer of MTBF and repair time: start and end effects are then negligible
 
 # Names that the graph and the Monte Carlo share; those missing from the graph are left out
@@ -50,12 +50,7 @@ _TIERED = (  # graph quantities of the tiers
     *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
     *("checkpoint_restore_time", "storage_copy_loss_share"),
 )
-_FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and aging
-    *(f"{tier}_{of}" for of in ("stall", "restore") for tier in ("memory", "drive", "storage")),
-    *("memory_share", "drive_share", "drive_flush", "storage_flush"),
-    *("drive_every", "storage_every", "steady", "ageing", "age", "burn_in", "burn_in_time"),
-    *("wear_age", "wear_shape", "crews", "group_share", "group", "copies_kept"),
-)
+_ELASTIC = ("elastic_capacity", "growth_stop_time", "num_microbatches", "data_parallel", "nodes")
 _AGE = {  # parameters of the Monte Carlo -> inputs
     "age": "fleet_age",
     "burn_in": "burn_in_excess",
@@ -65,6 +60,7 @@ _AGE = {  # parameters of the Monte Carlo -> inputs
 }
 
 _POOLS = {"open": 0.0, "closed": 1.0, "closed_idle_safe": 2.0}  # as in the Monte Carlo
+_GROWTHS = {"free": 0.0, "stop": 1.0, "next_failure": 2.0, "restart": 3.0}  # the same
 
 _SHARE = "share of the simulated wall time "
 _ENDS = (
@@ -88,6 +84,10 @@ MEANING = {
     "work": ("s", "useful time of the simulated job"),
 }
 WITHOUT_ERROR = ("wall_time_p95", "work")
+# Of elastic jobs
+OF_SIZE = {
+    "elastic_capacity": ("1", "speed while not stopped by failures, over that of the whole job")
+}
 # Additional ones, with recovery_model = kinds and with checkpoint_mode = tiered
 OF_KINDS = {
     f"{kind}_failures": ("1", f"failures of one job that end {how}, mean") for kind, how in _ENDS
@@ -122,9 +122,9 @@ def simulate(
 ) -> "xarray.Dataset":
     """Simulate a failing job, at a point or over a grid: a Monte Carlo of the failure process.
 
-    It checks the closed forms behind `goodput`, and covers what they cannot: non-exponential
-    failures (failure_shape), exhausted spares (spare_nodes, repair_time, provision_time,
-    node_pool), and the distribution of the wall time.
+    It checks the closed forms behind `goodput` and `elastic_capacity`, and covers what they cannot:
+    non-exponential failures (failure_shape), exhausted spares (spare_nodes, repair_time,
+    provision_time, node_pool), and the distribution of the wall time.
 
     Args:
         trials: jobs simulated at every point.
@@ -155,6 +155,15 @@ def simulate(
     follows the hardware's age; without job_duration the job lasts as long as the window. A job in
     phases is simulated phase by phase, each for its own training steps, and the times of its phases
     add up. Its transition_time is part of wall_time, but not of the time of which shares are taken.
+    With `job_end = "unsaved"` a job of a job_duration, or a phase, ends without the save after its
+    last step, which all others have.
+
+    With `elastic = "shrink"` the job waits for no node: it goes on with the replicas that are whole
+    (with `elastic_packing`, with as many as its nodes make), each with more micro-batches, until
+    repaired nodes are taken back as `elastic_growth` says. Failures strike the nodes that are
+    there; those of idle nodes cost the job nothing, and those of switches cost it no node. The
+    shares are those of a job at whatever speed: wall_time is work / (goodput elastic_capacity).
+    Tiers, unreadable checkpoints and corruption that is found late are refused beside it.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
@@ -162,7 +171,8 @@ def simulate(
     given up and are NaN: a million node failures before the end, or an interval of 0 between
     checkpoints that cost time. With kinds also the failures and recovery of each
     (`in_process_failures`, `in_process_recovery_overhead`, ...), with tiers the restarts from each
-    and their rework (`memory_tier_restarts`, `memory_tier_rework`, ...), with errors.
+    and their rework (`memory_tier_restarts`, `memory_tier_rework`, ...), of elastic jobs
+    elastic_capacity, with errors.
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
     Example:
@@ -205,6 +215,8 @@ def simulate_spec(
     tiered = "tiered" in _chosen(problem, "checkpoint_mode")
     further = dict(OF_KINDS) if "kinds" in _chosen(problem, "recovery_model") else {}
     further |= OF_TIERS if tiered else {}
+    detailed = bool(further)
+    further |= OF_SIZE if "shrink" in _chosen(problem, "elastic") else {}
     check_variables(wanted, (*VARIABLES, *further, *(f"{name}_error" for name in further)))
     plan, dims, points = _points(problem, failures_during_recovery, added_up)
     parts = plan.sizes[phases.NAME] if added_up else 1
@@ -214,11 +226,13 @@ def simulate_spec(
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
     done = expected(len(columns) * trials, "jobs")
-    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done, parts, bool(further))
+    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done, parts, detailed)
     shape = tuple(plan.sizes[dim] for dim in dims)
     # Copied: a view of a column would keep all of `rows` alive
     statistics = {
-        name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
+        name: rows[:, k].reshape(shape).copy()
+        for k, name in enumerate(monte_carlo.STATISTICS)
+        if name.removesuffix("_error") in {*MEANING, *further}
     }
     several = points["drive_every"].reshape(*shape, parts).any(axis=-1)
     for k, name in enumerate(monte_carlo.DETAILS):
@@ -311,11 +325,14 @@ def _points(
     crews = "crews" in _chosen(problem, "repair_shop")
     quantities += ["spare_left_probability"] if crews else []
     quantities += ["training_steps", "step_time"] if added_up else []
-    spared = closed or problem.gives("spare_nodes")
-    groups = spared and not problem.gives("cluster_mtbf")
-    groups = groups and problem.most_together({"correlated_failure_fraction"}) > 0
+    elastic = "shrink" in _chosen(problem, "elastic")
+    quantities += _ELASTIC if elastic else []
+    spared = closed or elastic or problem.gives("spare_nodes")
+    groups = elastic or problem.most_together({"correlated_failure_fraction"}) > 0
+    groups = groups and spared and not problem.gives("cluster_mtbf")
     quantities += ["node_failure_rate", "nodes"] if groups else []
     begins = added_up or problem.gives("job_duration")  # else start and end do not matter
+    ends = begins and _chosen(problem, ENDING) != {False}
     ready = begins and _chosen(problem, "transitions") != {False}
     quantities += ["transition_wait"] if ready else []
     quantities = list(dict.fromkeys(quantities))
@@ -331,6 +348,7 @@ def _points(
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
     used |= {phases.NAME} if added_up else set()
+    used |= {axis.name for axis in problem.axes if ends and ENDING in axis.options}
     ageless = None
     if ages:  # without the hardware's share of the failures
         steady_problem = replace(problem, constants={**problem.constants, "aging_factor": 0.0})
@@ -341,33 +359,43 @@ def _points(
         values = {name: plan.table(case, name) for name in names}
         if "recovery_time" in case.leaves:  # given: it includes provisioning
             values["node_provision_time"] = np.zeros(())
-        values["pool"] = np.array(_POOLS[_choice(case, "whole_cluster_probability") or "open"])
-        if _choice(case, "recovery_time") != "kinds":
+        values["pool"] = np.array(_POOLS[case.options["node_pool"]])
+        if case.options["recovery_model"] != "kinds":
             for kind in _KINDS:
                 values[f"{kind}_share"] = values[f"{kind}_recovery_time"] = np.zeros(())
         else:
             values["recovery_time"] = values["node_swap_recovery_time"]
-        if _choice(case, "spare_left_probability") == "crews":
+        if case.options["repair_shop"] == "crews":
             values["crews"] = values["repair_crews"]
-        if groups and _choice(case, "cluster_mtbf") == "components":
+        if case.options["elastic"]:
+            values |= _of_size(case.options, values)
+        if groups and case.options["mtbf_model"] == "components":
             group = np.minimum(values["failure_domain_nodes"], np.maximum(values["nodes"], 1.0))
             share = values["correlated_failure_fraction"] * values["node_failure_rate"]
             values["group"] = np.where((share > 0) & (group > 1), group, 0.0)
-            events = share / np.maximum(group, 1.0)
-            values["group_share"] = np.where(values["group"] > 0, events, 0.0)
-            values["group_share"] *= np.where(share > 0, values["cluster_mtbf"], 0.0)
-        if _choice(case, "lost_work_time") == "late":
+            events, mtbf = share / np.maximum(group, 1.0), values["cluster_mtbf"]
+            grouped = np.where(values["group"] > 0, events, 0.0)
+            values["group_share"] = grouped * np.where(share > 0, mtbf, 0.0)
+            if case.options["elastic"]:
+                rate = values["node_failure_rate"] - share + events
+                beside = 1 - rate * np.where(rate > 0, mtbf, 0.0)
+                values["nodeless"] = np.where((beside > 1e-9) & (mtbf < np.inf), beside, 0.0)
+        if case.options["corruption_detection"] == "late":
             rate = values["n_gpus"] / values["silent_corruption_mttf"]
             values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
             values["latency"] = values["corruption_latency"]
-        by_tier = (FLUSH, "checkpoint_restore_time", "checkpoint_stall_time")  # some may be given
-        if "tiered" in {_choice(case, name) for name in by_tier}:
+        if case.options["checkpoint_mode"] == "tiered":
             values |= _of_tiers(values)
-            kept = _choice(case, "storage_copy_loss_share") == "kept"
-            values["copies_kept"] = np.array(float(kept))
+            values["copies_kept"] = np.array(float(case.options["tier_copies"] == "kept"))
         if added_up and "job_duration" not in values:
             values["job_duration"] = values["training_steps"] * values["step_time"]
-        if ageless and _choice(case, "parts_mttf") == "on":
+        if ends and case.options[ENDING] == "saved":  # even if nothing else is
+            interval = values["checkpoint_interval"]
+            last = np.where(interval < np.inf, interval, values.get("job_duration", interval))
+            values["checkpoint_interval"] = last
+        if ends:
+            values["unsaved"] = np.array(float(case.options[ENDING] == "unsaved"))
+        if ageless and case.options["fleet_aging"] == "on":
             steady = next(each for each in ageless.cases if each.runs == case.runs)
             values |= _of_ages(values, ageless.table(steady, "cluster_mtbf"))
         made = {**_parameters(values), "ready": values.get("transition_wait", np.zeros(()))}
@@ -414,10 +442,22 @@ def _of_ages(values: Mapping[str, Array], steady_mtbf: Array) -> dict[str, Array
     return {**ages, "steady": np.where(changing, steady, 0.0), "ageing": ageing}
 
 
-def _choice(case: Case, quantity: str) -> Any:
-    """The option choice that selects a case's formula of a quantity; None without one."""
-    formula: Any = case.formulas.get(quantity)
-    return formula.__alternative__[2][0] if formula else None
+def _of_size(options: Mapping[str, Any], values: Mapping[str, Array]) -> dict[str, Array]:
+    """Parameters of an elastic job, which waits for no node."""
+    growth, interval = options["elastic_growth"], values["checkpoint_interval"]
+    stop = values["growth_stop_time"]
+    if growth == "restart":  # the work that is done again is played
+        saves = interval < np.inf
+        stop = np.maximum(np.where(saves, stop, 0.0) - np.where(saves, interval, 0.0) / 2, 0.0)
+    return {
+        "replica_nodes": np.maximum(values["nodes"] / values["data_parallel"], 1.0),
+        "packing": np.array(float(options["elastic_packing"])),
+        "growth": np.array(_GROWTHS[growth]),
+        "growth_stop": stop,
+        "rounds": values["num_microbatches"],
+        "pool": np.array(_POOLS["open"]),
+        "node_provision_time": np.zeros(()),
+    }
 
 
 def _check_memory(plan: Plan, used: Iterable[str]) -> None:
@@ -431,8 +471,10 @@ def _check_memory(plan: Plan, used: Iterable[str]) -> None:
 
 
 def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, Array]:
+    from ...kernels.monte_carlo import PARAMETERS
+
     recovery = values["recovery_time"] - values["node_provision_time"]
-    parameters = {
+    parameters = {name: values.get(name, np.zeros(())) for name in PARAMETERS} | {
         "mtbf": values["cluster_mtbf"],
         "shape": values["failure_shape"],
         "interval": values["checkpoint_interval"],
@@ -443,16 +485,11 @@ def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, A
         "spares": values["spare_nodes"],
         "repair": values["repair_time"],
         "corruption": values["corruption_probability"],
-        "pool": values["pool"],
         "nodes": values.get("nodes", np.ones(())),
-        "silent": values.get("silent", np.zeros(())),
-        "latency": values.get("latency", np.zeros(())),
     }
     for kind in _KINDS:
         parameters[kind] = values.get(f"{kind}_share", np.zeros(()))
         parameters[f"{kind}_recovery"] = values.get(f"{kind}_recovery_time", np.zeros(()))
-    for name in _FURTHER:
-        parameters[name] = values.get(name, np.zeros(()))
     if of_job:
         parameters["work"] = values.get("job_duration", _long_job(**parameters))
     return parameters
@@ -467,6 +504,7 @@ def _long_job(
     drive_every: Array,
     storage_every: Array,
     crews: Array,
+    replica_nodes: Array,
     **_: Array,
 ) -> Array:
     """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
@@ -475,7 +513,8 @@ def _long_job(
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
     turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are repaired
     longest = np.maximum(
-        np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair * turns, 0.0)
+        np.where(fails, mtbf, interval),
+        np.where((spares > 0) | (pool > 0) | (replica_nodes > 0), repair * turns, 0.0),
     )
     work: Array = np.ceil(LONG * longest / interval) * interval
     return work
@@ -496,19 +535,22 @@ def _fill(
 
 def _simulated(problem: Problem) -> Problem:
     """The problem with the options fixed whose effects the Monte Carlo simulates itself."""
-    if "shrink" in _chosen(problem, "elastic"):
-        raise InputError(
-            "elastic = 'shrink' cannot be simulated: simulated jobs keep their size; remove it"
-        )
-    for name in {"whole_cluster_probability", "cluster_uptime"} & (
+    for name in {"whole_cluster_probability", "cluster_uptime", "elastic_capacity"} & (
         problem.constants.keys() | {axis.name for axis in problem.axes}
     ):
         raise InputError(f"{name} is given, but it is what a simulation computes; remove it")
     unreadable = problem.most_together({"corruption_probability"}) > 0
-    if "tiered" in _chosen(problem, "checkpoint_mode") and unreadable:
-        raise InputError(
-            "corruption_probability cannot be simulated with tiers of checkpoints; remove one"
-        )
+    tiered = "tiered" in _chosen(problem, "checkpoint_mode")
+    late = "late" in _chosen(problem, "corruption_detection")
+    elastic = "shrink" in _chosen(problem, "elastic")
+    for what, asked, beside, other in (
+        ("corruption_probability", unreadable, "tiers of checkpoints", tiered),
+        ("corruption_probability", unreadable, "elastic = 'shrink'", elastic),
+        ("late detection of corruption", late, "elastic = 'shrink'", elastic),
+        ("tiers of checkpoints", tiered, "elastic = 'shrink'", elastic),
+    ):
+        if asked and other:
+            raise InputError(f"{what} cannot be simulated with {beside}; remove one")
     kinds = "kinds" in _chosen(problem, "recovery_model")
     if kinds and problem.gives("recovery_time"):
         raise InputError(
@@ -556,5 +598,5 @@ def _dataset(
 
 def _attributes(name: str) -> dict[str, str]:
     of = name.removesuffix("_error")
-    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS}[of]
+    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS, **OF_SIZE}[of]
     return {"units": unit, "long_name": meaning if of == name else f"standard error: {meaning}"}

@@ -25,6 +25,7 @@ class Case:
     formulas: Mapping[str, Function]
     leaves: Mapping[str, Array] = field(repr=False)
     fixed: Point | None = field(default=None, repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class Grid:

@@ -58,7 +58,7 @@ class Plan(Grid):
         self.layout_dependent = made.layout_dependent
         given = leaves(problem, chosen, self.axes, free)
         self.cases = [
-            Case(choice.runs, row, values, fixed)
+            Case(choice.runs, row, values, fixed, choice.options)
             for choice, row, values, fixed in zip(
                 chosen, made.formulas, given, made.fixed, strict=True
             )

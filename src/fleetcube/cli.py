@@ -35,6 +35,7 @@ _SIMULATED = {  # columns shown if the spec gives the input
     "job_duration": ("failures", "wall_time", "wall_time_p95"),
     "spare_nodes": ("spare_shortage",),
     "node_pool": ("whole_cluster_probability",),
+    "elastic": ("elastic_capacity",),
 }
 
 
@@ -268,8 +269,10 @@ def simulate(
     If the spec gives job_duration, jobs are that long, and failures and wall time are shown;
     otherwise they are long enough (about 100 failures) for start and end not to matter. With
     spare_nodes in the spec, the table shows how often these run out; with node_pool, how much of
-    the time the cluster is whole. Kinds of failures and tiers of checkpoints get a table of the
-    time lost to each, simulated and by formula.
+    the time the cluster is whole. Jobs that shrink (elastic, elastic_growth, elastic_packing) show
+    their mean speed, elastic_capacity; those of job_end = "unsaved" end without a save. Kinds of
+    failures and tiers of checkpoints get a table of the time lost to each, simulated and by
+    formula.
 
     \b
     Example:
@@ -300,7 +303,7 @@ def simulate(
     added_up = names(own["scenario"]) and NAME not in own["axes"]  # each states its length
     if not added_up and "job_duration" not in given and {*variable} & {*_SIMULATED["job_duration"]}:
         say("each job lasts about 100 failures; give job_duration for another length", err=True)
-    more = [name for key, names in _SIMULATED.items() if key in given for name in names]
+    more = [n for key, names in _SIMULATED.items() if key in given for n in names if n in outcome]
     main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
     print_table(*table(variables(outcome, variable or main)))
     for part in [] if variable else by_kind_and_tier(outcome, own["scenario"], own["axes"]):

@@ -1,5 +1,6 @@
 """Simulated jobs of a scenario: against closed forms, and as labelled data."""
 
+import itertools
 import json
 import math
 import re
@@ -21,6 +22,7 @@ from fleetcube.grid.plan import memory
 from fleetcube.grid.spec.phases import one
 from fleetcube.kernels import monte_carlo
 
+from ..laws.failures.reliability import elastic_progress
 from .common import Patch, cases, refused
 
 PLAIN: dict[str, Any] = dict(cluster_mtbf="4 h", checkpoint_stall_time=30.0, recovery_time=600.0)
@@ -279,6 +281,8 @@ def test_nodes_that_fail_together_take_several_spares() -> None:
     mixed = fleetcube.simulate(trials=20, **case, **pairs)
     assert (mixed.goodput.sel(correlated_failure_fraction=0) == single.goodput).all()
     assert (mixed.goodput.sel(failure_domain_nodes=1) == single.goodput).all()
+    switches = fleetcube.simulate(trials=20, **together, switch_mttf=["1e5 h", np.inf])
+    assert switches.goodput.dims == ("switch_mttf",)
 
 
 def test_a_tier_for_all_failures_is_the_only_one() -> None:
@@ -355,6 +359,94 @@ def test_a_stated_job_has_its_length_and_may_be_late() -> None:
     assert late[0] > 2 * late[1]  # noise falls with the square root of the length
 
 
+def test_a_job_ends_as_it_is_said_to() -> None:
+    """Half an hour to a day of work, in intervals of three hours, that are longer or infinite."""
+    point: dict[str, Any] = {"cluster_mtbf": "54 h", "checkpoint_stall_time": 300.0, "n_gpus": 8}
+    point |= {"recovery_time": 600.0, "step_time": 60.0, "checkpoint_policy": "fixed"}
+    point |= {"job_end": [False, "saved", "unsaved"]}
+    point |= {"fixed_checkpoint_interval": "176 min"}
+    for minutes in (30, 170, 190, 1440):
+        given = {**point, "training_steps": float(minutes)}
+        found = fleetcube.simulate(trials=4000, job_duration=60.0 * minutes, **given)
+        exact = fleetcube.evaluate(["job_time"], **given).job_time
+        off = abs(found.wall_time - exact) / found.wall_time_error
+        assert (off.sel(job_end=["saved", "unsaved"]) < 4.5).all(), minutes
+        ends = found.wall_time.sel(job_end=["false", "saved"]).values
+        assert ends[0] == ends[1]  # a save at the end, as ever
+    never = {**point, "cluster_mtbf": np.inf, "training_steps": 30.0}
+    del never["checkpoint_policy"], never["fixed_checkpoint_interval"]
+    whole = fleetcube.simulate(trials=2, job_duration=1800.0, **never)
+    assert whole.wall_time.values.tolist() == [1800, 2100, 1800]
+    long = fleetcube.simulate(trials=10, **PLAIN, job_end=["saved", "unsaved"])
+    assert "job_end" not in long.dims  # of no consequence
+
+
+ELASTIC: dict[str, Any] = {"n_gpus": 512, "tensor_parallel": 8, "pipeline_parallel": 8}
+ELASTIC |= {"elastic": "shrink", "node_mttf": "4_000 h", "repair_time": "24 h"}
+ELASTIC |= {"num_microbatches": 32, "checkpoint_interval": 3600.0, "checkpoint_write_time": 30.0}
+ELASTIC |= {"detection_time": 0, "drain_time": 40.0, "checkpoint_restore_time": 25.0}
+ELASTIC |= {"reinit_time": 60.0, "elastic_packing": [False, True], "spare_nodes": [0, 1]}
+ELASTIC |= {"elastic_growth": ["free", "stop", "next_failure", "restart"]}
+
+
+@pytest.mark.slow
+def test_elastic_jobs_progress_as_those_played_node_by_node() -> None:
+    found = fleetcube.simulate(trials=200, **ELASTIC)
+    exact = fleetcube.evaluate(["elastic_capacity"], settings=Settings("numpy"), **ELASTIC)
+    # as the law's Range says
+    off = abs(found.elastic_capacity - exact.elastic_capacity)
+    assert (off < 4.5 * found.elastic_capacity_error + 0.011).all()
+    rng, hour = np.random.default_rng(1), 3600.0
+    job = {"nodes": 64, "each": 8, "life": 4000 * hour, "repair": 24 * hour, "rounds": 32}
+    for growth, packing, spares in itertools.product(*(found[n].values for n in WAYS)):
+        job |= {"growth": growth, "packing": packing, "spares": spares, "interval": hour}
+        job |= {"stop": 155.0 if growth == "stop" else 125.0}
+        played = [elastic_progress(job, 1000, rng) for _ in range(8)]
+        ours = found.sel(dict(zip(WAYS, (growth, packing, spares), strict=True)))
+        error = np.hypot(np.std(played) / 7**0.5, ours.elastic_capacity_error)
+        begun = 0.01 * (1 - np.mean(played))  # whole, as no node of the last 100 failures is away
+        assert abs(ours.elastic_capacity - np.mean(played)) < 4.5 * error + begun, ours.coords
+
+
+WAYS = ("elastic_growth", "elastic_packing", "spare_nodes")
+
+
+def test_elastic_jobs_take_as_long_as_the_closed_forms_say() -> None:
+    grid = {**ELASTIC, "elastic_packing": True, "spare_nodes": 1, "elastic": [False, "shrink"]}
+    grid |= {"step_time": 10.0, "training_steps": 3e6, "in_job_share": [0.0, 0.5]}
+    found = fleetcube.simulate(trials=40, job_duration=3e7, **grid)
+    names = [*SHARES, "job_time"]
+    exact = fleetcube.evaluate(names, settings=Settings("numpy"), **grid)
+    for name in SHARES:
+        off = abs(found[name] - exact[name].broadcast_like(found[name]))
+        # failures of nodes that are missing, or idle, do not come
+        assert (off < 4.5 * found[f"{name}_error"] + 1e-3).all(), name
+    np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
+    speed = found.goodput * found.elastic_capacity
+    np.testing.assert_allclose(speed, found.work / found.wall_time, rtol=1e-12)
+    np.testing.assert_allclose(found.wall_time, exact.job_time.transpose(*speed.dims), rtol=0.011)
+    rigid = found.sel(elastic="false")
+    assert (rigid.elastic_capacity == 1).all()
+    alone = fleetcube.simulate(trials=40, job_duration=3e7, **{**grid, "elastic": False})
+    np.testing.assert_array_equal(rigid.wall_time[0], alone.wall_time)
+    assert "elastic_capacity" not in alone
+
+
+def test_failures_of_switches_leave_an_elastic_job_whole() -> None:
+    case = {**ELASTIC, "elastic_packing": True, "spare_nodes": 0, "nics_per_node": 0}
+    del case["node_mttf"]
+    case |= {"gpu_mttf": "32_000 h", "switch_mttf": ["1_000 h", "1e9 h"], "gpus_per_switch": 32}
+    names = ["elastic_capacity", "recovery_overhead"]
+    found = fleetcube.simulate(trials=100, **case)
+    exact = fleetcube.evaluate(names, settings=Settings("numpy"), **case)
+    for name in names:
+        off = abs(found[name] - exact[name].broadcast_like(found[name]))
+        assert (off < 4.5 * found[f"{name}_error"] + 3e-3).all(), name
+    often = found.failures / found.wall_time
+    twice = often.isel(switch_mttf=0) / often.isel(switch_mttf=1)
+    np.testing.assert_allclose(twice.sel(elastic_growth="free"), 2, rtol=0.05)
+
+
 def test_a_point_that_cannot_be_simulated_is_nan_and_says_why() -> None:
     found = fleetcube.simulate(
         trials=10, **{**PLAIN, "cluster_mtbf": [1.0, 1e4]}, checkpoint_interval=[1000.0, 0.0]
@@ -379,8 +471,20 @@ def test_a_cluster_that_never_fails() -> None:
     ({"seed": 1 << 64}, "seed = 18446744073709551616"),
     ({"settings": 1}, "settings = 1 is not a Settings"),
     ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
-    ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
-    ({"elastic": [False, "shrink"]}, "elastic = 'shrink' cannot be simulated"),
+    (
+        {"elastic": [False, "shrink"], "memory_tier_survival": 0.5},
+        "tiers of checkpoints cannot be simulated with elastic = 'shrink'; remove one",
+    ),
+    (
+        {"elastic": "shrink", "corruption_probability": 0.1},
+        "corruption_probability cannot be simulated with elastic = 'shrink'",
+    ),
+    (
+        {"elastic": "shrink", "corruption_latency": 60.0},
+        "late detection of corruption cannot be simulated with elastic = 'shrink'",
+    ),
+    ({"elastic": "shrink"}, "n_gpus is missing"),
+    ({"elastic_capacity": 0.9}, "elastic_capacity is given, but it is what a simulation computes"),
     ({"cluster_uptime": 0.9}, "cluster_uptime is given, but it is what a simulation computes"),
     ({"recovery_model": "kinds"}, "recovery_time is given, and recovery_model = 'kinds' plays the"),
     (
@@ -461,5 +565,5 @@ def test_a_point_has_no_dimensions_and_every_variable_that_is_known_beforehand()
 
 def test_a_grid_larger_than_memory_is_refused(monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 10**6)
-    with pytest.raises(InputError, match="points takes 6 MB and 1 MB of memory are free; shorten"):
+    with pytest.raises(InputError, match="points takes 13 MB and 1 MB of memory are free; shorten"):
         fleetcube.simulate(**{**PLAIN, "cluster_mtbf": np.arange(1.0, 10_001.0)})

@@ -116,6 +116,7 @@ def walk(each: dict[str, float], seed: int) -> dict[str, float]:
     breaks = life()
     while True:
         ends = (clock + np.cumsum([part + each["stall"] for part in segments])).tolist()
+        ends[-1] -= each["unsaved"] * each["stall"]
         if ends[-1] <= breaks:
             break
         readable = [end for end in ends if end + each["flush"] <= breaks]
@@ -145,7 +146,7 @@ def walk(each: dict[str, float], seed: int) -> dict[str, float]:
             recovering += (breaks - clock) if struck else needed
             clock = breaks if struck else clock + needed
     found = {"wall": ends[-1], "rework": rework, "recovery": recovering, "failures": failures}
-    return {**found, "shortages": shortages, "waiting": waiting}
+    return {**found, "shortages": shortages, "waiting": waiting, "shrunk": 0.0}
 
 
 HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5.02e4}
@@ -160,6 +161,7 @@ HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5
         {"shape": 4.0, "fails_in_recovery": 0.0},
         {"flush": 350.0},
         {"corruption": 0.4},
+        {"work": 1.003e5, "unsaved": 1.0, "mtbf": 2e3},
         {"provision": 900.0, "spares": 2.0, "repair": 2e4},
         {**HARD, "shape": 0.8, "flush": 70.0, "corruption": 0.2},
         {**HARD, "interval": 130.0, "flush": 700.0, "fails_in_recovery": 0.0},
@@ -177,7 +179,7 @@ def test_a_trial_is_the_walk_from_event_to_event(changed: dict[str, float]) -> N
         monte_carlo.seed_stream(state, np.uint64(seed))
         assert monte_carlo.trial(rows(each)[0], state, np.empty(int(each["spares"]) + 1), losses)
         got, expected = dict(zip(LOSSES, losses, strict=True)), walk(each, seed)
-        checkpoints = math.ceil(each["work"] / each["interval"])
+        checkpoints = math.ceil(each["work"] / each["interval"]) - each["unsaved"]
         wall = each["work"] + checkpoints * each["stall"] + got["rework"] + got["recovery"]
         assert got == pytest.approx({k: expected[k] for k in LOSSES}, rel=1e-9, abs=1e-5)
         assert wall == pytest.approx(expected["wall"], rel=1e-12)
@@ -525,7 +527,9 @@ def test_tiers_are_played_by_hand() -> None:
     # Storage's segments are of 900 s, 20 s for its stall: lives of 950 s keep one of two
     storage = job(**lives, **TIERS, storage_stall=20.0, storage_restore=-50.0)
     memory = {**storage, "memory_share": 1.0, "memory_restore": 5.0}
-    found = simulate(drives, slow, storage, memory, trials=5)
+    # without both stalls at the end: lives of 830 s lose 390 s, and 410 s are left for the last
+    unsaved = {**drives, "unsaved": 1.0, "recovery": 120.0}
+    found = simulate(drives, slow, storage, memory, unsaved, trials=5)
     wall, rework = found["wall_time"], found["rework_overhead"] * found["wall_time"]
     assert found["failures"][0] == 3
     assert rework[0] == pytest.approx(120 + 410 + 410, abs=0.1)
@@ -539,6 +543,8 @@ def test_tiers_are_played_by_hand() -> None:
     # memory's end at 210, 420 (440 with that on drives), 650, 860 (880, 900): 895 s is in a stall
     assert found["failures"][3] == 2
     assert rework[3] == pytest.approx(100 + 15, abs=0.1)
+    assert rework[4] == pytest.approx(120 + 390 + 390, abs=0.1)
+    assert wall[4] == pytest.approx(2200 - 30 + 900 + 3 * 170, abs=0.1)
 
 
 def test_one_tier_is_the_file_checkpoint() -> None:
@@ -595,6 +601,71 @@ def test_parts_of_a_job_add_up() -> None:
     assert np.isnan(found).all()
 
 
+# Elastic jobs
+
+SHRINKING = {"mtbf": 1000.0, "shape": 1e7, "interval": 200.0, "work": 1400.0, "recovery": 100.0}
+SHRINKING |= {"nodes": 4.0, "replica_nodes": 1.0, "rounds": 3.0, "repair": 500.0}
+GROWTHS = (monte_carlo.FREE, monte_carlo.STOP, monte_carlo.NEXT_FAILURE, monte_carlo.RESTART)
+
+
+def test_elastic_jobs_are_played_by_hand() -> None:
+    # The first life keeps 800 s of work, and loses 120 s. From 1100 s on three replicas do the
+    # rounds of four in 4 instead of 3: 1000 s of work are saved at 1387 s. Whole again at 1500 s,
+    # 85 s of work later, the job goes on; stops for 50 s; waits for the next failure, at 2000 s; or
+    # stops for 50 s, and does the 85 s again. Seven checkpoints take 140 s
+    slow = 380 / 4  # of 1100 s to 1500 s, less a stall
+    jobs = [job(**SHRINKING, growth=growth, growth_stop=50.0) for growth in GROWTHS]
+    spared = job(**SHRINKING, spares=1.0)
+    switch = job(**SHRINKING, nodeless=1.0)
+    kept = job(**SHRINKING, in_process=1.0, in_process_recovery=100.0)
+    unsaved = job(**SHRINKING, unsaved=1.0)
+    found = simulate(*jobs, spared, switch, kept, unsaved, trials=10)
+    shrunk = np.array([slow, slow + 50, 600 / 3, slow + 50 + 85, 0, 0, 0, slow])
+    wall = 1400 + 140 + 120 + 100 + shrunk - 20 * np.array([0, 0, 0, 0, 0, 0, 0, 1])
+    np.testing.assert_allclose(found["wall_time"], wall, atol=0.1)
+    np.testing.assert_allclose(found["elastic_capacity"], 1400 / (1400 + shrunk), atol=1e-4)
+    np.testing.assert_allclose(found["goodput"], (1400 + shrunk) / wall, atol=1e-4)
+    np.testing.assert_allclose(found["rework_overhead"] * wall, 120, atol=0.1)
+    np.testing.assert_allclose(found["recovery_overhead"] * wall, 100, atol=0.1)
+    assert (found["failures"] == 1).all()
+    assert found["spare_shortage"].tolist() == [1, 1, 1, 1, 0, 0, 0, 1]
+
+
+def test_an_elastic_job_goes_back_to_what_is_safe() -> None:
+    # At 1000 s the checkpoint of 880 s is not safe, that of 660 s is: 340 s are lost. The repair
+    # takes as long as the recovery, so that it does not shrink
+    asynchronous = job(**{**SHRINKING, "repair": 100.0}, flush=150.0)
+    found = simulate(asynchronous, trials=10)
+    assert found["rework_overhead"][0] * found["wall_time"][0] == pytest.approx(340, abs=0.1)
+    assert found["elastic_capacity"][0] == pytest.approx(1, abs=1e-6)
+
+
+def test_an_elastic_job_without_replicas_waits_for_one() -> None:
+    # One replica of four nodes: it waits from 1100 s to 1500 s, then has the last 400 s of work
+    waiting = {**SHRINKING, "work": 1200.0}
+    one = job(**{**waiting, "replica_nodes": 4.0})
+    # All four nodes fail at once, and are back at once
+    four = job(**waiting, group_share=1.0, group=4.0)
+    found = simulate(one, four, trials=10)
+    np.testing.assert_allclose(found["wall_time"], 1500 + 400 + 2 * 20, atol=0.1)
+    waited = (1 - found["whole_cluster_probability"]) * found["wall_time"]
+    np.testing.assert_allclose(waited, 400, atol=0.1)
+    np.testing.assert_allclose(found["elastic_capacity"], 1200 / 1600, atol=1e-4)
+
+
+def test_an_elastic_job_that_loses_no_node_is_the_usual_one() -> None:
+    given = {"mtbf": 3e3, "flush": 100.0, **KINDS, "in_job": 0.6, "requeue": 0.0}
+    usual = simulate(job(**given), job(**given, fails_in_recovery=0.0))
+    many = {"nodes": 10.0, "replica_nodes": 2.0, "rounds": 8.0, "spares": 5.0}
+    elastic = [job(**given, **many, fails_in_recovery=during) for during in (1.0, 0.0)]
+    found = simulate(*elastic, seed=1)
+    np.testing.assert_allclose(found["elastic_capacity"], 1, rtol=1e-9)
+    assert (found["failures"] > 100).all()
+    for name in ("goodput", "rework_overhead", "recovery_overhead", "wall_time", "failures"):
+        error = np.hypot(found[f"{name}_error"], usual[f"{name}_error"])
+        assert (abs(found[name] - usual[name]) < 4.5 * error).all(), name
+
+
 # What cannot be simulated
 
 
@@ -615,6 +686,7 @@ def test_a_job_that_never_ends_is_given_up_and_its_neighbours_are_not() -> None:
         {"work": 0.0},
         {"in_process": 0.6, "requeue": 0.6},
         {"silent": 1.5},
+        {"replica_nodes": 1.0, "rounds": 1.0, "interval": 0.0, "stall": 0.0},
     ],
     ids=str,
 )

@@ -407,7 +407,7 @@ def replicas_that_run() -> Pairs:
         yield packed, formed / 4000 / (512 / needed)
 
 
-def _elastic(job: dict[str, Any], events: int, rng: Any) -> float:
+def elastic_progress(job: dict[str, Any], events: int, rng: Any) -> float:
     """Progress of an elastic job in a unit of time, over that of the whole one: each node fails and
     is repaired by itself. What failures cost is left out; what growing again costs is not. Nodes of
     broken replicas fail, too, and stop nothing."""
@@ -480,7 +480,7 @@ def elastic_jobs() -> Pairs:
             job = {"nodes": nodes, "each": each, "life": life * hour, "repair": away * hour}
             job |= {"rounds": rounds, "interval": interval, "spares": spares, "packing": packing}
             job |= {"growth": growth, "stop": 155.0 if growth == "stop" else 125.0}
-            yield value("elastic_capacity", **asked), _elastic(job, 5000, rng)
+            yield value("elastic_capacity", **asked), elastic_progress(job, 5000, rng)
 
 
 # Checkpoints and goodput
