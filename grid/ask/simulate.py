@@ -168,8 +168,9 @@ def simulate(
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
     errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which marks points that were
-    given up and are NaN: a million node failures before the end, or an interval of 0 between
-    checkpoints that cost time. With kinds also the failures and recovery of each
+    given up and are NaN: a million node failures before the end (of elastic jobs also ten million
+    events), or an interval of 0 between checkpoints that cost time, or of an elastic job. With
+    kinds also the failures and recovery of each
     (`in_process_failures`, `in_process_recovery_overhead`, ...), with tiers the restarts from each
     and their rework (`memory_tier_restarts`, `memory_tier_rework`, ...), of elastic jobs
     elastic_capacity, with errors.

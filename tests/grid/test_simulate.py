@@ -285,6 +285,19 @@ def test_nodes_that_fail_together_take_several_spares() -> None:
     assert switches.goodput.dims == ("switch_mttf",)
 
 
+def test_nodes_that_fail_together_break_fewer_replicas() -> None:
+    case = {**ELASTIC, "elastic_growth": "free", "spare_nodes": 0, "elastic_packing": False}
+    case |= {"correlated_failure_fraction": [0.0, 1.0]}
+    found = fleetcube.simulate(trials=100, **case)
+    exact = fleetcube.evaluate(["elastic_capacity"], settings=Settings("numpy"), **case)
+    assert "replicas are counted as if nodes failed one by one" in exact.fleetcube_remarks
+    # one of 8 replicas breaks every 62.5 h, or 250 h with domains of 4; seven do 37 rounds for 32
+    away = 24 / 62.5 * np.array([1, 0.25])
+    np.testing.assert_allclose(1 - found.elastic_capacity, away * (1 - 32 / 37), rtol=0.05)
+    gap = found.elastic_capacity - exact.elastic_capacity
+    assert 0.03 < float(gap.sel(correlated_failure_fraction=1)) < 0.04
+
+
 def test_a_tier_for_all_failures_is_the_only_one() -> None:
     case = {**TIERED, "memory_tier_survival": 1.0, "drive_tier_survival": 0.0, "seed": 1}
     found = fleetcube.simulate(trials=100, memory_tier=["peer", "host"], **case)

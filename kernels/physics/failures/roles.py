@@ -20,6 +20,12 @@ LEFT_OUT: tuple[tuple[str, frozenset[str], str], ...] = (
     ),
     (
         "correlated_failure_fraction",
+        frozenset({"running_replica_share"}),
+        "replicas are counted as if nodes failed one by one, in groups fewer of them break: "
+        "fleetcube simulate plays it",
+    ),
+    (
+        "correlated_failure_fraction",
         frozenset({"checkpoint_restore_time_checkpoint_mode_in_memory"}),
         "nodes that fail together may hold both copies of a checkpoint, and in_memory has no "
         "other: checkpoint_mode = tiered falls back to storage",
