@@ -103,6 +103,7 @@ PARAMETERS = (
 )
 # First parameters of kinds, tiers, ...
 KINDS, TIERS, AGES, CREWS, GROUPS, ENDS = 14, 22, 34, 41, 42, 45
+_PARTS = (KINDS, TIERS, CREWS, GROUPS, ENDS, len(PARAMETERS))  # draws differ if one is not all 0
 WINDOW = CREWS - AGES  # of the ages, in a trial: bounds of the rate near now
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 FREE, STOP, NEXT_FAILURE, RESTART = 0.0, 1.0, 2.0, 3.0
@@ -591,9 +592,7 @@ def trial(
                     lasting = kind > 1
                     if detailed:
                         losses[OF_KINDS + kind] += 1
-                    count = 1
-                    if grouped > 0 and lasting:
-                        count = _together(state, grouped, group)
+                    count = _together(state, grouped, group) if lasting else 1
                     if held is not None and crewed:
                         away = _repaired(state, away, seen, now, float(spare), shop)
                         seen = now
@@ -615,9 +614,7 @@ def trial(
             failures += 1
             if detailed:
                 losses[OF_KINDS + kind] += 1
-            count = 1
-            if grouped > 0 and kind > 1:
-                count = _together(state, grouped, group)
+            count = _together(state, grouped, group) if kind > 1 else 1
             if held is not None and crewed:
                 away = _repaired(state, away, seen, now, float(spare), shop)
                 short = away + count > spare
@@ -848,15 +845,10 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         read = 12 if points[row, 12] == OPEN and points[row, ENDS + 1] == 0 else KINDS
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
-        for begin, end in (
-            (KINDS, TIERS),
-            (TIERS, CREWS),
-            (CREWS, GROUPS),
-            (GROUPS, ENDS),
-            (ENDS, len(PARAMETERS)),
-        ):
-            if points[row, begin:end].any():
-                for word in points[row, begin:end].view(np.uint64):
+        for k in range(len(_PARTS) - 1):
+            further = points[row, _PARTS[k] : _PARTS[k + 1]]
+            if further.any():
+                for word in further.view(np.uint64):
                     key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
         point, lost = points[row], losses[row, number]

@@ -85,9 +85,7 @@ MEANING = {
 }
 WITHOUT_ERROR = ("wall_time_p95", "work")
 # Of elastic jobs
-OF_SIZE = {
-    "elastic_capacity": ("1", "speed while not stopped by failures, over that of the whole job")
-}
+OF_SIZE = {"elastic_capacity": ("1", "speed between failures over that of the whole job")}
 # Additional ones, with recovery_model = kinds and with checkpoint_mode = tiered
 OF_KINDS = {
     f"{kind}_failures": ("1", f"failures of one job that end {how}, mean") for kind, how in _ENDS
@@ -361,11 +359,11 @@ def _points(
         if "recovery_time" in case.leaves:  # given: it includes provisioning
             values["node_provision_time"] = np.zeros(())
         values["pool"] = np.array(_POOLS[case.options["node_pool"]])
-        if case.options["recovery_model"] != "kinds":
-            for kind in _KINDS:
-                values[f"{kind}_share"] = values[f"{kind}_recovery_time"] = np.zeros(())
-        else:
+        if case.options["recovery_model"] == "kinds":
             values["recovery_time"] = values["node_swap_recovery_time"]
+            for kind in _KINDS:
+                values[kind] = values[f"{kind}_share"]
+                values[f"{kind}_recovery"] = values[f"{kind}_recovery_time"]
         if case.options["repair_shop"] == "crews":
             values["crews"] = values["repair_crews"]
         if case.options["elastic"]:
@@ -488,9 +486,6 @@ def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, A
         "corruption": values["corruption_probability"],
         "nodes": values.get("nodes", np.ones(())),
     }
-    for kind in _KINDS:
-        parameters[kind] = values.get(f"{kind}_share", np.zeros(()))
-        parameters[f"{kind}_recovery"] = values.get(f"{kind}_recovery_time", np.zeros(()))
     if of_job:
         parameters["work"] = values.get("job_duration", _long_job(**parameters))
     return parameters
