@@ -96,7 +96,8 @@ _MEANT: Mapping[str, str] = {
     "b": "serving_batch_size micro_batch_size",
     "beta": "token_loss_exponent",
     "c": "context_parallel repair_crews",
-    "d": "checkpoint_stall_time data_parallel parameter_copies gradient_ranks dense_layers",
+    "d": "checkpoint_stall_time document_length data_parallel parameter_copies gradient_ranks "
+    "dense_layers",
     "d_1": "memory_tier_stall_time",
     "d_2": "drive_tier_stall_time",
     "d_3": "storage_tier_stall_time",

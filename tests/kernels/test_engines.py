@@ -125,6 +125,7 @@ def points() -> dict[str, Any]:
         "recompute_core_attn": pick(0.0, 0.0, 1.0), "offloaded_layers": pick(0.0, 10.0, 100.0),
         "recomputed_layers": pick(np.inf, 3.0), "recompute_unit_layers": pick(1.0, 2.0),
         "query_latent_size": pick(0.0, 1536.0), "offload_core_attn": between(0, 1),
+        "document_length": pick(300.0, 3e3, 1e5),
     }  # fmt: skip
 
 

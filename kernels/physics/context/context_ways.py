@@ -473,3 +473,10 @@ row(
     source="Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3",
     context_balance="contiguous",
 )
+row(
+    "sequence_parts",
+    "context_parallel",
+    "documents are padded until they can be cut into 2 c",
+    source="TransformerEngine, transformer_engine/common/fused_attn/context_parallel.cu (thd)",
+    context_balance="documents",
+)

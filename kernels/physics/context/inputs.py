@@ -14,9 +14,9 @@ INPUTS = declared(
     option(
         "context_balance",
         "zigzag",
-        ("zigzag", "contiguous"),
-        "parts of a sequence that each holds: an early and a late one, or one (a causal mask then "
-        "gives the last of them most to do)",
+        ("zigzag", "contiguous", "documents"),
+        "parts of a sequence that each holds: an early and a late one, one (a causal mask then "
+        "gives the last of them most to do), or an early and a late one of each document",
     ),
     share("context_parallel_overlap", "share of compute that hides context traffic"),
 )

@@ -7,6 +7,12 @@ INPUTS = declared(
     count("linear_chunk_size", 128, "tokens that a layer with a state works on at a time"),
     "job",
     count("sequence_length", 4096, "tokens of one sequence"),
+    switch(
+        "document_mask",
+        "queries see the tokens of their own document only, of several packed into a sequence",
+        "document_length",
+    ),
+    count("document_length", None, "tokens of a document, mean (exponential)"),
     "model",
     count("layers", None, "transformer layers", labels="model", part_of="parameters"),
     count(

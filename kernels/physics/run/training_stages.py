@@ -90,7 +90,7 @@ def long_context_extra_time(attention_time, long_context_length, sequence_length
     Returns: [s] time of one step
     Range: full attention, with operations per token linear in sequence length; traffic, layout and
         tokens per step as in the rest of the run. For several stages, `long_context_length` is the
-        mean over their tokens. An upper bound with an `attention_window`
+        mean over their tokens. An upper bound with an `attention_window` or a `document_mask`
     Source: Grattafiori et al. 2024, arXiv:2407.21783, sections 3.4.2 (six stages) and table 4
         (16M tokens a step at 8K and at 128K); Narayanan et al. 2021 (SC21), appendix
     """

@@ -4,7 +4,12 @@ import numpy as np
 
 from ...alternatives import alternative, row
 from ...ops import where
-from ..compute.work import windowed_attention_span, windowed_causal_attention_span
+from ..compute.work import (
+    full_layer_span,
+    windowed_attention_span,
+    windowed_causal_attention_span,
+    windowed_layer_span,
+)
 from ..model.layer_kinds import KINDS
 
 
@@ -450,9 +455,8 @@ def windowed_prompt_attention_span(
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     positions = np.maximum(prompt_tokens, 1.0)
-    return windowed_causal_attention_span(
-        positions, attention_window, windowed_layers, attention_layers, layers
-    )
+    spans = full_layer_span(positions), windowed_layer_span(positions, attention_window)
+    return windowed_causal_attention_span(*spans, windowed_layers, attention_layers, layers)
 
 
 def prefill_attention_flops(

@@ -364,14 +364,23 @@ def collective_exposed_context_parallel_time(
 
 @alternative("straggler_time", context_balance="contiguous")
 def unbalanced_straggler_time(
-    compute_time, slowest_rank_slowdown, attention_time, head_sharing_ranks, context_parallel
+    compute_time,
+    slowest_rank_slowdown,
+    document_wait_time,
+    attention_time,
+    head_sharing_ranks,
+    context_parallel,
+    full_layer_span,
+    sequence_length,
 ):
     """compute time x slowdown of the slowest rank + (1 - u / c) x attention: the rank with the last
-    tokens of a sequence attends to all keys, (2 - 1 / c) times as many as the mean rank on a ring
+    tokens of a sequence attends to all keys, (2 - 1 / c) times as many as the mean rank on a ring;
+    of documents, 2 keys / s as much more, and the wait for the rank with most
 
     Range: kernels that skip causally masked blocks; an upper bound with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
         causal mask waits for its last rank)
     """
-    balanced = straggler_time(compute_time, slowest_rank_slowdown)
-    return balanced + (1 - head_sharing_ranks / context_parallel) * attention_time
+    balanced = straggler_time(compute_time, slowest_rank_slowdown, document_wait_time)
+    later = (1 - head_sharing_ranks / context_parallel) * attention_time
+    return balanced + later * (2 * full_layer_span / sequence_length)

@@ -123,14 +123,58 @@ def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
     """
 
 
+@alternative("document_wait_time", document_mask=True, off=0.0)
+def document_wait_time(
+    attention_time,
+    context_parallel,
+    head_sharing_ranks,
+    sequence_parts,
+    micro_batch_size,
+    sequence_length,
+    document_length,
+    full_layer_span,
+):
+    """Time per step by which the context-parallel rank with most in its documents is behind.
+
+    attention x deviations of the slowest of c / u x sqrt(2 c / (b parts) x (x - 1 + e^-x) / x^2)
+    x (1 - 2 keys / s), x = s u / (parts d): a part's keys vary with the documents that it holds,
+    less where few end
+
+    Returns: [s] wait of one step
+    Range: within 15 % of the slowest rank's attention for exponential documents and 2 to 16 ranks
+        that gather all keys, as Llama 3's; of lognormal lengths, with a deviation of 1 to 1.5 in
+        ln L, up to 40 % too little where a sequence has 100 documents. A ring also waits at each
+        exchange: up to twice as long. Micro-batches and replicas differ, too, which is not counted
+    Source: Wang et al. 2025 (WLB-LLM), arXiv:2503.17924 (sharding by sequence); Feller
+        1968, chapter XI (renewals: what a part holds); Blom 1958 (the largest of c)
+    """
+    ranks = context_parallel / head_sharing_ranks
+    documents = sequence_length * head_sharing_ranks / (sequence_parts * document_length)
+    spread = 2 * (documents + np.expm1(-documents)) / (documents * documents)
+    spread = spread * context_parallel / (sequence_parts * micro_batch_size)
+    ending = 1 - 2 * full_layer_span / sequence_length
+    return attention_time * expected_maximum(ranks, ranks, 0.0) * np.sqrt(spread) * ending
+
+
 @alternative("straggler_time", context_balance="zigzag")
-def straggler_time(compute_time, slowest_rank_slowdown):
+def straggler_time(compute_time, slowest_rank_slowdown, document_wait_time):
     """Time per step spent waiting for the slowest rank.
 
-    compute time x slowdown of the slowest rank
+    compute time x slowdown of the slowest rank + wait for the rank with most in its documents
 
     Returns: [s] wait of one step
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
+    """
+    return compute_time * slowest_rank_slowdown + document_wait_time
+
+
+@alternative("straggler_time", context_balance="documents")
+def document_straggler_time(compute_time, slowest_rank_slowdown):
+    """compute time x slowdown of the slowest rank
+
+    Range: documents of many blocks for each part: kernels work longer on pieces of documents
+    Source: Wang et al. 2025 (WLB-LLM), arXiv:2503.17924 (sharding by document: equal
+        pairs of queries and keys on each rank)
     """
     return compute_time * slowest_rank_slowdown
 

@@ -20,7 +20,7 @@ def pairs_seen(sequence: int, window: int) -> int:
 
 
 @check(
-    "windowed_causal_attention_span full_causal_attention_span",
+    "windowed_causal_attention_span windowed_layer_span full_layer_span",
     by="derivation",
     source="every pair of a query and a key under the mask, counted one by one",
 )
@@ -28,14 +28,16 @@ def keys_of_a_query() -> Pairs:
     """sequences of 1 to 96 tokens, windows of 1 to 200, 0 to 6 of 6 layers windowed"""
     for sequence in (1, 2, 7, 32, 96):
         whole = pairs_seen(sequence, sequence) / sequence
-        yield formulas.full_causal_attention_span(sequence) + 0.5, whole
+        yield formulas.full_layer_span(sequence) + 0.5, whole
         for window in (1, 2, 5, 32, 95, 96, 97, 200):
             band = pairs_seen(sequence, window) / sequence
             width = min(window, sequence)
+            seen = formulas.windowed_layer_span(sequence, window)
             for windowed in range(7):
                 for layers in (6, 9):  # three more have a state instead of keys
                     shares = (windowed, 6, layers)
-                    ours = formulas.windowed_causal_attention_span(sequence, window, *shares)
+                    spans = formulas.full_layer_span(sequence), seen
+                    ours = formulas.windowed_causal_attention_span(*spans, *shares)
                     # the law is continuous: w / (2 s) of a key short in a window, half without
                     ours += (windowed * width / (2 * sequence) + (6 - windowed) / 2) / layers
                     yield ours, (windowed * band + (6 - windowed) * whole) / layers
