@@ -6,7 +6,7 @@ quantities. Formulas that an option chooses between are alternatives of one quan
 """
 
 TOPICS: dict[str, tuple[str, ...]] = {  # their modules
-    "model": ("layer_kinds", "shape"),
+    "model": ("adapters", "layer_kinds", "shape"),
     "precision": ("formats",),
     "layout": ("layout", "recompute"),
     "network": ("network_tiers", "reasons"),

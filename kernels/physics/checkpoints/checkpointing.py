@@ -8,6 +8,7 @@ from ...checkpoint import exact_interval as exact
 from ...checkpoint import young_interval as young
 
 
+@alternative("checkpoint_size", lora=False)
 def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
     """Size of one checkpoint.
 
@@ -20,6 +21,16 @@ def checkpoint_size(parameters, checkpoint_bytes_per_parameter):
         980.0
     """
     return parameters * checkpoint_bytes_per_parameter
+
+
+@alternative("checkpoint_size", lora=True)
+def lora_checkpoint_size(lora_parameters, checkpoint_bytes_per_parameter):
+    """N_lora x bytes per parameter: adapters alone
+
+    Range: a restart also reads the frozen weights, which is not counted
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (35 MB in place of 350 GB)
+    """
+    return lora_parameters * checkpoint_bytes_per_parameter
 
 
 row(

@@ -1,5 +1,7 @@
 """Roofline time of one layer: GEMMs, attention and memory traffic."""
 
+import numpy as np
+
 from ...alternatives import alternative, row
 from ...layer import gemm_time
 
@@ -329,11 +331,57 @@ def expert_recomputed_activation_width(
     visited = routed * routed_visits_per_token + shared * shared_experts
     experts = expert_layers * visited * expert_ffn_hidden_size
     return (recompute_mlp * dense_layers * ffn_hidden_size + experts) / layers
+@alternative("layer_passes_time", lora=False)
+def layer_passes_time(layer_matrix_time):
+    """Time of a layer's forward and backward passes without the attention products.
+
+    3 x matrices: two backward products per forward one
+
+    Returns: [s] time for one micro-batch
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return 3 * layer_matrix_time
+
+
+def adapter_time(
+    microbatch_tokens,
+    lora_parameters,
+    lora_rank,
+    layers,
+    tensor_parallel,
+    bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    reached_hbm_bandwidth,
+):
+    """Roofline time of a layer's adapters: narrow products beside those of the matrices.
+
+    T / (l t) max(2 N_lora / (share P), 3/2 e N_lora / (r BW)): inputs read, and outputs read
+    and written, as wide on the mean
+
+    Returns: [s] time of one forward pass
+    Range: fused with scaling and addition, and without dropout: as separate kernels, which PEFT
+        starts, twice as long
+    Source: Williams et al. 2009, CACM 52(4); Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.1
+    """
+    flops = 2 * lora_parameters / (gemm_efficiency * peak_flops)
+    moved = 1.5 * bytes_per_element * lora_parameters / (lora_rank * reached_hbm_bandwidth)
+    return microbatch_tokens / (layers * tensor_parallel) * np.maximum(flops, moved)
+
+
+@alternative("layer_passes_time", lora=True)
+def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
+    """2 x matrices + norms, residuals and activations once more + 3 x adapters: frozen weights have
+    no gradients
+
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2
+    """
+    return 2 * layer_matrix_time + elementwise_time + 3 * adapter_time
 
 
 @alternative("layer_time", token_permutation=False)
 def plain_layer_time(
-    layer_matrix_time,
+    layer_passes_time,
     attention_core_time,
     attention_backward_ratio,
     layer_recompute_time,
@@ -341,20 +389,20 @@ def plain_layer_time(
 ):
     """Time of a layer for one micro-batch: forward, backward and recomputation.
 
-    3 x matrices + (1 + r) x attention + recompute + overhead: two backward products per forward one
+    matrices + (1 + r) x attention + recompute + overhead
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
         (start-up time)
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
-    computing = 3 * layer_matrix_time + attention + layer_recompute_time
+    computing = layer_passes_time + attention + layer_recompute_time
     return computing + layer_overhead_time
 
 
 @alternative("layer_time", token_permutation=True)
 def sorting_layer_time(
-    layer_matrix_time,
+    layer_passes_time,
     attention_core_time,
     attention_backward_ratio,
     layer_recompute_time,
@@ -362,14 +410,14 @@ def sorting_layer_time(
     token_permutation_time,
     expert_recompute_passes,
 ):
-    """3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
+    """matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
     backward pass moves as much as a forward pass
 
     Source: Narayanan et al. 2021 (SC21), appendix; SimuMax,
         simumax/core/transformer/moe_module.py (backward moves as many bytes)
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
-    computing = 3 * layer_matrix_time + attention + layer_recompute_time
+    computing = layer_passes_time + attention + layer_recompute_time
     sorting = (2 + expert_recompute_passes) * token_permutation_time
     return computing + layer_overhead_time + sorting
 
@@ -378,6 +426,7 @@ def logits_time(
     microbatch_tokens,
     hidden_size,
     vocab_size,
+    weight_passes,
     tensor_parallel,
     bytes_per_element,
     logits_peak_flops,
@@ -387,8 +436,8 @@ def logits_time(
 ):
     """Time of embedding, logits and loss for one micro-batch, forward and backward.
 
-    3 GEMM(T, V / t, h) + T (4 h e + 12 V / t) / BW: embedding rows are read, written and their
-    gradients accumulated; FP32 logits are written, read by the loss, and their gradient written
+    3 GEMM(T, V / t, h) (2 if frozen) + T (4 h e + 12 V / t) / BW: embedding rows are read, written
+    and their gradients accumulated; FP32 logits written, read by the loss, their gradient written
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V operations); Shoeybi et al. 2019,
@@ -407,7 +456,7 @@ def logits_time(
         reached_hbm_bandwidth,
     )
     moved = microbatch_tokens * (4 * hidden_size * bytes_per_element + 12 * shard)
-    return 3 * product + moved / reached_hbm_bandwidth
+    return weight_passes * product + moved / reached_hbm_bandwidth
 
 
 @alternative("attention_time", compute_model="mfu")

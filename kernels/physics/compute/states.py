@@ -61,18 +61,19 @@ def lightning_state_flops_per_token(
 
 @alternative("layer_matrix_flops_per_token", linear_attention=KINDS)
 def mixed_layer_matrix_flops_per_token(
-    active_matrix_parameters, linear_layers, linear_state_flops_per_token
+    active_matrix_parameters, matrix_passes, linear_layers, linear_state_flops_per_token
 ):
     """Operations per token in the layers' matrices and states, forward and backward.
 
-    6 N_matrices + 3 l_s x operations around a state: two backward products per forward one
+    2 x passes x N_matrices + 3 l_s x operations around a state, each with two backward products
 
     Range: with precisions of 8 bits or less, states run at the rate of the matrices (compute_model
         = mfu); they are about 1 to 4 % of the operations
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 6
     """
-    return 6 * active_matrix_parameters + 3 * linear_layers * linear_state_flops_per_token
+    states = 3 * linear_layers * linear_state_flops_per_token
+    return 2 * matrix_passes * active_matrix_parameters + states
 
 
 def linear_projection_time(

@@ -12,6 +12,7 @@ row("kernel_peak_flops", "peak_flops", precision=("bf16", "fp16"))
 def quantised_kernel_peak_flops(
     layer_matrix_flops_per_token,
     matrix_recompute_passes,
+    matrix_passes,
     attention_flops_per_token,
     attention_recompute_passes,
     attention_backward_ratio,
@@ -29,34 +30,61 @@ def quantised_kernel_peak_flops(
         section 3.3.1 (which part is in few bits)
     """
     passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
-    matrices = layer_matrix_flops_per_token * (1 + matrix_recompute_passes / 3)
+    matrices = layer_matrix_flops_per_token * (1 + matrix_recompute_passes / matrix_passes)
     attention = attention_flops_per_token * passes
     least = matrices / peak_flops + attention / attention_peak_flops
     least = least + logits_flops_per_token / logits_peak_flops
     return (matrices + attention + logits_flops_per_token) / least
 
 
+row(
+    "weight_passes",
+    3.0,
+    "forward, gradient of inputs, gradient of weights",
+    summary="Products with a weight of the model, forward and backward.",
+    returns="[1] passes",
+    source="Kaplan et al. 2020, arXiv:2001.08361, section 2.1",
+    lora=False,
+)
+row("weight_passes", 2.0, "frozen", source="Hu et al. 2022 (LoRA), arXiv:2106.09685", lora=True)
+
+
+@alternative("matrix_passes", lora=True, off="weight_passes")
+def lora_matrix_passes(weight_passes, trained_share, quantised_share):
+    """Products with a layer's matrices and adapters, forward and backward, over those forward.
+
+    2 + 3 N_lora / N_matrices
+
+    Returns: [1] passes
+    Range: overlap windows, bubbles and what is computed twice take a forward pass for a third of
+        a step, as without adapters; experts that a token does not visit have their share
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2
+    """
+    return weight_passes + 3 * trained_share / quantised_share
+
+
 @alternative("layer_matrix_flops_per_token", linear_attention=False)
-def layer_matrix_flops_per_token(active_matrix_parameters):
+def layer_matrix_flops_per_token(active_matrix_parameters, matrix_passes):
     """Operations per token in the layers' matrices, forward and backward, without recomputation.
 
-    6 N_matrices: a multiply-add per weight, once forward and twice backward
+    2 x passes x N_matrices, 6 N_matrices unless weights are frozen: a multiply-add per weight and
+    pass
 
     Returns: [FLOP] operations of one token
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
-    return 6 * active_matrix_parameters
+    return 2 * matrix_passes * active_matrix_parameters
 
 
-def logits_flops_per_token(vocab_size, hidden_size):
+def logits_flops_per_token(vocab_size, hidden_size, weight_passes):
     """Operations per token in the logits product, forward and backward.
 
-    6 V h
+    2 x passes x V h, 6 V h unless weights are frozen
 
     Returns: [FLOP] operations of one token
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
     """
-    return 6 * vocab_size * hidden_size
+    return 2 * weight_passes * vocab_size * hidden_size
 
 
 row(
@@ -308,6 +336,7 @@ def model_flops_per_step(model_flops_per_token, tokens_per_step):
 def recompute_flops_factor(
     layer_matrix_flops_per_token,
     matrix_recompute_passes,
+    matrix_passes,
     attention_flops_per_token,
     attention_recompute_passes,
     attention_backward_ratio,
@@ -316,14 +345,14 @@ def recompute_flops_factor(
     """Executed operations over operations without recomputation.
 
     1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
-    kernel's backward pass always recomputes scores (r = 2.5)
+    kernel's backward pass always recomputes scores (r = 2.5); frozen matrices 3 / 2 as much
 
     Returns: [1] operations over operations
     Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
         arXiv:2205.05198, section 5; Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
     """
     attention = attention_recompute_passes + attention_backward_ratio - 2
-    again = matrix_recompute_passes * layer_matrix_flops_per_token
+    again = matrix_recompute_passes * layer_matrix_flops_per_token * (3 / matrix_passes)
     again = again + attention * attention_flops_per_token
     return 1 + again / (3 * kernel_flops_per_token)
 

@@ -8,6 +8,7 @@ from ...ops import where
 from ...stages import most_stage_parameters
 from ...topology import flat_bandwidth, flat_latency, group_ranks_per_node
 from ..pipeline.stage_layers import largest_stage_parameters
+from ..precision.formats import lora_updated_weight_bytes
 
 
 def expert_gradient_ranks(gradient_ranks, tensor_parallel, expert_tensor_parallel, expert_parallel):
@@ -299,7 +300,18 @@ def staged_reduced_parameters(reduced_stage_parameters, tensor_parallel, paramet
     return parameter_copies * reduced_stage_parameters / tensor_parallel
 
 
-def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_compression):
+row("gradient_wire_bytes", "gradient_bytes_per_element", lora=False)
+family(
+    {
+        "updated_weight_bytes": "gradient_wire_bytes",
+        "bytes_per_element": "gradient_bytes_per_element",
+        "trained weights": "gradients on the wire",
+    },
+    lora_updated_weight_bytes,
+)
+
+
+def gradient_message(reduced_parameters, gradient_wire_bytes, gradient_compression):
     """Gradient bytes that one rank contributes to its data-parallel group's reduction.
 
     N / (t p) x bytes / compression
@@ -311,10 +323,34 @@ def gradient_message(reduced_parameters, gradient_bytes_per_element, gradient_co
         >>> gradient_message(1e12 / (8 * 16), 2, 1) / 1e9
         15.625
     """
-    return reduced_parameters * gradient_bytes_per_element / gradient_compression
+    return reduced_parameters * gradient_wire_bytes / gradient_compression
 
 
-def weight_message(reduced_parameters, weight_bytes_on_wire):
+row("frozen_wire_bytes", 0.0, "each rank holds all", zero_stage=(0, 1, 2))
+row(
+    "frozen_wire_bytes",
+    "frozen_weight_bytes",
+    summary="Bytes on the wire of a frozen weight that data-parallel ranks gather.",
+    returns="[B] bytes of one parameter",
+    source="PyTorch fully_shard (frozen parameters are sharded and gathered as others)",
+    zero_stage=3,
+)
+
+
+@alternative("weight_wire_bytes", lora=True, off="weight_bytes_on_wire")
+def lora_weight_wire_bytes(frozen_wire_bytes, trained_share, weight_bytes_on_wire):
+    """Bytes of weights that data-parallel ranks gather for each parameter of the model.
+
+    frozen + share of adapters x trained
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7; Hu et al. 2022 (LoRA),
+        arXiv:2106.09685, section 4.2
+    """
+    return frozen_wire_bytes + trained_share * weight_bytes_on_wire
+
+
+def weight_message(reduced_parameters, weight_wire_bytes):
     """Weight bytes that one rank's data-parallel group gathers.
 
     N / (t p) x bytes
@@ -322,7 +358,7 @@ def weight_message(reduced_parameters, weight_bytes_on_wire):
     Returns: [B] message
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7
     """
-    return reduced_parameters * weight_bytes_on_wire
+    return reduced_parameters * weight_wire_bytes
 
 
 @alternative("exchanged_message", zero_stage=0)

@@ -118,7 +118,7 @@ def staged_replica_parameters(
 
 
 def replica_message(
-    replica_parameters, gradient_bytes_per_element, gradient_compression, gradient_buckets
+    replica_parameters, gradient_wire_bytes, gradient_compression, gradient_buckets
 ):
     """Size of one bucket of the gradient shard that a rank reduces with other sharding groups.
 
@@ -127,7 +127,7 @@ def replica_message(
     Returns: [B] message
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
     """
-    return replica_parameters * gradient_bytes_per_element / gradient_compression / gradient_buckets
+    return replica_parameters * gradient_wire_bytes / gradient_compression / gradient_buckets
 
 
 @alternative("replica_stride", rank_order="tp-cp-ep-dp-pp")

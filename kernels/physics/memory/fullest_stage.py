@@ -203,16 +203,16 @@ def pipeline_stage(fullest_stage):
 
 
 @alternative("held_state_bytes", zero_stage=0)
-def replicated_held_state_bytes(trained_weight_bytes, gradient_storage_bytes, kept_optimizer_bytes):
+def replicated_held_state_bytes(kept_weight_bytes, kept_gradient_bytes, kept_optimizer_bytes):
     """weight + gradients + optimizer states
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return trained_weight_bytes + gradient_storage_bytes + kept_optimizer_bytes
+    return kept_weight_bytes + kept_gradient_bytes + kept_optimizer_bytes
 
 
 @alternative("held_state_bytes", zero_stage=1)
-def gradients_held_state_bytes(trained_weight_bytes, gradient_storage_bytes):
+def gradients_held_state_bytes(kept_weight_bytes, kept_gradient_bytes):
     """State bytes per parameter that every data-parallel rank holds, unsharded.
 
     weight + gradients
@@ -220,16 +220,16 @@ def gradients_held_state_bytes(trained_weight_bytes, gradient_storage_bytes):
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
-    return trained_weight_bytes + gradient_storage_bytes
+    return kept_weight_bytes + kept_gradient_bytes
 
 
 @alternative("held_state_bytes", zero_stage=2)
-def weights_held_state_bytes(trained_weight_bytes, unsharded_gradient_bytes):
+def weights_held_state_bytes(kept_weight_bytes, unsharded_gradient_bytes):
     """weight + unreduced gradients
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
-    return trained_weight_bytes + unsharded_gradient_bytes
+    return kept_weight_bytes + unsharded_gradient_bytes
 
 
 @alternative("held_state_bytes", zero_stage=3)
@@ -255,12 +255,12 @@ row(
 
 
 @alternative("unsharded_gradient_bytes", gradient_sync="step")
-def summed_unsharded_gradient_bytes(gradient_storage_bytes, num_microbatches):
+def summed_unsharded_gradient_bytes(kept_gradient_bytes, num_microbatches):
     """all that are kept; with one micro-batch none wait to be reduced: 0
 
     Source: PyTorch fully_shard (set_requires_gradient_sync)
     """
-    return where(num_microbatches > 1, gradient_storage_bytes, 0.0)
+    return where(num_microbatches > 1, kept_gradient_bytes, 0.0)
 
 
 row(
@@ -280,7 +280,7 @@ row(
 
 
 def sharded_state_bytes(
-    trained_weight_bytes, gradient_storage_bytes, kept_optimizer_bytes, held_state_bytes
+    kept_weight_bytes, kept_gradient_bytes, kept_optimizer_bytes, held_state_bytes
 ):
     """State bytes per parameter that are sharded over data-parallel ranks.
 
@@ -289,7 +289,7 @@ def sharded_state_bytes(
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return trained_weight_bytes + gradient_storage_bytes + kept_optimizer_bytes - held_state_bytes
+    return kept_weight_bytes + kept_gradient_bytes + kept_optimizer_bytes - held_state_bytes
 
 
 def shared_state_bytes(

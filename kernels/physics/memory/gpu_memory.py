@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative, family, row
 from ...ops import where
+from ..precision.formats import lora_updated_weight_bytes
 
 row("optimizer_time", 0.0, compute_model="mfu")
 
@@ -11,9 +12,9 @@ row("optimizer_time", 0.0, compute_model="mfu")
 @alternative("optimizer_time", compute_model="roofline")
 def roofline_optimizer_time(
     optimizer_parameters,
-    gradient_storage_bytes,
-    optimizer_state_bytes,
-    bytes_per_element,
+    kept_gradient_bytes,
+    updated_state_bytes,
+    updated_weight_bytes,
     reached_hbm_bandwidth,
 ):
     """Time of the memory-bound optimizer update, not part of compute time.
@@ -25,8 +26,8 @@ def roofline_optimizer_time(
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
         Adam)
     """
-    states = 2 * optimizer_state_bytes
-    each = gradient_storage_bytes + states + bytes_per_element
+    states = 2 * updated_state_bytes
+    each = kept_gradient_bytes + states + updated_weight_bytes
     return optimizer_parameters * each / reached_hbm_bandwidth
 
 
@@ -76,7 +77,16 @@ def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter):
     return optimizer_bytes_per_parameter + 4
 
 
-def state_bytes_per_parameter(bytes_per_element, gradient_storage_bytes, optimizer_state_bytes):
+for of_all, of_trained, what in (
+    ("kept_gradient_bytes", "gradient_storage_bytes", "gradients"),
+    ("updated_state_bytes", "optimizer_state_bytes", "optimizer states"),
+):
+    row(of_all, of_trained, lora=False)
+    names = {"updated_weight_bytes": of_all, "bytes_per_element": of_trained}
+    family({**names, "trained weights": what}, lora_updated_weight_bytes)
+
+
+def state_bytes_per_parameter(kept_weight_bytes, kept_gradient_bytes, updated_state_bytes):
     """Training state per parameter, unsharded.
 
     weight + gradients + optimizer states
@@ -87,7 +97,7 @@ def state_bytes_per_parameter(bytes_per_element, gradient_storage_bytes, optimiz
         >>> state_bytes_per_parameter(2, 2, 12)
         16
     """
-    return bytes_per_element + gradient_storage_bytes + optimizer_state_bytes
+    return kept_weight_bytes + kept_gradient_bytes + updated_state_bytes
 
 
 def min_gpus_for_state(parameters, state_bytes_per_parameter, hbm_capacity):
@@ -180,7 +190,7 @@ row(
 
 
 @alternative("weights_memory", zero_stage=(0, 1, 2))
-def replicated_weights_memory(held_parameters, trained_weight_bytes):
+def replicated_weights_memory(held_parameters, kept_weight_bytes):
     """Weight memory of one GPU.
 
     N_stage / t x bytes
@@ -188,22 +198,22 @@ def replicated_weights_memory(held_parameters, trained_weight_bytes):
     Returns: [B] weights
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return held_parameters * trained_weight_bytes
+    return held_parameters * kept_weight_bytes
 
 
 @alternative("weights_memory", zero_stage=3)
-def sharded_weights_memory(sharded_parameters, trained_weight_bytes):
+def sharded_weights_memory(sharded_parameters, kept_weight_bytes):
     """Weight memory of one GPU, without the weights gathered for the current layer.
 
     N_stage / (t d c) x bytes
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
     """
-    return sharded_parameters * trained_weight_bytes
+    return sharded_parameters * kept_weight_bytes
 
 
 @alternative("gradients_memory", zero_stage=(0, 1))
-def replicated_gradients_memory(held_parameters, gradient_storage_bytes):
+def replicated_gradients_memory(held_parameters, kept_gradient_bytes):
     """Gradient memory of one GPU.
 
     N_stage / t x bytes
@@ -211,16 +221,16 @@ def replicated_gradients_memory(held_parameters, gradient_storage_bytes):
     Returns: [B] gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return held_parameters * gradient_storage_bytes
+    return held_parameters * kept_gradient_bytes
 
 
 @alternative("gradients_memory", zero_stage=(2, 3))
-def sharded_gradients_memory(accumulated_parameters, gradient_storage_bytes):
+def sharded_gradients_memory(accumulated_parameters, kept_gradient_bytes):
     """accumulated parameters x bytes: N_stage / (t d c), unless gradients are reduced once a step
 
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
-    return accumulated_parameters * gradient_storage_bytes
+    return accumulated_parameters * kept_gradient_bytes
 
 
 row(
@@ -245,7 +255,7 @@ def summed_accumulated_parameters(held_parameters, sharded_parameters, num_micro
 
 row(
     "kept_optimizer_bytes",
-    "optimizer_state_bytes",
+    "updated_state_bytes",
     summary=("Bytes of one parameter that only the optimizer's update uses, as a GPU keeps them."),
     returns="[B] bytes of one parameter",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1",
@@ -344,7 +354,7 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
 
 @alternative("optimizer_offload_time", offload="cpu", off=0.0)
 def cpu_optimizer_offload_time(
-    optimizer_parameters, gradient_bytes_per_element, bytes_per_element, offload_bandwidth
+    optimizer_parameters, gradient_wire_bytes, updated_weight_bytes, offload_bandwidth
 ):
     """Offload traffic time of one step: gradients to the host, updated weights back.
 
@@ -353,17 +363,17 @@ def cpu_optimizer_offload_time(
     Returns: [s] traffic of one step
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
     """
-    moved = optimizer_parameters * (gradient_bytes_per_element + bytes_per_element)
+    moved = optimizer_parameters * (gradient_wire_bytes + updated_weight_bytes)
     return moved / offload_bandwidth
 
 
 @alternative("optimizer_offload_time", offload="nvme")
 def nvme_optimizer_offload_time(
     optimizer_parameters,
-    gradient_bytes_per_element,
-    bytes_per_element,
+    gradient_wire_bytes,
+    updated_weight_bytes,
     offload_bandwidth,
-    optimizer_state_bytes,
+    updated_state_bytes,
     nvme_bandwidth,
 ):
     """Offload traffic time of one step, with optimizer states read from and written to drives.
@@ -372,6 +382,6 @@ def nvme_optimizer_offload_time(
 
     Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
     """
-    to_host = gradient_bytes_per_element + bytes_per_element
-    to_drives = 2 * optimizer_state_bytes
+    to_host = gradient_wire_bytes + updated_weight_bytes
+    to_drives = 2 * updated_state_bytes
     return optimizer_parameters * (to_host / offload_bandwidth + to_drives / nvme_bandwidth)

@@ -80,7 +80,7 @@ row(
 
 
 @alternative("gradient_buffer_memory", gradient_storage="fp32")
-def fp32_gradient_buffer_memory(gradient_buffer_parameters, bytes_per_element):
+def fp32_gradient_buffer_memory(gradient_buffer_parameters, updated_weight_bytes):
     """Memory of buffers for new gradients, in the format of the weights.
 
     e per parameter: gradients accumulate in FP32, but the backward pass returns one in the format
@@ -90,7 +90,7 @@ def fp32_gradient_buffer_memory(gradient_buffer_parameters, bytes_per_element):
     Source: Megatron-LM, fused accumulation of gradients (the buffers are Transformer Engine's
         dummy gradients, one for each shape and format)
     """
-    return gradient_buffer_parameters * bytes_per_element
+    return gradient_buffer_parameters * updated_weight_bytes
 
 
 row(
@@ -103,7 +103,7 @@ row(
 
 
 @alternative("layer_state_memory", zero_stage=2)
-def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
+def sharded_gradient_layer_state_memory(layer_parameters, updated_weight_bytes):
     """Memory of the current layer's gathered weights and unreduced gradients.
 
     e per parameter of the layer: unreduced gradients
@@ -111,16 +111,18 @@ def sharded_gradient_layer_state_memory(layer_parameters, bytes_per_element):
     Returns: [B] weights and gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
-    return layer_parameters * bytes_per_element
+    return layer_parameters * updated_weight_bytes
 
 
 @alternative("layer_state_memory", zero_stage=3)
-def sharded_layer_state_memory(gathered_parameters, layer_parameters, bytes_per_element):
+def sharded_layer_state_memory(
+    gathered_parameters, bytes_per_element, layer_parameters, updated_weight_bytes
+):
     """e per gathered weight and e per parameter of the layer, for unreduced gradients
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
-    return (gathered_parameters + layer_parameters) * bytes_per_element
+    return gathered_parameters * bytes_per_element + layer_parameters * updated_weight_bytes
 
 
 row(

@@ -5,7 +5,11 @@ from ...declare import count, declared, option, switch
 INPUTS = declared(
     "software",
     count("linear_chunk_size", 128, "tokens that a layer with a state works on at a time"),
+    option("frozen_weights", False, (False, "nf4"), "their format (QLoRA), if not that of others"),
     "job",
+    switch("lora", "adapters of low rank are trained, all other weights frozen", "lora_rank"),
+    count("lora_rank", None, "rank of an adapter"),
+    option("lora_matrices", "all", ("all", "query_value"), "matrices that have an adapter"),
     count("sequence_length", 4096, "tokens of one sequence"),
     switch(
         "document_mask",

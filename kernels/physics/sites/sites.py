@@ -23,7 +23,7 @@ def several_site_gradient_ranks(data_parallel, context_parallel, parameter_copie
 
 
 @alternative("site_message", site_sync="every_step")
-def gradient_site_message(parameters, gradient_bytes_per_element, gradient_compression):
+def gradient_site_message(parameters, gradient_wire_bytes, gradient_compression):
     """Bytes that one site sends in an exchange: gradients of the whole model.
 
     N x bytes / compression
@@ -31,7 +31,7 @@ def gradient_site_message(parameters, gradient_bytes_per_element, gradient_compr
     Returns: [B] message of all GPUs of one site
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (data parallelism, H = 1)
     """
-    return parameters * gradient_bytes_per_element / gradient_compression
+    return parameters * gradient_wire_bytes / gradient_compression
 
 
 @alternative("site_message", site_sync="local_steps")

@@ -14,6 +14,7 @@ def shared_expert_flops_share(
     expert_parameters,
     active_matrix_parameters,
     matrix_recompute_passes,
+    matrix_passes,
     layer_matrix_flops_per_token,
     kernel_flops_per_token,
     recompute_flops_factor,
@@ -23,7 +24,7 @@ def shared_expert_flops_share(
     """Share of the layers' operations executed by shared experts.
 
     their share of the matrices, l_e E_shared x parameters of an expert / N_matrices,
-    x (1 + passes / 3) matrices / operations executed in layers
+    x (1 + passes / 3) matrices (2 for 3 if frozen) / operations executed in layers
 
     Returns: [1] share of operations
     Range: also of time if all operations run at one rate; less of it if attention stays in 16 bits
@@ -33,7 +34,7 @@ def shared_expert_flops_share(
     weights = expert_layers * shared_experts * expert_parameters
     some = active_matrix_parameters > 0
     share = np.minimum(weights / where(some, active_matrix_parameters, 1.0), 1.0)
-    matrices = (1 + matrix_recompute_passes / 3) * layer_matrix_flops_per_token
+    matrices = (1 + matrix_recompute_passes / matrix_passes) * layer_matrix_flops_per_token
     done = kernel_flops_per_token * recompute_flops_factor
     done = done - logits_flops_per_token - prediction_flops_per_token
     return where(some, share, 0.0) * matrices / done
