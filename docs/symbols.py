@@ -67,6 +67,7 @@ _MEANT: Mapping[str, str] = {
     "N_non_matmul": "non_matmul_parameters",
     "N_o": "optimizer_parameters",
     "N_opt": "compute_optimal_parameters",
+    "N_lora": "lora_parameters",
     "N_routed": "routed_parameters stage_routed_parameters",
     "N_shard": "replica_parameters",
     "N_skipped": "skipped_parameters",
@@ -132,7 +133,7 @@ _MEANT: Mapping[str, str] = {
     "p": "*_tier_share in_process_share in_job_share node_swap_share requeue_share "
     "pipeline_parallel slow_node_fraction",
     "q": "corruption_probability",
-    "r": "attention_backward_ratio interest_rate torus_ring_multiple",
+    "r": "lora_rank attention_backward_ratio interest_rate torus_ring_multiple",
     "s": "gradient_reductions serial_fraction sequence_length sites",
     "s_long": "long_context_length",
     "sigma": "serial_fraction",

@@ -273,7 +273,7 @@ def parameters_model_flops_per_token(active_parameters):
     """6 N_active
 
     Range: counts look-ups and omits attention; exceeds the executed operations if 6 x non-matmul
-        parameters exceed attention's operations
+        parameters exceed attention's operations, or weights are frozen (lora)
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     return 6 * active_parameters

@@ -68,6 +68,8 @@ def query_value_lora_parameters(
 ):
     """r l_a (2 h + (a + a_kv) (h / a))
 
+    Range: activations are counted as if all matrices had adapters: inputs of feed-forward matrices
+        without them need not be kept, 26 % of Llama 3 8B's without recomputation
     Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 5.5 (GPT-3)
     """
     width = 2 * hidden_size + (attention_heads + kv_heads) * head_size
