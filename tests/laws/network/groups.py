@@ -180,4 +180,4 @@ def slowest_rank() -> Pairs:
     deviation = float(draws.max(axis=1).mean())
     waits = (4.0 * (1 + 0.1 + 0.05 * draws)).max(axis=1) - 4.0
     slowdown = formulas.slowest_rank_slowdown(0.1, 0.05, deviation)
-    yield formulas.straggler_time(4.0, slowdown), float(waits.mean())
+    yield formulas.straggler_time(4.0, slowdown, 0.0), float(waits.mean())
