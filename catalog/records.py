@@ -30,6 +30,7 @@ _COUNTS = (
     *("head_size", "ffn_hidden_size", "expert_ffn_hidden_size", "embedding_tables"),
     *("looked_up_parameters", "windowed_layers", "attention_layers", "ffn_layers"),
     *("expert_input_width", "attention_parameters_per_layer", "kv_elements_per_layer"),
+    *("kv_latent_size", "value_head_size"),
 )
 # Catalog facts that are not inputs: name -> unit, or the type of those without one
 _FACTS: dict[str, str | type] = {
@@ -63,6 +64,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("parameters", "active_parameters", "layers", "hidden_size"),
             *("attention_heads", "kv_heads", "head_size"),
             *("attention_parameters_per_layer", "kv_elements_per_layer"),
+            *("query_latent_size", "kv_latent_size", "value_head_size"),
             *("ffn_hidden_size", "gated_ffn", "vocab_size"),
             *("embedding_tables", "looked_up_parameters"),
             *("sliding_window", "attention_window", "windowed_layers"),
