@@ -100,7 +100,10 @@ CASES = [
         "megatron_bridge",
         (
             *(10.0, {"model": "deepseek-v3", "node": "gb300-nvl72", "fabric": "infiniband-xdr"}),
-            *({"precision": "fp8", "expert_parallel": 32, "virtual_stages": 8}, {"zero_stage": 1}),
+            *(
+                {"precision": "mxfp8", "expert_parallel": 32, "virtual_stages": 8},
+                {"zero_stage": 1},
+            ),
         ),
         where="26.06 NeMo Container; Pre-Training Performance",
         model={"name": "DeepSeekV3", "seq": 4096},
@@ -346,6 +349,27 @@ def test_gpt_3_on_gaudi_runs_as_its_commands_say(tmp_path: Path) -> None:
     expected |= {"micro_batch_size": 2, "global_batch_size": 2048, "recompute": "selective"}
     assert {name: row.inputs.get(name) for name in expected} == expected
     assert row.measured == pytest.approx(4.0)  # 2048 x 2048 / 1048576
+    record |= {
+        "source": "MLCommons training_results_v3.1",
+        "system": {"accel": "HLS-Gaudi2-N48-PT"},
+    }
+    (row,), _ = read(tmp_path, record)  # accumulates 128 micro-batches, by its log: 2048 / (2 x 8)
+    assert row.inputs["n_gpus"] / 8 / row.inputs["pipeline_parallel"] == 8
+
+
+def test_a_misprinted_row_of_bridge_runs_as_the_same_run_of_other_containers() -> None:
+    rows = {row.id: row for row in read_records()[0]}
+    printed, before = (rows[f"megatron_bridge/{number}"] for number in (166, 202))
+    assert printed.inputs == before.inputs
+    assert "misprints" in " ".join(printed.notes)
+
+
+def test_formats_of_bridge_are_those_that_the_gpus_have() -> None:
+    rows = [row for row in read_records()[0] if row.group == "megatron_bridge"]
+    formats = {(row.inputs["node"], row.inputs["precision"]) for row in rows}
+    assert {node for node, form in formats if form == "mxfp8"} == {
+        *("dgx-b200", "dgx-b300", "gb200-nvl72", "gb300-nvl72")
+    }
 
 
 def test_a_run_listed_again_is_that_of_the_round_before() -> None:
@@ -548,7 +572,11 @@ def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathF
     ("system", "DGX-B300", ("dgx-b300", "infiniband-xdr")),
     ("model", "Qwen3_235B_a22B", "qwen-3-235b-a22b"),
     ("model", "Llama3.1 405B", "llama-3-405b"),
-    ("precision", "MXFP8", "fp8"),
+    ("precision", "MXFP8", "mxfp8"),
+    ("precision", "FP8_MX", "mxfp8"),
+    ("precision", "FP8-SC", "fp8_blockwise"),
+    ("precision", "FP8-CS", "fp8"),
+    ("precision", "amp_fp8", "fp8"),
     ("precision", "NVFP4", "nvfp4"),
     ("precision", "amp_bf16", "bf16"),
     ("precision", "float8 tensorwise", "fp8"),
@@ -567,6 +595,8 @@ def test_the_most_specific_calibration_comes_first() -> None:
     dense = [name.replace("-moe", "") for name in moe]
     nearby = [name.replace("gb200", "b200") for name in (*moe[:2], *dense[:2])]
     assert experts == [*moe, *dense, *nearby, "megatron-gb200"]
+    scales = list(record_calibration.candidates(BRIDGE, {**GB200, "precision": "mxfp8"}))
+    assert scales[:3] == ["bridge-gb200-mxfp8", "bridge-gb200-fp8", "bridge-gb200"]
     later = {**BRIDGE, "where": "26.08 NeMo Container"}
     dense = list(record_calibration.candidates(later, {**GB200, "model": "llama-3-70b"}))
     assert dense[0] == "bridge-gb200-fp8"  # releases matter only with experts

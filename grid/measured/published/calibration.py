@@ -26,6 +26,7 @@ _STACKS = {
 }
 _WIDER = {"jean-zay": "deepspeed", "deepspeed-node": "deepspeed"}
 _KIN = {"b200": "gb200", "gb200": "b200", "b300": "gb300", "gb300": "b300"}
+_ALIKE = {"mxfp8": "fp8", "fp8_blockwise": "fp8"}  # as many bits, without rows of their own
 _CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 
 
@@ -33,8 +34,8 @@ def calibration_for(
     published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
 ) -> str | None:
     """The label of the most specific known calibration, if any. Labels are
-    "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run without its
-    own takes that of a wider set, and lastly Megatron's on its generation."""
+    "stack-generation[-precision][-release]", as in "bridge-moe-gb200-mxfp8-26-04"; a run without
+    its own takes that of a wider set, and lastly Megatron's on its generation."""
     return next((label for label in candidates(published, inputs) if known(label)), None)
 
 
@@ -46,11 +47,12 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
         return
     where = published.get("where")
     container = _CONTAINER.search(where) if isinstance(where, str) else None
-    ends = [str(inputs["precision"])] if "precision" in inputs else []
+    precision = str(inputs.get("precision", ""))
+    ends = [word for word in (precision, _ALIKE.get(precision)) if word]
     # The kernels of experts changed after 26.04; 26.02 and 26.04 have the same recipes
     if container and _has_experts(inputs):
         release = "26-04" if container.groups() <= ("26", "04") else "26-06"
-        ends.insert(0, f"{ends[0]}-{release}" if ends else release)
+        ends = [end for word in ends for end in (f"{word}-{release}", word)] or [release]
     for name in _variants(stack, published, inputs):
         for end in ends:
             yield f"{name}-{generation}-{end}"

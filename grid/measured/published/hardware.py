@@ -39,7 +39,12 @@ _GENERATION = re.compile(r"(?<![a-z0-9])(gb[23]00|[bh][23]00|[ah]100)(?![0-9])")
 _OWN = re.compile(r"(\d{1,5}) ?(?:Gb/s|Gbps|Gbit/s) ?(?:/|per )GPU")
 _CARDS = re.compile(r"(\d{1,3}) ?x ?(?:[A-Za-z]{1,20} )?(\d{1,5}) ?(?:Gb|Gbit)(?![A-Za-z])")
 _NODE = re.compile(r"(\d{2,5}) ?(?:Gb/s|Gbps|Gbit/s)")
-_PRECISIONS = {"mxfp8": "fp8", "float8": "fp8", "amp_fp8": "fp8"}
+# What a table calls a number format, the longest first. Megatron-Bridge's recipes: scales for 32
+# elements (MX), for blocks (SC, "subchannel") or for a tensor (CS, "current scaling")
+_PRECISIONS = {
+    **{"mxfp8": "mxfp8", "fp8-mx": "mxfp8", "fp8-sc": "fp8_blockwise", "float8": "fp8"},
+    **{name: name for name in ("nvfp4", "fp8", "bf16", "fp16")},
+}
 
 
 def model_of(name: str) -> str:
@@ -81,12 +86,9 @@ def bandwidth_of(text: str, gpus_per_node: int = 8) -> float | None:
 
 
 def precision_of(text: str) -> str:
-    """The number format of a run: nvfp4, fp8, fp16 or bf16."""
-    lower = text.lower()
+    """The number format of a run: a choice of the input `precision`."""
+    lower = text.lower().replace("_", "-")
     for word, precision in _PRECISIONS.items():
         if word in lower:
-            return precision
-    for precision in ("nvfp4", "fp8", "bf16", "fp16"):
-        if precision in lower:
             return precision
     raise UnreadableError(f"parallel.precision = {shown(text)} is not a known number format")

@@ -39,12 +39,13 @@ _BLOOM_VOCABULARIES = (51200, 250880)  # before and after its own tokenizer
 # Chronicle lines headed by a batch of 512: the column repeats 2048, but time and FLOP/s fit 512
 _BLOOM_512 = ("line 658", "line 659", "line 660")
 # Intel-HabanaLabs's GPT-3, README and run_gpt.sh of each MLPerf round: micro-batch, number format,
-# sequence parallelism with fused attention; 8 tensor ranks and 8 stages in all
+# sequence parallelism with fused attention; 8 tensor ranks, and 8 stages but in one run
 _GAUDI = {
     "training_results_v3.0": (1, "bf16", False),
     "training_results_v3.1": (2, "fp8", True),
     "training_results_v4.0": (2, "fp8", True),
 }
+_GAUDI_STAGES = {("training_results_v3.1", 48): 6}  # by nodes
 # Google's scripts of v4.0 (MaxText, quantization=int8); those of v4.1 were not found
 # Of a recipe in NVFP4: the last 14 of 88 layers (Megatron-Bridge, training/mixed_precision.py)
 _IN_16_BITS = {"nemotron-3-super": {"sixteen_bit_layers_share": 14 / 88}}
@@ -55,6 +56,9 @@ _EOS_PARALLEL: Inputs = {
     **{"tp": 4, "pp": 6, "cp": 1, "vp": 8, "mbs": 1, "precision": "FP8"},
     **{"dist_optimizer": True, "sequence_parallel": True},
 }
+# Megatron-Bridge's row with 2 sequences and 1 chunk: 1 and 5 in the recipe (v0.3.1,
+# llama3_workload_base_configs.py) and in the same run of 26.02 and 26.04
+_BRIDGE_MISPRINT = "line 401; 26.02.01 NeMo Container; Pre-Training Performance"
 _APART = 0.2  # relative difference from which two figures of one record contradict each other
 _CLOSE = 0.02
 # Sequences of a GPU and step stated by a table's caption, not its rows, and recomputation:
@@ -231,6 +235,10 @@ def _bridge(facts: Facts) -> list[Reading]:
     inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
     inputs |= {"sequence_length": facts.whole("model.seq")}
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
+    notes = ["recomputation is not stated: none"]
+    if where == _BRIDGE_MISPRINT:
+        inputs |= {"micro_batch_size": 1, "virtual_stages": 5}
+        notes.append("micro-batch and chunks are the recipe's: the table misprints them")
     if inputs["precision"] == "nvfp4":
         inputs |= _IN_16_BITS.get(label, {})
     sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
@@ -240,20 +248,21 @@ def _bridge(facts: Facts) -> list[Reading]:
     if inputs["expert_parallel"] * layer > inputs["n_gpus"]:
         # more expert ranks than replicas: they are folded over tensor ranks, as the recipes state
         inputs |= {"expert_tensor_parallel": 1}
-    seconds, notes = _seconds(facts, inputs)
-    return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
+    seconds, more = _seconds(facts, inputs)
+    return [Reading(inputs, seconds, notes=(*notes, *more))]
 
 
 def _gaudi(facts: Facts, nodes: int) -> list[Reading]:
     """GPT-3 on Gaudi 2, as launched by its submitter's commands; nothing is fitted to such runs."""
-    known = next((run for name, run in _GAUDI.items() if name in facts.text("source", "")), None)
+    known = next((name for name in _GAUDI if name in facts.text("source", "")), None)
     if known is None:
         raise UnreadableError(f"source = {shown(facts.raw('source'))} has no published layout")
-    micro_batch, precision, fused = known
+    micro_batch, precision, fused = _GAUDI[known]
     inputs = _gpt(facts) | _run(precision, "flash" if fused else "standard")
     inputs |= {"node": "hls-gaudi-2", "fabric": "gaudi-2-scale-out", "n_gpus": 8 * nodes}
-    inputs |= {"tensor_parallel": 8, "pipeline_parallel": 8, "micro_batch_size": micro_batch}
-    inputs |= {"global_batch_size": facts.whole("parallel.gbs"), "zero_stage": 0}
+    inputs |= {"pipeline_parallel": _GAUDI_STAGES.get((known, nodes), 8), "tensor_parallel": 8}
+    inputs |= {"micro_batch_size": micro_batch, "zero_stage": 0}
+    inputs |= {"global_batch_size": facts.whole("parallel.gbs")}
     inputs |= {"recompute": "selective", "sequence_parallel": fused}
     seconds, more = _seconds(facts, inputs)
     notes = ("layout and recomputation are those of the submission's commands", *more)
