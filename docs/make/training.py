@@ -28,6 +28,7 @@ from fleetcube.grid.measured.steps import (
     fit_steps,
 )
 from fleetcube.grid.spec.auto import cell_of
+from fleetcube.kernels.inputs import INPUTS
 
 from . import all_reduces
 from .text import ROOT
@@ -152,6 +153,21 @@ class Set:
     def fit(self) -> StepFit:
         return fit_steps(self.table, self.start, FIT, priors=PRIORS, most=self.most)
 
+    @property
+    def without_effect(self) -> set[str]:
+        """Coefficients that a record leaves out: the input's default, or the link's data sheet,
+        gives the same steps. A slope of 0 is not enough: an overlap may hide all there is."""
+        fit = self.fit()
+        model = _Model(self.table, self.start, FIT, fit.of, self.most)
+        found = np.array([fit.values[name] for name in FIT])
+        steps, same = model.predict(found), set()
+        for k, name in enumerate(FIT):
+            other = found.copy()
+            other[k] = self.most.get(name, INPUTS[name].default)
+            if np.array_equal(model.predict(other), steps):
+                same.add(name)
+        return same
+
     @cache  # noqa: B019
     def errors(self) -> Array:
         """Logarithms of predicted over measured, each row held out with its part."""
@@ -267,7 +283,7 @@ def record(label: str) -> str:
     fit = own.fit()
     held_out = np.abs(np.expm1(own.errors()))
     errors, parts = pooled(label)
-    fitted = [name for name in FIT if name not in fit.idle]
+    fitted = [name for name in FIT if name not in own.without_effect]
     values = {
         name: float(f"{fit.values[name]:.4g}")
         if fit.values[name] > NOTHING * own.start[name]
