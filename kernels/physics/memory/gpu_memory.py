@@ -295,9 +295,13 @@ def one_site_memory_per_gpu(
     weights + gradients + optimizer states + activations + working memory + reserved
 
     Returns: [B] memory
-    Range: framework allocations; device context and network buffers are `reserved_memory`.
-        Published measurements are within `memory_error_factor`
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
+    Range: 3.5 GB of `reserved_memory`: 2.5 to 3.9 in four published failures; a job of many groups
+        holds more, 7 GB in NCCL alone with t 2, p 2, d 2 on H100, 9.5 with experts; 0 gives what a
+        framework counts as allocated
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3; messages of PyTorch at the
+        failure, capacity - free - allocated: Megatron-LM issue 525, DeepSpeed issue 3312,
+        LLaMA-Factory issue 7532, compressed-tensors pull request 587; NCCL issues 864 and 964, verl
+        pull request 6408
     """
     states = weights_memory + gradients_memory + optimizer_memory
     return states + activation_memory + working_memory + reserved_memory
@@ -309,7 +313,7 @@ def memory_per_gpu_low(memory_per_gpu, memory_error_factor):
     memory / f
 
     Returns: [B] memory
-    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    Source: by definition; factor: docs/accuracy.md (runs of Llama 2 7B in Megatron-LM)
     """
     return memory_per_gpu / memory_error_factor
 
@@ -320,7 +324,7 @@ def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
     memory x f
 
     Returns: [B] memory
-    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    Source: by definition; factor: docs/accuracy.md (runs of Llama 2 7B in Megatron-LM)
     """
     return memory_per_gpu * memory_error_factor
 
@@ -343,7 +347,7 @@ def near_memory_limit(memory_per_gpu, memory_error_factor, hbm_capacity):
 
     Returns: [flag] verdict
     Flags: 0 no, 1 yes
-    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    Source: by definition; factor: docs/accuracy.md (runs of Llama 2 7B in Megatron-LM)
     """
     least = memory_per_gpu / memory_error_factor
     most = memory_per_gpu * memory_error_factor

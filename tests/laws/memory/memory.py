@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
+from fleetcube.kernels.inputs import INPUTS
 
 from ... import formulas
 from ...evaluated import value
@@ -23,8 +24,29 @@ from ..check import Pairs, check
 def published_memories() -> Pairs:
     """61 published memories: 22B to 1T, Llama-3, DeepSeek-V2 and V3, 4k to 128k tokens"""
     asked = ("memory_per_gpu", "activation_memory", "activation_memory_per_layer")
-    for row in validate([row for row in read_records()[0] if row.of in asked]).rows:
+    known = [row for row in read_records()[0] if row.of in asked and row.group != "megatron_llama2"]
+    for row in validate(known).rows:
         yield row.predicted, row.measured
+
+
+@check(
+    "one_site_memory_per_gpu",
+    by="table",
+    source="messages of PyTorch when memory ran out: Megatron-LM issue 525, DeepSpeed issue 3312, "
+    "LLaMA-Factory issue 7532, compressed-tensors pull request 587",
+    tolerance=0.03,
+)
+def memory_in_use_at_failures() -> Pairs:
+    """four jobs on V100, A100 and H100: what they had allocated, and all that was in use"""
+    reserved = INPUTS["reserved_memory"].default
+    for in_use, allocated in (
+        (31.74 - 577.12 / 1024, 28.82),
+        (31.75 - 137.69 / 1024, 28.05),
+        (76.92, 73.28),
+        (78.09, 75.31),
+    ):
+        ours = formulas.one_site_memory_per_gpu(allocated * 2**30, 0, 0, 0, 0, reserved)
+        yield ours, in_use * 2**30
 
 
 @check(

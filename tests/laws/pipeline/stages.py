@@ -145,6 +145,7 @@ def memory_of_stages() -> Pairs:
         if chunks > 1 and p == 1:
             continue
         point = {**base, "pipeline_parallel": p, "virtual_stages": chunks, "zero_stage": zero}
+        point["reserved_memory"] = 0  # tensors alone
         layers, vocabulary = (32, 128256) if base is llama else (32, 32000)
         tokens, m = computed(point, "microbatch_tokens", "num_microbatches")
         names = ("activation_memory_per_layer", "working_memory")
