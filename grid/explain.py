@@ -20,7 +20,7 @@ from ..kernels.roles import MEANT, REASON
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.table_notes import WIDTH
-from .show.tables import label, meanings, scale
+from .show.tables import label, meanings, memory_use, scale
 from .spec import dates, patterns
 from .spec.scenario import choose
 
@@ -157,6 +157,7 @@ def explain_traffic(point: Any) -> str:
     if REASON in point and int(point[REASON]) > 0:
         reason = point[REASON]
         lines.append(f"It cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}.")
+    lines += [f"Memory of a GPU: {used}."] if (used := memory_use(point)) else []
     if all(name in point for name in TIMES):
         middle, low, high = (float(point[name]) for name in TIMES)
         if low < high:

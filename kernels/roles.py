@@ -40,8 +40,10 @@ LAYOUT = frozenset(
 )
 # Topics whose software inputs say how a job is laid out
 LAYOUT_TOPICS = ("layout", "tensor", "context", "experts", "pipeline", "data")
-# A quantity, and the inputs whose product it may not exceed where a point can be run
-LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
+# A quantity, the input that bounds it, and what it may not exceed where a point can be run
+LIMITS: Mapping[str, tuple[str, str]] = {"memory_per_gpu": ("hbm_capacity", "memory_limit")}
+MEMORY = ("memory_per_gpu", "memory_margin", "memory_per_gpu_high")  # a limit's line for people
+HEADROOM = "memory_headroom"  # the option by which what is recommended fits for sure
 
 # A predicted quantity, the input that places it in its 90 % interval (-1 and 1: the ends, 0: the
 # prediction), and the factor that is the interval's half; 1 where no interval is known

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...kernels.roles import NEAR, REASON
+from ...kernels.roles import HEADROOM, NEAR, REASON
 from ..errors import InputError, check_count, check_texts, shown
 from ..plan.labels import coordinates, root_attributes
 from ..reduce.pareto import pareto, sign_of
@@ -56,7 +56,8 @@ def best(
     if isinstance(search, Mapping):
         if k is not None:
             raise InputError(f"k = {k}: a search of ranges has one answer; leave k out")
-        return optimize(sweep._spec_of([of]), of, sense, search, where, also, over or (), settings)
+        sure = sweep if settings.infeasible == "include" else with_headroom(sweep, search)
+        return optimize(sure._spec_of([of]), of, sense, search, where, also, over or (), settings)
     if over:
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
     if not phases.names(sweep.spec["scenario"]):
@@ -93,6 +94,9 @@ def _of_grid(
     spec: Any = sweep.spec
     if settings.infeasible is None and is_known(spec["scenario"], spec["axes"], [REASON]):
         settings = replace(settings, infeasible="exclude")
+    if settings._mask:
+        searched = {n: row for n, row in spec["axes"].items() if over is None or n in over}
+        sweep = with_headroom(sweep, searched)
     moved, conditions = judged(sweep, [*names, *also], where, settings)
     # none depends on the layout, so that what cannot run is left out by its reason
     apart = settings._mask and not {*names} & {*moved._plan(settings.engine, True).layout_dependent}
@@ -145,6 +149,19 @@ def _winner(
     attrs = {**root_attributes(plan, sweep.spec), "fleetcube_reduction": said}
     found = xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
     return found.set_coords(NEAR) if NEAR in found else found
+
+
+def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
+    """The same, refusing what fits only within the error of a limit, if what is searched decides
+    that and the spec does not state it."""
+    spec: Any = sweep.spec
+    scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
+    axes = {**spec["axes"], **searched}
+    if HEADROOM in {*scenario, *axes} or not is_known(scenario, axes, [NEAR]):
+        return sweep
+    plan = sweep.replace(scenario=scenario, axes=axes, outputs=[NEAR])._plan("numpy")
+    decided = not searched.keys().isdisjoint(plan.out_dims[NEAR])
+    return sweep.replace(scenario={**spec["scenario"], HEADROOM: True}) if decided else sweep
 
 
 def judged(

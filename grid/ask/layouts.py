@@ -16,7 +16,7 @@ import numpy as np
 
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
+from ...kernels.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
@@ -316,7 +316,9 @@ def _tried(
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
-    grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[*read])
+    sure = {} if HEADROOM in axes else {HEADROOM: True, **sweep.spec["scenario"]}
+    both = {**axes, **{n: [*row] for n, row in tried.items()}}
+    grid = sweep.replace(scenario=sure or None, axes=both, outputs=[*read])
     whole = [*axes, *tried]
     # compiling every combination of choices takes longer than NumPy does for all that are allowed
     how = replace(settings, engine="numpy") if settings.engine == "auto" else settings

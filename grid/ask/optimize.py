@@ -212,7 +212,8 @@ class Search:
         self.limited = [
             name for name in LIMITS if judged and all(name in case.formulas for case in plan.cases)
         ]
-        rated = list(dict.fromkeys([*rated, *self.limited]))
+        limits = [LIMITS[name][1] for name in self.limited]
+        rated = list(dict.fromkeys([*rated, *self.limited, *limits]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
         known = {*rated, *(name for case in plan.cases for name in case.formulas)}
         valid = {x: steps for x, (_, steps) in STEPS.items()} | dict(RUN_STEPS if judged else {})
@@ -262,27 +263,13 @@ class Search:
         return self.sign * outs[self.of], np.array(kept).reshape(len(kept), len(at))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
-        """The user's conditions, and the model's limits with their error allowance."""
-        if not self.limited:
-            return self.conditions
-        where = dict(zip(self.dims, point, strict=True))
-        case = next(
-            case
-            for case in self.plan.cases
-            if all(run.start <= where[dim] < run.stop for dim, run in case.runs.items())
+        """The user's conditions, and the model's finite limits."""
+        limits = {name: LIMITS[name][1] for name in self.limited}
+        most = self.evaluate(
+            point, self._values(np.zeros((1, len(self.ranges)))), [*limits.values()]
         )
-        limits = []
-        for quantity in self.limited:
-            most = 1.0
-            for name in LIMITS[quantity]:
-                table = self.plan.table(case, name)
-                index = tuple(
-                    where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
-                    for axis, size in zip(self.plan.axes, table.shape, strict=True)
-                )
-                most *= float(table[index])
-            limits += [] if math.isinf(most) else [Target(quantity, "<=", most)]
-        return [*self.conditions, *limits]
+        held = [Target(n, "<=", by) for n, by in limits.items() if math.isfinite(most[by][0])]
+        return [*self.conditions, *held]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
         """The best values at a point, or why there are none."""

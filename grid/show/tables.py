@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.declare import written
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import IN_HOURS, NEAR, REASON, TIME
+from ...kernels.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
 from ..errors import InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values
@@ -78,6 +78,16 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
 def label(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     return written(value)
+
+
+def memory_use(one: Any) -> str:
+    """The memory of a GPU that a point needs and has, and the margin; empty without a limit."""
+    need, margin, most = (float(one[name]) if name in one else math.nan for name in MEMORY)
+    if not margin < 1:
+        return ""
+    free = f"{margin:.1%} free" if margin >= 0 else f"{-margin:.1%} too much"
+    sizes = f"{need / 1e9:.1f} of {need / (1 - margin) / 1e9:.1f} GB"
+    return f"{sizes}, {free}; the model is within {most / need - 1:.0%}"
 
 
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:

@@ -1,6 +1,7 @@
 """Coefficients that are found from GPU, precision, software and layers, and their intervals."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.auto import compressed
 from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
+from fleetcube.kernels.roles import MEMORY
 
 from .common import Patch, cases, on_h100, refused, solve, written
 
@@ -173,8 +175,11 @@ def test_traffic_of_a_job_ends_with_its_step(changed: dict[str, Any], last: str)
     cube = Sweep(scenario, {}, [*traffic.NAMES, *TIMES]).evaluate(settings=Settings("numpy"))
     ends = [float(cube[name]) for name in TIMES]
     assert explain_traffic(cube).splitlines()[-1] == last.format(*ends)
-    small = Sweep(scenario | {"hbm_capacity": "1 GB"}, {}, [*traffic.NAMES, *TIMES]).evaluate()
+    small = Sweep(
+        scenario | {"hbm_capacity": "1 GB"}, {}, [*traffic.NAMES, *TIMES, *MEMORY]
+    ).evaluate()
     said = explain_traffic(small)
+    assert re.search(r"Memory of a GPU: [\d.]+ of 1.0 GB, [\d.]+% too much; .* within 7%\.", said)
     assert "It cannot run: out_of_memory." in said
     assert "It cannot run" not in explain_traffic(cube)
 

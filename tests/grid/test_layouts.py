@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def command(*words: str) -> str:
 
 def test_the_best_are_those_that_all_of_the_grid_has() -> None:
     found = Sweep(JOB, {"n_gpus": [256, 512]}, ["job_time"]).best(search="layout", k=4)
-    whole = Sweep(JOB, {"n_gpus": [256, 512], **TRIED}, ["job_time"])
+    sure = JOB | {"memory_headroom": True}
+    whole = Sweep(sure, {"n_gpus": [256, 512], **TRIED}, ["job_time"])
     times = whole.evaluate(settings=Settings("numpy", infeasible="exclude"))["job_time"]
     assert found.attrs["fleetcube_tried"] == times[0].size
     for gpus in (256, 512):
@@ -108,6 +110,24 @@ def test_what_the_limit_of_memory_costs_is_that_of_a_gpu_with_more() -> None:
     lacking = grid["infeasible_reason"] == 10  # out_of_memory
     nearest = grid["memory_margin"].where(lacking).max().item()
     assert none["nearest_memory_margin"].item() == nearest < 0
+
+
+@pytest.mark.parametrize("capacity", [60.0, 70.0, 80.0, 84.93])
+def test_what_is_recommended_fits_even_if_the_model_is_wrong(capacity: float) -> None:
+    scenario = {**tomllib.loads(PLAN.read_text())["scenario"], "hbm_capacity": capacity * 1e9}
+    sweep = Sweep(scenario, {}, ["job_time"])
+    found = sweep.best("job_time", 20, search="layout", also=["memory_per_gpu_high"])
+    assert found["memory_per_gpu"].max() * 1.07 == pytest.approx(found["memory_per_gpu_high"].max())
+    assert found["memory_per_gpu_high"].max() <= capacity * 1e9
+    # a spec may state that it takes the risk
+    risky = sweep.replace(scenario={**scenario, "memory_headroom": False})
+    assert risky.best("job_time", 20, search="layout")["near_memory_limit"].max() == 1
+    if capacity > 80:
+        said = command(str(PLAN))
+        used = re.search(r"memory of a GPU: ([\d.]+) of 84.9 GB, ([\d.]+)% free; .* 7%", said)
+        assert used
+        assert float(used[1]) == pytest.approx(found["memory_per_gpu"].values[0] / 1e9, abs=0.06)
+        assert float(used[2]) == pytest.approx(100 * (1 - float(used[1]) / 84.93), abs=0.2)
 
 
 def test_conditions_leave_out_layouts() -> None:
@@ -182,7 +202,8 @@ micro_batch_size = 1 },
 ]
 scenario = { model = "llama-3-8b", node = "dgx-h100", fabric = "infiniband-ndr", \
 calibration = "none", tensor_parallel = 2, context_parallel = 1, virtual_stages = 1, \
-zero_stage = 1, recompute = false, sequence_parallel = true }
+zero_stage = 1, recompute = false, sequence_parallel = true, reserved_memory = 0, \
+memory_headroom = false }
 """
 
 

@@ -78,6 +78,20 @@ def test_searches_say_what_is_near(capacity: float, near: int) -> None:
     )
 
 
+def test_what_decides_whether_it_fits_is_recommended_with_headroom() -> None:
+    shape = {**LLAMA_3, "hbm_capacity": 1.02 * NEED}
+    sweep = Sweep(shape, {"zero_stage": [2, 3]}, ["step_time"], settings=Settings("numpy"))
+    near = sweep.with_outputs("near_memory_limit").evaluate()
+    assert near["near_memory_limit"].values.tolist() == [1, 0]
+    assert sweep.best("step_time")["zero_stage"] == 3
+    assert sweep.best("step_time", 2)["zero_stage"].values.tolist() == [3]
+    stated = sweep.replace(scenario={**shape, "memory_headroom": False})
+    assert stated.best("step_time")["zero_stage"] == 2
+    ranges = Sweep({**shape, "zero_stage": 3}, {}, ["step_time"], settings=Settings("numpy"))
+    found = ranges.best("mfu", sense="max", search={"micro_batch_size": [1, 4]})
+    assert found["near_memory_limit"] == 0
+
+
 def test_a_winner_without_a_limit_has_no_word_on_it() -> None:
     sweep = Sweep(LLAMA_3 | {"hbm_capacity": np.inf}, {"network_efficiency": [0.5, 1]}, ["mfu"])
     assert (

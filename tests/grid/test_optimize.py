@@ -156,6 +156,7 @@ def test_counts_are_traded_for_each_other() -> None:
         ("llama-3-70b", 256, {"compute_model": "roofline"}),
     ):
         own = {**job, **more, "model": model, "n_gpus": n_gpus, "global_batch_size": 8 * n_gpus}
+        own |= {"reserved_memory": 0, "memory_headroom": False}
         every = fleetcube.Sweep(own, axes, ["step_time"])
         best = every.best("step_time")
         found = fleetcube.Sweep(own, {}, ["step_time"]).best("step_time", search=between)

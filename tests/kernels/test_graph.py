@@ -270,7 +270,9 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
         assert known[flag].unit == "flag"
     assert known.keys() >= {roles.CROSSING, *roles.LAYOUT, *roles.LIMITS, *roles.WHOLES}
     assert known.keys() >= roles.POSITIVE | roles.COUNTS.keys() - INPUTS.keys()
-    assert {name for inputs in roles.LIMITS.values() for name in inputs} <= INPUTS.keys()
+    bounds, limits = zip(*roles.LIMITS.values(), strict=True)
+    assert {*bounds, roles.HEADROOM} <= INPUTS.keys()
+    assert known.keys() >= {*limits}
     parts = {part for whole in roles.WHOLES.values() for part in whole}
     assert parts <= INPUTS.keys() | known.keys() | KINDS.keys()
     for name, (step, count) in roles.STEPS.items():

@@ -131,18 +131,18 @@ def arrangement_reason(
     return where(expert_layout_reason == 0, inside, expert_layout_reason)
 
 
-def capacity_reason(arrangement_reason, memory_per_gpu, memory_error_factor, hbm_capacity):
-    """Why a layout cannot run, memory included: refused if too large even within the model's error.
+def capacity_reason(arrangement_reason, memory_per_gpu, memory_limit):
+    """Why a layout cannot run, memory included: refused above the memory limit.
 
-    reason of the layout; memory needed / error factor <= capacity; NaN if either is undefined
+    reason of the layout; memory needed <= limit; NaN if either is undefined
 
     Returns: [flag] reason
     Flags: REASONS
     Range: within the error factor of the capacity, either verdict may be true: `near_memory_limit`
     Source: by definition
     """
-    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, reasons.OUT_OF_MEMORY, 0.0)
-    known = memory_per_gpu + hbm_capacity
+    full = where(memory_per_gpu > memory_limit, reasons.OUT_OF_MEMORY, 0.0)
+    known = memory_per_gpu + memory_limit
     full = where(known == known, full, np.nan)
     return where(arrangement_reason == 0, full, arrangement_reason)
 

@@ -329,6 +329,24 @@ def memory_per_gpu_high(memory_per_gpu, memory_error_factor):
     return memory_per_gpu * memory_error_factor
 
 
+@alternative("memory_limit", memory_headroom=False)
+def possible_memory_limit(hbm_capacity, memory_error_factor):
+    """Memory of a GPU above which a job is refused, by what the model predicts.
+
+    capacity x f: what may fit runs, within the error of the model
+
+    Returns: [B] memory
+    Source: by definition; factor: docs/accuracy.md (runs of Llama 2 7B in Megatron-LM)
+    """
+    return hbm_capacity * memory_error_factor
+
+
+@alternative("memory_limit", memory_headroom=True)
+def sure_memory_limit(hbm_capacity, memory_error_factor):
+    """capacity / f: what runs fits, even if the model is wrong by its error"""
+    return hbm_capacity / memory_error_factor
+
+
 def memory_margin(memory_per_gpu, hbm_capacity):
     """Free share of a GPU's memory; negative if the job does not fit.
 

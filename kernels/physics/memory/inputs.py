@@ -2,7 +2,7 @@
 
 import math
 
-from ...declare import count, declared, option, real, share
+from ...declare import count, declared, option, real, share, switch
 
 MODULES = tuple(
     f"offload_{module}"
@@ -58,9 +58,14 @@ INPUTS = declared(
         "reserved_memory",
         "B",
         3.5e9,
-        "per GPU, for what is no tensor: CUDA's context (0.3 to 0.5 GB), NCCL's buffers (0.5 to 0.7 "
-        "GB a group at first) and gaps between tensors",
+        "per GPU, for what is no tensor: CUDA's context (0.3 to 0.5 GB), NCCL's buffers (0.5 to "
+        "0.7 GB a group at first) and gaps between tensors",
         positive=False,
+    ),
+    switch(
+        "memory_headroom",
+        "refuse what fits only within the error of the memory model (on while searching for the "
+        "best, unless stated)",
     ),
     "model",
     real(

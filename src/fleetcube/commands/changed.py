@@ -20,16 +20,17 @@ def changed_spec(
 
 def traffic(path: str, selectors: Sequence[str]) -> Any:
     """Data for a picture and a table of the tiers of a spec's network, at one point of it. It
-    includes the step time with its interval, if everything it needs is given."""
+    includes step time and memory with their intervals, if everything they need is given."""
     from fleetcube.grid.ask.traffic import TIMES, names_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
+    from fleetcube.kernels.roles import MEMORY
 
     def values(spec: dict[str, Any]) -> Any:
         names = names_of(spec)
         try:
-            sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES])
+            sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES, *MEMORY])
         except InputError:  # a network may be described without compute
             sweep = Sweep(spec["scenario"], spec["axes"], names)
         return sweep.evaluate(settings=Settings("numpy"))

@@ -246,7 +246,8 @@ def _print_one(
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
     if point["infeasible_reason"].item():
         margin = point["nearest_memory_margin"].item()
-        near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 0 else ""
+        near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 1 else ""
+        near += ", which the error of the model exceeds" if margin >= 0 else ""
         say_wrapped(f"no layout can run: {found.attrs['fleetcube_infeasible']}{near}")
         return
     names = _open(found)
@@ -276,7 +277,7 @@ def _print_one(
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.tables import counted, numbers, scale, span
+    from fleetcube.grid.show.tables import counted, memory_use, numbers, scale, span
     from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.roles import LOSSES
 
@@ -294,6 +295,8 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
         heading = f"{name} [{unit}]" if unit else str(name) + counted(value.attrs)
         rows.append([heading, numbers(number / factor)[0], ends])
     print_table(["", "value", "90 %"], rows)
+    if used := memory_use(one):
+        say(f"memory of a GPU: {used}")
     if since is not None:
         days = [end(since, one[name].item()) for name in _TIMES if name in one]
         interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
@@ -339,7 +342,8 @@ def _print_several(found: "xarray.Dataset", of: str) -> None:
         say("rows share model errors: differences between them are surer than the intervals")
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
-    there = best[["memory_per_gpu"]].assign(layout=layouts)
+    memory = [name for name in ("memory_per_gpu", "memory_margin") if name in best]
+    there = best[memory].assign(layout=layouts)
     if best["infeasible_reason"].any():
         there["infeasible_reason"] = best["infeasible_reason"]
     print_table(*table(there))

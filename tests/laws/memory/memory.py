@@ -230,7 +230,8 @@ def copied_keys_and_values() -> Pairs:
 
 
 @check(
-    "near_memory_limit memory_margin memory_per_gpu_low memory_per_gpu_high capacity_reason",
+    "near_memory_limit memory_margin memory_per_gpu_low memory_per_gpu_high capacity_reason "
+    "possible_memory_limit sure_memory_limit",
     by="derivation",
     source="the ratio of what is needed to what is there, against the factor and its inverse",
 )
@@ -245,7 +246,11 @@ def sides_of_the_limit() -> Pairs:
         for end, sign in ((formulas.memory_per_gpu_low, -1), (formulas.memory_per_gpu_high, 1)):
             yield end(need, factor), math.exp(math.log(need) + sign * math.log(factor))
         yield formulas.near_memory_limit(need * 80e9, factor, 80e9), float(not refused and not safe)
-        yield formulas.capacity_reason(0.0, need * 80e9, factor, 80e9), 10.0 * refused
+        for limit, wrong in (
+            (formulas.possible_memory_limit(80e9, factor), refused),
+            (formulas.sure_memory_limit(80e9, factor), not safe),
+        ):
+            yield formulas.capacity_reason(0.0, need * 80e9, limit), 10.0 * wrong
 
 
 @check(
