@@ -77,7 +77,7 @@ _DEEPSEEK_RUN: Inputs = {
     **{"intra_node_bandwidth": 160e9, "prediction_layers": 1, "zero_stage": 1},
     **{"recompute": False, "pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
     **{"routing_nodes": 4, "token_permutation": True},
-    **{"optimizer_bytes_per_parameter": 8, "gradient_storage": "fp32"},
+    **{"moment_bytes": 2, "gradient_storage": "fp32"},
 }
 _DEEPSEEK_NOTES = (
     "layout, batch, routing and hidden all-to-alls are those of the report, sections 3.2 and 4.2",

@@ -55,6 +55,40 @@ row(
     source="Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)",
     gradient_storage="fp32",
 )
+
+
+@alternative("optimizer_bytes_per_parameter", optimizer="adam")
+def adam_optimizer_bytes_per_parameter(master_weight_bytes, moment_bytes):
+    """Bytes per parameter of the optimizer: its copy of the weights, and its moments.
+
+    m + 2 v
+
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes); DeepSeek-AI
+        2024, arXiv:2412.19437, section 3.3.3 (moments in BF16: 8); Dettmers et al. 2022,
+        arXiv:2110.02861, section 2 (8 bits)
+    """
+    return master_weight_bytes + 2 * moment_bytes
+
+
+@alternative("optimizer_bytes_per_parameter", optimizer="muon")
+def muon_optimizer_bytes_per_parameter(master_weight_bytes, moment_bytes, layer_matrix_share):
+    """m + v (2 - share of parameters in the layers' matrices): one momentum for these, Adam's two
+    moments for embedding, head and norms
+
+    Source: Liu et al. 2025 (Moonlight), arXiv:2502.16982, section 2.1
+    """
+    return master_weight_bytes + moment_bytes * (2 - layer_matrix_share)
+
+
+row(
+    "optimizer_bytes_per_parameter",
+    "master_weight_bytes",
+    "m: of second moments, row and column sums alone",
+    holds="without first moments; the sums are less than 0.1 % of a matrix of 4096 rows",
+    source="Shazeer & Stern 2018 (Adafactor), arXiv:1804.04235, section 3",
+    optimizer="adafactor",
+)
 row(
     "optimizer_state_bytes",
     "optimizer_bytes_per_parameter",
@@ -84,6 +118,58 @@ for of_all, of_trained, what in (
     row(of_all, of_trained, lora=False)
     names = {"updated_weight_bytes": of_all, "bytes_per_element": of_trained}
     family({**names, "trained weights": what}, lora_updated_weight_bytes)
+
+
+row(
+    "trained_weight_bytes",
+    "primary_weight_bytes",
+    "quantised copies are made of what is gathered",
+    source="Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1",
+    zero_stage=3,
+)
+
+
+@alternative("trained_weight_bytes", zero_stage=(0, 1, 2))
+def replicated_trained_weight_bytes(primary_weight_bytes, cached_weight_bytes):
+    """Bytes of one weight in training, with its quantised copies.
+
+    written by the optimizer + copies
+
+    Returns: [B] bytes of one weight
+    Source: Megatron-LM, docs of the distributed optimizer; TransformerEngine,
+        transformer_engine/pytorch/module/base.py
+    """
+    return primary_weight_bytes + cached_weight_bytes
+
+
+row("frozen_weight_bytes", "trained_weight_bytes", frozen_weights=False)
+
+
+@alternative("frozen_weight_bytes", frozen_weights="nf4")
+def nf4_frozen_weight_bytes(bytes_per_element, quantised_share):
+    """Bytes of a frozen weight, mean over the model.
+
+    e - (e - 0.516) x share of parameters in the layers' matrices: 4 bits, a scale of 8 bits for 64
+    weights, and one of 32 bits for 256 of those
+
+    Returns: [B] bytes of one weight
+    Range: time to turn them into 16 bits for each pass is not counted: LitGPT's steps of a few
+        hundred tokens take 1.6 (7B) and 2 (13B) times as long
+    Source: Dettmers et al. 2023 (QLoRA), arXiv:2305.14314, section 3 (4 + 0.127 bits)
+    """
+    return bytes_per_element - (bytes_per_element - 0.515869140625) * quantised_share
+
+
+@alternative("kept_weight_bytes", lora=True, off="trained_weight_bytes")
+def lora_kept_weight_bytes(frozen_weight_bytes, trained_share, trained_weight_bytes):
+    """Bytes of weights that are kept for each parameter of the model.
+
+    frozen + share of adapters x trained
+
+    Returns: [B] bytes of one parameter
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (adapters beside the model)
+    """
+    return frozen_weight_bytes + trained_share * trained_weight_bytes
 
 
 def state_bytes_per_parameter(kept_weight_bytes, kept_gradient_bytes, updated_state_bytes):

@@ -53,7 +53,27 @@ INPUTS = declared(
         (False, "bf16", "fp32", "bf16_and_fp32"),
         "gradients kept: 14, 16, 18 or 20 bytes of state a parameter",
     ),
-    real("optimizer_bytes_per_parameter", "B", 12, "FP32 master and two moments", positive=False),
+    option(
+        "optimizer",
+        "adam",
+        ("adam", "muon", "adafactor"),
+        "what is kept of each parameter: two moments, one momentum, or sums of rows and columns",
+    ),
+    real(
+        "master_weight_bytes",
+        "B",
+        4,
+        "of the optimizer's copy of a weight (2 beside BF16 weights: Megatron-Core's "
+        "store_param_remainders; 0 where weights are in FP32)",
+        positive=False,
+    ),
+    real(
+        "moment_bytes",
+        "B",
+        4,
+        "of one moment of a parameter (2 in BF16: exp_avg_dtype; 1.02 in 8 bits, with scales)",
+        positive=False,
+    ),
     real(
         "reserved_memory",
         "B",

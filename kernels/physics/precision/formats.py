@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family, row
+from ...alternatives import alternative, row
 
 row("peak_flops", "peak_flops_bf16", precision="bf16")
 row("peak_flops", "peak_flops_fp16", precision="fp16")
@@ -124,19 +124,29 @@ def nvfp4_two_way_bytes_per_element(
     return 2 * operand_bytes_per_element - sixteen_bit_layers_share * bytes_per_element
 
 
-def quantised_share(parameters, vocab_size, hidden_size, non_matmul_parameters):
-    """Share of parameters in the layers' matrices: others stay in 16 bits.
+def layer_matrix_share(parameters, vocab_size, hidden_size, non_matmul_parameters):
+    """Share of parameters in the layers' matrices, without embedding, head and norms.
 
     1 - (V h + non-matmul) / N
 
     Returns: [1] share
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (embedding, head and norms stay)
+    Source: Narayanan et al. 2021 (SC21), eq. 2
     """
     return np.maximum(1 - (vocab_size * hidden_size + non_matmul_parameters) / parameters, 0.0)
 
 
+row("quantised_share", 0.0, precision=("bf16", "fp16"))
 row(
-    "weight_bytes_on_wire",
+    "quantised_share",
+    "layer_matrix_share",
+    "those of the layers' matrices: embedding, head and norms stay in 16 bits",
+    summary="Share of parameters in few bits.",
+    returns="[1] share",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (embedding, head and norms stay)",
+    precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
+)
+row(
+    "packed_weight_bytes",
     "bytes_per_element",
     ("e; scales along rows and along columns differ, so that blocks of 32 are cast after it"),
     source=(
@@ -145,41 +155,44 @@ row(
     ),
     precision=("bf16", "fp16", "mxfp8"),
 )
+row(
+    "packed_weight_bytes",
+    1.0,
+    source="Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2 (float8 all-gather)",
+    precision=("fp8", "fp8_blockwise"),
+)
 
 
-@alternative("weight_bytes_on_wire", precision=("fp8", "fp8_blockwise"))
-def fp8_weight_bytes_on_wire(bytes_per_element, quantised_share):
-    """Bytes per weight gathered by data-parallel ranks: the layers' matrices in FP8.
+@alternative("packed_weight_bytes", precision="nvfp4")
+def nvfp4_packed_weight_bytes(operand_bytes_per_element, two_way_bytes_per_element):
+    """Bytes of one weight in few bits as data-parallel ranks gather it.
 
-    e - (e - 1) x share of parameters in the layers' matrices: embeddings and norms in e
+    1 / 2 where a layer is in four bits: without its scales, a ninth of a copy
 
     Returns: [B] bytes of one weight
-    Range: FP8 weights are gathered (Megatron-Core: --fp8-param-gather, torchtitan: float8
-        all-gather of FSDP); state it as `bytes_per_element` if weights are cast afterwards
-    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2
-    """
-    return bytes_per_element - (bytes_per_element - 1) * quantised_share
-
-
-@alternative("weight_bytes_on_wire", precision="nvfp4")
-def nvfp4_weight_bytes_on_wire(
-    bytes_per_element, operand_bytes_per_element, two_way_bytes_per_element, quantised_share
-):
-    """e - (e - b) x share of parameters in the layers' matrices, b = 1 / 2 where a layer is in four
-    bits: without its scales, a ninth of a copy
-
     Source: Megatron-LM, megatron/core/distributed/param_and_grad_buffer.py (nvfp4_packed_numel)
     """
     scales = (two_way_bytes_per_element - operand_bytes_per_element) / 9
-    packed = operand_bytes_per_element - scales
-    return bytes_per_element - (bytes_per_element - packed) * quantised_share
+    return operand_bytes_per_element - scales
 
 
-row("serving_weight_bytes", "bytes_per_element", precision=("bf16", "fp16"))
+@alternative("weight_bytes_on_wire", quantised_parameters=True)
+def quantised_weight_bytes_on_wire(bytes_per_element, packed_weight_bytes, quantised_share):
+    """Bytes per weight gathered by data-parallel ranks: the layers' matrices in few bits.
+
+    e - (e - b) x share of parameters in the layers' matrices: embeddings and norms in e
+
+    Returns: [B] bytes of one weight
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2; Megatron-LM,
+        --fp8-param-gather (megatron/core/distributed/distributed_data_parallel_config.py)
+    """
+    return bytes_per_element - (bytes_per_element - packed_weight_bytes) * quantised_share
 
 
-@alternative("serving_weight_bytes", precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"))
-def quantised_serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised_share):
+row("weight_bytes_on_wire", "bytes_per_element", quantised_parameters=False)
+
+
+def serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised_share):
     """Bytes per weight kept for inference: the layers' matrices as products read them.
 
     e - (e - q) x share of parameters in the layers' matrices
@@ -190,53 +203,19 @@ def quantised_serving_weight_bytes(bytes_per_element, operand_bytes_per_element,
     return bytes_per_element - (bytes_per_element - operand_bytes_per_element) * quantised_share
 
 
+row("quantised_weight_bytes", "bytes_per_element", precision=("bf16", "fp16"))
 row(
-    "trained_weight_bytes",
-    "bytes_per_element",
-    holds="fp8: two copies of one byte; one on Blackwell, whose products need no transposed copy",
-    precision=("bf16", "fp16", "fp8", "fp8_blockwise"),
+    "quantised_weight_bytes",
+    2.0,
+    "two copies of one byte, with its transpose",
+    summary="Bytes of a weight as the products of both passes read it, all its copies together.",
+    returns="[B] bytes of one weight",
+    holds="one on Blackwell with one scale a tensor, whose products need no transposed copy: "
+    "state 1; scales of blocks of 128 x 128 are not counted",
+    source="TransformerEngine, transformer_engine/pytorch/csrc/quantizer.cpp "
+    "(is_non_tn_fp8_gemm_supported)",
+    precision=("fp8", "fp8_blockwise"),
 )
-family(
-    {
-        "serving_weight_bytes": "trained_weight_bytes",
-        "operand_bytes_per_element": "two_way_bytes_per_element",
-        "inference": "training",
-        "as products read them": "as products of both passes read them",
-        "q": "w",
-    },
-    quantised_serving_weight_bytes,
-    precision=("mxfp8", "nvfp4"),
-)
-row("frozen_weight_bytes", "trained_weight_bytes", frozen_weights=False)
-
-
-@alternative("frozen_weight_bytes", frozen_weights="nf4")
-def nf4_frozen_weight_bytes(bytes_per_element, quantised_share):
-    """Bytes of a frozen weight, mean over the model.
-
-    e - (e - 0.516) x share of parameters in the layers' matrices: 4 bits, a scale of 8 bits for 64
-    weights, and one of 32 bits for 256 of those
-
-    Returns: [B] bytes of one weight
-    Range: time to turn them into 16 bits for each pass is not counted: LitGPT's steps of a few
-        hundred tokens take 1.6 (7B) and 2 (13B) times as long
-    Source: Dettmers et al. 2023 (QLoRA), arXiv:2305.14314, section 3 (4 + 0.127 bits)
-    """
-    return bytes_per_element - (bytes_per_element - 0.515869140625) * quantised_share
-
-
-@alternative("kept_weight_bytes", lora=True, off="trained_weight_bytes")
-def lora_kept_weight_bytes(frozen_weight_bytes, trained_share, trained_weight_bytes):
-    """Bytes of weights that are kept for each parameter of the model.
-
-    frozen + share of adapters x trained
-
-    Returns: [B] bytes of one parameter
-    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2 (adapters beside the model)
-    """
-    return frozen_weight_bytes + trained_share * trained_weight_bytes
-
-
 @alternative("updated_weight_bytes", lora=True, off="bytes_per_element")
 def lora_updated_weight_bytes(trained_share, bytes_per_element):
     """Bytes of trained weights for each parameter of the model.
@@ -248,6 +227,39 @@ def lora_updated_weight_bytes(trained_share, bytes_per_element):
         and optimizer states)
     """
     return trained_share * bytes_per_element
+
+
+row("quantised_weight_bytes", "two_way_bytes_per_element", precision=("mxfp8", "nvfp4"))
+
+
+@alternative("primary_weight_bytes", quantised_parameters=True)
+def quantised_primary_weight_bytes(bytes_per_element, quantised_weight_bytes, quantised_share):
+    """Bytes per weight that the optimizer writes: the layers' matrices in few bits alone.
+
+    e - (e - w) x share of parameters in the layers' matrices
+
+    Returns: [B] bytes of one weight
+    Source: Megatron-LM, --fp8-param-gather and --fp4-param-gather; Megatron-Bridge,
+        src/megatron/bridge/training/mixed_precision.py (on but for blocks of 128)
+    """
+    return bytes_per_element - (bytes_per_element - quantised_weight_bytes) * quantised_share
+
+
+row("primary_weight_bytes", "bytes_per_element", quantised_parameters=False)
+row("cached_weight_bytes", 0.0, "there is no other", quantised_parameters=True)
+
+
+@alternative("cached_weight_bytes", quantised_parameters=False)
+def quantised_cached_weight_bytes(quantised_weight_bytes, quantised_share):
+    """Bytes per weight of quantised copies, kept from one micro-batch to the next.
+
+    w x share of parameters in the layers' matrices
+
+    Returns: [B] bytes of one weight
+    Source: TransformerEngine, transformer_engine/pytorch/module/base.py (quantize_weight: the
+        workspace of the first micro-batch is kept)
+    """
+    return quantised_weight_bytes * quantised_share
 
 
 row(

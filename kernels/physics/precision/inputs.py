@@ -18,6 +18,13 @@ INPUTS = declared(
         "number formats of the layers' matrices (fp8: one scale a tensor); attention and logits "
         "stay in 16 bits",
     ),
+    option(
+        "quantised_parameters",
+        True,
+        (True, False),
+        "weights of layers in few bits are kept and gathered so alone (Megatron-Core: "
+        "--fp8-param-gather, --fp4-param-gather; else in 16 bits, with quantised copies beside)",
+    ),
     real(
         "sixteen_bit_layers_share",
         "1",

@@ -290,9 +290,9 @@ def copies(rows: int, columns: int, form: str) -> tuple[float, float, float]:
 
 
 @check(
-    "fp8_weight_bytes_on_wire nvfp4_weight_bytes_on_wire quantised_share "
+    "quantised_weight_bytes_on_wire nvfp4_packed_weight_bytes layer_matrix_share "
     "block_two_way_bytes_per_element nvfp4_two_way_bytes_per_element "
-    "quantised_serving_weight_bytes quantised_trained_weight_bytes",
+    "serving_weight_bytes quantised_primary_weight_bytes",
     by="derivation",
     source="tensors of Llama 3 8B and 70B one by one: matrices of layers in few bits, with scales "
     "of each copy, the rest in two bytes",
