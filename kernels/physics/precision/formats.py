@@ -206,15 +206,21 @@ def serving_weight_bytes(bytes_per_element, operand_bytes_per_element, quantised
 row("quantised_weight_bytes", "bytes_per_element", precision=("bf16", "fp16"))
 row(
     "quantised_weight_bytes",
-    2.0,
-    "two copies of one byte, with its transpose",
+    "fp8_weight_bytes",
+    "2, with its transpose; 1 on GPUs whose products need none",
     summary="Bytes of a weight as the products of both passes read it, all its copies together.",
     returns="[B] bytes of one weight",
-    holds="one on Blackwell with one scale a tensor, whose products need no transposed copy: "
-    "state 1; scales of blocks of 128 x 128 are not counted",
     source="TransformerEngine, transformer_engine/pytorch/csrc/quantizer.cpp "
     "(is_non_tn_fp8_gemm_supported)",
-    precision=("fp8", "fp8_blockwise"),
+    precision="fp8",
+)
+row(
+    "quantised_weight_bytes",
+    2.0,
+    "two copies of one byte",
+    holds="scales of blocks of 128 x 128 are not counted",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2",
+    precision="fp8_blockwise",
 )
 @alternative("updated_weight_bytes", lora=True, off="bytes_per_element")
 def lora_updated_weight_bytes(trained_share, bytes_per_element):

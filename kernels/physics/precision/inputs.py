@@ -9,6 +9,13 @@ INPUTS = declared(
     real("peak_flops_fp8", "FLOP/s", None, "dense FP8 peak of one GPU", labels="gpu or node"),
     real("peak_flops_fp4", "FLOP/s", None, "dense FP4 peak of one GPU", labels="gpu or node"),
     real("hbm_bandwidth", "B/s", None, "memory bandwidth of one GPU", labels="gpu or node"),
+    real(
+        "fp8_weight_bytes",
+        "B",
+        2,
+        "of a weight in FP8 with a scale a tensor, for the products of both passes: with its "
+        "transpose (1 on Blackwell)",
+    ),
     "software",
     real("bytes_per_element", "B", 2, "size of an activation or weight"),
     option(

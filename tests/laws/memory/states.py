@@ -32,6 +32,8 @@ def array(shape: tuple[int, ...], kind: str) -> int:
 def casts(shape: tuple[int, ...], form: str) -> int:
     """What Transformer Engine keeps of a weight in few bits: rows, columns, a scale for each."""
     rows, columns = shape
+    if form == "blackwell":  # FP8 without a transpose
+        return array(shape, "byte")
     if form == "fp8":  # and its transpose
         return array(shape, "byte") + array((columns, rows), "byte")
     data, block = ((rows, columns), 32) if form == "mxfp8" else ((rows, columns // 2), 16)
@@ -82,14 +84,16 @@ def states_allocated() -> Pairs:
         ("adam", "", "fp32", {"master_weight_bytes": 0}),  # weights are in FP32
     )
     for ranks, form, (optimizer, master, moment, given), few, storage in itertools.product(
-        (1, 2, 8), ("bf16", "fp32", "fp8", "mxfp8", "nvfp4"), recipes, (True, False),
+        (1, 2, 8), ("bf16", "fp32", "fp8", "blackwell", "mxfp8", "nvfp4"), recipes, (True, False),
         ("bf16", "fp32", "bf16_and_fp32"),
     ):  # fmt: skip
         if (form == "fp32") != (not master):
             continue
         point = {**SHAPE, **given, "n_gpus": ranks, "global_batch_size": 8, "zero_stage": 1}
         point |= {"gradient_storage": storage, "quantised_parameters": few}
-        point |= {"bytes_per_element": 4} if form == "fp32" else {"precision": form}
+        known: dict[str, dict[str, Any]] = {"fp32": {"bytes_per_element": 4}}
+        known["blackwell"] = {"gpu": "gb200", "precision": "fp8"}
+        point |= known.get(form, {"precision": form})
         names = ("weights_memory", "gradients_memory", "optimizer_memory", "parameters")
         kept, gradients, states, count = computed(point, *names)
         grads = sum(array(shape, storage[:4]) for shape, _ in tensors())
