@@ -29,6 +29,12 @@ _HELD_OUT = (
     "factor is that of `step_time_low` and `step_time_high`; covered is the share of held-out rows "
     "within the factor that the other rows give."
 )
+_MEMORY = (
+    "No coefficient of memory is fitted. `megatron_llama2` was first compared when all formulas "
+    "stood, with dropout as in that tool's example: 90 of 100 of its values are within a factor of "
+    "{:.3f}, from which `memory_error_factor` is rounded up; the other tables were at hand while "
+    "the formulas were written. All state what a framework allocated, without `reserved_memory`."
+)
 _ELSEWHERE = (
     "Mean errors on the A100 tables under calibrations fitted to other tables (in brackets: to the "
     "same), as for a user who has not measured:"
@@ -91,6 +97,8 @@ def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
         parts += [f"### `{of}`", _errors([group for group in validation.groups if group.of == of])]
         if of == "step_time":
             parts += [_HELD_OUT, held_out(), _ELSEWHERE, elsewhere()]
+        if of == "memory_per_gpu" and not math.isnan(memory_factor(validation)):
+            parts.append(_MEMORY.format(memory_factor(validation)))
     groups = {group.group for group in validation.groups}
     peers = [f"- {p.tool} on {p.group}: {p.mean} %: {p.about}" for p in PEERS if p.group in groups]
     if peers:
@@ -98,6 +106,13 @@ def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
     listed = [f"- {group}: {source}" for group, source in sources if group in groups]
     parts += ["### Sources", "\n".join(listed), "### Left out", _left_out(validation)]
     return "\n\n".join(parts)
+
+
+def memory_factor(validation: Validation) -> float:
+    """The factor that covers 90 of 100 values of the table of memory that was held out."""
+    rows = [row for row in validation.rows if row.group == "megatron_llama2"]
+    errors = sorted(abs(math.log(row.predicted / row.measured)) for row in rows)
+    return math.exp(errors[math.ceil(0.9 * len(errors)) - 1]) if errors else math.nan
 
 
 def held_out() -> str:
