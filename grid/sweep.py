@@ -274,7 +274,8 @@ class Sweep(Evaluation):
         Returns a Dataset over the axes that stay: `of` and the outputs of `where` and `also`, and
         what was searched, as coordinates of axes, as variables of inputs. NaN and empty text where
         nothing is found. Of equal points the first wins, in the order in which axes and values were
-        written.
+        written. Where what is searched decides whether a job fits in memory, it must do so even if
+        the model is wrong by its error: memory_headroom = False in the scenario takes that risk.
 
         Over axes, extremes of billions of points are searched, not scanned, where bounds from the
         formulas allow (decision 25). Points without a value are left out, as are those with the

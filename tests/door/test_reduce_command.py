@@ -21,6 +21,7 @@ tensor_parallel = 8
 global_batch_size = 2048
 checkpoint_write_bandwidth = "100 GB/s"
 calibration = "none"
+memory_headroom = false
 [axes]
 n_gpus = [8, 1024, 4096, 16384]
 pipeline_parallel = [1, 2, 4, 8]

@@ -19,7 +19,7 @@ from ..draws import TIMES, scaled
 from .common import Patch, cases
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "sequence_parallel": True}
-SCENARIO |= {"global_batch_size": 64, "virtual_stages": 1}
+SCENARIO |= {"global_batch_size": 64, "virtual_stages": 1, "memory_headroom": False}
 AXES: dict[str, Any] = {
     "n_gpus": [16, 8, 64],
     "tensor_parallel": [2, 16, 4],
