@@ -331,6 +331,8 @@ def expert_recomputed_activation_width(
     visited = routed * routed_visits_per_token + shared * shared_experts
     experts = expert_layers * visited * expert_ffn_hidden_size
     return (recompute_mlp * dense_layers * ffn_hidden_size + experts) / layers
+
+
 @alternative("layer_passes_time", lora=False)
 def layer_passes_time(layer_matrix_time):
     """Time of a layer's forward and backward passes without the attention products.

@@ -50,7 +50,7 @@ row("weight_passes", 2.0, "frozen", source="Hu et al. 2022 (LoRA), arXiv:2106.09
 
 
 @alternative("matrix_passes", lora=True, off="weight_passes")
-def lora_matrix_passes(weight_passes, trained_share, quantised_share):
+def lora_matrix_passes(weight_passes, trained_share, layer_matrix_share):
     """Products with a layer's matrices and adapters, forward and backward, over those forward.
 
     2 + 3 N_lora / N_matrices
@@ -60,7 +60,7 @@ def lora_matrix_passes(weight_passes, trained_share, quantised_share):
         a step, as without adapters; experts that a token does not visit have their share
     Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.2
     """
-    return weight_passes + 3 * trained_share / quantised_share
+    return weight_passes + 3 * trained_share / layer_matrix_share
 
 
 @alternative("layer_matrix_flops_per_token", linear_attention=False)

@@ -273,7 +273,7 @@ row(
 )
 row(
     "gathered_weight_bytes",
-    "bytes_per_element",
+    "whole_weight_bytes",
     source="PyTorch fully_shard (reshard_after_forward=False)",
     reshard_after_forward=False,
 )

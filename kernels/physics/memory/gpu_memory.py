@@ -129,35 +129,15 @@ row(
 )
 
 
-@alternative("trained_weight_bytes", zero_stage=(0, 1, 2))
-def replicated_trained_weight_bytes(primary_weight_bytes, cached_weight_bytes):
-    """Bytes of one weight in training, with its quantised copies.
-
-    written by the optimizer + copies
-
-    Returns: [B] bytes of one weight
-    Source: Megatron-LM, docs of the distributed optimizer; TransformerEngine,
-        transformer_engine/pytorch/module/base.py
-    """
-    return primary_weight_bytes + cached_weight_bytes
-
-
-row("frozen_weight_bytes", "trained_weight_bytes", frozen_weights=False)
-
-
-@alternative("frozen_weight_bytes", frozen_weights="nf4")
-def nf4_frozen_weight_bytes(bytes_per_element, quantised_share):
-    """Bytes of a frozen weight, mean over the model.
-
-    e - (e - 0.516) x share of parameters in the layers' matrices: 4 bits, a scale of 8 bits for 64
-    weights, and one of 32 bits for 256 of those
-
-    Returns: [B] bytes of one weight
-    Range: time to turn them into 16 bits for each pass is not counted: LitGPT's steps of a few
-        hundred tokens take 1.6 (7B) and 2 (13B) times as long
-    Source: Dettmers et al. 2023 (QLoRA), arXiv:2305.14314, section 3 (4 + 0.127 bits)
-    """
-    return bytes_per_element - (bytes_per_element - 0.515869140625) * quantised_share
+row(
+    "trained_weight_bytes",
+    "whole_weight_bytes",
+    summary="Bytes of one weight in training, as it is kept between micro-batches.",
+    returns="[B] bytes of one weight",
+    source="Megatron-LM, docs of the distributed optimizer; TransformerEngine, "
+    "transformer_engine/pytorch/module/base.py",
+    zero_stage=(0, 1, 2),
+)
 
 
 @alternative("kept_weight_bytes", lora=True, off="trained_weight_bytes")

@@ -116,13 +116,13 @@ def sharded_gradient_layer_state_memory(layer_parameters, updated_weight_bytes):
 
 @alternative("layer_state_memory", zero_stage=3)
 def sharded_layer_state_memory(
-    gathered_parameters, bytes_per_element, layer_parameters, updated_weight_bytes
+    gathered_parameters, whole_weight_bytes, layer_parameters, updated_weight_bytes
 ):
-    """e per gathered weight and e per parameter of the layer, for unreduced gradients
+    """whole weights as they are gathered, and e per parameter of the layer for unreduced gradients
 
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
-    return gathered_parameters * bytes_per_element + layer_parameters * updated_weight_bytes
+    return gathered_parameters * whole_weight_bytes + layer_parameters * updated_weight_bytes
 
 
 row(

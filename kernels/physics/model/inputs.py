@@ -8,7 +8,7 @@ INPUTS = declared(
     option("frozen_weights", False, (False, "nf4"), "their format (QLoRA), if not that of others"),
     "job",
     switch("lora", "adapters of low rank are trained, all other weights frozen", "lora_rank"),
-    count("lora_rank", None, "rank of an adapter"),
+    count("lora_rank", 16, "rank of an adapter"),
     option("lora_matrices", "all", ("all", "query_value"), "matrices that have an adapter"),
     count("sequence_length", 4096, "tokens of one sequence"),
     switch(

@@ -222,6 +222,8 @@ row(
     source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2",
     precision="fp8_blockwise",
 )
+
+
 @alternative("updated_weight_bytes", lora=True, off="bytes_per_element")
 def lora_updated_weight_bytes(trained_share, bytes_per_element):
     """Bytes of trained weights for each parameter of the model.
@@ -266,6 +268,36 @@ def quantised_cached_weight_bytes(quantised_weight_bytes, quantised_share):
         workspace of the first micro-batch is kept)
     """
     return quantised_weight_bytes * quantised_share
+
+
+def whole_weight_bytes(primary_weight_bytes, cached_weight_bytes):
+    """Bytes of a weight where a GPU computes with it, with its quantised copies.
+
+    written by the optimizer + copies
+
+    Returns: [B] bytes of one weight
+    Source: Megatron-LM, docs of the distributed optimizer; TransformerEngine,
+        transformer_engine/pytorch/module/base.py; torchao, float8/fsdp_utils.py (gathered in FP8)
+    """
+    return primary_weight_bytes + cached_weight_bytes
+
+
+row("frozen_weight_bytes", "whole_weight_bytes", frozen_weights=False)
+
+
+@alternative("frozen_weight_bytes", frozen_weights="nf4")
+def nf4_frozen_weight_bytes(bytes_per_element, layer_matrix_share):
+    """Bytes of a frozen weight, mean over the model.
+
+    e - (e - 0.516) x share of parameters in the layers' matrices: 4 bits, a scale of 8 bits for 64
+    weights, and one of 32 bits for 256 of those
+
+    Returns: [B] bytes of one weight
+    Range: time to turn them into 16 bits for each pass is not counted: LitGPT's steps of a few
+        hundred tokens take 1.6 (7B) and 2 (13B) times as long
+    Source: Dettmers et al. 2023 (QLoRA), arXiv:2305.14314, section 3 (4 + 0.127 bits)
+    """
+    return bytes_per_element - (bytes_per_element - 0.515869140625) * layer_matrix_share
 
 
 row(

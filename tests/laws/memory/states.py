@@ -65,8 +65,8 @@ def updates(optimizer: str, master: str, moment: str) -> int:
 
 @check(
     "adam_optimizer_bytes_per_parameter muon_optimizer_bytes_per_parameter "
-    "replicated_trained_weight_bytes quantised_primary_weight_bytes quantised_cached_weight_bytes "
-    "quantised_weight_bytes_precision_fp8 layer_matrix_share "
+    "trained_weight_bytes_zero_stage_0 whole_weight_bytes quantised_primary_weight_bytes "
+    "quantised_cached_weight_bytes quantised_weight_bytes_precision_fp8 layer_matrix_share "
     "gradient_storage_bytes_gradient_storage_fp32 copied_gradient_optimizer_state_bytes "
     "state_bytes_per_parameter",
     by="simulator",
@@ -115,8 +115,8 @@ def states_allocated() -> Pairs:
 
 
 @check(
-    "adam_optimizer_bytes_per_parameter replicated_trained_weight_bytes state_bytes_per_parameter "
-    "copied_gradient_optimizer_state_bytes",
+    "adam_optimizer_bytes_per_parameter trained_weight_bytes_zero_stage_0 whole_weight_bytes "
+    "state_bytes_per_parameter copied_gradient_optimizer_state_bytes",
     by="table",
     source="Megatron-LM, docs of the distributed optimizer (20, 18, 16; 4 + 16 / d, 6 + 12 / d, "
     "8 + 8 / d); DeepSeek-AI 2024, section 3.3.3; Dettmers et al. 2022, section 1 (a model of 1B: "
