@@ -22,6 +22,9 @@ def moved_activation_offload_wait(
     activation_offload_time,
     layer_compute_time,
     exposed_layer_communication_time,
+    exposed_pipeline_parallel_time,
+    exposed_data_parallel_time,
+    contention_time,
     recompute_flops_factor,
     layers,
     pipeline_parallel,
@@ -29,14 +32,16 @@ def moved_activation_offload_wait(
     """Time per step that layers wait for activations on their way to the host, or back.
 
     max(0, D - w F) + max(0, D - w (C - F)), w = 1 - 2 p / l, F = C / (3 f): a layer's activations
-    leave beside the next layers of the forward pass C / (3 f), and come back a layer early
+    leave beside the next layers of the forward pass C / (3 f), and come back a layer early; C with
+    waits for other traffic
 
     Returns: [s] waits of one step
     Range: steady passes; a host's link is shared by the GPUs behind it, and both ways run at once
     Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 5.1; Megatron-LM,
         docs/user-guide/features/fine_grained_activation_offloading.md
     """
-    passes = layer_compute_time + exposed_layer_communication_time
+    waits = exposed_pipeline_parallel_time + exposed_data_parallel_time + contention_time
+    passes = layer_compute_time + exposed_layer_communication_time + waits
     hiding = np.maximum(1 - 2 * pipeline_parallel / layers, 0.0)
     forward = passes / (3 * recompute_flops_factor)
     out = np.maximum(activation_offload_time - hiding * forward, 0.0)

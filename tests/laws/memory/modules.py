@@ -393,6 +393,8 @@ def transfers_beside_layers() -> Pairs:
     layers, compute = 40, 3.0
     job: dict[str, Any] = {"layers": layers, "pipeline_parallel": 1, "num_microbatches": 1}
     job |= {"layer_compute_time": compute, "exposed_layer_communication_time": 0.0}
+    job |= {"exposed_pipeline_parallel_time": 0.0, "exposed_data_parallel_time": 0.0}
+    job |= {"contention_time": 0.0}
     job |= {"recompute_flops_factor": 1.0, "activation_memory_per_layer": 1.0}
     job |= {"activation_offload": "layers", "optimizer_offload_time": 0.0}
     names = ["offload_time", "activation_offload_time"]
