@@ -26,7 +26,7 @@ from ..reduce.top import RANK
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import label, meanings, numbers, scale
-from ..spec import auto, phases, values
+from ..spec import auto, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
 from .gradient import check_quantity, is_held, uncounted
@@ -61,8 +61,13 @@ OPEN = (
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: it wins ties
     "zero_stage": (1, 2, 3),  # 0 needs more memory, and is faster by 0.4 % at most
-    "recompute": (False, "selective", "full"),
     "sequence_parallel": (False, True),
+}
+# Modules that run again, by what a model has: what frees most for its time
+_RECOMPUTED: dict[Any, tuple[str, ...]] = {
+    "latent_attention": ("mla_up_proj", "layernorm+mla_up_proj+moe_act"),
+    "mixture_of_experts": ("moe_act", "layernorm+moe_act"),
+    False: ("mlp",),
 }
 _BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # fixed by the purchase
 _LEVERS = ("hardware", "fabric", "operations")
@@ -193,6 +198,7 @@ def layout_at(point: Evaluation, names: Sequence[str] = OPEN) -> dict[str, Any]:
     """The values of a layout's inputs at a point."""
     problem, numbers = frozen(point._plan("numpy"))
     known = {**numbers, **problem.options}
+    known[patterns.RECOMPUTED] = patterns.policy(known)
     return {name: known.get(name, INPUTS[name].default) for name in names}
 
 
@@ -234,11 +240,8 @@ class _Known:
         return not rows or any((row % divisor == 0).any() for row in rows)
 
     def options(self, name: str) -> set[Any]:
-        """Choices that are set for an option at any point."""
-        problem = self._plan.problem
-        rows = [axis.options[name] for axis in problem.axes if name in axis.options]
-        stated = [problem.options[name]] if name in problem.options else []
-        return {*stated, *itertools.chain(*rows)}
+        """Choices of an option at any point, implied ones included."""
+        return {case.options.get(name) for case in self._plan.cases}
 
 
 def _candidates(name: str, known: _Known) -> list[Any]:
@@ -246,6 +249,11 @@ def _candidates(name: str, known: _Known) -> list[Any]:
     gpus, layers = known.most("n_gpus"), known.most("layers", _MOST_STAGES)
     if name in _CHOICES:
         return [*_CHOICES[name]]
+    if name == patterns.RECOMPUTED:
+        words = _RECOMPUTED[False]
+        for option in ("mixture_of_experts", "latent_attention"):
+            words = _RECOMPUTED[option] + words if True in known.options(option) else words
+        return [False, "selective", *dict.fromkeys(words), "full"]
     if name == "tensor_parallel":
         joined = known.most("gpus_per_node", 8.0)
         if True in known.options("scale_up_domain"):

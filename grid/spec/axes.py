@@ -225,6 +225,12 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
         if any(row.keys() != rows[0].keys() for row in rows):
             raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
         return _together(name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
+    if target == patterns.RECOMPUTED and any(map(patterns.modules, points)):
+        _check_distinct(name, points)
+        made = [patterns.modules(p) or {target: values.option(target, p)} for p in points]
+        named = dict.fromkeys(key for row in made for key, value in row.items() if value)
+        rows = {key: [row.get(key, 0.0) for row in made] for key in named}
+        return _together(name, values.choice_labels(target, points), rows)
     if values.is_option(target):
         choices = tuple(values.option(target, point) for point in points)
         _check_distinct(name, choices)

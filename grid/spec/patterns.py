@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from ...catalog import CatalogError, record
+from ...kernels.physics.layout.inputs import MODULES
 from ...kernels.roles import (
     FOLDED_SCHEDULES,
     GROUP,
@@ -16,7 +17,7 @@ from ...kernels.roles import (
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
-from ..errors import InputError, shown
+from ..errors import InputError, nearest, shown
 from . import values
 
 NAME = "layer_pattern"
@@ -36,6 +37,9 @@ ABOUT_LAYOUT = (
     + _LAYOUT_RULE.removeprefix("write ")
 )
 LAYOUT_SETS = tuple(name for part, name in SPLIT.items() if part not in ("chunks", "schedule"))
+
+RECOMPUTED = "recompute"  # modules of it may be written as one choice
+_MODULES = {name.removeprefix("recompute_"): name for name in MODULES}
 
 _REPEATED = re.compile(r"(\([^()]*\)|[EtmL])\*(\d{1,4})")
 _MOST_LETTERS = 100_000
@@ -70,6 +74,27 @@ def counts(pattern: Any) -> dict[str, Any]:
                 )
             made |= said
     return made
+
+
+def modules(text: Any) -> dict[str, Any]:
+    """The inputs set by modules that run again, as in "moe_act+layernorm"; none for other texts."""
+    named = text.split("+") if isinstance(text, str) else []
+    if not {*named} & {*_MODULES}:
+        return {}
+    for name in named:
+        if name not in _MODULES:
+            raise InputError(
+                f"{RECOMPUTED} = {shown(text)} has {shown(name)}, which is not a module; "
+                f"{nearest(name, [*_MODULES])}"
+            )
+    return {RECOMPUTED: "modules", **{of: float(n in named) for n, of in _MODULES.items()}}
+
+
+def policy(known: Mapping[str, Any]) -> Any:
+    """What runs again, as one choice: modules by their names, joined by +."""
+    named = [name for name, of in _MODULES.items() if known.get(of, 0.0) == 1.0]
+    choice = known.get(RECOMPUTED)
+    return "+".join(named) if choice == "modules" and named else choice
 
 
 def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True) -> dict[str, Any]:
@@ -161,14 +186,19 @@ def spelled_out(
     scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any] = ()
 ) -> Mapping[str, Any]:
     """A scenario with counts in place of its patterns; `models` are the labels of an axis."""
-    for key in (NAME, LAYOUT):
+    for key in (NAME, LAYOUT, RECOMPUTED):
         if key not in scenario:
             continue
-        made = counts(scenario[NAME]) if key == NAME else _of_layout(scenario, swept, models)
+        if key == RECOMPUTED:
+            made = modules(scenario[key])
+            if not made:
+                continue
+        else:
+            made = counts(scenario[NAME]) if key == NAME else _of_layout(scenario, swept, models)
         for name, value in made.items():
             if name in swept:
                 raise InputError(f"{name} is set by {key} and by an axis; keep one")
-            if name in scenario and scenario[name] != value:
+            if name in scenario and name != key and scenario[name] != value:
                 raise InputError(
                     f"{name} = {shown(scenario[name])} does not add up with {key}, which makes it "
                     f"{value}; leave one of them out"

@@ -238,7 +238,7 @@ def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Ax
 
 def _spelled(shared: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """The entries of a phase, with patterns as counts."""
-    texts = own.keys() & {patterns.NAME, patterns.LAYOUT}
+    texts = own.keys() & {patterns.NAME, patterns.LAYOUT, patterns.RECOMPUTED}
     if not texts:
         return own
     before = {key: value for key, value in shared.items() if key not in texts}

@@ -1,0 +1,75 @@
+"""Modules to recompute, written as one choice."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube import InputError, Sweep
+
+JOB: dict[str, Any] = {
+    "model": "deepseek-v3", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 2048,
+    "tensor_parallel": 2, "pipeline_parallel": 8, "expert_parallel": 32,
+    "global_batch_size": 15360,
+}  # fmt: skip
+BOTH = {"recompute": "modules", "recompute_moe_act": 1, "recompute_layernorm": 1}
+
+
+def memory(**more: Any) -> float:
+    return float(fleetcube.evaluate("memory_per_gpu", **JOB, **more))
+
+
+def test_words_are_the_inputs_that_they_name() -> None:
+    assert memory(recompute="moe_act+layernorm") == memory(**BOTH)
+    some = {name: value for name, value in BOTH.items() if name != "recompute"}
+    assert memory(**some) == memory(**BOTH)  # naming a module is asking for it
+    assert memory(recompute="core_attn") < memory(recompute=False) * (1 + 1e-12)
+
+
+def test_words_are_points_of_an_axis() -> None:
+    points = [False, "full", "moe_act", "moe_act+layernorm"]
+    swept = Sweep(JOB, {"recompute": points}, ["memory_per_gpu"]).evaluate().memory_per_gpu
+    assert swept.recompute.values.tolist() == ["false", *points[1:]]
+    assert swept.values.tolist() == [memory(recompute=point) for point in points]
+
+
+def test_words_hold_in_one_phase() -> None:
+    phases = [{"name": "a", "training_tokens": 1e12, "recompute": "mla_up_proj"}]
+    phases.append({"name": "b", "training_tokens": 1e12})
+    roofline = {"compute_model": "roofline", "calibration": "none"}
+    whole = fleetcube.evaluate("job_time", **JOB, **roofline, phase=phases)
+    each = [
+        float(
+            fleetcube.evaluate("job_time", **JOB, **roofline, training_tokens=1e12, recompute=one)
+        )
+        for one in ("mla_up_proj", "selective")
+    ]
+    assert each[0] > each[1] * (1 + 1e-6)
+    assert float(whole) == pytest.approx(sum(each), rel=1e-9)
+
+
+@pytest.mark.parametrize("wrong", ["moe_act+layernor", "mlp+", "full+mlp"])
+def test_a_wrong_word_is_named(wrong: str) -> None:
+    with pytest.raises(InputError, match=r"recompute = .* is not a module; ") as told:
+        memory(recompute=wrong)
+    assert "\n" not in str(told.value)
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(InputError, match="recompute_moe_act"):
+        memory(recompute="layernorm", recompute_moe_act=1)
+    with pytest.raises(InputError, match="recompute"):
+        Sweep({**JOB, "recompute": "mlp"}, {"recompute_mlp": [0, 1]}, ["memory_per_gpu"])
+
+
+def test_what_is_best_can_be_given_back() -> None:
+    tight = {name: JOB[name] for name in ("model", "node", "fabric", "n_gpus", "global_batch_size")}
+    sweep = Sweep({**tight, "hbm_capacity": "72 GB"}, {}, ["job_time"])
+    best = sweep.best("job_time", 1, search="layout")
+    open_ = [str(name) for name in best.attrs["fleetcube_open"].split()]
+    layout = {name: best[name].item() for name in open_}
+    again = fleetcube.evaluate("job_time", **sweep.spec["scenario"], **layout)
+    assert float(again) == pytest.approx(best["job_time"].item(), rel=1e-12)
+    chosen = str(np.asarray(best["recompute"]).item())
+    assert "mla_up_proj" in chosen  # layers recomputed whole are slower by 12 %
