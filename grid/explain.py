@@ -399,7 +399,7 @@ def bounds(row: Input) -> str:
     """The bounds of a number in words, in its unit."""
     low = "above 0" if row.positive and row.low == 0 else f"at least {row.low:g}"
     high = f", at most {row.high:g}" if row.high < float("inf") else ""
-    whole = "; whole in reality, continuous in the formulas" if row.kind == "count" else ""
+    whole = "; whole, continuous in the formulas" if row.kind == "count" else ""
     return f"{low}{high}{', may be infinite' * row.may_be_infinite}{whole}"
 
 
