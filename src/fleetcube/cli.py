@@ -17,7 +17,7 @@ import click
 
 from fleetcube import __version__, stop
 from fleetcube.commands import COMMANDS, complete
-from fleetcube.commands.changed import changed, traffic, with_ends
+from fleetcube.commands.changed import accounted, changed, traffic, with_ends
 from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
@@ -414,8 +414,9 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 
     Any other word lists the names that have it in their name or meaning. Without NAME, list all
     inputs with their defaults, and all quantities. For a spec
-    (SPEC.toml axis=value ...), show the tiers of its network and the traffic on each. OPTION=CHOICE
-    after a quantity shows its formulas under these options.
+    (SPEC.toml axis=value ...), show the tiers of its network and the traffic on each; for
+    memory_per_gpu of a spec, what a GPU's memory holds. OPTION=CHOICE after a quantity shows its
+    formulas under these options.
 
     \b
     Example:
@@ -423,7 +424,10 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain goodput goodput_model=additive
       fleetcube explain price
       fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
+      fleetcube explain memory_per_gpu examples/h100.toml n_gpus=1024
     """
+    from fleetcube.grid.ask import account
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.explain import explain as text
     from fleetcube.grid.explain import explain_traffic
     from fleetcube.grid.show.selectors import pairs
@@ -432,6 +436,11 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
         point = traffic(name, selectors)
         say(explain_traffic(point))
         print_foot(point, err=False)
+        return
+    if selectors and selectors[0].endswith(".toml"):
+        if name != "memory_per_gpu":
+            raise InputError(f"{name} has no account; ask for memory_per_gpu of a spec")
+        say(account.text(accounted(selectors[0], selectors[1:])))
         return
     say(text(name, **pairs(selectors)))
 

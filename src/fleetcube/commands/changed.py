@@ -38,6 +38,19 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     return _at_one_point(path, selectors, values)
 
 
+def accounted(path: str, selectors: Sequence[str]) -> Any:
+    """What the memory of a GPU holds, at one point of a spec."""
+    from fleetcube.grid.ask.account import NEEDED
+    from fleetcube.grid.run.settings import Settings
+    from fleetcube.grid.sweep import Sweep
+
+    def values(spec: dict[str, Any]) -> Any:
+        sweep = Sweep(spec["scenario"], spec["axes"], list(NEEDED))
+        return sweep.evaluate(settings=Settings("numpy"))
+
+    return _at_one_point(path, selectors, values)
+
+
 def step(path: str, selectors: Sequence[str]) -> Any:
     """Data for a picture of one step of a spec, at one point of it."""
     from fleetcube.grid.ask.step_parts import values_of
