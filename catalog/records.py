@@ -53,7 +53,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("gpu", "gpus_per_node", "gpus_per_domain", "nics_per_node"),
             *("series_psus_per_node", "cables_per_node"),
             *("intra_node_bandwidth", "intra_node_latency", "node_reduction"),
-            *("node_overhead_power", "node_power"),
+            *("node_overhead_power", "node_power", "offload_bandwidth"),
         ),
         "fabric": (
             *("inter_node_bandwidth", "inter_node_latency", "gpus_per_switch"),

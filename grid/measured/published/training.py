@@ -9,6 +9,7 @@ from ....catalog import record
 from ....kernels.inputs import INPUTS
 from ...errors import shown
 from ...run.settings import Settings
+from ...spec.patterns import stages
 from . import hardware
 from .facts import Facts, Reading, UnreadableError
 
@@ -59,6 +60,13 @@ _EOS_PARALLEL: Inputs = {
 # Megatron-Bridge's row with 2 sequences and 1 chunk: 1 and 5 in the recipe (v0.3.1,
 # llama3_workload_base_configs.py) and in the same run of 26.02 and 26.04
 _BRIDGE_MISPRINT = "line 401; 26.02.01 NeMo Container; Pre-Training Performance"
+# Columns of its recipes (`config`: scripts/performance/configs, from v0.6.0 perf_recipes), as inputs
+_RECIPE: tuple[tuple[str, str, Inputs], ...] = (
+    ("parallel.offloaded_layers", "offloaded_layers", {"activation_offload": "layers"}),
+    ("parallel.optimizer_bytes", "optimizer_bytes_per_parameter", {}),
+    ("model.prediction_layers", "prediction_layers", {}),
+    ("parallel.data_parallel_shard", "data_parallel_shard", {"zero_stage": 3}),
+)
 _APART = 0.2  # relative difference from which two figures of one record contradict each other
 _CLOSE = 0.02
 # Sequences of a GPU and step stated by a table's caption, not its rows, and recomputation:
@@ -235,14 +243,14 @@ def _bridge(facts: Facts) -> list[Reading]:
     inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
     inputs |= {"sequence_length": facts.whole("model.seq")}
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
-    notes = ["recomputation is not stated: none"]
+    notes = [] if facts.text("config", "") else ["recomputation is not stated: none"]
     if where == _BRIDGE_MISPRINT:
         inputs |= {"micro_batch_size": 1, "virtual_stages": 5}
         notes.append("micro-batch and chunks are the recipe's: the table misprints them")
     if inputs["precision"] == "nvfp4":
         inputs |= _IN_16_BITS.get(label, {})
     sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
-    inputs |= {"zero_stage": 3 if sharded else 1, "recompute": False}
+    inputs |= {"zero_stage": 3 if sharded else 1, "recompute": False} | _recipe(facts)
     inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
     layer = inputs["tensor_parallel"] * inputs["pipeline_parallel"]
     if inputs["expert_parallel"] * layer > inputs["n_gpus"]:
@@ -250,6 +258,20 @@ def _bridge(facts: Facts) -> list[Reading]:
         inputs |= {"expert_tensor_parallel": 1}
     seconds, more = _seconds(facts, inputs)
     return [Reading(inputs, seconds, notes=(*notes, *more))]
+
+
+def _recipe(facts: Facts) -> Inputs:
+    """What a recipe computes again, keeps on the host, and states beside its printed row."""
+    again = facts.text("parallel.recompute", "none")
+    moved = facts.text("parallel.offload_modules", "none")
+    inputs: Inputs = {f"recompute_{name}": 1 for name in again.split("+") if again != "none"}
+    inputs |= {"recompute": "modules"} if inputs else {}
+    inputs |= {f"offload_{name}": 1 for name in moved.split("+") if moved != "none"}
+    for key, name, more in _RECIPE:
+        stated = facts.raw(key)
+        inputs |= {} if stated is None else {name: stated, **more}
+    layout = facts.text("parallel.layout", None)
+    return inputs | (stages(layout, facts.whole("parallel.vp", 1)) if layout else {})
 
 
 def _gaudi(facts: Facts, nodes: int) -> list[Reading]:
