@@ -80,17 +80,20 @@ _PALM_TABLE3 = {
     "PaLM": "it is the run of palm_540b, which is predicted",
 }
 
-# DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.3.3 (moments) and 4.2
+# DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.2.3 (norms, up-projections),
+# 3.3.3 (moments; SwiGLU's inputs in FP8, with a scale of 4 bytes for 128) and 4.2
 _DEEPSEEK_RUN: Inputs = {
     **{"intra_node_bandwidth": 160e9, "prediction_layers": 1, "zero_stage": 1},
-    **{"recompute": False, "pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
+    **{"pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
+    **{"recompute_layernorm": 1, "recompute_mla_up_proj": 1, "recompute_moe_act": 1},
+    **{"activation_input_bytes": 1 + 4 / 128},
     **{"routing_nodes": 4, "token_permutation": True},
     **{"moment_bytes": 2, "gradient_storage": "fp32"},
 }
 _DEEPSEEK_NOTES = (
     "layout, batch, routing and hidden all-to-alls are those of the report, sections 3.2 and 4.2",
     "one sequence a micro-batch: DeepEP's README (4096 tokens per batch)",
-    "casts to FP8, norms and up-projections computed again, and SMs that send are not counted",
+    "casts to FP8, attention's output in E5M6 and SMs that send are not counted",
 )
 
 
