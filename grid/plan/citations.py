@@ -19,6 +19,7 @@ SELF_EVIDENT = ("by definition", "stated by the scenario")  # prefixes of lines 
 # Documents cited by name, without author and year
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
+    "MaxText": "maxtext",
     "Megatron-LM": "megatronlm",
     "PyTorch elastic": "pytorchelastic",
     "PyTorch fully_shard": "pytorchfsdp",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fleetcube import Settings, Sweep
 from fleetcube.catalog import KINDS
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.measured.published import calibration as record_calibration
 from fleetcube.grid.measured.published import hardware
 from fleetcube.grid.measured.published import tables as record_tables
@@ -151,7 +152,7 @@ CASES = [
     # 96 x 8192 / (64 x 4096)
     case(
         "torchtitan",
-        (3.0, {"global_batch_size": 96, "recompute": "selective", "precision": "bf16"}),
+        (3.0, {"global_batch_size": 96, "recompute": "alternate_products", "precision": "bf16"}),
         (2.0, {"tensor_parallel_overlap": 1.0}),
         where="asyncTP 2025-06",
         model={"name": "Llama3 8B"},
@@ -362,6 +363,29 @@ def test_a_misprinted_row_of_bridge_runs_as_the_same_run_of_other_containers() -
     printed, before = (rows[f"megatron_bridge/{number}"] for number in (166, 202))
     assert printed.inputs == before.inputs
     assert "misprints" in " ".join(printed.notes)
+
+
+def test_a_recipe_of_bridge_is_read(tmp_path: Path) -> None:
+    bridge = next(case[1] for case in CASES if case[0] == "megatron_bridge")
+    parallel = bridge["parallel"] | {"recompute": "mla_up_proj+moe_act", "optimizer_bytes": 8}
+    parallel |= {"offloaded_layers": 20, "offload_modules": "moe_act", "data_parallel_shard": 64}
+    parallel |= {"layout": "Et*4|(t*4|)*14tmL"}
+    record = named("megatron_bridge", bridge | {"parallel": parallel}) | {"config": "V2 of v0.4.2"}
+    (row,), left_out = read(tmp_path, record)
+    assert not left_out
+    expected = {"recompute": "modules", "recompute_mla_up_proj": 1, "recompute_moe_act": 1}
+    expected |= {"activation_offload": "layers", "offloaded_layers": 20, "offload_moe_act": 1}
+    expected |= {"optimizer_bytes_per_parameter": 8, "data_parallel_shard": 64, "zero_stage": 3}
+    # pieces 0, 2, ... 14 of 4 layers are the first stage's; the rest, 1 and a module the last's
+    expected |= {"first_stage_layers": 32, "last_stage_layers": 29, "prediction_layers": 1}
+    assert {name: row.inputs.get(name) for name in expected} == expected
+    assert not any("recomputation" in note for note in row.notes)
+
+
+def test_every_published_job_fits_where_it_ran() -> None:
+    rows = [row for row in read_records()[0] if row.of == "step_time"]
+    reasons = evaluate([(("infeasible_reason",), row.inputs) for row in rows])
+    assert {row.id: why for row, why in zip(rows, reasons, strict=True) if list(why) != [0.0]} == {}
 
 
 def test_formats_of_bridge_are_those_that_the_gpus_have() -> None:

@@ -60,7 +60,7 @@ _EOS_PARALLEL: Inputs = {
 # Megatron-Bridge's row with 2 sequences and 1 chunk: 1 and 5 in the recipe (v0.3.1,
 # llama3_workload_base_configs.py) and in the same run of 26.02 and 26.04
 _BRIDGE_MISPRINT = "line 401; 26.02.01 NeMo Container; Pre-Training Performance"
-# Columns of its recipes (`config`: scripts/performance/configs, from v0.6.0 perf_recipes), as inputs
+# Columns of its recipes (`config`: scripts/performance/configs; v0.6.0: perf_recipes), as inputs
 _RECIPE: tuple[tuple[str, str, Inputs], ...] = (
     ("parallel.offloaded_layers", "offloaded_layers", {"activation_offload": "layers"}),
     ("parallel.optimizer_bytes", "optimizer_bytes_per_parameter", {}),
@@ -70,7 +70,8 @@ _RECIPE: tuple[tuple[str, str, Inputs], ...] = (
 _APART = 0.2  # relative difference from which two figures of one record contradict each other
 _CLOSE = 0.02
 # Sequences of a GPU and step stated by a table's caption, not its rows, and recomputation:
-# torchtitan, benchmarks/llama3_h100_202412 and asyncTP_llama3_h100_2025-06
+# torchtitan, benchmarks/llama3_h100_202412 and asyncTP_llama3_h100_2025-06; what is selective there
+# is selective_ac_option = 'op' (train_configs/llama3_8b.toml)
 _TITAN_TABLES = {"Table 2": 1, "Table 6": 8}
 _TITAN_ASYNC = {"llama-3-70b": (16, "full"), "llama-3-8b": (12, "selective")}
 # Why a row of Chowdhery et al. 2022, table 3, is not predicted
@@ -80,8 +81,8 @@ _PALM_TABLE3 = {
     "PaLM": "it is the run of palm_540b, which is predicted",
 }
 
-# DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.2.3 (norms, up-projections),
-# 3.3.3 (moments; SwiGLU's inputs in FP8, with a scale of 4 bytes for 128) and 4.2
+# DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.2.3 (what runs again),
+# 3.3.3 (moments; inputs of SwiGLU in FP8, with 4 bytes of scale for 128) and 4.2
 _DEEPSEEK_RUN: Inputs = {
     **{"intra_node_bandwidth": 160e9, "prediction_layers": 1, "zero_stage": 1},
     **{"pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
@@ -357,6 +358,7 @@ def _torchtitan(facts: Facts) -> list[Reading]:
         notes.append("batch of a GPU is that of the table's caption")
     if each is None or recompute is None:
         raise UnreadableError("parallel.mbs or parallel.recompute is missing")
+    recompute = "alternate_products" if recompute == "selective" else recompute
     batch = facts.whole("parallel.gbs", each * facts.whole("parallel.fsdp"))
     precision = facts.text("parallel.precision", "float8" if "float8" in variant else "bf16")
     inputs |= _run(precision=precision) | _layout(facts, batch)
@@ -410,7 +412,7 @@ def _maxtext(facts: Facts) -> list[Reading]:
     inputs |= _sharded_in_slices(inputs) | _sequence_parallel(inputs)
     inputs |= {"data_parallel_overlap": 1.0, "tensor_parallel_overlap": 1.0 if ranks > 1 else 0.0}
     remat = facts.text("parallel.remat")
-    inputs |= {"recompute_core_attn": 1} if remat == "minimal" else {"recompute": "full"}
+    inputs |= {"recompute": "products" if remat == "minimal" else "full"}
     rate = facts.number("measured.tflops_per_chip") * 1e12
     notes = [
         "collectives overlap compute, as the script's flags ask",

@@ -179,6 +179,24 @@ def module_layer_recompute_time(
     return outside + attention_recompute_passes * attention_core_time
 
 
+@alternative("layer_recompute_time", recompute=("alternate_products", "products"))
+def product_layer_recompute_time(
+    matrix_recompute_passes,
+    attention_projection_time,
+    ffn_time,
+    elementwise_time,
+    attention_recompute_passes,
+    attention_core_time,
+):
+    """passes x products + norms, residuals and activation functions + passes x attention
+
+    Range: a layer's second residual does not run again, but counts
+    Source: MaxText (minimal_policy); Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (_save_list)
+    """
+    products = matrix_recompute_passes * (attention_projection_time + ffn_time)
+    return products + elementwise_time + attention_recompute_passes * attention_core_time
+
+
 row("recomputed_mixer_time", 0.0, latent_attention=False)
 
 

@@ -57,7 +57,7 @@ def context_send_time(
     return point_to_point_time(context_message, latency, bandwidth)
 
 
-@alternative("context_exchanges_per_layer", recompute=(False, "selective"))
+@alternative("context_exchanges_per_layer", recompute=(False, "selective", "alternate_products"))
 def kept_context_exchanges_per_layer(context_parallel):
     """Ring exchanges per layer and micro-batch: once round forward, twice as much backward.
 
@@ -72,7 +72,7 @@ def kept_context_exchanges_per_layer(context_parallel):
     return 3 * (context_parallel - 1)
 
 
-@alternative("context_exchanges_per_layer", recompute=("modules", "full"))
+@alternative("context_exchanges_per_layer", recompute=("modules", "products", "full"))
 def repeated_context_exchanges_per_layer(context_parallel, attention_recompute_passes):
     """(3 + passes) (c - 1): forward, repeated forward, and twice as much backward
 

@@ -90,7 +90,7 @@ def head_sharing_ranks_per_node(context_ranks_per_node, head_sharing_ranks):
     return np.minimum(context_ranks_per_node, head_sharing_ranks)
 
 
-@alternative("context_passes", recompute=(False, "selective"))
+@alternative("context_passes", recompute=(False, "selective", "alternate_products"))
 def kept_context_passes():
     """Passes through attention per layer and micro-batch: forward and backward.
 
@@ -102,7 +102,7 @@ def kept_context_passes():
     return 2.0
 
 
-@alternative("context_passes", recompute=("modules", "full"))
+@alternative("context_passes", recompute=("modules", "products", "full"))
 def repeated_context_passes(attention_recompute_passes):
     """2 + repeated: forward, repeated forward, and backward
 

@@ -38,9 +38,11 @@ INPUTS = declared(
     option(
         "recompute",
         "selective",
-        (False, "selective", "modules", "full"),
+        (False, "selective", "modules", "alternate_products", "products", "full"),
         "activations computed twice: attention's scores (none under flash attention), the modules "
-        "named by recompute_layernorm and its like, or whole layers",
+        "named by recompute_layernorm and its like, all but every other product and attention "
+        "(torchtitan's selective_ac_option op), all but products (MaxText's remat_policy minimal), "
+        "or whole layers",
         implied="modules",
         implied_by=MODULES,
     ),

@@ -5,6 +5,8 @@ import numpy as np
 from ...alternatives import alternative, row
 from ...ops import where
 
+ONCE = (False, "selective", "alternate_products", "products")  # sums are kept with their products
+
 
 def full_recompute_share(recomputed_layers, layers, pipeline_parallel, stage_chunks):
     """Share of layers that are recomputed whole.
@@ -39,7 +41,7 @@ row(
     "matrix_recompute_passes",
     0.0,
     source="Korthikanti et al. 2022, arXiv:2205.05198, section 5",
-    recompute=(False, "selective"),
+    recompute=(False, "selective", "products"),
 )
 row(
     "matrix_recompute_passes",
@@ -63,6 +65,25 @@ def module_matrix_recompute_passes(
     again = recomputed_mixer_parameters + recomputed_ffn_parameters
     some = active_matrix_parameters > 0
     return where(some, layers * again / where(some, active_matrix_parameters, 1.0), 0.0)
+
+
+@alternative("matrix_recompute_passes", recompute="alternate_products")
+def alternate_matrix_recompute_passes(
+    layers,
+    attention_parameters_per_layer,
+    ffn_parameters_per_layer,
+    ffn_matrices,
+    active_matrix_parameters,
+):
+    """l (attention / 2 + feed-forward / (2 or 3)) / N_matrices: keys, output, and up
+
+    Range: dense layers with grouped attention: of queries, keys, values, output, gate, up and down
+        every second product, in this order
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py:
+        _apply_ac_to_transformer_block)
+    """
+    again = attention_parameters_per_layer / 2 + ffn_parameters_per_layer / ffn_matrices
+    return layers * again / active_matrix_parameters
 
 
 @alternative("recomputed_mixer_parameters", latent_attention=True, off=0.0)
@@ -130,7 +151,7 @@ def expert_recomputed_ffn_parameters(
     return (dense + expert_layers * (recompute_moe * every + shared)) / layers
 
 
-row("expert_recompute_passes", 0.0, recompute=(False, "selective"))
+row("expert_recompute_passes", 0.0, recompute=ONCE)
 row("expert_recompute_passes", "full_recompute_share", recompute="full")
 row(
     "expert_recompute_passes",
@@ -140,7 +161,7 @@ row(
     source="Megatron-LM, megatron/core/transformer/moe/moe_layer.py (moe_layer_recompute)",
     recompute="modules",
 )
-row("recomputed_exchanges_per_layer", 0.0, recompute=(False, "selective"))
+row("recomputed_exchanges_per_layer", 0.0, recompute=ONCE)
 
 
 @alternative("recomputed_exchanges_per_layer", recompute="full")
@@ -201,6 +222,7 @@ row(
     attention_kernel="flash",
 )
 row("attention_recompute_passes", 0.0, recompute=False)
+row("attention_recompute_passes", 1.0, source="MaxText (minimal_policy)", recompute="products")
 row(
     "attention_recompute_passes",
     "score_recompute_passes",
@@ -213,7 +235,7 @@ row(
         "Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 "
         "(FlashAttention), arXiv:2205.14135, section 3.1"
     ),
-    recompute="selective",
+    recompute=("selective", "alternate_products"),
 )
 row(
     "attention_recompute_passes",

@@ -462,6 +462,58 @@ def module_activation_memory_per_layer(
     return microbatch_tokens * (norm_inputs_per_token + mixer + ffn + scores)
 
 
+@alternative("activation_memory_per_layer", recompute="products")
+def product_activation_memory_per_layer(
+    microbatch_tokens,
+    norm_inputs_per_token,
+    mixer_activations_per_token,
+    mixer_norm_output_per_token,
+    attention_output_per_token,
+    ffn_activations_per_token,
+    ffn_norm_output_per_token,
+    operand_bytes_per_element,
+    active_ffn_width,
+    tensor_parallel,
+):
+    """T (all that is kept - outputs of norms, of attention and of activation functions)
+
+    Range: latents' normed copies, experts' copies of tokens and a state's output count as kept
+    Source: MaxText, src/maxtext/layers/decoders.py (minimal_policy)
+    """
+    mixer = mixer_activations_per_token - mixer_norm_output_per_token - attention_output_per_token
+    ffn = ffn_activations_per_token - ffn_norm_output_per_token
+    outputs = operand_bytes_per_element * active_ffn_width / tensor_parallel
+    return microbatch_tokens * (norm_inputs_per_token + mixer + ffn - outputs)
+
+
+@alternative("activation_memory_per_layer", recompute="alternate_products")
+def alternate_activation_memory_per_layer(
+    microbatch_tokens,
+    bytes_per_element,
+    hidden_size,
+    residual_ranks,
+    ffn_matrices,
+    attention_inputs_per_token,
+    attention_output_per_token,
+    head_size,
+    kv_heads,
+    tensor_parallel,
+    activation_input_bytes,
+    active_ffn_width,
+):
+    """T (e h (1 or 3) / t_s + e h with gates + queries, values, output of attention + u f / t):
+    input, sums of reduce-scatters, output of down, and of gate
+
+    Range: dense layers with grouped attention; down's output is whole, before its reduce-scatter
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: _save_list)
+    """
+    shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + ffn_matrices - 2
+    keys = bytes_per_element * head_size * np.maximum(kv_heads / tensor_parallel, 1.0)
+    heads = attention_inputs_per_token - keys + attention_output_per_token
+    gate = activation_input_bytes * active_ffn_width / tensor_parallel
+    return microbatch_tokens * (bytes_per_element * hidden_size * shares + heads + gate)
+
+
 @alternative("freed_mixer_activations_per_token", latent_attention=True, off=0.0)
 def latent_freed_mixer_activations_per_token(
     recompute_layernorm,

@@ -97,7 +97,11 @@ def split_distributed_input_gathers(tensor_parallel, residual_ranks):
     return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
-row("saved_input_gather_time", 0.0, recompute=(False, "selective", "modules"))
+row(
+    "saved_input_gather_time",
+    0.0,
+    recompute=(False, "selective", "modules", "alternate_products", "products"),
+)
 
 
 @alternative("saved_input_gather_time", recompute="full")
