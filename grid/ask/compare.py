@@ -18,7 +18,7 @@ from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
-from ..spec import dates, values
+from ..spec import dates, patterns, values
 from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
 from .sensitivity import check_levers, cut
@@ -244,7 +244,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
 def _entry(name: str, value: Any) -> Any:
     if isinstance(value, Mapping) or name in {*KINDS, PHASE}:
         return value
-    return values.option(name, value) if values.is_option(name) else values.number(name, value)
+    return patterns.choice(name, value) if values.is_option(name) else values.number(name, value)
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

@@ -525,7 +525,8 @@ def _value(name: str, told: Any) -> Any:
     """A value of an open input as a spec writes it."""
     if not values.is_option(name):
         return float(told)
-    return next(choice for choice in INPUTS[name].choices if label(choice) == told)
+    written = {label(choice): choice for choice in INPUTS[name].choices}
+    return written.get(told, told)  # modules that run again are words
 
 
 def levers(

@@ -12,7 +12,7 @@ from ...catalog import KINDS, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from ..spec import values
+from ..spec import patterns, values
 from ..text import unguarded
 
 LARGEST = 1 << 26  # bytes of a table
@@ -104,7 +104,7 @@ def checked(name: str, value: Any) -> Any:
         return values.number(name, value)
     choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
     known = isinstance(value, str) and value.lower() in choices
-    return choices[value.lower()] if known else values.option(name, value)
+    return choices[value.lower()] if known else patterns.choice(name, value)
 
 
 def check_measured(of: str, value: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...catalog import KINDS, NONE, CatalogError, record
 from ..errors import InputError, shown
-from ..spec import values
+from ..spec import patterns, values
 from . import own
 from .published import collectives, runs, training
 from .published.calibration import calibration_for, in_catalog
@@ -172,7 +172,7 @@ def _check(reading: Reading) -> None:
         if name in KINDS:
             record(name, value)
         elif values.is_option(name):
-            values.option(name, value)
+            patterns.choice(name, value)
         else:
             values.number(name, value)
 

@@ -13,7 +13,7 @@ from ...catalog import KINDS, CatalogError, record
 from ...catalog.units import UnitError, factor
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from ..spec import values
+from ..spec import patterns, values
 from ..spec.axis import Array
 from .frames import Frame
 
@@ -62,7 +62,7 @@ def _option(name: str, cell: Any) -> Any:
     numbered = any(type(choice) is int for choice in INPUTS[name].choices)
     if numbered and isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # most frames turn whole numbers with missing cells into floats
-    return values.option(name, cell)
+    return patterns.choice(name, cell)
 
 
 def _scale(name: str, unit: Any) -> float:

@@ -249,7 +249,7 @@ def _value(name: str, text: str) -> Any:
         return text
     if values.is_option(plain):
         written = {label(choice): choice for choice in INPUTS[plain].choices}
-        return values.option(name, written.get(text, text))
+        return patterns.choice(name, written.get(text, text))
     value = _typed(text)
     values.number(name, value)
     return value

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from ...catalog import CatalogError, record
+from ...kernels.calculus.phases import without_phase
 from ...kernels.physics.layout.inputs import MODULES
 from ...kernels.roles import (
     FOLDED_SCHEDULES,
@@ -88,6 +89,12 @@ def modules(text: Any) -> dict[str, Any]:
                 f"{nearest(name, [*_MODULES])}"
             )
     return {RECOMPUTED: "modules", **{of: float(n in named) for n, of in _MODULES.items()}}
+
+
+def choice(name: str, value: Any) -> Any:
+    """A choice as spelled in the table of inputs, or modules that run again by their names."""
+    words = without_phase(name) == RECOMPUTED and bool(modules(value))
+    return value if words else values.option(name, value)
 
 
 def policy(known: Mapping[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """Modules to recompute, written as one choice."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Sweep
+
+from ..door.command import fleetcube as command
 
 JOB: dict[str, Any] = {
     "model": "deepseek-v3", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 2048,
@@ -73,3 +76,19 @@ def test_what_is_best_can_be_given_back() -> None:
     assert float(again) == pytest.approx(best["job_time"].item(), rel=1e-12)
     chosen = str(np.asarray(best["recompute"]).item())
     assert "mla_up_proj" in chosen  # layers recomputed whole are slower by 12 %
+
+
+def test_words_are_read_in_tables_and_plans(tmp_path: Path) -> None:
+    words = [None, "moe_act+layernorm", "full"]
+    table = {"recompute": words, "n_gpus": [2048] * 3}
+    free = {name: value for name, value in JOB.items() if name != "n_gpus"}
+    found = fleetcube.evaluate_table(table, ["memory_per_gpu"], scenario=free)
+    alone = [memory(**({} if word is None else {"recompute": word})) for word in words]
+    assert list(found["memory_per_gpu"]) == alone
+    path = tmp_path / "a.toml"
+    lines = [f"{name} = {JOB[name]!r}".replace("'", '"') for name in JOB if "parallel" not in name]
+    path.write_text("\n".join(['outputs = ["job_time"]', "[scenario]", *lines]), "utf-8")
+    done = command("plan", str(path), "hbm_capacity=72 GB", "-k", "1")
+    assert done.returncode == 0, done.stderr
+    assert "recompute=mla_up_proj" in done.stdout
+    assert "what would improve job_time in this layout:" in done.stdout
