@@ -229,8 +229,8 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
         _check_distinct(name, points)
         made = [patterns.modules(p) or {target: values.option(target, p)} for p in points]
         named = dict.fromkeys(key for row in made for key, value in row.items() if value)
-        rows = {key: [row.get(key, 0.0) for row in made] for key in named}
-        return _together(name, values.choice_labels(target, points), rows)
+        together: Any = {key: [row.get(key, 0.0) for row in made] for key in named}
+        return _together(name, values.choice_labels(target, list(points)), together)
     if values.is_option(target):
         choices = tuple(values.option(target, point) for point in points)
         _check_distinct(name, choices)

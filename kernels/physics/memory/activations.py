@@ -696,15 +696,15 @@ def stage_microbatches_in_flight(
     """
 
 
-def microbatch_logits(microbatch_tokens, vocab_size, tensor_parallel):
+def microbatch_logits(logit_bytes, microbatch_tokens, vocab_size, tensor_parallel):
     """Memory of one micro-batch's logits on a GPU of the stage that computes them.
 
-    4 T V / t, in FP32
+    b T V / t, 4 T V / t in FP32
 
     Returns: [B] logits
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
-    return 4 * microbatch_tokens * vocab_size / tensor_parallel
+    return logit_bytes * microbatch_tokens * vocab_size / tensor_parallel
 
 
 @alternative("logits_memory", stage_split=False)

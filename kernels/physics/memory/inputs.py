@@ -46,6 +46,13 @@ INPUTS = declared(
     share("offload_mlp_norm", "share of layers of experts whose norm's input goes to the host"),
     share("offload_expert_fc1", "share of layers whose copies of tokens go to the host"),
     share("offload_moe_act", "share of layers whose experts' inner activations go to the host"),
+    real(
+        "logit_bytes",
+        "B",
+        4,
+        "kept of a logit, with its gradient: FP32 in one buffer (2: fused with the loss; 12 or 16: "
+        "PyTorch's cross_entropy on 16-bit logits, compiled or not)",
+    ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     option(
         "gradient_storage",

@@ -4,6 +4,8 @@ import itertools
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
 from fleetcube.kernels.inputs import INPUTS
@@ -272,3 +274,24 @@ def tensors_at_work() -> Pairs:
         yield grads, alive
         kept = formulas.layer_activation_memory_recompute_false(grads)
         yield formulas.working_memory(states, kept), gathered + alive
+
+
+@check(
+    "microbatch_logits",
+    by="derivation",
+    source="arrays of a loss on 16-bit logits, one by one: torchtitan/components/loss.py (the "
+    "logits, their FP32 copy, its gradient, theirs; log-probabilities if not compiled); "
+    "Korthikanti et al. 2022, section 4.3 (FP32 alone)",
+)
+def arrays_of_a_loss() -> Pairs:
+    """1,024 tokens of 32,000 words on 1 and 4 ranks: one FP32 buffer, compiled and eager PyTorch"""
+    for ranks in (1, 4):
+        shape = (1024, 32000 // ranks)
+        half, single = (np.zeros(shape, form).nbytes for form in (np.float16, np.float32))
+        for logit_bytes, kept in (
+            (4, [single]),
+            (2, [half]),  # the gradient in place of the logits
+            (12, [half, single, single, half]),
+            (16, [half, single, single, single, half]),
+        ):
+            yield formulas.microbatch_logits(logit_bytes, 1024, 32000, ranks), sum(kept)
