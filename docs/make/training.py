@@ -163,7 +163,8 @@ class Set:
         steps, same = model.predict(found), set()
         for k, name in enumerate(FIT):
             other = found.copy()
-            other[k] = self.most.get(name, INPUTS[name].default)
+            sheet = self.most if name == "intra_node_bandwidth" else {}
+            other[k] = sheet.get(name, INPUTS[name].default)
             if np.array_equal(model.predict(other), steps):
                 same.add(name)
         return same
