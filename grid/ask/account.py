@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from ...kernels.roles import REASON
 from ..errors import InputError
-from ..show.tables import memory_use
+from ..show.tables import meanings, memory_use
 
 _KEPT = "resident_activations_per_layer"
 # Components of memory_per_gpu: what they are, and what makes each smaller
@@ -38,7 +39,7 @@ TENSORS = {
     "score_activations_per_token": ("attention's scores", "attention_kernel = flash"),
 }
 NEEDED = (
-    *("memory_per_gpu", "memory_margin", "memory_per_gpu_high", "activation_memory"),
+    *(REASON, "memory_per_gpu", "memory_margin", "memory_per_gpu_high", "activation_memory"),
     *(*COMPONENTS, *TENSORS, _KEPT, "microbatch_tokens", "offloaded_activations_per_layer"),
 )
 
@@ -58,6 +59,12 @@ def rows(point: Any) -> list[Row]:
     layers = kept / found[_KEPT] if found[_KEPT] > 0 else 0.0  # times micro-batches in flight
     tokens = layers * found["microbatch_tokens"]
     tensors = [(what, tokens * found[name], how) for name, (what, how) in TENSORS.items()]
+    if not found["latents_per_token"]:  # norms are fused to matrices, and nothing is projected up
+        plain = {
+            "queries, keys, values": "offload_core_attn",
+            "outputs of norms before attention": "",
+        }
+        tensors = [(what, size, plain.get(what, how)) for what, size, how in tensors]
     moved = layers * found["offloaded_activations_per_layer"]
     rest = kept + moved - sum(size for _, size, _ in tensors)
     lines += tensors
@@ -78,4 +85,7 @@ def text(point: Any) -> str:
         f"{what:<{wide[0]}}  {size:>{wide[1]}}  {how}".rstrip() for what, size, how in [head, *told]
     ]
     used = memory_use(point)
+    if int(point[REASON]) > 0:
+        why = meanings(point[REASON].attrs, point[REASON].values.reshape(1))[0]
+        used = f"{used}\nIt cannot run: {why}"
     return "\n".join([*lines, *(["", f"{used}."] if used else [])])

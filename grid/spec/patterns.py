@@ -18,7 +18,7 @@ from ...kernels.roles import (
     SPLIT,
     UNCHUNKED_SCHEDULES,
 )
-from ..errors import InputError, nearest, shown
+from ..errors import InputError, shown
 from . import values
 
 NAME = "layer_pattern"
@@ -79,16 +79,16 @@ def counts(pattern: Any) -> dict[str, Any]:
 
 def modules(text: Any) -> dict[str, Any]:
     """The inputs set by modules that run again, as in "moe_act+layernorm"; none for other texts."""
-    named = text.split("+") if isinstance(text, str) else []
-    if not {*named} & {*_MODULES}:
+    named = [name.strip() for name in text.split("+")] if isinstance(text, str) else []
+    if len(named) < 2 and not {*named} & {*_MODULES}:
         return {}
     for name in named:
         if name not in _MODULES:
             raise InputError(
-                f"{RECOMPUTED} = {shown(text)} has {shown(name)}, which is not a module; "
-                f"{nearest(name, [*_MODULES])}"
+                f"{RECOMPUTED} = {shown(text)} has {shown(name)}, which is not a module; join some "
+                f"of {', '.join(_MODULES)} by +"
             )
-    return {RECOMPUTED: "modules", **{of: float(n in named) for n, of in _MODULES.items()}}
+    return {RECOMPUTED: "modules", **{_MODULES[name]: 1.0 for name in named}}
 
 
 def choice(name: str, value: Any) -> Any:

@@ -52,16 +52,18 @@ def test_words_hold_in_one_phase() -> None:
     assert float(whole) == pytest.approx(sum(each), rel=1e-9)
 
 
-@pytest.mark.parametrize("wrong", ["moe_act+layernor", "mlp+", "full+mlp"])
+@pytest.mark.parametrize("wrong", ["moe_act+layernor", "mlp+", "full+mlp", "a+b"])
 def test_a_wrong_word_is_named(wrong: str) -> None:
-    with pytest.raises(InputError, match=r"recompute = .* is not a module; ") as told:
+    with pytest.raises(
+        InputError, match=r"recompute = .* is not a module; join some of .* by "
+    ) as told:
         memory(recompute=wrong)
     assert "\n" not in str(told.value)
 
 
 def test_contradictions_are_refused() -> None:
     with pytest.raises(InputError, match="recompute_moe_act"):
-        memory(recompute="layernorm", recompute_moe_act=1)
+        memory(recompute="moe_act", recompute_moe_act=0.5)
     with pytest.raises(InputError, match="recompute"):
         Sweep({**JOB, "recompute": "mlp"}, {"recompute_mlp": [0, 1]}, ["memory_per_gpu"])
 

@@ -230,7 +230,9 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**HOST, "offloaded_layers": 1e3}, "activation_offload_does_not_fit"),
         ({**HOST, "recompute_core_attn": 1}, "activation_offload_does_not_fit"),
         ({**HOST, "recompute": "full"}, "activation_offload_does_not_fit"),
-        ({**HOST, "activation_offload": "modules", "recompute": "full"}, "feasible"),
+        ({"offload_core_attn": 1, "recompute": "full"}, "activation_offload_does_not_fit"),
+        ({"offload_core_attn": 1, "recompute": "products"}, "activation_offload_does_not_fit"),
+        ({"offload_core_attn": 1, "recompute_mlp": 1}, "feasible"),
         ({**SHARED, "recompute_shared_experts": 1}, "recomputed_while_overlapped"),
         ({**SHARED, "recompute_moe_act": 1}, "feasible"),
         ({**SHARED, "recompute_shared_experts": 1, "shared_expert_overlap": False}, "feasible"),
@@ -311,6 +313,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["layer_kinds_reason", "site_reason", "domain_reason", "training_stages_reason"]
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
     names += ["torus_shape_reason", "activation_offload_reason", "shared_recompute_reason"]
+    names += ["module_offload_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

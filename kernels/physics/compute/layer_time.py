@@ -363,9 +363,23 @@ def layer_passes_time(layer_matrix_time):
     return 3 * layer_matrix_time
 
 
+def active_lora_parameters(
+    lora_parameters, active_matrix_parameters, parameters, layer_matrix_share
+):
+    """Parameters of the adapters that one token visits.
+
+    N_lora N_active / N_matrices
+
+    Returns: [1] parameters
+    Range: adapters as large as their share of the matrices: of the experts not visited none
+    Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.1, of each expert visited
+    """
+    return lora_parameters * active_matrix_parameters / (parameters * layer_matrix_share)
+
+
 def adapter_time(
     microbatch_tokens,
-    lora_parameters,
+    active_lora_parameters,
     lora_rank,
     layers,
     tensor_parallel,
@@ -384,8 +398,9 @@ def adapter_time(
         starts, twice as long
     Source: Williams et al. 2009, CACM 52(4); Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.1
     """
-    flops = 2 * lora_parameters / (gemm_efficiency * peak_flops)
-    moved = 1.5 * bytes_per_element * lora_parameters / (lora_rank * reached_hbm_bandwidth)
+    flops = 2 * active_lora_parameters / (gemm_efficiency * peak_flops)
+    moved = 1.5 * bytes_per_element * active_lora_parameters / lora_rank
+    moved = moved / reached_hbm_bandwidth
     return microbatch_tokens / (layers * tensor_parallel) * np.maximum(flops, moved)
 
 

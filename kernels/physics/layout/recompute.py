@@ -8,33 +8,51 @@ from ...ops import where
 ONCE = (False, "selective", "alternate_products", "products")  # sums are kept with their products
 
 
-def full_recompute_share(recomputed_layers, layers, pipeline_parallel, stage_chunks):
-    """Share of layers that are recomputed whole.
+def recomputed_piece_layers(recomputed_layers, layers, pipeline_parallel, stage_chunks):
+    """Layers of a piece of the model that are recomputed whole.
 
-    min(n, L) / L, L = l / (p v) layers of a piece of the model, of which n are recomputed
+    min(n, l / (p v))
 
-    Returns: [1] share
+    Returns: [1] layers
     Range: pieces of equal size
     Source: Megatron-LM, --recompute-method block (megatron/core/transformer/transformer_block.py)
     """
-    piece = layers / (pipeline_parallel * stage_chunks)
-    return np.minimum(recomputed_layers, piece) / piece
+    return np.minimum(recomputed_layers, layers / (pipeline_parallel * stage_chunks))
 
 
-def saved_inputs_per_layer(
-    recomputed_layers, layers, pipeline_parallel, stage_chunks, recompute_unit_layers
-):
-    """Inputs kept per layer that is recomputed: one for each unit of layers.
+def full_recompute_share(recomputed_piece_layers, layers, pipeline_parallel, stage_chunks):
+    """Share of layers that are recomputed whole.
 
-    ceil(n / N) / n, n = min(recomputed layers, l / (p v)) of a piece; 1 where N = 1
+    n p v / l, n layers of a piece
 
-    Returns: [1] inputs
-    Range: pieces of equal size
+    Returns: [1] share
+    Source: Megatron-LM, --recompute-method block (megatron/core/transformer/transformer_block.py)
+    """
+    return recomputed_piece_layers / (layers / (pipeline_parallel * stage_chunks))
+
+
+def recomputed_unit_layers(recompute_unit_layers, recomputed_piece_layers):
+    """Layers that are recomputed together.
+
+    min(N, layers of a piece that are recomputed)
+
+    Returns: [1] layers
     Source: Megatron-LM, --recompute-method uniform (megatron/core/transformer/transformer_block.py)
     """
-    piece = np.minimum(recomputed_layers, layers / (pipeline_parallel * stage_chunks))
-    units = np.ceil(piece / recompute_unit_layers - 1e-9)
-    return where((recompute_unit_layers > 1) & (piece > 0), units / np.maximum(piece, 1e-9), 1.0)
+    return np.minimum(recompute_unit_layers, recomputed_piece_layers)
+
+
+def saved_inputs_per_layer(recomputed_piece_layers, recomputed_unit_layers):
+    """Inputs kept per layer that is recomputed: one for each unit of layers.
+
+    ceil(n / N) / n, n layers of a piece; 1 where N = 1
+
+    Returns: [1] inputs
+    Source: Megatron-LM, --recompute-method uniform (megatron/core/transformer/transformer_block.py)
+    """
+    several = recomputed_unit_layers > 1
+    units = np.ceil(recomputed_piece_layers / where(several, recomputed_unit_layers, 1.0) - 1e-9)
+    return where(several, units / where(several, recomputed_piece_layers, 1.0), 1.0)
 
 
 row(

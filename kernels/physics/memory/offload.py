@@ -169,7 +169,24 @@ def moved_activation_offload_time(
 
 
 row("activation_offload_time", 0.0, activation_offload=False)
-row("activation_offload_reason", 0.0, activation_offload=(False, "modules"))
+row("activation_offload_reason", 0.0, activation_offload=False)
+row(
+    "activation_offload_reason",
+    "module_offload_reason",
+    "modules keep their tensors where nothing else frees them",
+    activation_offload="modules",
+)
+row("module_offload_reason", 0.0, recompute=(False, "selective", "modules"))
+row(
+    "module_offload_reason",
+    reasons.ACTIVATION_OFFLOAD_DOES_NOT_FIT,
+    "what runs again is not kept, and cannot be moved",
+    summary="Why tensors of modules cannot go to the host: what else decides which are kept.",
+    returns="[flag] reason\nFlags: REASONS",
+    source="Megatron-LM, docs/user-guide/features/fine_grained_activation_offloading.md (combined "
+    "with recomputation of modules)",
+    recompute=("full", "products", "alternate_products"),
+)
 
 
 @alternative("activation_offload_reason", activation_offload="layers")

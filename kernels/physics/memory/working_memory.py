@@ -237,7 +237,7 @@ def product_layer_activation_memory(
 @alternative("layer_activation_memory", recompute="full")
 def full_layer_activation_memory(
     ffn_gradients_memory,
-    recompute_unit_layers,
+    recomputed_unit_layers,
     microbatch_tokens,
     norm_inputs_per_token,
     mixer_activations_per_token,
@@ -250,7 +250,7 @@ def full_layer_activation_memory(
     """
     once = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
     again = microbatch_tokens * (once + score_activations_per_token)
-    return recompute_unit_layers * again + ffn_gradients_memory
+    return recomputed_unit_layers * again + ffn_gradients_memory
 
 
 @alternative("working_memory", context_parallel_type="p2p")

@@ -282,7 +282,8 @@ def peak_of_modules() -> Pairs:
 
 
 @check(
-    "full_recompute_share saved_inputs_per_layer full_activation_memory_per_layer "
+    "recomputed_piece_layers recomputed_unit_layers full_recompute_share saved_inputs_per_layer "
+    "full_activation_memory_per_layer "
     "full_layer_activation_memory matrix_recompute_passes_recompute_full "
     "full_recomputed_exchanges_per_layer expert_all_to_alls_per_layer",
     by="simulator",
@@ -301,7 +302,7 @@ def blocks_and_units() -> Pairs:
     names += ["matrix_recompute_passes", "recomputed_exchanges_per_layer"]
     names += ["expert_all_to_alls_per_layer", "saved_inputs_per_layer"]
     for (stages, chunks, piece), n, unit in itertools.product(
-        ((1, 1, 3), (2, 1, 8), (2, 2, 4), (1, 1, 16)), (1, 2, 3, math.inf), (1, 2, 3, 5)
+        ((1, 1, 3), (2, 1, 8), (2, 2, 4), (1, 1, 16)), (0, 1, 2, 3, math.inf), (1, 2, 3, 5, 99)
     ):
         layers = stages * chunks * piece
         run = job | {"layers": layers, "pipeline_parallel": stages, "virtual_stages": chunks}
@@ -322,9 +323,10 @@ def blocks_and_units() -> Pairs:
         yield got["matrix_recompute_passes"], again / layers
         yield got["recomputed_exchanges_per_layer"], 2 * again / layers
         yield got["expert_all_to_alls_per_layer"], 4 + 2 * again / layers
-        yield got["saved_inputs_per_layer"], inputs / again
+        if again:
+            yield got["saved_inputs_per_layer"], inputs / again
         peak = got["layer_activation_memory"] - got["ffn_gradients_memory"]
-        yield peak, unit * all_kept
+        yield peak, min(unit, n, piece) * all_kept
 
 
 MOVED = {  # tensors of a module's input

@@ -221,3 +221,26 @@ def published_memory_of_lora() -> Pairs:
         yield (got["memory_per_gpu"] - 7 / 8 * got["logits_memory"]) / 2**30, theirs
     few = {"lora_rank": 4, "lora_matrices": "query_value", "parameters": 175e9}
     yield 175 * value("state_bytes_per_parameter", **{**GPT_3, **few}), 350
+
+
+@check(
+    "active_lora_parameters",
+    by="derivation",
+    source="adapters of attention and of the experts that a token visits, counted one by one",
+    tolerance=0.1,
+)
+def adapters_of_visited_experts() -> Pairs:
+    """Llama 3 8B, Mixtral 8x7B and DeepSeek-V3, rank 16 at all matrices"""
+    for model, (hidden, heads, groups, size, layers, dense, wide, narrow, visited) in {
+        "llama-3-8b": (4096, 32, 8, 128, 32, 32, 14336, 0, 0),
+        "mixtral-8x7b": (4096, 32, 8, 128, 32, 0, 0, 14336, 2),
+        "deepseek-v3": (7168, 128, 128, 160, 61, 3, 18432, 2048, 9),
+    }.items():
+        both = 0
+        for layer in range(layers):
+            shapes = [(hidden, heads * size), (heads * size, hidden)]
+            shapes += [(hidden, groups * size)] * 2
+            blocks = [wide] if layer < dense else [narrow] * visited
+            shapes += [(hidden, block) for block in blocks for _ in range(3)]
+            both += sum(16 * inputs + 16 * outputs for inputs, outputs in shapes)
+        yield value("active_lora_parameters", model=model, lora_rank=16), both
