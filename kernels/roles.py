@@ -8,8 +8,15 @@ from .physics.failures.roles import BESIDE_IT as BESIDE_IT
 from .physics.failures.roles import LEFT_OUT as LEFT_OUT
 from .physics.failures.roles import MEASURED as MEASURED
 from .physics.failures.roles import UNPLAYED as UNPLAYED
+from .physics.layout.inputs import MODULES as MODULES
+from .physics.layout.roles import RECOMPUTED as RECOMPUTED
 from .physics.learning.roles import FITTED as FITTED
 from .physics.learning.roles import UNCOUNTED as UNCOUNTED
+from .physics.memory.roles import ACCOUNT as ACCOUNT
+from .physics.memory.roles import PARTS as PARTS
+from .physics.memory.roles import RESERVED as RESERVED
+from .physics.memory.roles import TENSORS as TENSORS
+from .physics.memory.roles import WITHOUT_LATENTS as WITHOUT_LATENTS
 from .physics.model.roles import HEADS as HEADS
 from .physics.model.roles import LETTER_SETS as LETTER_SETS
 from .physics.model.roles import LETTERS as LETTERS

@@ -7,16 +7,19 @@ from typing import Any
 
 from ...catalog import CatalogError, record
 from ...kernels.calculus.phases import without_phase
-from ...kernels.physics.layout.inputs import MODULES
 from ...kernels.roles import (
     FOLDED_SCHEDULES,
     GROUP,
     LETTER_SETS,
     LETTERS,
     MISSING_LETTER_SETS,
+    MODULES,
     SCHEDULES_AHEAD,
     SPLIT,
     UNCHUNKED_SCHEDULES,
+)
+from ...kernels.roles import (
+    RECOMPUTED as RECOMPUTED,
 )
 from ..errors import InputError, shown
 from . import values
@@ -39,8 +42,7 @@ ABOUT_LAYOUT = (
 )
 LAYOUT_SETS = tuple(name for part, name in SPLIT.items() if part not in ("chunks", "schedule"))
 
-RECOMPUTED = "recompute"  # modules of it may be written as one choice
-_MODULES = {name.removeprefix("recompute_"): name for name in MODULES}
+MODULE_WORDS = {name.removeprefix("recompute_"): name for name in MODULES}
 
 _REPEATED = re.compile(r"(\([^()]*\)|[EtmL])\*(\d{1,4})")
 _MOST_LETTERS = 100_000
@@ -80,15 +82,15 @@ def counts(pattern: Any) -> dict[str, Any]:
 def modules(text: Any) -> dict[str, Any]:
     """The inputs set by modules that run again, as in "moe_act+layernorm"; none for other texts."""
     named = [name.strip() for name in text.split("+")] if isinstance(text, str) else []
-    if len(named) < 2 and not {*named} & {*_MODULES}:
+    if len(named) < 2 and not {*named} & {*MODULE_WORDS}:
         return {}
     for name in named:
-        if name not in _MODULES:
+        if name not in MODULE_WORDS:
             raise InputError(
                 f"{RECOMPUTED} = {shown(text)} has {shown(name)}, which is not a module; join some "
-                f"of {', '.join(_MODULES)} by +"
+                f"of {', '.join(MODULE_WORDS)} by +"
             )
-    return {RECOMPUTED: "modules", **{_MODULES[name]: 1.0 for name in named}}
+    return {RECOMPUTED: "modules", **{MODULE_WORDS[name]: 1.0 for name in named}}
 
 
 def choice(name: str, value: Any) -> Any:
@@ -99,7 +101,7 @@ def choice(name: str, value: Any) -> Any:
 
 def policy(known: Mapping[str, Any]) -> Any:
     """What runs again, as one choice: modules by their names, joined by +."""
-    named = [name for name, of in _MODULES.items() if known.get(of, 0.0) == 1.0]
+    named = [name for name, of in MODULE_WORDS.items() if known.get(of, 0.0) == 1.0]
     choice = known.get(RECOMPUTED)
     return "+".join(named) if choice == "modules" and named else choice
 

@@ -22,7 +22,7 @@ from . import dates, phases
 from .axes import PHASE
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
-from .patterns import ABOUT, NAME
+from .patterns import ABOUT, MODULE_WORDS, NAME, RECOMPUTED
 from .values import is_option, is_whole, known_names, row_of, unit_of
 
 Schema = dict[str, Any]
@@ -169,7 +169,11 @@ def _value(name: str) -> Schema:
         return {"anyOf": labels}
     row = _row(name)
     if is_option(name):
-        return {"anyOf": [{"const": choice} for choice in row.choices]}
+        choices: list[Schema] = [{"const": choice} for choice in row.choices]
+        if name == RECOMPUTED:
+            word = f"({'|'.join(MODULE_WORDS)})"
+            choices.append({"type": "string", "pattern": rf"^{word}(\+{word})*$"})
+        return {"anyOf": choices}
     return {"anyOf": [_bounds(row), {"type": "string", "pattern": _text(row.unit)}]}
 
 

@@ -268,7 +268,7 @@ def test_how_near_an_output_comes_to_what_it_does_not_reach() -> None:
 
 
 def test_whether_the_point_found_can_run_is_told() -> None:
-    given = {**LLAMA, "pipeline_parallel": [1, 4], "global_batch_size": 8192}
+    given = {**LLAMA, "pipeline_parallel": [1, 4], "global_batch_size": 8191}  # a prime
     found = solve("n_gpus", "job_time <= 60 d", **given)
     told = found["infeasible_reason"]
     for stages, n in zip(told["pipeline_parallel"].values, found["n_gpus"].values, strict=True):
