@@ -424,7 +424,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
       fleetcube explain goodput goodput_model=additive
       fleetcube explain price
       fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
-      fleetcube explain memory_per_gpu examples/h100.toml n_gpus=1024
+      fleetcube explain memory_per_gpu examples/plan.toml
     """
     from fleetcube.grid.ask import account
     from fleetcube.grid.errors import InputError
