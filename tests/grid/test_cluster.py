@@ -170,8 +170,7 @@ def _recipe(sweep: Sweep) -> Recipe:
 def stopped(
     sweep: Sweep, path: Path, client: Any, blocks: int, stop: Callable[[], Any], chunks: Any = MANY
 ) -> None:
-    """Store, and do something once so many blocks are counted: in runs of one block each, as a
-    quick worker's longer run would end with the last block before anything is done."""
+    """Store, and do something once so many blocks are counted."""
     seen: list[None] = []
     done = threading.Event()
 
@@ -183,9 +182,7 @@ def stopped(
             stop()
             done.set()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "run_length", lambda *_: 1)
-        sweep.to_zarr(path, chunks=chunks, settings=Settings(dask=client, progress=progress))
+    sweep.to_zarr(path, chunks=chunks, settings=Settings(dask=client, progress=progress))
     assert done.is_set()
 
 
@@ -213,7 +210,11 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
 @cases(
     "how, again", ("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")
 )
-def test_lost_runs_go_on(sweep: Sweep, tmp_path: Path, client: Any, how: str, again: Any) -> None:
+def test_lost_runs_go_on(
+    sweep: Sweep, tmp_path: Path, client: Any, how: str, again: Any, monkeypatch: Patch
+) -> None:
+    # a longer run of a quick worker would end with the last block before anything is lost
+    monkeypatch.setattr(cluster, "run_length", lambda *_: 1)
     path = tmp_path / "a.zarr"
 
     def interrupt() -> None:
