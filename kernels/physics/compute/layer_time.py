@@ -231,7 +231,7 @@ def expert_recomputed_ffn_time(
     dense_layers,
     dense_ffn_time,
     recompute_moe,
-    recompute_shared_experts,
+    shared_recompute_passes,
     expert_layers,
     routed_ffn_time,
     shared_ffn_time,
@@ -244,16 +244,16 @@ def expert_recomputed_ffn_time(
     Returns: [s] time for one micro-batch
     Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py
     """
-    shared = recompute_moe + (1 - recompute_moe) * recompute_shared_experts
-    shared = shared * shared_ffn_time
-    experts = expert_layers * (recompute_moe * routed_ffn_time + shared)
+    again = recompute_moe * routed_ffn_time + shared_recompute_passes * shared_ffn_time
+    experts = expert_layers * again
     return (recompute_mlp * dense_layers * dense_ffn_time + experts) / layers
 
 
 def recomputed_elementwise_time(
     microbatch_tokens,
     bytes_per_element,
-    recomputed_norms_per_layer,
+    recomputed_mixer_norms,
+    recomputed_ffn_norms,
     hidden_size,
     residual_ranks,
     ffn_matrices,
@@ -268,21 +268,10 @@ def recomputed_elementwise_time(
     Returns: [s] time for one micro-batch
     Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
-    norms = 2 * recomputed_norms_per_layer * hidden_size / residual_ranks
+    norms = 2 * (recomputed_mixer_norms + recomputed_ffn_norms) * hidden_size / residual_ranks
     activations = ffn_matrices * recomputed_activation_width / tensor_parallel
     moved = microbatch_tokens * bytes_per_element * (norms + activations)
     return moved / reached_hbm_bandwidth
-
-
-def recomputed_norms_per_layer(recomputed_mixer_norms, recomputed_ffn_norms):
-    """Norms of a layer that run again, mean over layers.
-
-    before attention + before feed-forward
-
-    Returns: [1] norms
-    Source: by definition
-    """
-    return recomputed_mixer_norms + recomputed_ffn_norms
 
 
 @alternative("recomputed_mixer_norms", latent_attention=True, off=0.0)
@@ -331,7 +320,7 @@ def expert_recomputed_activation_width(
     recompute_moe,
     recompute_moe_act,
     routed_visits_per_token,
-    recompute_shared_experts,
+    shared_recompute_passes,
     shared_experts,
     expert_layers,
     expert_ffn_hidden_size,
@@ -345,8 +334,7 @@ def expert_recomputed_activation_width(
     Source: Megatron-LM, megatron/core/transformer/moe/experts.py (activation_recompute)
     """
     routed = recompute_moe + (1 - recompute_moe) * recompute_moe_act
-    shared = recompute_moe + (1 - recompute_moe) * recompute_shared_experts
-    visited = routed * routed_visits_per_token + shared * shared_experts
+    visited = routed * routed_visits_per_token + shared_recompute_passes * shared_experts
     experts = expert_layers * visited * expert_ffn_hidden_size
     return (recompute_mlp * dense_layers * ffn_hidden_size + experts) / layers
 

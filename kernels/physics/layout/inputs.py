@@ -4,12 +4,8 @@ import math
 
 from ...declare import count, declared, option, share, switch
 
-MODULES = tuple(
-    f"recompute_{module}"
-    for module in (
-        *("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"),
-    )
-)
+_MODULES = "core_attn layernorm mla_up_proj mlp moe moe_act shared_experts"  # Megatron-LM's names
+MODULES = tuple(f"recompute_{module}" for module in _MODULES.split())
 
 INPUTS = declared(
     "hardware",

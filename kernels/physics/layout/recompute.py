@@ -155,7 +155,7 @@ def expert_recomputed_ffn_parameters(
     expert_parameters,
     hidden_size,
     experts,
-    recompute_shared_experts,
+    shared_recompute_passes,
     layers,
 ):
     """(dense x block + l_e (k + E_shared) x expert + l_e h E) / l, of what runs again
@@ -163,10 +163,21 @@ def expert_recomputed_ffn_parameters(
     Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py (moe_layer_recompute,
         shared_experts_recompute)
     """
-    every = (experts_per_token + shared_experts) * expert_parameters + hidden_size * experts
-    shared = (1 - recompute_moe) * recompute_shared_experts * shared_experts * expert_parameters
+    routed = recompute_moe * (experts_per_token * expert_parameters + hidden_size * experts)
+    shared = shared_recompute_passes * shared_experts * expert_parameters
     dense = recompute_mlp * dense_layers * ffn_parameters_per_layer
-    return (dense + expert_layers * (recompute_moe * every + shared)) / layers
+    return (dense + expert_layers * (routed + shared)) / layers
+
+
+def shared_recompute_passes(recompute_moe, recompute_shared_experts):
+    """Share of layers whose shared experts run again: with all experts, or alone.
+
+    moe + (1 - moe) shared_experts
+
+    Returns: [1] share
+    Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py (shared_experts_recompute)
+    """
+    return recompute_moe + (1 - recompute_moe) * recompute_shared_experts
 
 
 row("expert_recompute_passes", 0.0, recompute=ONCE)
@@ -207,7 +218,7 @@ def expert_recomputed_ffn_blocks(
     recompute_mlp,
     dense_layers,
     recompute_moe,
-    recompute_shared_experts,
+    shared_recompute_passes,
     shared_experts,
     expert_layers,
     layers,
@@ -219,8 +230,7 @@ def expert_recomputed_ffn_blocks(
     Returns: [1] blocks
     Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py
     """
-    shared = where(shared_experts > 0, recompute_shared_experts, 0.0)
-    experts = recompute_moe + (1 - recompute_moe) * shared
+    experts = where(shared_experts > 0, shared_recompute_passes, recompute_moe)
     return (recompute_mlp * dense_layers + experts * expert_layers) / layers
 
 

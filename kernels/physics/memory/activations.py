@@ -407,83 +407,86 @@ row(
 )
 
 
-@alternative("activation_memory_per_layer", recompute=False)
-def kept_activation_memory_per_layer(
+def whole_layer_activation_memory(
     microbatch_tokens,
     norm_inputs_per_token,
     mixer_activations_per_token,
     ffn_activations_per_token,
     score_activations_per_token,
 ):
-    """T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
+    """Activation memory of one layer and micro-batch, if nothing is recomputed.
 
+    T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
+
+    Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
     """
     kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
     return microbatch_tokens * (kept + score_activations_per_token)
 
 
+row(
+    "activation_memory_per_layer",
+    "whole_layer_activation_memory",
+    "all of them",
+    source="Korthikanti et al. 2022, arXiv:2205.05198, eq. 1",
+    recompute=False,
+)
+
+
 @alternative("activation_memory_per_layer", recompute="selective")
 def selective_activation_memory_per_layer(
-    microbatch_tokens,
-    norm_inputs_per_token,
-    mixer_activations_per_token,
-    ffn_activations_per_token,
+    whole_layer_activation_memory, microbatch_tokens, score_activations_per_token
 ):
     """Activation memory of one layer and micro-batch: scores are recomputed.
 
-    T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
+    all but scores: T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
 
     Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 6 and table 2
     """
-    kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
-    return microbatch_tokens * kept
+    return whole_layer_activation_memory - microbatch_tokens * score_activations_per_token
 
 
 @alternative("activation_memory_per_layer", recompute="modules")
 def module_activation_memory_per_layer(
+    whole_layer_activation_memory,
     microbatch_tokens,
-    norm_inputs_per_token,
-    mixer_activations_per_token,
-    ffn_activations_per_token,
-    score_activations_per_token,
-    recompute_core_attn,
     freed_mixer_activations_per_token,
     freed_ffn_activations_per_token,
+    recompute_core_attn,
+    score_activations_per_token,
 ):
-    """T (all that is kept - what modules free that run again)
+    """all but what modules free that run again
 
     Source: Megatron-LM, --recompute-modules (megatron/core/transformer/transformer_config.py)
     """
-    mixer = mixer_activations_per_token - freed_mixer_activations_per_token
-    ffn = ffn_activations_per_token - freed_ffn_activations_per_token
-    scores = (1 - recompute_core_attn) * score_activations_per_token
-    return microbatch_tokens * (norm_inputs_per_token + mixer + ffn + scores)
+    scores = recompute_core_attn * score_activations_per_token
+    freed = freed_mixer_activations_per_token + freed_ffn_activations_per_token + scores
+    return whole_layer_activation_memory - microbatch_tokens * freed
 
 
 @alternative("activation_memory_per_layer", recompute="products")
 def product_activation_memory_per_layer(
+    whole_layer_activation_memory,
     microbatch_tokens,
-    norm_inputs_per_token,
-    mixer_activations_per_token,
     mixer_norm_output_per_token,
     attention_output_per_token,
-    ffn_activations_per_token,
     ffn_norm_output_per_token,
     operand_bytes_per_element,
     active_ffn_width,
     tensor_parallel,
+    score_activations_per_token,
 ):
-    """T (all that is kept - outputs of norms, of attention and of activation functions)
+    """all but outputs of norms, of attention with its scores, and of activation functions
 
     Range: latents' normed copies, experts' copies of tokens and a state's output count as kept
     Source: MaxText, src/maxtext/layers/decoders.py (minimal_policy)
     """
-    mixer = mixer_activations_per_token - mixer_norm_output_per_token - attention_output_per_token
-    ffn = ffn_activations_per_token - ffn_norm_output_per_token
+    norms = mixer_norm_output_per_token + ffn_norm_output_per_token
     outputs = operand_bytes_per_element * active_ffn_width / tensor_parallel
-    return microbatch_tokens * (norm_inputs_per_token + mixer + ffn - outputs)
+    again = norms + attention_output_per_token + score_activations_per_token + outputs
+    return whole_layer_activation_memory - microbatch_tokens * again
 
 
 @alternative("activation_memory_per_layer", recompute="alternate_products")
@@ -552,7 +555,7 @@ def expert_freed_ffn_activations_per_token(
     routed_ffn_activations_per_token,
     recompute_moe_act,
     expert_activation_output_per_token,
-    recompute_shared_experts,
+    shared_recompute_passes,
     shared_ffn_activations_per_token,
 ):
     """Bytes per token and layer of feed-forward blocks that are freed, as they run again.
@@ -563,10 +566,9 @@ def expert_freed_ffn_activations_per_token(
     Returns: [B] activations of one token in one layer
     Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py and experts.py
     """
-    act = recompute_moe_act * expert_activation_output_per_token
-    shared = recompute_shared_experts * shared_ffn_activations_per_token
-    whole = routed_ffn_activations_per_token + shared_ffn_activations_per_token
-    experts = recompute_moe * whole + (1 - recompute_moe) * (act + shared)
+    act = (1 - recompute_moe) * recompute_moe_act * expert_activation_output_per_token
+    experts = recompute_moe * routed_ffn_activations_per_token + act
+    experts = experts + shared_recompute_passes * shared_ffn_activations_per_token
     dense = recompute_mlp * dense_ffn_activations_per_token
     return freed_ffn_norm_output_per_token + dense + experts
 
@@ -640,21 +642,15 @@ def full_activation_memory_per_layer(
     full_recompute_share,
     saved_inputs_per_layer,
     layer_input_bytes,
-    microbatch_tokens,
-    norm_inputs_per_token,
-    mixer_activations_per_token,
-    ffn_activations_per_token,
-    score_activations_per_token,
+    whole_layer_activation_memory,
 ):
     """2 T h, shared by tensor ranks with sequence parallelism; all, in layers not recomputed
 
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h); Megatron-LM,
         --recompute-method (megatron/core/transformer/transformer_block.py)
     """
-    kept = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
-    kept = microbatch_tokens * (kept + score_activations_per_token)
     inputs = full_recompute_share * saved_inputs_per_layer * layer_input_bytes
-    return inputs + (1 - full_recompute_share) * kept
+    return inputs + (1 - full_recompute_share) * whole_layer_activation_memory
 
 
 row(

@@ -4,13 +4,8 @@ import math
 
 from ...declare import count, declared, option, real, share, switch
 
-MODULES = tuple(
-    f"offload_{module}"
-    for module in (
-        *("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1"),
-        "moe_act",
-    )
-)
+_MODULES = "attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act"  # Megatron-LM's
+MODULES = tuple(f"offload_{module}" for module in _MODULES.split())
 
 INPUTS = declared(
     "hardware",

@@ -216,41 +216,25 @@ def module_layer_activation_memory(
 
 @alternative("layer_activation_memory", recompute=("alternate_products", "products"))
 def product_layer_activation_memory(
-    ffn_gradients_memory,
-    microbatch_tokens,
-    norm_inputs_per_token,
-    mixer_activations_per_token,
-    ffn_activations_per_token,
-    score_activations_per_token,
-    activation_memory_per_layer,
+    ffn_gradients_memory, whole_layer_activation_memory, activation_memory_per_layer
 ):
     """all of a layer that is not kept + gradients of its widest activations
 
     Range: alternate_products: less sums of 1 to 3 h a token, which it keeps beside
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
-    once = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
-    once = microbatch_tokens * (once + score_activations_per_token)
-    return ffn_gradients_memory + once - activation_memory_per_layer
+    return ffn_gradients_memory + whole_layer_activation_memory - activation_memory_per_layer
 
 
 @alternative("layer_activation_memory", recompute="full")
 def full_layer_activation_memory(
-    ffn_gradients_memory,
-    recomputed_unit_layers,
-    microbatch_tokens,
-    norm_inputs_per_token,
-    mixer_activations_per_token,
-    ffn_activations_per_token,
-    score_activations_per_token,
+    ffn_gradients_memory, recomputed_unit_layers, whole_layer_activation_memory
 ):
     """all recomputed activations of a unit of layers + gradients of its widest activations
 
     Source: Chen et al. 2016, arXiv:1604.06174, section 3 (one segment at a time)
     """
-    once = norm_inputs_per_token + mixer_activations_per_token + ffn_activations_per_token
-    again = microbatch_tokens * (once + score_activations_per_token)
-    return recomputed_unit_layers * again + ffn_gradients_memory
+    return recomputed_unit_layers * whole_layer_activation_memory + ffn_gradients_memory
 
 
 @alternative("working_memory", context_parallel_type="p2p")

@@ -110,7 +110,8 @@ def alive() -> Pairs:
         kept = {"norms": 80, "attention": 50, "feed-forward": 70, "scores": 500}  # bytes a token
         again = sum(tokens * each for each in kept.values())
         for layers in (1, 3):
-            held = formulas.full_layer_activation_memory(ours, layers, tokens, *kept.values())
+            whole = formulas.whole_layer_activation_memory(tokens, *kept.values())
+            held = formulas.full_layer_activation_memory(ours, layers, whole)
             yield held, sum(gradients) + sum(again for _ in range(layers))
     for gradient in (3e5, 7e5):
         ours = formulas.selective_layer_activation_memory(gradient, tokens, 500)

@@ -97,7 +97,7 @@ def zero_states() -> Pairs:
 
 
 @check(
-    "kept_activation_memory_per_layer selective_activation_memory_per_layer "
+    "whole_layer_activation_memory selective_activation_memory_per_layer "
     "standard_score_activations_per_token grouped_attention_inputs_per_token",
     by="derivation",
     source="the tensors of a GPT layer, listed one by one: Korthikanti et al. 2022, "
@@ -121,9 +121,9 @@ def tensors_of_a_layer() -> Pairs:
         parts = [formulas.norm_inputs_per_token(2, 1, 2, 1, width, shared), mixer]
         parts.append(formulas.ffn_activations_per_token(norm, dense, 0, 0))
         c = formulas.standard_score_activations_per_token(heads, length, ranks, 2, 1)
-        every = formulas.kept_activation_memory_per_layer(tokens, *parts, c)
+        every = formulas.whole_layer_activation_memory(tokens, *parts, c)
         yield every, tokens * (residual + matrix + scores)
-        some = formulas.selective_activation_memory_per_layer(tokens, *parts)
+        some = formulas.selective_activation_memory_per_layer(every, tokens, c)
         yield some, tokens * (residual + matrix)
 
 

@@ -227,7 +227,7 @@ def work_of_modules() -> Pairs:
 
 @check(
     "module_layer_recompute_time latent_recomputed_mixer_time dense_recomputed_ffn_time "
-    "expert_recomputed_ffn_time recomputed_elementwise_time recomputed_norms_per_layer "
+    "expert_recomputed_ffn_time recomputed_elementwise_time shared_recompute_passes "
     "latent_recomputed_mixer_norms expert_recomputed_ffn_norms dense_recomputed_activation_width "
     "expert_recomputed_activation_width",
     by="simulator",

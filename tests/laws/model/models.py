@@ -222,7 +222,7 @@ def kept(
 
 
 @check(
-    "kept_activation_memory_per_layer selective_activation_memory_per_layer "
+    "whole_layer_activation_memory selective_activation_memory_per_layer "
     "mixer_activations_per_token ffn_activations_per_token "
     "standard_score_activations_per_token",
     by="derivation",

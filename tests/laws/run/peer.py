@@ -102,7 +102,7 @@ def layer_products() -> Pairs:
 
 @against_calculon(
     "mixer_activations_per_token ffn_activations_per_token "
-    "standard_score_activations_per_token kept_activation_memory_per_layer "
+    "standard_score_activations_per_token whole_layer_activation_memory "
     "selective_activation_memory_per_layer"
 )
 def activations() -> Pairs:
