@@ -198,12 +198,13 @@ def spelled_out(
     for key in (NAME, LAYOUT, RECOMPUTED):
         if key not in scenario:
             continue
-        if key == RECOMPUTED:
-            made = modules(scenario[key])
-            if not made:
-                continue
-        else:
-            made = counts(scenario[NAME]) if key == NAME else _of_layout(scenario, swept, models)
+        if key == NAME:
+            made = counts(scenario[key])
+        elif key == LAYOUT:
+            made = _of_layout(scenario, swept, models)
+        elif not (made := modules(scenario[key])):
+            continue  # a plain choice
+        made = {} if key in swept else made  # an axis has the last word
         for name, value in made.items():
             if name in swept:
                 raise InputError(f"{name} is set by {key} and by an axis; keep one")

@@ -35,6 +35,8 @@ def test_words_are_points_of_an_axis() -> None:
     swept = Sweep(JOB, {"recompute": points}, ["memory_per_gpu"]).evaluate().memory_per_gpu
     assert swept.recompute.values.tolist() == ["false", *points[1:]]
     assert swept.values.tolist() == [memory(recompute=point) for point in points]
+    stated = Sweep({**JOB, "recompute": "mlp"}, {"recompute": points}, ["memory_per_gpu"])
+    assert stated.evaluate().memory_per_gpu.values.tolist() == swept.values.tolist()
 
 
 def test_words_hold_in_one_phase() -> None:
