@@ -16,11 +16,11 @@ from ..kernels.declare import Input
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select, units
 from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
-from ..kernels.roles import MEANT, REASON
+from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.table_notes import WIDTH
-from .show.tables import label, meanings, memory_use, scale
+from .show.tables import cannot_run, label, memory_use, scale
 from .spec import dates, patterns
 from .spec.scenario import choose
 
@@ -154,9 +154,7 @@ def explain_traffic(point: Any) -> str:
     none = [each.kind for each in traffic if each.tier < 0]
     lines += ["", f"no traffic: {', '.join(none)}"] if none else []
     lines += ["", "Times per step, before any overlap."]
-    if REASON in point and int(point[REASON]) > 0:
-        reason = point[REASON]
-        lines.append(f"It cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}.")
+    lines += [why] if (why := cannot_run(point)) else []
     lines += [f"Memory of a GPU: {used}."] if (used := memory_use(point)) else []
     if all(name in point for name in TIMES):
         middle, low, high = (float(point[name]) for name in TIMES)

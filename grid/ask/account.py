@@ -12,7 +12,6 @@ from ...kernels.roles import (
     WITHOUT_LATENTS,
 )
 from ..errors import InputError
-from ..show.tables import meanings, memory_use
 
 WHOLE, ACTIVATIONS, LOGITS, STAYS, MOVED, TOKENS, LATENTS = ACCOUNT
 NEEDED = (REASON, *MEMORY, *dict.fromkeys((*ACCOUNT[1:], *PARTS, *TENSORS)))
@@ -44,18 +43,8 @@ def rows(point: Any) -> list[Row]:
     return sorted(some, key=lambda line: -line[1])
 
 
-def text(point: Any) -> str:
-    """The account as a table, and how much of the GPU's memory it is."""
-    told = [(what, f"{size / 1e9:.2f}", how) for what, size, how in rows(point)]
-    whole = float(point[WHOLE])
-    told.append(("all", f"{whole / 1e9:.2f}", ""))
-    head = ("memory of a GPU", "GB", "made smaller by")
-    wide = [max(len(row[column]) for row in (head, *told)) for column in range(2)]
-    lines = [
-        f"{what:<{wide[0]}}  {size:>{wide[1]}}  {how}".rstrip() for what, size, how in [head, *told]
-    ]
-    used = memory_use(point)
-    if int(point[REASON]) > 0:
-        why = meanings(point[REASON].attrs, point[REASON].values.reshape(1))[0]
-        used = f"{used}\nIt cannot run: {why}"
-    return "\n".join([*lines, *(["", f"{used}."] if used else [])])
+def table(point: Any) -> tuple[list[str], list[list[str]]]:
+    """The account as text: headings, and a row for each line and for their sum."""
+    told = [[what, f"{size / 1e9:.2f}", how] for what, size, how in rows(point)]
+    whole = ["all", f"{float(point[WHOLE]) / 1e9:.2f}", ""]
+    return ["memory of a GPU", "GB", "made smaller by"], [*told, whole]

@@ -525,8 +525,7 @@ def _value(name: str, told: Any) -> Any:
     """A value of an open input as a spec writes it."""
     if not values.is_option(name):
         return float(told)
-    written = {label(choice): choice for choice in INPUTS[name].choices}
-    return written.get(told, told)  # modules that run again are words
+    return patterns.choice(name, told)
 
 
 def levers(

@@ -90,6 +90,14 @@ def memory_use(one: Any) -> str:
     return f"{sizes}, {free}; the model is within {most / need - 1:.0%}"
 
 
+def cannot_run(one: Any) -> str:
+    """A line with the reason why a point cannot run; empty if it can, or that is unknown."""
+    if REASON not in one or int(one[REASON]) <= 0:
+        return ""
+    reason = one[REASON]
+    return f"It cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}."
+
+
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     """A small cube as text: headings with units, and one row for each point.
 

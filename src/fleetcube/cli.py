@@ -431,6 +431,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.explain import explain as text
     from fleetcube.grid.explain import explain_traffic
     from fleetcube.grid.show.selectors import pairs
+    from fleetcube.grid.show.tables import cannot_run, memory_use
 
     if name is not None and name.endswith(".toml"):
         point = traffic(name, selectors)
@@ -440,7 +441,11 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     if selectors and selectors[0].endswith(".toml"):
         if name != "memory_per_gpu":
             raise InputError(f"{name} has no account; ask for memory_per_gpu of a spec")
-        say(account.text(accounted(selectors[0], selectors[1:])))
+        point = accounted(selectors[0], selectors[1:])
+        print_table(*account.table(point))
+        used = memory_use(point)
+        say_each(["", f"{used}."] if used else [], err=False)
+        say_each([why] if (why := cannot_run(point)) else [], err=False)
         return
     say(text(name, **pairs(selectors)))
 

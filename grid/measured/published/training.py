@@ -9,7 +9,7 @@ from ....catalog import record
 from ....kernels.inputs import INPUTS
 from ...errors import shown
 from ...run.settings import Settings
-from ...spec.patterns import stages
+from ...spec.patterns import modules, stages
 from . import hardware
 from .facts import Facts, Reading, UnreadableError
 
@@ -86,7 +86,7 @@ _PALM_TABLE3 = {
 _DEEPSEEK_RUN: Inputs = {
     **{"intra_node_bandwidth": 160e9, "prediction_layers": 1, "zero_stage": 1},
     **{"pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
-    **{"recompute_layernorm": 1, "recompute_mla_up_proj": 1, "recompute_moe_act": 1},
+    **modules("layernorm+mla_up_proj+moe_act"),
     **{"activation_input_bytes": 1 + 4 / 128},
     **{"routing_nodes": 4, "token_permutation": True},
     **{"moment_bytes": 2, "gradient_storage": "fp32"},
@@ -266,10 +266,8 @@ def _bridge(facts: Facts) -> list[Reading]:
 
 def _recipe(facts: Facts) -> Inputs:
     """What a recipe computes again, keeps on the host, and states beside its printed row."""
-    again = facts.text("parallel.recompute", "none")
     moved = facts.text("parallel.offload_modules", "none")
-    inputs: Inputs = {f"recompute_{name}": 1 for name in again.split("+") if again != "none"}
-    inputs |= {"recompute": "modules"} if inputs else {}
+    inputs: Inputs = modules(facts.text("parallel.recompute", "none"))
     inputs |= {f"offload_{name}": 1 for name in moved.split("+") if moved != "none"}
     for key, name, more in _RECIPE:
         stated = facts.raw(key)

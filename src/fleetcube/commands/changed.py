@@ -41,14 +41,8 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
 def accounted(path: str, selectors: Sequence[str]) -> Any:
     """What the memory of a GPU holds, at one point of a spec."""
     from fleetcube.grid.ask.account import NEEDED
-    from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.sweep import Sweep
 
-    def values(spec: dict[str, Any]) -> Any:
-        sweep = Sweep(spec["scenario"], spec["axes"], list(NEEDED))
-        return sweep.evaluate(settings=Settings("numpy"))
-
-    return _at_one_point(path, selectors, values)
+    return _at_one_point(path, selectors, lambda spec: _values(spec, NEEDED))
 
 
 def step(path: str, selectors: Sequence[str]) -> Any:
@@ -56,6 +50,13 @@ def step(path: str, selectors: Sequence[str]) -> Any:
     from fleetcube.grid.ask.step_parts import values_of
 
     return _at_one_point(path, selectors, lambda spec: values_of(spec["scenario"], spec["axes"]))
+
+
+def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
+    from fleetcube.grid.run.settings import Settings
+    from fleetcube.grid.sweep import Sweep
+
+    return Sweep(spec["scenario"], spec["axes"], outputs).evaluate(settings=Settings("numpy"))
 
 
 def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
@@ -74,16 +75,14 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.file import read_spec
     from fleetcube.grid.spec.phases import EVERY
-    from fleetcube.grid.sweep import Sweep
 
     if not phases.names(read_spec(path)["scenario"]):
         raise InputError(f"{path!r} has no phases; add [[phase]] tables")
     spec = changed_spec(path, [*selectors, f"{phases.NAME}={EVERY}"])
-    return Sweep(spec["scenario"], spec["axes"], list(outputs)).evaluate(settings=Settings("numpy"))
+    return _values(spec, outputs)
 
 
 def changed(
