@@ -27,7 +27,7 @@ _WITHIN = {
     "exposed_communication_time": (
         *("exposed_layer_communication_time", "exposed_pipeline_parallel_time"),
         *("exposed_data_parallel_time", "offload_time", "contention_time"),
-        "exposed_site_parallel_time",
+        *("processor_contention_time", "exposed_site_parallel_time"),
     ),
     "exposed_layer_communication_time": (
         *("exposed_tensor_parallel_time", "exposed_context_parallel_time"),

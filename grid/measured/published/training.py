@@ -88,7 +88,7 @@ _DEEPSEEK_RUN: Inputs = {
     **{"pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
     **modules("layernorm+mla_up_proj+moe_act"),
     **{"activation_input_bytes": 1 + 4 / 128},
-    **{"routing_nodes": 4, "token_permutation": True},
+    **{"routing_nodes": 4},
     **{"moment_bytes": 2, "gradient_storage": "fp32"},
 }
 _DEEPSEEK_NOTES = (

@@ -110,6 +110,30 @@ row(
 )
 
 
+@alternative("rotary_width", latent_attention=False)
+def grouped_rotary_width(
+    attention_heads, kv_heads, head_size, tensor_parallel, attention_layers, layers
+):
+    """Elements per token and layer of queries and keys, which positions turn.
+
+    d (a / t + max(a_kv / t, 1)) l_a / l
+
+    Returns: [1] elements of one token, on one GPU
+    Source: Su et al. 2021 (RoFormer), arXiv:2104.09864, section 3.2
+    """
+    heads = attention_heads / tensor_parallel + np.maximum(kv_heads / tensor_parallel, 1.0)
+    return head_size * heads * attention_layers / layers
+
+
+@alternative("rotary_width", latent_attention=True)
+def latent_rotary_width(attention_heads, head_size, tensor_parallel, attention_layers, layers):
+    """2 a d / t l_a / l: queries and keys are put together from turned and unturned parts
+
+    Source: Megatron-LM, megatron/core/transformer/multi_latent_attention.py (query, key)
+    """
+    return 2 * attention_heads * head_size / tensor_parallel * attention_layers / layers
+
+
 @alternative("elementwise_time", linear_attention=False)
 def elementwise_time(
     microbatch_tokens,
@@ -118,20 +142,21 @@ def elementwise_time(
     ffn_matrices,
     active_ffn_width,
     tensor_parallel,
+    rotary_width,
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Memory-bound time of a layer's norms, residuals and activation functions.
+    """Memory-bound time of a layer's norms, residuals, positions and activation functions.
 
-    T e (10 h / t_s + (2 or 3) f / t) / BW: two norms (read, write), two residuals (two reads, a
-    write), the activation function (f or 2 f read, f written)
+    T e (10 h / t_s + (2 or 3) f / t + 2 r) / BW: two norms (read, write), two residuals (two reads,
+    a write), the activation function (f or 2 f read, f written), queries and keys (read, write)
 
     Returns: [s] time of one forward pass
     Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
     """
     residual = 10 * hidden_size / residual_ranks
     activation = ffn_matrices * active_ffn_width / tensor_parallel
-    moved = microbatch_tokens * bytes_per_element * (residual + activation)
+    moved = microbatch_tokens * bytes_per_element * (residual + activation + 2 * rotary_width)
     return moved / reached_hbm_bandwidth
 
 
@@ -402,47 +427,31 @@ def lora_layer_passes_time(layer_matrix_time, elementwise_time, adapter_time):
     return 2 * layer_matrix_time + elementwise_time + 3 * adapter_time
 
 
-@alternative("layer_time", token_permutation=False)
-def plain_layer_time(
+def layer_time(
     layer_passes_time,
     attention_core_time,
     attention_backward_ratio,
     layer_recompute_time,
     layer_overhead_time,
+    cast_time,
+    gradient_sum_time,
+    routing_time,
+    expert_recompute_passes,
 ):
     """Time of a layer for one micro-batch: forward, backward and recomputation.
 
-    matrices + (1 + r) x attention + recompute + overhead
+    matrices + (1 + r) x attention + recompute + overhead + casts + sums of gradients + (2 + passes)
+    x routing and sorting tokens, whose backward pass moves as much as a forward pass
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
-        (start-up time)
+        (start-up time); SimuMax, simumax/core/transformer/moe_module.py (backward moves as many
+        bytes)
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
     computing = layer_passes_time + attention + layer_recompute_time
-    return computing + layer_overhead_time
-
-
-@alternative("layer_time", token_permutation=True)
-def sorting_layer_time(
-    layer_passes_time,
-    attention_core_time,
-    attention_backward_ratio,
-    layer_recompute_time,
-    layer_overhead_time,
-    token_permutation_time,
-    expert_recompute_passes,
-):
-    """matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
-    backward pass moves as much as a forward pass
-
-    Source: Narayanan et al. 2021 (SC21), appendix; SimuMax,
-        simumax/core/transformer/moe_module.py (backward moves as many bytes)
-    """
-    attention = (1 + attention_backward_ratio) * attention_core_time
-    computing = layer_passes_time + attention + layer_recompute_time
-    sorting = (2 + expert_recompute_passes) * token_permutation_time
-    return computing + layer_overhead_time + sorting
+    beside = layer_overhead_time + cast_time + gradient_sum_time
+    return computing + beside + (2 + expert_recompute_passes) * routing_time
 
 
 def logits_time(

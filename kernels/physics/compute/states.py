@@ -176,12 +176,13 @@ def mixed_elementwise_time(
     ffn_matrices,
     active_ffn_width,
     tensor_parallel,
+    rotary_width,
     bytes_per_element,
     reached_hbm_bandwidth,
 ):
-    """Time of a layer's norms, residuals and activation functions, mean over layers.
+    """Time of a layer's norms, residuals, positions and activation functions, mean over layers.
 
-    T e (5 h blocks / (l t_s) + (2 or 3) f / t) / BW: a norm and a residual per block
+    T e (5 h blocks / (l t_s) + (2 or 3) f / t + 2 r) / BW: a norm and a residual per block
     """
     return elementwise_time(
         microbatch_tokens,
@@ -190,6 +191,7 @@ def mixed_elementwise_time(
         ffn_matrices,
         active_ffn_width,
         tensor_parallel,
+        rotary_width,
         bytes_per_element,
         reached_hbm_bandwidth,
     )

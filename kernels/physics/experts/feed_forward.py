@@ -268,8 +268,7 @@ def per_node_sorted_copies_per_token(
     return expert_token_ranks * copies
 
 
-@alternative("token_permutation_time", mixture_of_experts=True, off=0.0)
-def routed_token_permutation_time(
+def token_permutation_time(
     microbatch_tokens,
     hidden_size,
     residual_ranks,
@@ -291,6 +290,43 @@ def routed_token_permutation_time(
     tokens = microbatch_tokens * hidden_size / residual_ranks * expert_layers / layers
     element = dispatch_bytes_per_element + combine_bytes_per_element
     return tokens * sorted_copies_per_token * element / reached_hbm_bandwidth
+
+
+def router_time(
+    microbatch_tokens,
+    hidden_size,
+    bytes_per_element,
+    experts,
+    residual_ranks,
+    reached_hbm_bandwidth,
+    expert_layers,
+    layers,
+):
+    """Memory-bound time of one layer's router, mean over layers.
+
+    T / t_s (e h + 32 E) / BW x l_e / l: tokens read; scores in FP32 written by the product, read
+    and written by the score function, read to choose experts, and their map and weights written,
+    then read to sort tokens
+
+    Returns: [s] time of one pass
+    Source: Megatron-LM, megatron/core/transformer/moe/router.py and moe_utils.py
+        (topk_routing_with_score_function)
+    """
+    moved = bytes_per_element * hidden_size + 32 * experts
+    tokens = microbatch_tokens / residual_ranks * expert_layers / layers
+    return tokens * moved / reached_hbm_bandwidth
+
+
+@alternative("routing_time", mixture_of_experts=True, off=0.0)
+def expert_routing_time(router_time, token_permutation_time):
+    """Time of one layer to choose experts and sort tokens by them, and back, mean over layers.
+
+    router + permutation
+
+    Returns: [s] time of one pass
+    Source: Megatron-LM, megatron/core/transformer/moe/moe_layer.py
+    """
+    return router_time + token_permutation_time
 
 
 row(

@@ -16,10 +16,6 @@ INPUTS = declared(
         implied_by=("routing_nodes",),
     ),
     switch(
-        "token_permutation",
-        "copies of tokens are sorted by expert, and back, through memory (roofline)",
-    ),
-    switch(
         "shared_expert_overlap",
         "shared experts compute beside traffic of routed ones, and hide it",
     ),

@@ -17,44 +17,20 @@ def roofline_optimizer_time(
     updated_weight_bytes,
     reached_hbm_bandwidth,
 ):
-    """Time of the memory-bound optimizer update, not part of compute time.
+    """Time of the memory-bound optimizer step, not part of compute time.
 
-    N_o (gradient + 2 x state + weight) / BW: gradients read, states read and written, weights
-    written
+    N_o (5 gradient + 2 x state + weight) / BW: gradients read for their norm, scaled (read,
+    written), read and set to 0; states read and written, weights written
 
     Returns: [s] time of one step
+    Range: launches and waits of the host are in serial_time_per_step; of gradients, only the
+        optimizer's share is set to 0
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
-        Adam)
+        Adam); Megatron-LM, megatron/core/optimizer/clip_grads.py
     """
     states = 2 * updated_state_bytes
-    each = kept_gradient_bytes + states + updated_weight_bytes
+    each = 5 * kept_gradient_bytes + states + updated_weight_bytes
     return optimizer_parameters * each / reached_hbm_bandwidth
-
-
-row(
-    "gradient_storage_bytes",
-    0.0,
-    ("what a checkpoint holds, 14 bytes a parameter with weights and optimizer states"),
-    source="Fleet Foundations table 7",
-    gradient_storage=False,
-)
-row(
-    "gradient_storage_bytes",
-    2.0,
-    "16 bytes a parameter with weights and optimizer states, which count an FP32 copy: then 20",
-    summary="Gradient storage per parameter.",
-    returns="[B] bytes of one parameter's gradients",
-    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1; Megatron-LM, docs of "
-    "the distributed optimizer (FP16: 20 bytes, 4 + 16 / d if sharded)",
-    gradient_storage=("bf16", "bf16_and_fp32"),
-)
-row(
-    "gradient_storage_bytes",
-    4.0,
-    "18 bytes a parameter with weights and optimizer states",
-    source="Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)",
-    gradient_storage="fp32",
-)
 
 
 @alternative("optimizer_bytes_per_parameter", optimizer="adam")

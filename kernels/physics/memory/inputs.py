@@ -50,12 +50,6 @@ INPUTS = declared(
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     option(
-        "gradient_storage",
-        "bf16",
-        (False, "bf16", "fp32", "bf16_and_fp32"),
-        "gradients kept: 14, 16, 18 or 20 bytes of state a parameter",
-    ),
-    option(
         "optimizer",
         "adam",
         ("adam", "muon", "adafactor"),

@@ -349,3 +349,29 @@ def reached_hbm_bandwidth(hbm_bandwidth, memory_efficiency):
     Source: McCalpin 1995 (STREAM), the measure of sustained bandwidth
     """
     return hbm_bandwidth * memory_efficiency
+
+
+row(
+    "gradient_storage_bytes",
+    0.0,
+    ("what a checkpoint holds, 14 bytes a parameter with weights and optimizer states"),
+    source="Fleet Foundations table 7",
+    gradient_storage=False,
+)
+row(
+    "gradient_storage_bytes",
+    2.0,
+    "16 bytes a parameter with weights and optimizer states, which count an FP32 copy: then 20",
+    summary="Gradient storage per parameter.",
+    returns="[B] bytes of one parameter's gradients",
+    source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1; Megatron-LM, docs of "
+    "the distributed optimizer (FP16: 20 bytes, 4 + 16 / d if sharded)",
+    gradient_storage=("bf16", "bf16_and_fp32"),
+)
+row(
+    "gradient_storage_bytes",
+    4.0,
+    "18 bytes a parameter with weights and optimizer states",
+    source="Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)",
+    gradient_storage="fp32",
+)

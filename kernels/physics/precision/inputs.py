@@ -26,6 +26,12 @@ INPUTS = declared(
         "stay in 16 bits",
     ),
     option(
+        "gradient_storage",
+        "bf16",
+        (False, "bf16", "fp32", "bf16_and_fp32"),
+        "gradients kept: 14, 16, 18 or 20 bytes of state a parameter",
+    ),
+    option(
         "quantised_parameters",
         True,
         (True, False),

@@ -167,6 +167,7 @@ def several_site_exposed_communication_time(
     exposed_data_parallel_time,
     offload_time,
     contention_time,
+    processor_contention_time,
     exposed_site_parallel_time,
 ):
     """exposed inside a site + exposed between sites"""
@@ -176,6 +177,7 @@ def several_site_exposed_communication_time(
         exposed_data_parallel_time,
         offload_time,
         contention_time,
+        processor_contention_time,
     )
     return inside + exposed_site_parallel_time
 

@@ -49,6 +49,15 @@ INPUTS = declared(
     count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
     "software",
     real(
+        "communication_processor_share",
+        "1",
+        0.12,
+        "share of a GPU's processors that collectives hold while it computes (roofline; NCCL: about "
+        "16 of 132)",
+        positive=False,
+        high=1.0,
+    ),
+    real(
         "step_time_jitter",
         "1",
         0.0,

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from ...alternatives import alternative, family
+from ...alternatives import alternative, family, row
 from ..experts.expert_links import INSIDE_A_NODE
+from ..network.inputs import SWITCHED
 
 
 def fabric_busy_time(
@@ -93,3 +94,45 @@ def shared_contention_time(
     step = compute_time + straggler_time + bubble_time + waits + exposed_pipeline_parallel_time
     sends = np.maximum(node_network_busy_time, fabric_busy_time) - step
     return np.maximum(0.0, np.maximum(late, sends))
+
+
+row(
+    "held_processor_share",
+    "communication_processor_share",
+    summary="Share of a GPU's processors that collectives hold.",
+    returns="[1] share",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.1",
+    all_reduce=SWITCHED,
+)
+row(
+    "held_processor_share",
+    0.0,
+    "links of a torus move data on their own",
+    source="Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2",
+    all_reduce="torus",
+)
+row("processor_contention_time", 0.0, "an efficiency holds it", compute_model="mfu")
+
+
+@alternative("processor_contention_time", compute_model="roofline")
+def held_processor_contention_time(
+    held_processor_share,
+    tensor_parallel_time,
+    context_parallel_time,
+    expert_parallel_time,
+    data_parallel_time,
+    exposed_layer_communication_time,
+    exposed_data_parallel_time,
+):
+    """Time per step by which compute is slower because collectives hold some processors.
+
+    share x hidden traffic: while x seconds of traffic are hidden, compute does (1 - share) x
+
+    Returns: [s] time of one step
+    Range: traffic inside layers and of data parallelism; an upper bound for parts of compute that
+        are bound by memory
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.1 (20 of 132 processors)
+    """
+    layers = tensor_parallel_time + context_parallel_time + expert_parallel_time
+    exposed = exposed_layer_communication_time + exposed_data_parallel_time
+    return held_processor_share * np.maximum(layers + data_parallel_time - exposed, 0.0)

@@ -93,16 +93,19 @@ def one_site_exposed_communication_time(
     exposed_data_parallel_time,
     offload_time,
     contention_time,
+    processor_contention_time,
 ):
     """Communication of one step that compute does not hide.
 
-    exposed in layers + exposed pipeline + exposed data + offload + contention
+    exposed in layers + exposed pipeline + exposed data + offload + contention for links and
+    processors
 
     Returns: [s] exposed communication of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
     exposed = exposed_layer_communication_time + exposed_pipeline_parallel_time
-    return exposed + exposed_data_parallel_time + offload_time + contention_time
+    contention = contention_time + processor_contention_time
+    return exposed + exposed_data_parallel_time + offload_time + contention
 
 
 @alternative("slowest_rank_deviation", jitter_model="normal", off=0.0)

@@ -1,0 +1,251 @@
+"""What a layer spends beside its products: casts to few bits, and sums of gradients."""
+
+import numpy as np
+
+from ...alternatives import alternative, row
+from ..model.layer_kinds import KINDS
+
+
+@alternative("attention_cast_width", latent_attention=False)
+def grouped_attention_cast_width(
+    attention_parameters_per_layer, hidden_size, tensor_parallel, attention_layers, layers
+):
+    """Elements per token and layer that are cast inside attention, for both passes.
+
+    W / (h t) l_a / l: its output, which the last projection reads, and the gradients of queries,
+    keys and values
+
+    Returns: [1] elements of one token, on one GPU
+    Source: TransformerEngine, transformer_engine/pytorch/module/linear.py (forward casts the input,
+        backward the output's gradient)
+    """
+    width = attention_parameters_per_layer / hidden_size
+    return width / tensor_parallel * attention_layers / layers
+
+
+@alternative("attention_cast_width", latent_attention=True)
+def latent_attention_cast_width(
+    query_latent_size,
+    kv_latent_size,
+    rotary_key_size,
+    residual_ranks,
+    attention_heads,
+    head_size,
+    value_head_size,
+    tensor_parallel,
+    attention_layers,
+    layers,
+):
+    """((2 (r_q + r_kv) + d_r) / t_s + a (2 (d + d_v) - d_r) / t) l_a / l: latents read and their
+    gradients, output of attention, gradients of queries, of keys without d_r and of values
+
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.1; TransformerEngine,
+        transformer_engine/pytorch/module/linear.py
+    """
+    latents = (2 * (query_latent_size + kv_latent_size) + rotary_key_size) / residual_ranks
+    head = 2 * (head_size + value_head_size) - rotary_key_size
+    heads = attention_heads * head / tensor_parallel
+    return (latents + heads) * attention_layers / layers
+
+
+@alternative("state_cast_width", linear_attention=KINDS, off=0.0)
+def mixed_state_cast_width(
+    linear_parameters_per_layer, hidden_size, tensor_parallel, linear_layers, layers
+):
+    """Elements per token and layer that are cast inside mixers with a state, for both passes.
+
+    W / (h t) l_s / l
+
+    Returns: [1] elements of one token, on one GPU
+    Source: TransformerEngine, transformer_engine/pytorch/module/linear.py
+    """
+    return linear_parameters_per_layer / hidden_size / tensor_parallel * linear_layers / layers
+
+
+@alternative("routed_cast_width", mixture_of_experts=True, off=0.0)
+def expert_routed_cast_width(
+    routed_visits_per_token,
+    expert_input_width,
+    expert_token_ranks,
+    residual_ranks,
+    expert_layers,
+    layers,
+):
+    """Elements per token and layer of copies for routed experts, cast for both passes.
+
+    2 k w t_e / t_s l_e / l: copies that they read, gradients of what they return
+
+    Returns: [1] elements of one token, on one GPU
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3; TransformerEngine,
+        transformer_engine/pytorch/module/grouped_linear.py
+    """
+    copies = routed_visits_per_token * expert_token_ranks / residual_ranks
+    return 2 * copies * expert_input_width * expert_layers / layers
+
+
+def cast_width(
+    hidden_size,
+    mixer_and_ffn_blocks,
+    layers,
+    residual_ranks,
+    attention_cast_width,
+    state_cast_width,
+    routed_cast_width,
+    ffn_matrices,
+    active_ffn_width,
+    tensor_parallel,
+):
+    """Elements per token and layer that are cast for products of both passes.
+
+    2 h blocks / (l t_s) + inside attention and states + copies for experts + (2 or 3) f / t: inputs
+    of each block and gradients of its results; output of the activation function, and gradients of
+    its inputs
+
+    Returns: [1] elements of one token, on one GPU
+    Source: TransformerEngine, transformer_engine/pytorch/module/linear.py (forward casts the input,
+        backward the output's gradient)
+    """
+    residual = 2 * hidden_size * mixer_and_ffn_blocks / layers / residual_ranks
+    inside = attention_cast_width + state_cast_width + routed_cast_width
+    return residual + inside + ffn_matrices * active_ffn_width / tensor_parallel
+
+
+row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))
+
+
+@alternative("cast_time", precision=("fp8", "fp8_blockwise", "mxfp8"))
+def few_bit_cast_time(
+    microbatch_tokens, cast_width, bytes_per_element, quantised_weight_bytes, reached_hbm_bandwidth
+):
+    """Memory-bound time of a layer's casts to few bits, forward and backward.
+
+    T elements x (e + w) / BW: read, and written along rows and along columns
+
+    Returns: [s] time for one micro-batch
+    Range: a tensor's largest value is found by what wrote it, otherwise it is read once more; a
+        cast that is part of what writes the tensor moves less; casts that recomputation repeats,
+        and those of weights, once a step, are not counted
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.5.2 (activations are read, cast, written);
+        TransformerEngine, transformer_engine/pytorch/module/linear.py
+    """
+    moved = bytes_per_element + quantised_weight_bytes
+    return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
+
+
+@alternative("cast_time", precision="nvfp4")
+def nvfp4_cast_time(
+    microbatch_tokens,
+    cast_width,
+    bytes_per_element,
+    quantised_weight_bytes,
+    sixteen_bit_layers_share,
+    reached_hbm_bandwidth,
+):
+    """T elements x (e + w - 2 k e) / BW: k of the layers stay in e bytes
+
+    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
+    """
+    kept = 2 * sixteen_bit_layers_share * bytes_per_element
+    moved = bytes_per_element + quantised_weight_bytes - kept
+    return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
+
+
+def _sum_wait(
+    tokens, gradient_bytes, operand_bytes, peak_flops, gemm_efficiency, reached_hbm_bandwidth
+):
+    product = 2 * tokens / (gemm_efficiency * peak_flops)
+    counted = np.maximum(product, operand_bytes / reached_hbm_bandwidth)
+    return np.maximum(2 * gradient_bytes / reached_hbm_bandwidth - counted, 0.0)
+
+
+def gradient_sum_wait(
+    microbatch_tokens,
+    gradient_storage_bytes,
+    operand_bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    reached_hbm_bandwidth,
+):
+    """Time per weight by which adding to its gradient takes longer than the product that yields it.
+
+    max(0, 2 g / BW - max(2 T / (share P), q / BW)): sums of g bytes are read and written
+
+    Returns: [s] time for one micro-batch
+    Source: Williams et al. 2009, CACM 52(4); Megatron-LM, gradient_accumulation_fusion
+        (megatron/core/tensor_parallel/layers.py: the product adds to main_grad)
+    """
+    return _sum_wait(
+        microbatch_tokens,
+        gradient_storage_bytes,
+        operand_bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        reached_hbm_bandwidth,
+    )
+
+
+@alternative("gradient_sum_time", mixture_of_experts=False)
+def dense_gradient_sum_time(active_matrix_parameters, layers, tensor_parallel, gradient_sum_wait):
+    """Time by which sums of gradients take longer than their products, in one layer.
+
+    N_matrices / (l t) x wait
+
+    Returns: [s] time for one micro-batch
+    Source: Williams et al. 2009, CACM 52(4)
+    """
+    return active_matrix_parameters / (layers * tensor_parallel) * gradient_sum_wait
+
+
+@alternative("gradient_sum_time", mixture_of_experts=True)
+def expert_gradient_sum_time(
+    active_matrix_parameters,
+    routed_gradient_sum_time,
+    expert_layers,
+    experts_per_token,
+    expert_parameters,
+    layers,
+    tensor_parallel,
+    gradient_sum_wait,
+):
+    """(N_matrices - l_e k x expert) / (l t) x wait + that of routed experts
+
+    Source: Williams et al. 2009, CACM 52(4)
+    """
+    routed = expert_layers * experts_per_token * expert_parameters
+    every = np.maximum(active_matrix_parameters - routed, 0.0)
+    return every / (layers * tensor_parallel) * gradient_sum_wait + routed_gradient_sum_time
+
+
+def routed_gradient_sum_time(
+    tokens_per_expert,
+    expert_tensor_parallel,
+    tensor_parallel,
+    gradient_storage_bytes,
+    operand_bytes_per_element,
+    peak_flops,
+    gemm_efficiency,
+    reached_hbm_bandwidth,
+    expert_layers,
+    layers,
+    experts,
+    expert_parallel,
+    expert_parameters,
+):
+    """Time by which sums of routed experts' gradients take longer than their products, in a layer.
+
+    l_e / l E / e x expert / t_e x max(0, 2 g / BW - max(2 T_e / (share P), q / BW))
+
+    Returns: [s] time for one micro-batch
+    Source: Williams et al. 2009, CACM 52(4); Gale et al. 2023 (MegaBlocks), arXiv:2211.15841,
+        section 3 (tokens of each expert)
+    """
+    wait = _sum_wait(
+        tokens_per_expert * expert_tensor_parallel / tensor_parallel,
+        gradient_storage_bytes,
+        operand_bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        reached_hbm_bandwidth,
+    )
+    here = experts / expert_parallel * expert_parameters / expert_tensor_parallel
+    return expert_layers / layers * here * wait
