@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...alternatives import alternative, row
+from ...ops import where
 from ..model.layer_kinds import KINDS
 
 
@@ -67,20 +68,24 @@ def expert_routed_cast_width(
     routed_visits_per_token,
     expert_input_width,
     expert_token_ranks,
+    shared_experts,
+    hidden_size,
     residual_ranks,
     expert_layers,
     layers,
 ):
-    """Elements per token and layer of copies for routed experts, cast for both passes.
+    """Elements per token and layer that routed experts add to those cast for a block.
 
-    2 k w t_e / t_s l_e / l: copies that they read, gradients of what they return
+    2 (k w t_e - h) / t_s l_e / l: copies that they read and gradients of what they return, in place
+    of the token itself, which only shared experts read: 2 k w t_e / t_s l_e / l beside them
 
     Returns: [1] elements of one token, on one GPU
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3; TransformerEngine,
         transformer_engine/pytorch/module/grouped_linear.py
     """
-    copies = routed_visits_per_token * expert_token_ranks / residual_ranks
-    return 2 * copies * expert_input_width * expert_layers / layers
+    copies = routed_visits_per_token * expert_token_ranks * expert_input_width
+    token = where(shared_experts > 0, 0.0, hidden_size)
+    return 2 * (copies - token) / residual_ranks * expert_layers / layers
 
 
 def cast_width(

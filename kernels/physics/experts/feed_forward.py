@@ -270,7 +270,7 @@ def per_node_sorted_copies_per_token(
 
 def token_permutation_time(
     microbatch_tokens,
-    hidden_size,
+    expert_input_width,
     residual_ranks,
     sorted_copies_per_token,
     dispatch_bytes_per_element,
@@ -281,13 +281,13 @@ def token_permutation_time(
 ):
     """Memory-bound time to sort one layer's tokens by expert and back, mean over layers.
 
-    T h / t_s x copies x (dispatch + combine) / BW x l_e / l
+    T w / t_s x copies x (dispatch + combine) / BW x l_e / l, w the experts' input width
 
     Returns: [s] time of one pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 5.2 (permutation kernels);
         SimuMax, simumax/core/transformer/moe_module.py (bytes of each)
     """
-    tokens = microbatch_tokens * hidden_size / residual_ranks * expert_layers / layers
+    tokens = microbatch_tokens * expert_input_width / residual_ranks * expert_layers / layers
     element = dispatch_bytes_per_element + combine_bytes_per_element
     return tokens * sorted_copies_per_token * element / reached_hbm_bandwidth
 

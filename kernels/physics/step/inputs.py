@@ -52,8 +52,8 @@ INPUTS = declared(
         "communication_processor_share",
         "1",
         0.12,
-        "share of a GPU's processors that collectives hold while it computes (roofline; NCCL: about "
-        "16 of 132)",
+        "of a GPU's processors, held by collectives while it computes (roofline; NCCL: about 16 of "
+        "132)",
         positive=False,
         high=1.0,
     ),

@@ -53,6 +53,19 @@ def feed_forward(tokens: float, hidden: float, width: float) -> list[Product]:
     return [(tokens, 2 * width, hidden), (tokens, hidden, width)]
 
 
+def route(
+    gpu: Gpu, tokens: float, hidden: int, experts: int, visited: int, width: int, here: int = 2
+) -> None:
+    """Arrays of a router and of sorting tokens of `width`, with `here` experts on a rank."""
+    gpu.move("routing", tokens * hidden)
+    scores = ["written", "read", "scored", "read to choose", "map", "weights", "both read", "both"]
+    gpu.move("routing", *[tokens * experts for _ in scores], size=4)
+    for _ in ("there", "and back"):
+        gpu.move("routing", tokens * width, tokens * width * visited)
+        if here > 1:  # sorted by expert on arrival
+            gpu.move("routing", *[tokens * width * visited] * 2)
+
+
 @cache
 def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -> Gpu:
     gpu = Gpu()
@@ -76,6 +89,9 @@ def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -
     for rows, width in blocks:
         for product in feed_forward(rows, h, width):
             gpu.multiply("feed forward", product)
+    gpu.move("elementwise", *[tokens * (queries + keys) * size] * 2)  # turned by positions
+    if experts:
+        route(gpu, tokens, h, 16, 3, h, 16 // e)
     visited = (3 + 1) * 1024 / t if experts else 6144 / t  # gate and up read, their product written
     gpu.move("elementwise", *[tokens * h] * 10, *[tokens * visited] * 3)
     return gpu
@@ -95,7 +111,7 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
     "attention_projection_time dense_ffn_time plain_expert_ffn_time routed_ffn_time "
     "shared_ffn_time expert_model_ffn_time flash_attention_core_time "
     "standard_attention_core_time attention_score_flops elementwise_time layer_recompute_time "
-    "plain_layer_time logits_time",
+    "layer_time logits_time grouped_rotary_width router_time expert_routing_time",
     "roofline_compute_time",
     by="simulator",
     source="products, attention head by head and arrays moved of every layer, on one clock",
@@ -131,6 +147,7 @@ def microbatches_through_layers() -> Pairs:
             for number in range(6):
                 gpu = layer(routed and number >= 2, t, e, apart, tokens, kernel)
                 core = gpu.seconds["attention"]
+                busy -= gpu.seconds.get("routing", 0.0)  # as much backward as forward
                 busy += gpu.clock + matrices * (gpu.clock - core) + attention * core + launches
                 for kind, seconds in gpu.seconds.items():
                     parts[kind] += seconds / 6

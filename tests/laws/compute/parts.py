@@ -55,9 +55,12 @@ def moved_bytes() -> Pairs:
         tokens, h, f = 4096, 8192, 28672
         outer = ["norm read", "norm written"] * 2 + ["residual read", "branch read", "written"] * 2
         inner = ["read"] * (matrices - 1) + ["written"]
-        moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t)
-        yield (formulas.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate), moved / rate)
-    update = {"gradient read": 4, "weight written": 2}
+        turned = 96 * 128 / t * len(["read", "written"])  # queries and keys
+        moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t + turned)
+        ours = formulas.elementwise_time(tokens, h, ranks, matrices, f, t, 96 * 128 / t, 2, rate)
+        yield ours, moved / rate
+    update = {"gradient read": 4, "weight written": 2, "read for the norm": 4, "set to 0": 4}
+    update |= {"read to be scaled": 4, "scaled": 4}
     for state in ("master", "momentum", "variance"):
         update |= {f"{state} read": 4, f"{state} written": 4}
     ours = formulas.roofline_optimizer_time(1e9, 4, 12, 2, rate)
@@ -131,7 +134,7 @@ def timeline() -> Pairs:
     """parts of 1, 2, 4, ... s, so that each counts once"""
     bits = [float(2**k) for k in range(6)]
     yield formulas.one_site_communication_time(*bits), 63
-    yield formulas.one_site_exposed_communication_time(*bits[:5]), 31
+    yield formulas.one_site_exposed_communication_time(*bits), 63
     clock = 0.0
     for part in bits:
         clock += part

@@ -178,7 +178,8 @@ def time_again() -> Pairs:
             scores = 2 * TOKENS * TOKENS * a * d * attention  # those below the diagonal
             yield ours, (2 * TOKENS * matrices + scores) / 1e15
         ours = values([name], **run, **fast, recompute="products")[name]
-        yield ours, TOKENS * 2 * (2 * 2 * h + 2 * 3 * h + 3 * f) / 1e12
+        turned = 2 * (a + kv) * d  # queries and keys
+        yield ours, TOKENS * 2 * (2 * 2 * h + 2 * 3 * h + 3 * f + turned) / 1e12
         names = ["layer_activation_memory", "ffn_gradients_memory"]
         got = values(names, **run, recompute="products")
         peak = got["layer_activation_memory"] - got["ffn_gradients_memory"]

@@ -131,7 +131,7 @@ def bytes_of_tensors() -> Pairs:
                 yield got["optimizer_memory"], 12 * adapted / shards
                 yield got["gradient_message"], 2 * adapted
                 yield got["weight_message"], 2 * adapted + (base if stage == 3 else 0)
-                touched = adapted / shards * (2 + 2 * 12 + 2)  # gradients, states twice, weights
+                touched = adapted / shards * (5 * 2 + 2 * 12 + 2)  # gradients, states, weights
                 yield got["optimizer_time"], touched / 3e12
                 layer = sum(i * o for shapes in matrices(SMALL).values() for i, o in shapes)
                 share = adapted / sum(size for what, size in found if what != "adapter")

@@ -10,7 +10,7 @@ from fleetcube.grid.spec.patterns import counts
 from ... import formulas
 from ...evaluated import value, values
 from ..check import Pairs, check
-from ..compute.layers import Gpu, feed_forward
+from ..compute.layers import Gpu, feed_forward, route
 
 # Sizes of a mixer with a state: heads, their width, heads of keys, width of keys
 STATE = {"H": 8, "P": 64, "G": 4, "N": 32}
@@ -406,6 +406,7 @@ def block(letter: str) -> tuple[Gpu, float]:
         queries, keys = HEADS // T, KV // T
         gpu.multiply("projections", (TOKENS, (queries + 2 * keys) * SIZE, h))
         gpu.multiply("projections", (TOKENS, h, queries * SIZE))
+        gpu.move("elementwise", *[TOKENS * (queries + keys) * SIZE] * 2)  # turned by positions
         gpu.take("attention", 4 * TOKENS * TOKENS / 2 * queries * SIZE / (0.5 * gpu.peak))
         saved += 2 * TOKENS * SIZE * (2 * queries + 2 * keys)
     elif letter == "-":
@@ -424,6 +425,7 @@ def block(letter: str) -> tuple[Gpu, float]:
                 gpu.multiply("ffn", product)
         visited = (VISITED + SHARED) * EXPERT_FFN / T
         gpu.move("elementwise", *[TOKENS * visited] * 3)
+        route(gpu, TOKENS, h, EXPERTS, VISITED, NARROW)
         saved += 2 * TOKENS * (VISITED * NARROW + 3 * visited)
     return gpu, saved
 
@@ -445,6 +447,7 @@ def blocks_on_one_clock() -> Pairs:
         got = values(names, **shape("mamba2", pattern), **run, recompute=False)
         blocks = [block(letter) for letter in pattern]
         busy = sum(3 * gpu.clock + 0.5 * gpu.seconds.get("attention", 0.0) for gpu, _ in blocks)
+        busy -= sum(gpu.seconds.get("routing", 0.0) for gpu, _ in blocks)  # as much backward
         yield got["compute_time"], busy
         yield got["activation_memory_per_layer"], sum(kept for _, kept in blocks) / len(pattern)
 

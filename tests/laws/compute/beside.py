@@ -1,0 +1,128 @@
+"""What a layer spends beside its products: every tensor cast, every sum of gradients."""
+
+import itertools
+from typing import Any
+
+from ...evaluated import value, values
+from ..check import Pairs, check
+from .layers import DENSE, MIXED, Gpu
+
+TOKENS = 512
+NONE_SHARED = {**MIXED, "shared_experts": 0}
+LATENT: dict[str, Any] = {
+    **MIXED, "head_size": 192, "value_head_size": 128, "query_latent_size": 1536,
+    "kv_elements_per_layer": 576, "latent_attention": True,
+}  # fmt: skip
+
+
+def tensors(shape: dict[str, Any], number: int, t: int) -> list[float]:
+    """Elements of each input and each result's gradient of the products of a layer, on one of t
+    tensor ranks: residuals, latents and experts' tokens are split by tokens, the rest by width."""
+    h, heads, split = 2048, 16 // t, TOKENS // t
+    found: list[float] = [split * h, split * h]  # before attention; gradient of what it returns
+    if "query_latent_size" in shape:
+        found += [split * width for width in (1536, 512)] * 2 + [split * 64]  # and gradients
+        found += [TOKENS * heads * 192, TOKENS * heads * (128 + 128)]  # gradients: q; k and v
+    else:
+        found += [TOKENS * width for width in (heads * 128, 8 // t * 128, 8 // t * 128)]
+    found.append(TOKENS * heads * 128)  # output of attention
+    if "experts" not in shape or number < 2:
+        blocks = [(TOKENS, split, 6144 // t)]
+    else:
+        blocks = [(split, split, 1024)] * 3  # each visit to a whole expert
+        blocks += [(TOKENS, split, 1024 // t)] * shape["shared_experts"]
+    for inside, outside, width in blocks:
+        found += [outside * h, inside * width, inside * 2 * width, outside * h]
+    return found
+
+
+@check(
+    "grouped_attention_cast_width latent_attention_cast_width expert_routed_cast_width cast_width "
+    "few_bit_cast_time nvfp4_cast_time",
+    by="simulator",
+    source="each product casts its input forward and its result's gradient backward "
+    "(TransformerEngine, pytorch/module/linear.py), tensor by tensor",
+)
+def tensors_cast() -> Pairs:
+    """dense, mixed and latent layers on 1 and 2 tensor ranks, five formats"""
+    moved = {"bf16": 0.0, "fp8": 2 + 2, "fp8_blockwise": 2 + 2, "mxfp8": 2 + 2 * 33 / 32}
+    moved["nvfp4"] = 2 + 2 * (1 / 2 + 1 / 16)
+    for shape, t in itertools.product((DENSE, MIXED, NONE_SHARED, LATENT), (1, 2)):
+        given = {**shape, "tensor_parallel": t, "n_gpus": t, "sequence_parallel": t > 1}
+        given |= {"expert_tensor_parallel": 1} if "experts" in shape else {}
+        given |= {"sequence_length": TOKENS, "hbm_bandwidth": 3.35e12}
+        for precision, bytes_ in moved.items():
+            gpu = Gpu()
+            for number in range(6):
+                for elements in tensors(shape, number, t):
+                    gpu.take("cast", elements * bytes_ / gpu.bandwidth)
+            yield 6 * value("cast_time", **given, precision=precision), gpu.clock
+    sixteen = {"precision": "nvfp4", "sixteen_bit_layers_share": 1.0, "hbm_bandwidth": 1e12}
+    yield value("cast_time", **DENSE, **sixteen), 0.0
+
+
+@check(
+    "latent_rotary_width mixed_state_cast_width",
+    by="derivation",
+    source="Megatron-LM, multi_latent_attention.py: queries and keys of all heads, put together; "
+    "inputs and gradients of both projections of a state",
+)
+def widths() -> Pairs:
+    """16 heads of 192 on 1 and 2 ranks; Nemotron-H 8B"""
+    for t in (1, 2):
+        yield value("rotary_width", **LATENT, tensor_parallel=t), 16 / t * (192 + 192)
+    inner, keys, heads = 128 * 64, 8 * 128, 128  # published: 24 of 52 layers
+    projected = 2 * inner + 2 * keys + heads  # gate, inputs, B and C, step sizes
+    yield value("state_cast_width", model="nemotron-h-8b"), (projected + inner) * 24 / 52
+
+
+@check(
+    "gradient_sum_wait dense_gradient_sum_time expert_gradient_sum_time routed_gradient_sum_time",
+    by="simulator",
+    source="each matrix's gradient added to: its product, or reading and writing the sum",
+)
+def gradients_added() -> Pairs:
+    """dense and mixed layers of few and many tokens, three formats of sums, experts over 1 and 4"""
+    stored = {False: 0, "bf16": 2, "fp32": 4}
+    for shape, tokens, e in itertools.product((DENSE, MIXED), (64, 512, 8192), (1, 4)):
+        given = {**shape, "n_gpus": 4, "sequence_length": tokens, "peak_flops": 989e12}
+        given |= {"hbm_bandwidth": 3.35e12} | ({"expert_parallel": e} if shape is MIXED else {})
+        for storage, size in stored.items():
+            late = 0.0
+            for number in range(6):
+                own = [2048 * (16 + 2 * 8) * 128 + 16 * 128 * 2048]
+                own += [2048 * 16, 3 * 2048 * 1024] if shape is MIXED and number >= 2 else []
+                own += [] if shape is MIXED and number >= 2 else [3 * 2048 * 6144]
+                matrices = [(weights, tokens) for weights in own]
+                if shape is MIXED and number >= 2:
+                    matrices += [(3 * 2048 * 1024, tokens * e * 3 / 16)] * (16 // e)
+                for weights, rows in matrices:
+                    counted = max(
+                        2 * weights * rows / (0.8 * 989e12), weights * 2 / (0.8 * 3.35e12)
+                    )
+                    moved = 2 * weights * size / (0.8 * 3.35e12)
+                    late += max(moved - counted, 0.0)
+            yield 6 * value("gradient_sum_time", **given, gradient_storage=storage), late
+
+
+@check(
+    "held_processor_contention_time",
+    by="simulator",
+    source="a GPU whose processors work on traffic while there is any, in small steps of time",
+    tolerance=1e-3,
+)
+def processors_held() -> Pairs:
+    """traffic of 0 to 0.9 s hidden behind 1 s of compute, none to half of the processors held"""
+    for hidden, share in itertools.product((0.0, 0.3, 0.9), (0.0, 0.15, 0.5)):
+        work, sent, clock = 1.0, 0.0, 0.0
+        while work > 0:
+            busy = sent < hidden
+            work -= 1e-4 * (1 - share if busy else 1)
+            sent += 1e-4 * busy
+            clock += 1e-4
+        times = dict.fromkeys(("tensor", "context", "expert", "data"), 0.0)
+        given: dict[str, Any] = {f"{kind}_parallel_time": t for kind, t in times.items()}
+        given |= {"data_parallel_time": hidden + 0.2, "exposed_data_parallel_time": 0.2}
+        given |= {"exposed_layer_communication_time": 0.0, "communication_processor_share": share}
+        ours = values(["processor_contention_time"], compute_model="roofline", **given)
+        yield 1 + ours["processor_contention_time"], clock
