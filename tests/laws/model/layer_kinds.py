@@ -426,6 +426,9 @@ def block(letter: str) -> tuple[Gpu, float]:
         visited = (VISITED + SHARED) * EXPERT_FFN / T
         gpu.move("elementwise", *[TOKENS * visited] * 3)
         route(gpu, TOKENS, h, EXPERTS, VISITED, NARROW)
+        weights = EXPERTS * 3 * NARROW * EXPERT_FFN / T  # whose gradients are read and written
+        products = 2 * weights * TOKENS * VISITED / EXPERTS / (0.8 * gpu.peak)
+        gpu.seconds["sums"] = max(0.0, weights * 2 * 2 / gpu.bandwidth - products)
         saved += 2 * TOKENS * (VISITED * NARROW + 3 * visited)
     return gpu, saved
 
@@ -448,6 +451,7 @@ def blocks_on_one_clock() -> Pairs:
         blocks = [block(letter) for letter in pattern]
         busy = sum(3 * gpu.clock + 0.5 * gpu.seconds.get("attention", 0.0) for gpu, _ in blocks)
         busy -= sum(gpu.seconds.get("routing", 0.0) for gpu, _ in blocks)  # as much backward
+        busy += sum(gpu.seconds.get("sums", 0.0) for gpu, _ in blocks)
         yield got["compute_time"], busy
         yield got["activation_memory_per_layer"], sum(kept for _, kept in blocks) / len(pattern)
 
