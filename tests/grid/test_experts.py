@@ -52,7 +52,6 @@ def test_experts_at_home_and_links_without_end_take_no_time(dispatch: str) -> No
     ({"expert_capacity": "padded", "expert_load_imbalance": 2}, "expert_load_imbalance"),
     ({"expert_capacity": "unlimited", "capacity_factor": 2}, "capacity_factor"),
     ({"expert_dispatch": "per_expert", "routing_nodes": 4}, "routing_nodes"),
-    ({"compute_model": "mfu", "token_permutation": True}, "token_permutation"),
     ({"model": "llama-3-70b", "routing_nodes": 4, "expert_parallel": 1}, "routing_nodes"),
     ({"torus_x": 4, "expert_dispatch": "per_node"}, ""),
     ({"torus_x": 4, "routing_nodes": 4}, ""),

@@ -88,7 +88,7 @@ def weights_products() -> Pairs:
 
 
 @against_calculon(
-    "attention_score_flops standard_attention_core_time plain_layer_time layer_recompute_time"
+    "attention_score_flops standard_attention_core_time layer_time layer_recompute_time"
 )
 def layer_products() -> Pairs:
     """operations of a layer: attention, both passes, and with full recompute, at six shapes"""
