@@ -102,10 +102,27 @@ def test_what_an_allocator_held_is_no_row() -> None:
     assert memory_rows(chronicle, {"model": "bloom-176b", "n_gpus": 384}) == []
 
 
+def test_memory_of_torchtitan_is_what_its_allocator_reserved() -> None:
+    rows = [row for row in read_records()[0] if row.group == "torchtitan"]
+    rows = [row for row in rows if row.of == "memory_per_gpu"]
+    errors = {row.id: row.predicted / row.measured - 1 for row in validate(rows).rows}
+    assert len(errors) == 12
+    # 1F1B alone: its authors measured 10 GiB more than interleaved, which keeps more micro-batches
+    plain = {name: abs(error) for name, error in errors.items() if name[-3:] not in ("015", "016")}
+    assert max(plain.values()) < 0.08
+    assert sum(plain.values()) < 0.035 * len(plain)
+    interleaved = next(row.inputs for row in rows if row.inputs.get("virtual_stages") == 2)
+    # outputs of 8 micro-batches, and joined; FP32: logits, log-probabilities, targets, their sum
+    assert interleaved["logit_bytes"] == 8 * (2 + 2) + 4 * 4
+    assert interleaved["gradient_sync"] == "step"
+    assert interleaved["reshard_after_forward"] is False
+
+
 def test_the_error_factor_is_that_of_a_table_held_out() -> None:
     # the formulas were compared with the other two tables while they were written
     errors: dict[str, list[float]] = {}
-    for row in validate([row for row in read_records()[0] if row.of == "memory_per_gpu"]).rows:
+    rows = [row for row in read_records()[0] if row.of == "memory_per_gpu"]
+    for row in validate([row for row in rows if row.group != "torchtitan"]).rows:
         errors.setdefault(row.group, []).append(abs(math.log(row.predicted / row.measured)))
     assert {group: len(own) for group, own in errors.items()} == {
         "korthikanti_fig1_memory": 4,
@@ -119,7 +136,9 @@ def test_the_error_factor_is_that_of_a_table_held_out() -> None:
 
 
 ODD = [0, 1, 4, -1, True, None, "4", float("nan"), float("inf"), 10**400, 0.5, [4]]
-GROUPS = st.sampled_from(["korthikanti_fig1_memory", "korthikanti_fig7_memory", "simumax_b200"])
+GROUPS = st.sampled_from(
+    ["korthikanti_fig1_memory", "korthikanti_fig7_memory", "simumax_b200", "torchtitan"]
+)
 NAMES = st.sampled_from(["gpus", "tp", "pct_seq", "gib_params_optimizer", "mem_alloc_gib"])
 SECTION = st.dictionaries(NAMES, st.sampled_from(ODD)) | JUNK
 

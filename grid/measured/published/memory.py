@@ -1,7 +1,8 @@
 """Published memory figures as rows: inputs to evaluate, the output, and the published bytes.
 
-Figures are read if they state what they count. Those of memory reserved by an allocator (BLOOM's
-chronicles, torchtitan) are left out: they include its cache.
+Figures are read if they state what they count. BLOOM's chronicles are left out: the cache of their
+allocator cannot be counted. torchtitan prints what PyTorch reserved, too, but blocks of freed
+logits are most of what tensors do not hold.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,6 +40,12 @@ _MEGATRON = {
     **{"zero_stage": 1, "gradient_storage": "fp32", "recompute": False},
     **{"sequence_parallel": True, "attention_kernel": "flash"},
 }
+# torchtitan at 9dec370, December 2024: weights (a float8 layer gathers one byte), gradients and
+# moments in FP32; with pipelines FSDP keeps weights gathered (parallelize_llama.py) and FP32
+# gradients unreduced until the last micro-batch (PyTorch, distributed/pipelining/stage.py)
+_TITAN = {"gradient_storage": "fp32", "master_weight_bytes": 2}
+_TITAN_FLOAT8 = {"master_weight_bytes": 3, "fp8_weight_bytes": 1}
+_TITAN_PIPELINE = {"gradient_sync": "step", "reshard_after_forward": False}
 # All print what the framework allocated: no context, no buffers of NCCL, no gaps
 _ALLOCATED = {"reserved_memory": 0.0}
 
@@ -128,6 +135,19 @@ def _simumax(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
     return [(run, "memory_per_gpu", gib * GIB)]
 
 
+def _torchtitan(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
+    gib = _positive(record, "measured", "mem_gib")
+    if not (gib and inputs):
+        return []
+    run = {**inputs, **_TITAN, **(_TITAN_FLOAT8 if inputs["precision"] == "fp8" else {})}
+    # blocks for logits in 16 bits, and three in FP32 (train.py), four where tensor ranks share
+    # them (PyTorch, tensor/parallel/loss.py)
+    run["logit_bytes"] = 2 + (16 if inputs["tensor_parallel"] > 1 else 12)
+    if (microbatches := inputs["pipeline_parallel"]) > 1:  # outputs of all are kept, then joined
+        run |= {**_TITAN_PIPELINE, "logit_bytes": run["logit_bytes"] - 2 + 4 * microbatches}
+    return [(run, "memory_per_gpu", gib * GIB)]
+
+
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = record.get(name)
     return part if isinstance(part, Mapping) else {}
@@ -145,4 +165,5 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], list[Row
     "korthikanti_fig1_memory": _figure_1,
     "korthikanti_fig7_memory": _figure_7,
     "simumax_b200": _simumax,
+    "torchtitan": _torchtitan,
 }

@@ -45,8 +45,8 @@ INPUTS = declared(
         "logit_bytes",
         "B",
         4,
-        "kept of a logit, with its gradient: FP32 in one buffer (2: fused with the loss; 12 or 16: "
-        "PyTorch's cross_entropy on 16-bit logits, compiled or not)",
+        "kept of a logit, with its gradient: FP32 in one buffer (2: fused with the loss; 12: "
+        "PyTorch's cross_entropy; 16: its loss_parallel)",
     ),
     option("offload", False, (False, "cpu", "nvme"), "where optimizer states live, if not here"),
     option(

@@ -26,7 +26,8 @@ from ..check import Pairs, check
 def published_memories() -> Pairs:
     """61 published memories: 22B to 1T, Llama-3, DeepSeek-V2 and V3, 4k to 128k tokens"""
     asked = ("memory_per_gpu", "activation_memory", "activation_memory_per_layer")
-    known = [row for row in read_records()[0] if row.of in asked and row.group != "megatron_llama2"]
+    others = ("megatron_llama2", "torchtitan")
+    known = [row for row in read_records()[0] if row.of in asked and row.group not in others]
     for row in validate(known).rows:
         yield row.predicted, row.measured
 
@@ -277,21 +278,37 @@ def tensors_at_work() -> Pairs:
 
 
 @check(
+    "resharded_gathered_parameters",
+    by="derivation",
+    source="weights of Llama 3 70B's units, one by one: FSDP gathers one layer, and the outermost "
+    "unit with embedding and head",
+)
+def gathered_units() -> Pairs:
+    """one stage, and an end of four, on 1 and 8 tensor ranks"""
+    run = {"model": "llama-3-70b", "n_gpus": 512, "zero_stage": 3, "recompute": "full"}
+    layer = 2 * 8192 * 128 * (64 + 8) + 3 * 8192 * 28672
+    for ranks, (stages, tables) in itertools.product((1, 8), ((1, 2), (4, 1))):
+        run |= {"tensor_parallel": ranks, "pipeline_parallel": stages}
+        yield value("gathered_parameters", **run), (layer + tables * 128256 * 8192) / ranks
+
+
+@check(
     "microbatch_logits",
     by="derivation",
-    source="arrays of a loss on 16-bit logits, one by one: torchtitan/components/loss.py (the "
-    "logits, their FP32 copy, its gradient, theirs; log-probabilities if not compiled); "
-    "Korthikanti et al. 2022, section 4.3 (FP32 alone)",
+    source="arrays of a loss on 16-bit logits, one by one: PyTorch, LossNLL.cpp and SoftMax.cpp "
+    "(log-probabilities, their gradient, that of the FP32 logits) and tensor/parallel/loss.py "
+    "(log-probabilities, targets, both added, their product with the loss's gradient); Korthikanti "
+    "et al. 2022, section 4.3 (FP32 alone)",
 )
 def arrays_of_a_loss() -> Pairs:
-    """1,024 tokens of 32,000 words on 1 and 4 ranks: one FP32 buffer, compiled and eager PyTorch"""
+    """1,024 tokens of 32,000 words on 1 and 4 ranks: one FP32 buffer, PyTorch, its loss_parallel"""
     for ranks in (1, 4):
         shape = (1024, 32000 // ranks)
         half, single = (np.zeros(shape, form).nbytes for form in (np.float16, np.float32))
         for logit_bytes, kept in (
             (4, [single]),
             (2, [half]),  # the gradient in place of the logits
-            (12, [half, single, single, half]),
-            (16, [half, single, single, single, half]),
+            (12, [single, single, single]),
+            (16, [single, single, single, single]),
         ):
             yield formulas.microbatch_logits(logit_bytes, 1024, 32000, ranks), sum(kept)
