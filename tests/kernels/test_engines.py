@@ -126,7 +126,7 @@ def points() -> dict[str, Any]:
         "recomputed_layers": pick(np.inf, 3.0), "recompute_unit_layers": pick(1.0, 2.0),
         "query_latent_size": pick(0.0, 1536.0), "offload_core_attn": between(0, 1),
         "document_length": pick(300.0, 3e3, 1e5),
-        "lora_rank": pick(4.0, 64.0),
+        "lora_rank": pick(4.0, 64.0, 64.0, 1e4),
     }  # fmt: skip
 
 

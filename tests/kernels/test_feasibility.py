@@ -16,6 +16,7 @@ LAYOUT: dict[str, Any] = {
     "n_gpus": 64, "tensor_parallel": 4, "pipeline_parallel": 2, "global_batch_size": 64,
     "layers": 32, "hidden_size": 4096, "attention_heads": 32,
 }  # fmt: skip
+LATENT: dict[str, Any] = {"kv_elements_per_layer": 576}
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
 BOTH_WAYS = {"pipeline_schedule": "dualpipe"}
 HOST: dict[str, Any] = {"activation_offload": "layers", "pipeline_parallel": 1}
@@ -235,6 +236,20 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"offload_core_attn": 1, "recompute_mlp": 1}, "feasible"),
         ({**SHARED, "recompute_shared_experts": 1}, "recomputed_while_overlapped"),
         ({**SHARED, "recompute_moe_act": 1}, "feasible"),
+        ({"recompute": "alternate_products"}, "feasible"),
+        ({"recompute": "alternate_products", **MOE}, "recomputed_products_unknown"),
+        ({"recompute": "alternate_products", **LATENT}, "recomputed_products_unknown"),
+        (
+            {"recompute": "alternate_products", "linear_layers": 16, "linear_heads": 32},
+            "recomputed_products_unknown",
+        ),
+        ({**LATENT, "recompute": "full"}, "feasible"),
+        ({**LATENT, "value_head_size": 255}, "widths_do_not_fit"),  # keys of 1, rotary of 64
+        ({**LATENT, "value_head_size": 192}, "feasible"),
+        ({**LATENT, "value_head_size": 300}, "widths_do_not_fit"),
+        ({**LATENT, "rotary_key_size": 512}, "widths_do_not_fit"),
+        ({"lora_rank": 4096}, "feasible"),
+        ({"lora_rank": 4097}, "widths_do_not_fit"),
         ({**SHARED, "recompute_shared_experts": 1, "shared_expert_overlap": False}, "feasible"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
@@ -313,7 +328,8 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["layer_kinds_reason", "site_reason", "domain_reason", "training_stages_reason"]
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
     names += ["torus_shape_reason", "activation_offload_reason", "shared_recompute_reason"]
-    names += ["module_offload_reason"]
+    names += ["module_offload_reason", "product_recompute_reason", "width_reason"]
+    names += ["latent_width_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

@@ -101,31 +101,33 @@ def arrangement_reason(
     expert_layout_reason,
     head_reason,
     layer_kinds_reason,
+    width_reason,
     domain_reason,
     tier_reason,
     site_reason,
     sharding_reason,
     torus_reason,
     activation_offload_reason,
-    shared_recompute_reason,
+    product_recompute_reason,
     training_stages_reason,
 ):
     """Gravest reason why the arrangement of a job's groups is invalid; 0 if it is valid.
 
-    reasons of layout, head sharing, kinds of layers, sites, domains, tiers, sharding groups, torus,
-    offload and recomputation, stages of training, in this order
+    reasons of layout, head sharing, kinds of layers, widths, sites, domains, tiers, sharding
+    groups, torus, offload and recomputation, stages of training, in this order
 
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    inside = where(shared_recompute_reason == 0, training_stages_reason, shared_recompute_reason)
+    inside = where(product_recompute_reason == 0, training_stages_reason, product_recompute_reason)
     inside = where(activation_offload_reason == 0, inside, activation_offload_reason)
     inside = where(torus_reason == 0, inside, torus_reason)
     inside = where(sharding_reason == 0, inside, sharding_reason)
     inside = where(tier_reason == 0, inside, tier_reason)
     inside = where(domain_reason == 0, inside, domain_reason)
     inside = where(site_reason == 0, inside, site_reason)
+    inside = where(width_reason == 0, inside, width_reason)
     inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)
     inside = where(head_reason == 0, inside, head_reason)
     return where(expert_layout_reason == 0, inside, expert_layout_reason)

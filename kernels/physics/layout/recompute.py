@@ -95,8 +95,8 @@ def alternate_matrix_recompute_passes(
 ):
     """l (attention / 2 + feed-forward / (2 or 3)) / N_matrices: keys, output, and up
 
-    Range: dense layers with grouped attention: of queries, keys, values, output, gate, up and down
-        every second product, in this order
+    Range: dense layers with grouped attention, else 38 recomputed_products_unknown: of queries,
+        keys, values, output, gate, up and down every second product, in this order
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py:
         _apply_ac_to_transformer_block)
     """

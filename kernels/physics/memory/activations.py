@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, family, row, same_as
 from ...ops import where
+from ...reasons import REASONS as REASONS
 from ...stages import kept_microbatches, microbatches_of_stage
 from ..model.layer_kinds import KINDS
 from ..pipeline.schedules import LEVEL
@@ -507,7 +509,9 @@ def alternate_activation_memory_per_layer(
     """T (e h (1 or 3) / t_s + e h with gates + queries, values, output of attention + u f / t):
     input, sums of reduce-scatters, output of down, and of gate
 
-    Range: dense layers with grouped attention; down's output is whole, before its reduce-scatter
+    Range: other layers than dense ones with grouped attention are refused, 38
+        recomputed_products_unknown. Down's output is whole, before its reduce-scatter; a compiled
+        layer does not keep it, 5 % less of 77 GiB in torchtitan's Llama 3 8B
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: _save_list)
     """
     shares = where(residual_ranks > 1, 3 / residual_ranks, 1.0) + ffn_matrices - 2
@@ -515,6 +519,32 @@ def alternate_activation_memory_per_layer(
     heads = attention_inputs_per_token - keys + attention_output_per_token
     gate = activation_input_bytes * active_ffn_width / tensor_parallel
     return microbatch_tokens * (bytes_per_element * hidden_size * shares + heads + gate)
+
+
+row(
+    "product_recompute_reason",
+    "shared_recompute_reason",
+    recompute=(False, "selective", "modules", "products", "full"),
+)
+
+
+@alternative("product_recompute_reason", recompute="alternate_products")
+def alternate_product_recompute_reason(
+    latents_per_token, routed_ffn_activations_per_token, linear_layers, shared_recompute_reason
+):
+    """Why modules or products cannot run again; 0 if they can.
+
+    every second product is known of dense layers with grouped attention alone; reason of shared
+    experts
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallelize_llama.py: matrix products
+        are counted in their order)
+    """
+    others = latents_per_token + routed_ffn_activations_per_token + linear_layers
+    reason = where(others > 0, reasons.RECOMPUTED_PRODUCTS_UNKNOWN, shared_recompute_reason)
+    return where(others == others, reason, np.nan)
 
 
 @alternative("freed_mixer_activations_per_token", latent_attention=True, off=0.0)

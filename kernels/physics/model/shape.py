@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
+from ...reasons import REASONS as REASONS
 from .layer_kinds import KINDS
 
 
@@ -148,6 +150,23 @@ def kv_latent_size(kv_elements_per_layer, rotary_key_size):
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.1 (576 = 512 + 64)
     """
     return kv_elements_per_layer - rotary_key_size
+
+
+@alternative("latent_width_reason", latent_attention=True, off=0.0)
+def latent_latent_width_reason(head_size, value_head_size, rotary_key_size, kv_elements_per_layer):
+    """Why widths of latent attention do not fit together; 0 if they do.
+
+    a key has a width, 2 d - d_v > 0, of which the rotary key is a part, as of what is cached: d_r
+    <= 2 d - d_v, d_r < numbers cached of a token
+
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.3 (a key: from the latent, and rotary)
+    """
+    key = 2 * head_size - value_head_size
+    fits = (key > 0) & (rotary_key_size <= key) & (rotary_key_size < kv_elements_per_layer)
+    known = key + rotary_key_size + kv_elements_per_layer
+    return where(known == known, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
 
 
 def ffn_parameters_per_layer(hidden_size, ffn_hidden_size, ffn_matrices):

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ... import formulas
 from ...evaluated import values
 from ..check import Pairs, check
@@ -437,3 +439,29 @@ def refused() -> Pairs:
     for again, shared in itertools.product((0.0, 0.5, 1.0), (0, 1)):
         ours = formulas.overlapped_shared_recompute_reason(again, shared)
         yield ours, 36.0 * (again > 0 and shared > 0)
+
+
+@check(
+    "latent_latent_width_reason lora_width_reason alternate_product_recompute_reason",
+    by="derivation",
+    source="matrices of latent attention and of adapters made with these widths: whether they can "
+    "be, and have the rank; kinds of a layer's blocks, listed",
+)
+def widths_of_matrices() -> Pairs:
+    """keys of -1 to 11, rotary parts of 1 to 8, caches of 1 to 9; ranks of 1 to 7 for 5"""
+    draws = np.random.default_rng(0)
+    for value, rotary, cached in itertools.product((1, 4, 6, 11, 13), (1, 4, 8), (1, 5, 9)):
+        ours = formulas.latent_latent_width_reason(6, value, rotary, cached)
+        made = 12 - value > 0 and cached - rotary > 0
+        try:
+            np.zeros((max(cached - rotary, 1), 12 - value - rotary))  # up, to what is not rotary
+        except ValueError:
+            made = False
+        yield ours, 37.0 * (not made)
+    for rank in range(1, 8):
+        product = draws.normal(size=(5, rank)) @ draws.normal(size=(rank, 5))
+        low = np.linalg.matrix_rank(product) < rank
+        yield formulas.lora_width_reason(rank, 5, 0.0), 37.0 * low
+    for latents, experts, states, other in itertools.product((0, 9), (0, 7), (0, 1), (0.0, 36.0)):
+        ours = formulas.alternate_product_recompute_reason(latents, experts, states, other)
+        yield ours, 38.0 if any((latents, experts, states)) else other
