@@ -147,7 +147,7 @@ def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
     below = np.maximum(groups - 0.375, 0.0) / (groups + spares + 0.25)
     left_out = -np.expm1(np.log(below) * groups / ranks)
     tail = where(spares > 0, left_out, 0.625 / (ranks + 0.25))
-    return -normal_quantile(np.minimum(tail, 0.5))
+    return 0.0 - normal_quantile(np.minimum(tail, 0.5))  # not -0
 
 
 def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:

@@ -226,8 +226,8 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
             raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
         return _together(name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
     if target == patterns.RECOMPUTED and any(map(patterns.modules, points)):
-        _check_distinct(name, points)
         made = [patterns.modules(p) or {target: values.option(target, p)} for p in points]
+        _check_distinct(name, [patterns.policy(row) for row in made])  # in any order of words
         named = dict.fromkeys(key for row in made for key, value in row.items() if value)
         together: Any = {key: [row.get(key, 0.0) for row in made] for key in named}
         return _together(name, values.choice_labels(target, list(points)), together)

@@ -39,6 +39,12 @@ def test_words_are_points_of_an_axis() -> None:
     assert stated.evaluate().memory_per_gpu.values.tolist() == swept.values.tolist()
 
 
+def test_words_in_another_order_are_no_other_point() -> None:
+    points = ["mlp+moe_act", "full", "moe_act+mlp"]
+    with pytest.raises(InputError, match=r"'recompute' holds mlp\+moe_act twice; remove"):
+        Sweep(JOB, {"recompute": points}, ["memory_per_gpu"])
+
+
 def test_words_hold_in_one_phase() -> None:
     phases = [{"name": "a", "training_tokens": 1e12, "recompute": "mla_up_proj"}]
     phases.append({"name": "b", "training_tokens": 1e12})

@@ -131,8 +131,26 @@ def gumbel_slowest_rank_deviation(n_gpus, data_parallel, backup_workers):
     """
 
 
-@alternative("document_wait_time", document_mask=True, off=0.0)
-def document_wait_time(
+row(
+    "document_wait_time",
+    "packed_wait_time",
+    summary="Time per step by which documents make a context-parallel rank later than the mean.",
+    returns="[s] wait of one step",
+    source="Wang et al. 2025 (WLB-LLM), arXiv:2503.17924 (sharding by sequence)",
+    context_balance=("zigzag", "contiguous"),
+)
+row(
+    "document_wait_time",
+    0.0,
+    "equal pairs of queries and keys on each rank",
+    holds="documents of many blocks for each part: kernels work longer on pieces of documents",
+    source="Wang et al. 2025 (WLB-LLM), arXiv:2503.17924 (sharding by document)",
+    context_balance="documents",
+)
+
+
+@alternative("packed_wait_time", document_mask=True, off=0.0)
+def packed_wait_time(
     attention_time,
     context_parallel,
     head_sharing_ranks,
@@ -164,7 +182,7 @@ def document_wait_time(
     return attention_time * expected_maximum(ranks, ranks, 0.0) * np.sqrt(spread) * ending
 
 
-@alternative("straggler_time", context_balance="zigzag")
+@alternative("straggler_time", context_balance=("zigzag", "documents"))
 def straggler_time(compute_time, slowest_rank_slowdown, document_wait_time):
     """Time per step spent waiting for the slowest rank.
 
@@ -174,17 +192,6 @@ def straggler_time(compute_time, slowest_rank_slowdown, document_wait_time):
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
     """
     return compute_time * slowest_rank_slowdown + document_wait_time
-
-
-@alternative("straggler_time", context_balance="documents")
-def document_straggler_time(compute_time, slowest_rank_slowdown):
-    """compute time x slowdown of the slowest rank
-
-    Range: documents of many blocks for each part: kernels work longer on pieces of documents
-    Source: Wang et al. 2025 (WLB-LLM), arXiv:2503.17924 (sharding by document: equal
-        pairs of queries and keys on each rank)
-    """
-    return compute_time * slowest_rank_slowdown
 
 
 @alternative("bubble_time", stage_split=False)
