@@ -12,6 +12,7 @@ from fleetcube.kernels import roles
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.physics.memory.inputs import MODULES as OFFLOADED
 
 from ..draws import scaled
 
@@ -179,6 +180,53 @@ def test_the_better_option_is_no_slower(options: dict[str, Any], seed: int) -> N
             for time in TIMES:
                 worse = both & (good[time] > bad[time] * (1 + ROUNDING))
                 assert not worse.any(), (option, choice, time)
+
+
+# (option, choices that store less than False does, under these options)
+SPARING: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
+    # what runs again is not moved to the host; ops' sums before a reduce-scatter may be larger
+    (
+        *("recompute", ("selective", "modules", "alternate_products", "products", "full")),
+        {"activation_offload": False, "sequence_parallel": False},
+    ),
+    ("activation_offload", ("layers", "modules"), {"recompute": False}),
+    ("offload", ("cpu", "nvme"), {}),
+]
+KEPT = ["step_time", "memory_per_gpu", "working_memory"]
+
+
+def cheaper(more: Arrays, less: Arrays, near: float) -> np.ndarray[Any, Any]:
+    """Where storing less is faster, or needs more memory beside that of the layer at work."""
+    kept, left = (found["memory_per_gpu"] - found["working_memory"] for found in (more, less))
+    faster = less["step_time"] < more["step_time"] * (1 - near)
+    wrong: np.ndarray[Any, Any] = faster | (left > kept * (1 + ROUNDING))
+    return wrong & more["feasible"] & less["feasible"]
+
+
+@pytest.mark.slow
+@given(CHOICES, SEEDS)
+@settings(max_examples=scaled(20))
+def test_storing_less_is_no_faster_and_takes_no_more_memory(
+    options: dict[str, Any], seed: int
+) -> None:
+    leaves = points(seed)
+    # Nothing hidden: the same compute may hide several kinds of traffic. One stage: the fullest,
+    # whose optimizer counts, may be another
+    leaves |= {name: np.zeros(POINTS) for name in leaves if name.endswith("_overlap")}
+    leaves["pipeline_stage"] = np.ones(POINTS)
+    near = 5e-2 if options["stage_split"] == "whole_layers" else ROUNDING
+    for option, choices, under in SPARING:
+        more = values(KEPT, {**options, **under, option: False}, leaves)
+        for choice in choices:
+            less = values(KEPT, {**options, **under, option: choice}, leaves)
+            assert not cheaper(more, less, near).any(), (option, choice)
+    for option, _, under in SPARING[:2]:
+        under = {**options, **under, option: "modules"}
+        formulas = graph.select([*KEPT, "infeasible_reason"], under, leaves)
+        for name in roles.MODULES if option == "recompute" else OFFLOADED:
+            here = values(KEPT, under, {**leaves, name: np.zeros(POINTS)})
+            there = changed(here, formulas, name, leaves[name])
+            assert not cheaper(here, there, near).any(), name
 
 
 def parts(name: str, options: dict[str, Any]) -> tuple[str, ...]:
