@@ -54,7 +54,11 @@ HEADROOM = "memory_headroom"  # the option by which what is recommended fits for
 
 # A predicted quantity, the input that places it in its 90 % interval (-1 and 1: the ends, 0: the
 # prediction), and the factor that is the interval's half; 1 where no interval is known
-ERRORS: Mapping[str, tuple[str, str]] = {"step_time": ("step_time_error", "error_factor")}
+ERRORS: Mapping[str, tuple[str, str]] = {
+    "step_time": ("step_time_error", "error_factor"),
+    "decode_step_time": ("serving_time_error", "serving_error_factor"),
+    "prefill_time": ("serving_time_error", "serving_error_factor"),
+}
 # Parts and their ratios to the whole, for which an interval of the whole implies none
 RATIOS_OF_PARTS = frozenset(
     {

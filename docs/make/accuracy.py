@@ -39,6 +39,15 @@ _MEMORY = (
     "more there than interleaved, which keeps more micro-batches on the stage with the loss; 70B "
     "without asynchronous tensor parallelism (8 %) holds whole inputs of products, 2 GiB each."
 )
+_SERVING = (
+    "No coefficient of serving is fitted: 0.8 of a GPU's peak and of its memory's bandwidth, as in "
+    "the roofline of training, and 5 us to start an all-reduce. 90 of 100 rows, with those of "
+    "latency below, are within the factor from which `serving_error_factor` is rounded up; most "
+    "rates are predicted too high, as scheduling, sampling and slow kernels are not counted. Of "
+    "TensorRT-LLM 1.0, the sequences at once are not printed: what `largest_serving_batch` lets "
+    "in, at most 2,048. Two published runs held more than that (Llama 2 7B on an A100 with 60, "
+    "MLPerf's Llama 2 70B on an H200 with 806, of mean length) and are not compared."
+)
 _ELSEWHERE = (
     "Mean errors on the A100 tables under calibrations fitted to other tables (in brackets: to the "
     "same), as for a user who has not measured:"
@@ -101,6 +110,8 @@ def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
         parts += [f"### `{of}`", _errors([group for group in validation.groups if group.of == of])]
         if of == "step_time":
             parts += [_HELD_OUT, held_out(), _ELSEWHERE, elsewhere()]
+        if of == "output_tokens_per_second":
+            parts.append(_SERVING)
         if of == "memory_per_gpu" and not math.isnan(memory_factor(validation)):
             parts.append(_MEMORY.format(memory_factor(validation)))
     groups = {group.group for group in validation.groups}

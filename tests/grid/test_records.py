@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -22,6 +23,7 @@ from fleetcube.grid.measured.published import hardware
 from fleetcube.grid.measured.published import tables as record_tables
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import LeftOut, Row
+from fleetcube.grid.measured.validate import validate
 from fleetcube.kernels.inputs import INPUTS
 
 from .common import JUNK, Patch, cases, refused, written
@@ -429,6 +431,16 @@ COUNTS |= {"nccl_algo_by_ranks": 23, "nccl_allreduce": 106, "nccl_worked_example
 COUNTS |= {"nemo_longseq": 17, "opt_175b": 2, "sc21_misc": 1, "palm_540b": 1, "palm_table3": 1}
 COUNTS |= {"sc21_table1": 10, "simumax_b200": 29, "torchtitan": 20, "training_cost": 1}
 COUNTS |= {"vtrain_multi": 73}
+COUNTS |= {"tensorrt_llm": 32, "tensorrt_llm_1": 64, "nvidia_nim": 8, "mlperf_inference": 1}
+COUNTS |= {"vllm": 4, "llm_benchmark": 4}
+SERVING = (
+    "tensorrt_llm",
+    "tensorrt_llm_1",
+    "nvidia_nim",
+    "mlperf_inference",
+    "vllm",
+    "llm_benchmark",
+)
 
 
 def test_the_own_tables_give_rows_for_every_group_and_lose_no_record() -> None:
@@ -448,6 +460,16 @@ def test_the_own_tables_give_rows_for_every_group_and_lose_no_record() -> None:
     assert len(told) == written
     assert ids <= told
     assert all(held.reason for held in left_out)
+
+
+def test_the_error_factor_of_serving_is_that_of_the_published_rates() -> None:
+    # no formula of serving has a coefficient that was fitted to them
+    rows = [row for row in read_records()[0] if row.group in SERVING]
+    compared = validate(rows).rows
+    assert len(compared) == len(rows)
+    errors = [abs(math.log(row.predicted / row.measured)) for row in compared]
+    factor = math.exp(np.quantile(errors, 0.9, method="higher"))
+    assert factor <= INPUTS["serving_error_factor"].default < factor + 0.1
 
 
 @pytest.mark.slow

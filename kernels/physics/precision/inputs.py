@@ -51,10 +51,16 @@ INPUTS = declared(
         "gemm_efficiency",
         "1",
         0.8,
-        "share of peak of a large matrix product (compute_model = roofline)",
+        "share of peak of a large matrix product (compute_model = roofline, and serving)",
         high=1.0,
     ),
-    real("memory_efficiency", "1", 0.8, "share of memory bandwidth reached (roofline)", high=1.0),
+    real(
+        "memory_efficiency",
+        "1",
+        0.8,
+        "share of memory bandwidth reached (roofline, serving)",
+        high=1.0,
+    ),
     "model",
     real(
         "gemm_half_size",

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ...alternatives import alternative, row
+from ...alternatives import alternative, family, row
+from ...collectives import direct_all_reduce_time, ring_all_reduce_time
 from ...ops import where
 from ..compute.work import (
     full_layer_span,
@@ -12,6 +13,22 @@ from ..compute.work import (
 )
 from ..model.layer_kinds import KINDS
 
+row(
+    "kv_bytes_per_element",
+    "bytes_per_element",
+    summary="Size of a key or value in the cache.",
+    returns="[B] size",
+    source="vLLM, --kv-cache-dtype auto: the model's own format",
+    kv_cache_precision="bf16",
+)
+row(
+    "kv_bytes_per_element",
+    1.0,
+    "scales of whole tensors",
+    source="vLLM, --kv-cache-dtype fp8; TensorRT-LLM, --fp8_kv_cache (the rows of its tables)",
+    kv_cache_precision="fp8",
+)
+
 
 def linear_state_bytes(
     linear_layers,
@@ -19,19 +36,19 @@ def linear_state_bytes(
     linear_state_size,
     linear_convolution_width,
     linear_convolution_size,
-    kv_bytes_per_element,
+    bytes_per_element,
 ):
     """Recurrent state that linear-attention layers keep per sequence, independent of its length.
 
-    l_s (N H P + channels (k - 1)) x bytes
+    l_s (N H P + channels (k - 1)) x bytes, whatever the KV cache keeps
 
     Returns: [B] state of one sequence
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 3.4.1 (a state for each head), and
-        the last inputs of the convolution
+        the last inputs of the convolution; vLLM, --mamba-cache-dtype auto
     """
     window = linear_convolution_width * (linear_convolution_size - 1)
     state = linear_state_size * linear_inner_width + window
-    return linear_layers * state * kv_bytes_per_element
+    return linear_layers * state * bytes_per_element
 
 
 @alternative("kv_cache_bytes_per_token", linear_attention=KINDS)
@@ -394,42 +411,141 @@ def decode_flops(active_parameters, serving_batch_size, decode_attention_flops):
     return 2 * active_parameters * serving_batch_size + decode_attention_flops
 
 
+row(
+    "serving_rail_bandwidth",
+    np.nan,
+    "unknown: a group that leaves its node has no time",
+    summary="Bandwidth per GPU between the nodes of a replica.",
+    returns="[B/s] bandwidth of one rail",
+    serving_fabric=False,
+)
+row("serving_rail_bandwidth", "tensor_rail_bandwidth", serving_fabric=True)
+
+
+@alternative("serving_exchanges", data_parallel_attention=False)
+def serving_exchanges(layers):
+    """All-reduces of activations in one pass over the layers, of a prompt or a decode step.
+
+    2 l: after attention and after the feed-forward block
+
+    Returns: [1] all-reduces
+    Range: one fewer in layers that lack one of both
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 2 * layers
+
+
+row(
+    "serving_exchanges",
+    "layers",
+    "an all-gather before the feed-forward block and a reduce-scatter behind it",
+    source="vLLM, --all2all-backend allgather_reducescatter",
+    data_parallel_attention=True,
+)
+
+
+@alternative("decode_exchange_time", serving_traffic=True, off=0.0)
+def tensor_decode_exchange_time(
+    serving_batch_size,
+    hidden_size,
+    bytes_per_element,
+    serving_exchanges,
+    tensor_parallel,
+    tensor_parallel_ranks_per_node,
+    direct_exchange_start,
+    intra_node_bandwidth,
+    inter_node_latency,
+    serving_rail_bandwidth,
+):
+    """Time of the all-reduces of a decode step.
+
+    exchanges x all-reduce(M), M the tokens' activations in 16 bits: one or two shots inside a node,
+    then a ring per rail
+
+    Returns: [s] traffic, which nothing hides
+    Range: NaN for several nodes without a fabric; sums in switches would save half in long messages
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; vLLM, csrc/custom_all_reduce.cuh
+    """
+    message = serving_batch_size * hidden_size * bytes_per_element
+    g = tensor_parallel_ranks_per_node
+    inside = direct_all_reduce_time(message, g, direct_exchange_start, intra_node_bandwidth)
+    nodes = where(g < tensor_parallel, tensor_parallel / g, 2.0)
+    ring = ring_all_reduce_time(message / g, nodes, inter_node_latency, serving_rail_bandwidth)
+    return serving_exchanges * (inside + where(g < tensor_parallel, ring, 0.0))
+
+
+family(
+    {
+        "decode_exchange_time": "prefill_exchange_time",
+        "serving_batch_size": "prefill_tokens",
+        "decode step": "batch's prefill",
+    },
+    tensor_decode_exchange_time,
+)
+row("prefill_exchange_time", 0.0, serving_traffic=False)
+
+
+@alternative("serving_time_ratio", shifted_serving_time=True, off=1.0)
+def serving_time_in_interval(serving_time_error, serving_error_factor):
+    """Time of serving over its prediction, at a position within the error interval.
+
+    f^e
+
+    Returns: [1] time over the predicted one
+    Source: by definition; interval: Vovk et al. 2005, Algorithmic Learning in a Random World,
+        section 2.2 (conformal prediction), of logarithms
+    """
+    return np.exp(serving_time_error * np.log(serving_error_factor))
+
+
 def decode_step_time(
     decode_bytes,
+    decode_weights_bytes,
     decode_flops,
     decode_attention_flops,
     tensor_parallel,
-    hbm_bandwidth,
+    reached_hbm_bandwidth,
     peak_flops,
     attention_peak_flops,
+    gemm_efficiency,
+    decode_exchange_time,
+    serving_time_ratio,
 ):
     """Time of one decode step of a replica: one more token for each sequence of its batch.
 
-    max(bytes of a GPU / BW, (operations / P + attention / P_attention) / t)
+    (max(weights / BW, products / (t P)) + max(cache / BW, attention / (t P_attention)) +
+    all-reduces) x ratio, with P and BW as kernels reach them
 
-    Returns: [s] minimum time of one decode step
-    Range: lower bound: no communication; `serving_memory_reason` says whether the batch fits
-    Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
-        (decoding); Pope et al. 2022, arXiv:2211.05102, section 2; attention keeps its own format:
-        DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
+    Returns: [s] time of one decode step
+    Range: `serving_memory_reason` says whether the batch fits; scheduling and sampling are not
+        counted; without tensor_parallel no all-reduces are
+    Source: Williams et al. 2009, CACM 52(4), kernel by kernel; Pope et al. 2022, arXiv:2211.05102,
+        section 2; Fleet Foundations, the single-accelerator roofline (decoding); attention keeps
+        its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     Example:
-        >>> round(1 / float(decode_step_time(16.06e9, 16.06e9, 0, 1, 3.35e12, 989e12, 989e12)), 1)
+        >>> weights = 2 * 8.03e9  # as many bytes as operations
+        >>> hardware = 3.35e12, 989e12, 989e12, 1
+        >>> step = decode_step_time(weights, weights, weights, 0, 1, *hardware, 0, 1)
+        >>> round(1 / float(step), 1)
         208.6
     """
-    matrices = (decode_flops - decode_attention_flops) / peak_flops
-    attention = decode_attention_flops / attention_peak_flops
-    return np.maximum(decode_bytes / hbm_bandwidth, (matrices + attention) / tensor_parallel)
+    rate = tensor_parallel * gemm_efficiency
+    products = (decode_flops - decode_attention_flops) / (rate * peak_flops)
+    matrices = np.maximum(decode_weights_bytes / reached_hbm_bandwidth, products)
+    cache = (decode_bytes - decode_weights_bytes) / reached_hbm_bandwidth
+    scores = decode_attention_flops / (rate * attention_peak_flops)
+    return (matrices + np.maximum(cache, scores) + decode_exchange_time) * serving_time_ratio
 
 
-def decode_tokens_per_second(serving_batch_size, decode_step_time):
+def decode_tokens_per_second(serving_batch_size, decode_step_time, serving_memory_reason):
     """Decode throughput of a replica, over all sequences of its batch.
 
-    b / step
+    b / step; 0 if the batch does not fit
 
     Returns: [1/s] tokens per second of one replica
     Source: Fleet Foundations, the single-accelerator roofline (208.6 for 8B on an H100)
     """
-    return serving_batch_size / decode_step_time
+    return where(serving_memory_reason > 0, 0.0, serving_batch_size / decode_step_time)
 
 
 @alternative("prompt_attention_span", sliding_window=False)
@@ -459,33 +575,42 @@ def windowed_prompt_attention_span(
     return windowed_causal_attention_span(*spans, windowed_layers, attention_layers, layers)
 
 
+def prefill_tokens(serving_batch_size, prompt_tokens):
+    """Tokens of a batch's prompts.
+
+    b max(prompt, 1): an empty prompt still has a start token
+
+    Returns: [1] tokens
+    Source: by definition
+    """
+    return serving_batch_size * np.maximum(prompt_tokens, 1.0)
+
+
 def prefill_attention_flops(
-    layers, attention_heads, head_size, serving_batch_size, prompt_tokens, prompt_attention_span
+    layers, attention_heads, head_size, prefill_tokens, prompt_attention_span
 ):
     """Attention operations of a batch's prefill.
 
-    4 b s l a (h / a) keys, with s = max(prompt, 1)
+    4 tokens l a (h / a) keys
 
     Returns: [FLOP] operations
     Range: no prefix caching across requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
         (FlashAttention-2), arXiv:2307.08691, section 4.1 (a causal mask halves attention)
     """
-    queries = serving_batch_size * np.maximum(prompt_tokens, 1.0)
-    return 4 * queries * layers * attention_heads * head_size * prompt_attention_span
+    return 4 * prefill_tokens * layers * attention_heads * head_size * prompt_attention_span
 
 
-def prefill_flops(active_parameters, serving_batch_size, prompt_tokens, prefill_attention_flops):
+def prefill_flops(active_parameters, prefill_tokens, prefill_attention_flops):
     """Operations of a batch's prefill: weights and causal attention.
 
-    2 N_active b max(prompt, 1) + attention
+    2 N_active tokens + attention
 
     Returns: [FLOP] operations
     Range: no prefix caching across requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     """
-    positions = serving_batch_size * np.maximum(prompt_tokens, 1.0)
-    return 2 * active_parameters * positions + prefill_attention_flops
+    return 2 * active_parameters * prefill_tokens + prefill_attention_flops
 
 
 def prefill_time(
@@ -493,48 +618,115 @@ def prefill_time(
     prefill_flops,
     prefill_attention_flops,
     tensor_parallel,
-    hbm_bandwidth,
+    reached_hbm_bandwidth,
     peak_flops,
     attention_peak_flops,
+    gemm_efficiency,
+    prefill_exchange_time,
+    serving_time_ratio,
 ):
-    """Prefill time of a batch on one replica.
+    """Prefill time of a batch's prompts on one replica.
 
-    max((operations / P + attention / P_attention) / t, weights of a GPU / BW)
+    (max((operations / P + attention / P_attention) / t, weights of a GPU / BW) + all-reduces) x
+    ratio, with P and BW as kernels reach them
 
-    Returns: [s] minimum time of one prefill
-    Range: lower bound: no communication. Too long only for few prompt tokens that miss some experts
+    Returns: [s] time of all prompts of the batch
+    Range: prompts packed into one pass, without prefix caching. Too long only for few prompt tokens
+        that miss some experts
     Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
         attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
     matrices = (prefill_flops - prefill_attention_flops) / peak_flops
-    compute = (matrices + prefill_attention_flops / attention_peak_flops) / tensor_parallel
-    return np.maximum(compute, serving_weights_memory / hbm_bandwidth)
+    work = matrices + prefill_attention_flops / attention_peak_flops
+    compute = work / (tensor_parallel * gemm_efficiency)
+    read = serving_weights_memory / reached_hbm_bandwidth
+    return (np.maximum(compute, read) + prefill_exchange_time) * serving_time_ratio
 
 
-def time_to_first_token(prefill_time):
+def time_to_first_token(
+    prefill_time, serving_batch_size, serving_weights_memory, reached_hbm_bandwidth
+):
     """Time from a request to its first output token, without queueing.
 
-    prefill time: its last position yields the first token
+    max(prefill of the batch / b, weights of a GPU / BW): prompts come one by one
 
     Returns: [s] time to first token
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2 (prefill, then decoding)
+    Range: no decode step is under way; the prompt is not cut into chunks
+    Source: Yu et al. 2022 (Orca), OSDI, section 4 (requests join between iterations)
     """
-    return 1.0 * prefill_time
+    one = prefill_time / serving_batch_size
+    return np.maximum(one, serving_weights_memory / reached_hbm_bandwidth)
 
 
-def request_latency(time_to_first_token, output_tokens, decode_step_time):
+@alternative("kv_transfer_time", disaggregated_prefill=True, off=0.0)
+def disaggregated_kv_transfer_time(
+    prompt_tokens, kv_cache_bytes_per_token, tensor_parallel, rail_bandwidth
+):
+    """Time to send a prompt's KV cache from the GPUs that read it to those that answer.
+
+    prompt x bytes per token / (t B)
+
+    Returns: [s] time of one request
+    Range: heads shared out over all t GPUs; an upper bound where layers are sent as they are done
+    Source: Zhong et al. 2024 (DistServe), arXiv:2401.09670, section 3.3
+    """
+    return prompt_tokens * kv_cache_bytes_per_token / (tensor_parallel * rail_bandwidth)
+
+
+@alternative("time_per_output_token", disaggregated_prefill=False)
+def shared_time_per_output_token(
+    decode_step_time, prefill_time, serving_batch_size, output_tokens, serving_memory_reason
+):
+    """Mean time from one output token of a request to the next.
+
+    step + prefill of the b - 1 others / (output - 1): each stops for the prompts that join
+    meanwhile; infinite if the batch does not fit
+
+    Returns: [s] time of one token
+    Source: Agrawal et al. 2024 (Sarathi-Serve), arXiv:2403.02310, section 3.2 (stalls of decoding)
+    """
+    others = prefill_time * (serving_batch_size - 1) / serving_batch_size
+    time = decode_step_time + others / np.maximum(output_tokens - 1, 1.0)
+    return where(serving_memory_reason > 0, np.inf, time)
+
+
+@alternative("time_per_output_token", disaggregated_prefill=True)
+def disaggregated_time_per_output_token(decode_step_time, serving_memory_reason):
+    """step: no prompt stops it; infinite if the batch does not fit
+
+    Source: Zhong et al. 2024 (DistServe), arXiv:2401.09670, section 3
+    """
+    return where(serving_memory_reason > 0, np.inf, decode_step_time)
+
+
+def request_latency(time_to_first_token, kv_transfer_time, output_tokens, time_per_output_token):
     """Time from a request to its last output token.
 
-    first token + (output tokens - 1) x decode step
+    first token + KV transfer + (output tokens - 1) x time per token
 
     Returns: [s] latency of one request
-    Range: exact if all decode steps are memory-bound or all compute-bound; else a lower bound
+    Range: steps are alike enough that their mean serves; no queue
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     Example:
-        >>> request_latency(0.5, 1, 0.1)
+        >>> request_latency(0.5, 0, 1, 0.1)
         0.5
     """
-    return time_to_first_token + (output_tokens - 1) * decode_step_time
+    return time_to_first_token + kv_transfer_time + (output_tokens - 1) * time_per_output_token
+
+
+def output_tokens_per_second(
+    serving_batch_size, output_tokens, prefill_time, decode_step_time, serving_memory_reason
+):
+    """Output tokens per second of the GPUs of one replica that are never idle.
+
+    b output / (prefill of b prompts + (output - 1) steps), whether the same GPUs do both or not;
+    0 if the batch does not fit
+
+    Returns: [1/s] tokens per second
+    Source: Yu et al. 2022 (Orca), OSDI, section 4 (a request that ends makes room for the next)
+    """
+    round_ = prefill_time + (output_tokens - 1) * decode_step_time
+    return where(serving_memory_reason > 0, 0.0, serving_batch_size * output_tokens / round_)
 
 
 def concurrent_requests(request_rate, request_latency):
@@ -551,18 +743,20 @@ def concurrent_requests(request_rate, request_latency):
     return request_rate * request_latency
 
 
-def serving_replicas(concurrent_requests, serving_batch_size, serving_memory_reason):
+def serving_replicas(request_rate, output_tokens, output_tokens_per_second, serving_memory_reason):
     """Replicas needed for the request rate, if every batch is full.
 
-    L / b; infinite if the batch does not fit on a replica
+    rate x output / tokens per second of a replica; infinite if the batch does not fit on one
 
     Returns: [1] replicas, not rounded
     Range: `serving_memory_reason` = 0
-    Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
+    Source: by definition; Fleet Foundations, foundations recap
     """
-    return where(serving_memory_reason > 0, np.inf, concurrent_requests / serving_batch_size)
+    rate = where(serving_memory_reason > 0, 1.0, output_tokens_per_second)
+    return where(serving_memory_reason > 0, np.inf, request_rate * output_tokens / rate)
 
 
+@alternative("serving_gpus", disaggregated_prefill=False)
 def serving_gpus(serving_replicas, tensor_parallel):
     """GPUs needed for the request rate, in whole replicas.
 
@@ -574,23 +768,30 @@ def serving_gpus(serving_replicas, tensor_parallel):
     return np.ceil(serving_replicas) * tensor_parallel
 
 
+@alternative("serving_gpus", disaggregated_prefill=True)
+def disaggregated_serving_gpus(
+    serving_replicas, tensor_parallel, prefill_time, output_tokens, decode_step_time
+):
+    """(ceil(replicas that read prompts) + ceil(replicas that decode)) t
+
+    Source: Zhong et al. 2024 (DistServe), arXiv:2401.09670, section 4 (each phase scales alone)
+    """
+    share = prefill_time / (prefill_time + (output_tokens - 1) * decode_step_time)
+    reading = np.ceil(serving_replicas * share)
+    return (reading + np.ceil(serving_replicas * (1 - share))) * tensor_parallel
+
+
 def serving_cost_per_million_tokens(
-    tensor_parallel,
-    gpu_hour_price,
-    request_latency,
-    serving_batch_size,
-    output_tokens,
-    serving_memory_reason,
+    tensor_parallel, gpu_hour_price, output_tokens_per_second, serving_memory_reason
 ):
     """Cost of a million output tokens on rented GPUs that are never idle.
 
-    t x price x latency / (b x output) x 10^6: a batch occupies its replica for the whole latency;
-    infinite if the batch does not fit on a replica
+    t x price / tokens per second x 10^6; infinite if the batch does not fit on a replica
 
     Returns: [USD] cost of 10^6 output tokens
     Range: `serving_memory_reason` = 0
     Source: by definition
     """
-    replica_hours = tensor_parallel * request_latency / 3600
-    price = replica_hours * gpu_hour_price / (serving_batch_size * output_tokens) * 1e6
+    rate = where(serving_memory_reason > 0, 1.0, output_tokens_per_second)
+    price = tensor_parallel * gpu_hour_price / 3600 / rate * 1e6
     return where(serving_memory_reason > 0, np.inf, price)

@@ -5,6 +5,8 @@ from collections import deque
 
 import numpy as np
 
+from fleetcube.kernels import collectives
+
 from ... import formulas
 from ...evaluated import computed
 from ..check import Pairs, check
@@ -12,13 +14,13 @@ from ..model.models import MIXTRAL
 
 
 @check(
-    "concurrent_requests serving_replicas serving_gpus",
+    "concurrent_requests",
     by="simulator",
     source="a request every 0.1 s for an hour, each there for its latency, counted every second",
 )
 def requests() -> Pairs:
-    """latencies of 2.5 and 20 s, batches of 16 and 64, replicas of 8 GPUs"""
-    for latency, batch in ((2.5, 16), (20.0, 64)):
+    """latencies of 2.5 and 20 s"""
+    for latency in (2.5, 20.0):
         inside: deque[float] = deque()
         counts = []
         for tick in range(36_000):
@@ -26,37 +28,122 @@ def requests() -> Pairs:
             while inside[0] <= tick / 10 + 1e-9:
                 inside.popleft()
             counts.append(len(inside))
-        there = float(np.mean(counts[1000:]))
-        ours = formulas.concurrent_requests(10.0, latency)
-        yield ours, there
-        replicas = formulas.serving_replicas(ours, batch, 0)
-        yield replicas, sum(1 / batch for _ in range(round(there)))
-        gpus = 0
-        while gpus / 8 * batch < there:
-            gpus += 8
-        yield formulas.serving_gpus(replicas, 8), gpus
+        yield formulas.concurrent_requests(10.0, latency), float(np.mean(counts[1000:]))
 
 
 @check(
-    "decode_tokens_per_second serving_cost_per_million_tokens",
+    "output_tokens_per_second shared_time_per_output_token request_latency time_to_first_token "
+    "decode_tokens_per_second serving_cost_per_million_tokens serving_replicas serving_gpus "
+    "disaggregated_serving_gpus disaggregated_time_per_output_token",
     by="simulator",
-    source="batches answered one after the other, step by step, until a million tokens are out",
+    source="a loop of continuous batching: a request that ends makes room for the next, whose "
+    "prompt stops the others; answers begun at different times",
 )
-def price_of_answers() -> Pairs:
-    """batches of 1 and 64 on 1 and 8 GPUs at 2 USD an hour; no room: no price"""
-    for t, batch, output, prefill, step in ((1, 1, 250, 0.5, 0.004), (8, 64, 125, 2.0, 0.03125)):
-        clock, tokens, decoded = 0.0, 0, 0.0
-        while tokens < 1_000_000:
-            clock += prefill
-            tokens += batch  # the first of each answer
-            for _ in range(output - 1):
-                clock, tokens, decoded = clock + step, tokens + batch, decoded + step
-        latency = prefill + (output - 1) * step
-        ours = formulas.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 0)
-        yield ours, t * 2.0 * clock / 3600 * 1_000_000 / tokens
-        yield formulas.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 1), math.inf
-        rate = formulas.decode_tokens_per_second(batch, step)
-        yield rate, tokens * (output - 1) / output / decoded
+def continuous_batching() -> Pairs:
+    """batches of 1, 4 and 16, answers of 17 and 65 tokens on 1 and 8 GPUs; no room; apart"""
+    for batch, output, prompt, step, t in ((1, 17, 0.5, 0.004, 1), (16, 65, 0.25, 0.03125, 8)):
+        clock = decoding = out = 0.0
+        left = [output - 1 - (output - 1) // batch * k for k in range(batch)]
+        begun, first, lives, gaps = [0.0] * batch, [0.0] * batch, [], []
+        for _ in range(40 * (output - 1)):
+            clock, out, decoding = clock + step, out + batch, decoding + step
+            for k in range(batch):
+                left[k] -= 1
+            for k in [k for k in range(batch) if not left[k]]:
+                lives.append(clock - begun[k])
+                gaps.append((clock - first[k]) / (output - 1))
+                begun[k], clock, out, left[k] = clock, clock + prompt, out + 1, output - 1
+                first[k] = clock
+        whole = batch * prompt
+        first_token = formulas.time_to_first_token(whole, batch, 1e9, 1e12)
+        yield first_token, first[0] - begun[0]
+        token = formulas.shared_time_per_output_token(step, whole, batch, output, 0)
+        yield token, float(np.mean(gaps[2 * batch :]))
+        yield formulas.shared_time_per_output_token(step, whole, batch, output, 1), math.inf
+        latency = formulas.request_latency(first_token, 0, output, token)
+        yield latency, float(np.mean(lives[2 * batch :]))
+        rate = formulas.output_tokens_per_second(batch, output, whole, step, 0)
+        yield rate, out / clock
+        yield formulas.output_tokens_per_second(batch, output, whole, step, 1), 0
+        yield formulas.decode_tokens_per_second(batch, step, 0), out * (1 - 1 / output) / decoding
+        yield formulas.decode_tokens_per_second(batch, step, 1), 0
+        price = t * 2.0 * clock / 3600 / out * 1_000_000
+        yield formulas.serving_cost_per_million_tokens(t, 2.0, rate, 0), price
+        yield formulas.serving_cost_per_million_tokens(t, 2.0, rate, 1), math.inf
+        replicas = formulas.serving_replicas(100.0, output, rate, 0)
+        yield replicas, 100.0 * output / (out / clock)
+        yield formulas.serving_replicas(100.0, output, rate, 1), math.inf
+        enough = 0
+        while enough / t < replicas:
+            enough += t
+        yield formulas.serving_gpus(replicas, t), enough
+        # apart: seconds of work for 100 prompts, and for 100 answers b at a time
+        busy = 100 * prompt, 100 * (output - 1) * step / batch
+        apart = formulas.disaggregated_serving_gpus(replicas, t, whole, output, step)
+        yield apart, sum(math.ceil(seconds) for seconds in busy) * t
+        yield formulas.disaggregated_time_per_output_token(step, 0), step
+        yield formulas.disaggregated_time_per_output_token(step, 2), math.inf
+
+
+@check(
+    "direct_all_reduce_time",
+    by="table",
+    source="SGLang pull request 2904, custom all-reduces of 512 B to 32 KB on 2, 4 and 8 H100",
+    tolerance=0.45,
+)
+def small_all_reduces() -> Pairs:
+    """3.7 to 7.8 us, with a start of 5 us"""
+    printed = {512: (3.7, 4.8, 5.9), 4096: (3.9, 3.7, 5.7), 32768: (4.5, 4.8, 7.8)}
+    for size, times in printed.items():
+        for ranks, time in zip((2, 4, 8), times, strict=True):
+            yield collectives.direct_all_reduce_time(size, ranks, 5e-6, 450e9), time * 1e-6
+
+
+@check(
+    "direct_all_reduce_time tensor_decode_exchange_time tensor_prefill_exchange_time "
+    "prefill_tokens serving_exchanges",
+    by="simulator",
+    source="every read of every rank, layer by layer, in one shot or two; then every message of a "
+    "ring on each rail",
+)
+def messages() -> Pairs:
+    """80 layers on 1 to 16 GPUs of 8-GPU nodes; 1 to 100,000 tokens"""
+    start, inner, hop, rail = 5e-6, 450e9, 5e-6, 50e9
+    for ranks, tokens in ((1, 1), (2, 1), (8, 1), (8, 64), (8, 100_000), (16, 1), (16, 2048)):
+        held, message, total = min(ranks, 8), tokens * 8192 * 2, 0.0
+        for _block in range(2 * 80):
+            shots = [start, 2 * start]
+            for _peer in range(held - 1):
+                shots[0] += message / inner
+                shots[1] += 2 * (message / held) / inner
+            total += min(shots) if held > 1 else 0.0
+            for _message in range(2 * (ranks // held - 1)):
+                total += hop + message / held / (ranks // held) / rail
+        count = formulas.serving_exchanges(80)
+        links = start, inner, hop, rail if ranks > 8 else math.nan
+        given = formulas.prefill_tokens(tokens, 0), 8192, 2, count, ranks, held, *links
+        yield formulas.tensor_decode_exchange_time(*given), total
+        yield formulas.tensor_prefill_exchange_time(*given), total
+    beyond = formulas.tensor_decode_exchange_time(
+        1, 8192, 2, 160, 16, 8, start, inner, hop, math.nan
+    )
+    yield beyond, math.nan
+
+
+@check(
+    "disaggregated_kv_transfer_time serving_time_in_interval",
+    by="derivation",
+    source="a prompt's keys and values sent head by head over eight rails; the ends of an interval",
+)
+def transfers() -> Pairs:
+    """70B, 2,048 tokens over 8 rails of 50 GB/s; half and whole ways to both ends"""
+    rails = [0.0] * 8
+    for _layer in range(80):
+        for head in range(8):
+            rails[head] += 2048 * 2 * 128 * 2 / 50e9
+    yield formulas.disaggregated_kv_transfer_time(2048, 327_680, 8, 50e9), max(rails)
+    for place, ratio in ((-1, 1 / 1.9), (0, 1), (0.5, math.sqrt(1.9)), (1, 1.9)):
+        yield formulas.serving_time_in_interval(place, 1.9), ratio
 
 
 @check(
@@ -69,8 +156,9 @@ def price_of_answers() -> Pairs:
 def tokens_of_one_gpu() -> Pairs:
     """one GPU and one sequence; two GPUs hold half of the weights each"""
     weights = formulas.divided_serving_weights_memory(8.03e9 * 2, 1)
-    step = formulas.decode_step_time(weights, 2 * 8.03e9, 0.0, 1, 3.35e12, 989e12, 989e12)
-    yield formulas.decode_tokens_per_second(1, step), 208.6
+    hardware = 3.35e12, 989e12, 989e12, 1  # kernels as fast as the hardware
+    step = formulas.decode_step_time(weights, weights, 2 * 8.03e9, 0.0, 1, *hardware, 0, 1)
+    yield formulas.decode_tokens_per_second(1, step, 0), 208.6
     held = [2 * 8.03e9 / 100 for _ in range(100)]
     yield formulas.divided_serving_weights_memory(8.03e9 * 2, 2), sum(held[::2])
 

@@ -64,8 +64,7 @@ def admitted_requests() -> Pairs:
 @check(
     "full_decode_context windowed_decode_context full_prompt_attention_span "
     "windowed_prompt_attention_span decode_bytes decode_attention_flops decode_flops "
-    "prefill_attention_flops prefill_flops decode_step_time prefill_time request_latency "
-    "time_to_first_token",
+    "prefill_attention_flops prefill_flops decode_step_time prefill_time",
     by="simulator",
     source="every token of an answer replayed, layer by layer: what is read of each earlier one, "
     "and multiplied",
@@ -74,7 +73,8 @@ def replayed_answers() -> Pairs:
     """8B on 1 to 16 GPUs; prompts to 131,072, answers to 300; windows of 1 to 800 in some layers"""
     layers, heads, size, kv, parameters = 32, 32, 128, 8, 8.03e9
     each = layers * 2 * kv * size * 2
-    bandwidth, peak, slow = 3.35e12, 1979e12, 989e12
+    bandwidth, peak, slow, reached, wire, shift = 2.7e12, 1979e12, 989e12, 0.75, 1e-3, 1.5
+    speeds = bandwidth, peak, slow, reached, wire, shift
     for ranks, window, windowed in ((1, math.inf, 0), (16, 1, 32), (8, 512, 24), (8, 800, 24)):
         width = windowed, layers, layers
         for prompt, output in ((0, 1), (0, 300), (700, 1), (700, 2), (700, 300), (131_072, 90)):
@@ -84,16 +84,17 @@ def replayed_answers() -> Pairs:
             band = triangle - max(begin - window, 0) ** 2 / 2
             pairs = (layers - windowed) * triangle + windowed * band
             attention, products = 2 * 2 * heads * size * pairs, begin * 2 * parameters
-            work = products / peak + attention / slow
-            first = max(work / ranks, 2 * parameters / ranks / bandwidth)
+            work = (products / peak + attention / slow) / reached
+            first = (max(work / ranks, 2 * parameters / ranks / bandwidth) + wire) * shift
             clock = first
             for token in range(1, output):
                 earlier = prompt + token - 1
                 near = min(earlier, window - 1)
                 seen = earlier + (near - earlier) * windowed / layers
-                read = 2 * parameters / ranks + seen * each * share
-                work = 2 * parameters / peak + 2 * 2 * layers * heads * size * seen / slow
-                clock += max(read / bandwidth, work / ranks)
+                work = 2 * parameters / (peak * reached * ranks)
+                matrices = max(2 * parameters / ranks / bandwidth, work)
+                work = 2 * 2 * layers * heads * size * seen / (slow * reached * ranks)
+                clock += (matrices + max(seen * each * share / bandwidth, work) + wire) * shift
             context = formulas.full_decode_context(prompt, output)
             span = formulas.full_prompt_attention_span(prompt)
             if windowed:
@@ -102,15 +103,14 @@ def replayed_answers() -> Pairs:
             read = formulas.decode_bytes(2 * parameters / ranks, 1, context, each, min(ranks, kv))
             some = formulas.decode_attention_flops(layers, heads, size, 1, context)
             done = formulas.decode_flops(parameters, 1, some)
-            step = formulas.decode_step_time(read, done, some, ranks, bandwidth, peak, slow)
-            some = formulas.prefill_attention_flops(layers, heads, size, 1, prompt, span)
-            done = formulas.prefill_flops(parameters, 1, prompt, some)
-            yield done, products + attention
             weights = 2 * parameters / ranks
-            prefill = formulas.prefill_time(weights, done, some, ranks, bandwidth, peak, slow)
-            start = formulas.time_to_first_token(prefill)
-            yield start, first
-            yield formulas.request_latency(start, output, step), clock
+            step = formulas.decode_step_time(read, weights, done, some, ranks, *speeds)
+            some = formulas.prefill_attention_flops(layers, heads, size, begin, span)
+            done = formulas.prefill_flops(parameters, begin, some)
+            yield done, products + attention
+            prefill = formulas.prefill_time(weights, done, some, ranks, *speeds)
+            yield prefill, first
+            yield prefill + (output - 1) * step, clock
 
 
 @check(
