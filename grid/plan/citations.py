@@ -30,6 +30,7 @@ _DOCUMENTS = {
     "nccl-tests": "nccltests",
     "TorchFT": "torchft",
     "TransformerEngine": "transformerengine",
+    "vLLM": "vllm",
 }
 _WORD = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
 _NAME = rf"{_WORD}(?: {_WORD})*"

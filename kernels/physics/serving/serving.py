@@ -683,7 +683,7 @@ def shared_time_per_output_token(
     meanwhile; infinite if the batch does not fit
 
     Returns: [s] time of one token
-    Source: Agrawal et al. 2024 (Sarathi-Serve), arXiv:2403.02310, section 3.2 (stalls of decoding)
+    Source: Yu et al. 2022 (Orca), OSDI, section 4 (requests join between iterations)
     """
     others = prefill_time * (serving_batch_size - 1) / serving_batch_size
     time = decode_step_time + others / np.maximum(output_tokens - 1, 1.0)
