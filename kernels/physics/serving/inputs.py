@@ -9,28 +9,18 @@ INPUTS = declared(
         "data_parallel_attention",
         "each GPU of a replica holds all attention weights, and serves requests of its own",
     ),
-    switch(
-        "serving_traffic",
-        "the all-reduces of tensor-parallel replicas take time",
-        "tensor_parallel",
-    ),
-    switch(
-        "serving_fabric",
-        "a replica may lie on several nodes",
-        "inter_node_bandwidth",
-    ),
+    switch("serving_traffic", "all-reduces of a replica's GPUs take time", "tensor_parallel"),
+    switch("serving_fabric", "a replica may lie on several nodes", "inter_node_bandwidth"),
     real(
         "direct_exchange_start",
         "s",
         5e-6,
-        "launch and barrier of an all-reduce in which each GPU reads all others (3.7 to 5.9 us on "
-        "2 to 8 H100: SGLang pull request 2904)",
+        "launch and barrier of a small all-reduce (2 to 8 H100: 3.7 to 5.9 us, SGLang pull 2904)",
         positive=False,
     ),
     switch(
         "disaggregated_prefill",
-        "prompts are read on replicas of their own, which send the KV cache to those that decode "
-        "(else each replica does both)",
+        "replicas of their own read prompts and send the KV cache on (else each does both)",
     ),
     "job",
     count("serving_batch_size", 1, "sequences that a replica decodes at once"),

@@ -422,34 +422,12 @@ row(
 row("serving_rail_bandwidth", "tensor_rail_bandwidth", serving_fabric=True)
 
 
-@alternative("serving_exchanges", data_parallel_attention=False)
-def serving_exchanges(layers):
-    """All-reduces of activations in one pass over the layers, of a prompt or a decode step.
-
-    2 l: after attention and after the feed-forward block
-
-    Returns: [1] all-reduces
-    Range: one fewer in layers that lack one of both
-    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
-    """
-    return 2 * layers
-
-
-row(
-    "serving_exchanges",
-    "layers",
-    "an all-gather before the feed-forward block and a reduce-scatter behind it",
-    source="vLLM, --all2all-backend allgather_reducescatter",
-    data_parallel_attention=True,
-)
-
-
 @alternative("decode_exchange_time", serving_traffic=True, off=0.0)
 def tensor_decode_exchange_time(
     serving_batch_size,
     hidden_size,
     bytes_per_element,
-    serving_exchanges,
+    layers,
     tensor_parallel,
     tensor_parallel_ranks_per_node,
     direct_exchange_start,
@@ -459,11 +437,12 @@ def tensor_decode_exchange_time(
 ):
     """Time of the all-reduces of a decode step.
 
-    exchanges x all-reduce(M), M the tokens' activations in 16 bits: one or two shots inside a node,
-    then a ring per rail
+    2 l all-reduce(M), M the tokens' activations in 16 bits: one or two shots inside a node, then a
+    ring per rail
 
     Returns: [s] traffic, which nothing hides
-    Range: NaN for several nodes without a fabric; sums in switches would save half in long messages
+    Range: NaN for several nodes without a fabric. An upper bound for data-parallel attention, which
+        gathers and scatters once a layer, and for long messages that switches sum
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.1; vLLM, csrc/custom_all_reduce.cuh
     """
     message = serving_batch_size * hidden_size * bytes_per_element
@@ -471,7 +450,7 @@ def tensor_decode_exchange_time(
     inside = direct_all_reduce_time(message, g, direct_exchange_start, intra_node_bandwidth)
     nodes = where(g < tensor_parallel, tensor_parallel / g, 2.0)
     ring = ring_all_reduce_time(message / g, nodes, inter_node_latency, serving_rail_bandwidth)
-    return serving_exchanges * (inside + where(g < tensor_parallel, ring, 0.0))
+    return 2 * layers * (inside + where(g < tensor_parallel, ring, 0.0))
 
 
 family(

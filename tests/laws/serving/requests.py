@@ -101,7 +101,7 @@ def small_all_reduces() -> Pairs:
 
 @check(
     "direct_all_reduce_time tensor_decode_exchange_time tensor_prefill_exchange_time "
-    "prefill_tokens serving_exchanges",
+    "prefill_tokens",
     by="simulator",
     source="every read of every rank, layer by layer, in one shot or two; then every message of a "
     "ring on each rail",
@@ -119,9 +119,8 @@ def messages() -> Pairs:
             total += min(shots) if held > 1 else 0.0
             for _message in range(2 * (ranks // held - 1)):
                 total += hop + message / held / (ranks // held) / rail
-        count = formulas.serving_exchanges(80)
         links = start, inner, hop, rail if ranks > 8 else math.nan
-        given = formulas.prefill_tokens(tokens, 0), 8192, 2, count, ranks, held, *links
+        given = formulas.prefill_tokens(tokens, 0), 8192, 2, 80, ranks, held, *links
         yield formulas.tensor_decode_exchange_time(*given), total
         yield formulas.tensor_prefill_exchange_time(*given), total
     beyond = formulas.tensor_decode_exchange_time(
