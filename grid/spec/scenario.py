@@ -72,9 +72,10 @@ class Problem:
 
     def may_exceed(self, factor: str) -> bool:
         """Whether a factor is above 1 anywhere."""
-        rows: list[Any] = [self.constants.get(factor, 1.0)]
+        rows: list[Any] = [self.constants[factor]] if factor in self.constants else []
         rows += [axis.numbers[factor] for axis in self._along() if factor in axis.numbers]
         rows += [row for name, (_, row) in self.tables.items() if without_phase(name) == factor]
+        rows = rows or [INPUTS[factor].default]
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
 
     def most_together(self, names: AbstractSet[str]) -> float:

@@ -203,6 +203,17 @@ def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
     assert "step_time_error = [-1, 0, 1]" in str(refused.exception)
 
 
+def test_rates_of_serving_have_an_interval_by_themselves() -> None:
+    given = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8}
+    names = ["output_tokens_per_second", "time_per_output_token"]
+    found = Sweep(given, {"serving_batch_size": [1, 64]}, names).prediction_interval()
+    for name in names:  # a factor of all times is one of all rates
+        for end, power in (("low", -1), ("high", 1)):
+            np.testing.assert_allclose(found[f"{name}_{end}"], found[name] * 1.9**power)
+    certain = {**given, "serving_error_factor": 1}
+    assert "time_per_output_token_low" not in Sweep(certain, {}, names).prediction_interval()
+
+
 def test_curves_have_bands() -> None:
     axes = {"n_gpus": [64, 128, 256], "precision": ["bf16", "fp8"]}
     places = {"step_time_error": [-2, -1, 0, 1]}
