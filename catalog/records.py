@@ -39,6 +39,8 @@ _FACTS: dict[str, str | type] = {
     "layer_pattern": str,  # counts of layers, read from it by grid
     **dict.fromkeys(_COUNTS, "1"),
     "node_power": "W",
+    "slice_shapes": str,  # 2x2x1 and so on; 4ix4jx4k are all multiples of 4
+    "fabric": str,  # that of a node's own network cards
 }
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -47,10 +49,11 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("peak_flops_fp16", "peak_flops_bf16", "peak_flops_fp8", "peak_flops_fp4"),
             *("hbm_bandwidth", "hbm_capacity", "reserved_memory", "fp8_weight_bytes", "gpu_tdp"),
             *("intra_node_bandwidth", "intra_node_latency"),
-            *("torus_dimensions", "torus_ring_multiple", "largest_slice", "all_reduce"),
+            *("torus_dimensions", "torus_ring_multiple", "largest_slice", "slice_shapes"),
+            "all_reduce",
         ),
         "node": (
-            *("gpu", "gpus_per_node", "gpus_per_domain", "nics_per_node"),
+            *("gpu", "gpus_per_node", "gpus_per_domain", "nics_per_node", "fabric"),
             *("series_psus_per_node", "cables_per_node"),
             *("intra_node_bandwidth", "intra_node_latency", "node_reduction"),
             *("node_overhead_power", "node_power", "offload_bandwidth"),

@@ -69,7 +69,8 @@ _RECOMPUTED: dict[Any, tuple[str, ...]] = {
     "mixture_of_experts": ("moe_act", "layernorm+moe_act"),
     False: ("mlp",),
 }
-_BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # fixed by the purchase
+_TORUS = "torus_x"
+_BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch", _TORUS, "torus_y"}  # as purchased
 _LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -176,7 +177,10 @@ def candidates(sweep: Evaluation, of: str, search: Search) -> dict[str, list[Any
     """Values to try of each open input: those that the spec leaves unset, or the inputs named."""
     spec: Any = sweep.spec
     stated = _stated(spec)
-    known = _Known(sweep.with_outputs([of])._plan("numpy"))
+    plan = sweep.with_outputs([of])._plan("numpy")
+    known = _Known(plan)
+    if known.most(_TORUS) < 1:  # at no point
+        raise InputError(f"{plan.problem.notes[_TORUS]}; give {_GPUS} such a number")
     layout = [name for name in OPEN if name not in stated]
     named = [search] if isinstance(search, str) else search
     names = [n for name in named for n in (layout if name == LAYOUT else [name])]
@@ -582,6 +586,8 @@ def _no_lever(
     axes = make_axes(spec["axes"])
     point = {**spec["scenario"], **_said(axes, [0] * len(axes))}
     point |= {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
+    if not is_known(point, {}, [of]):  # a job of one node needs no network
+        return f"more GPUs than {now:g} need a fabric"
     moved = Evaluation(point, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():

@@ -23,6 +23,7 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
+from ..spec.hardware import powered
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
 from .cases import Choice, Formulas, choices, formulas_of, leaves
@@ -135,20 +136,23 @@ class Plan(Grid):
             if used & formulas and self.problem.most_together({name}) > 0
         ]
         left_out += self._added(used)
-        left_out += [said for name, said in self.problem.recounted.items() if name in used]
+        notes = {**self.problem.notes, **powered(self.problem.numbers)}
+        left_out += [said for name, said in notes.items() if name in used]
         return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
 
-    def _added(self, used: Collection[str]) -> Iterator[str]:
+    def _added(self, used: set[str]) -> Iterator[str]:
         """What is counted beside an input given alone, by default, a line each."""
         for name, others in BESIDE_IT.items():
             added = [
                 f"{other} = {INPUTS[other].default / HOUR:,g} h"
                 for other, count in others.items()
-                if other in used and any(np.any(c.leaves.get(count, 0) > 0) for c in self.cases)
+                if other in used - self.problem.numbers
+                and any(np.any(c.leaves.get(count, 0) > 0) for c in self.cases)
             ]
-            if added and {*others, name} & self.problem.numbers == {name}:
+            if added and name in self.problem.numbers:
+                alone = " alone" * ({*others} - self.problem.numbers == {*others})
                 yield (
-                    f"{name} is given alone, and other parts fail, too, by default: "
+                    f"{name} is given{alone}, and other parts fail, too, by default: "
                     f"{', '.join(added)}; for a rate of all causes give interruption_mttf"
                 )
 

@@ -43,7 +43,7 @@ class Class:
     found: bool  # whether calibrations are inferred
     fitted: frozenset[str]  # inputs set by calibrations
     remarks: tuple[str, ...]  # on calibrations
-    recounted: Mapping[str, str]  # omitted totals of labels, with a remark on each
+    notes: Mapping[str, str]  # remarks on inputs that are read
 
     @property
     def first(self) -> int:
@@ -107,8 +107,12 @@ def classes(
             raise InputError(f"{frame.place(row)}: {error}") from None
         if problem.phases:
             raise InputError("rows have no phases; give each phase a row, and add up")
-        if problem.found and telling is None and (tell := auto.columns(cells.numbers, sizes)):
-            return classes(frame, scenario, cells, sizes, tell)
+        tell = auto.columns(cells.numbers, sizes) if problem.found and telling is None else {}
+        for name in cells.numbers.keys() & problem.by_value - by_value.keys():
+            distinct, codes = np.unique(cells.numbers[name], return_inverse=True)
+            tell[name] = np.where(np.isnan(cells.numbers[name]), -1, codes), distinct
+        if tell:
+            return classes(frame, scenario, cells, sizes, {**by_value, **tell})
         options = choose(problem.options, problem.constants)
         given = {**defaults(), **problem.constants}
         has = bool(problem.found)
@@ -116,7 +120,7 @@ def classes(
         kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has, set(), {}, {}))
         kind.fitted.update(*(e.values for e in problem.records if e.kind == "calibration"))
         kind.remarks.update(dict.fromkeys(problem.remarks))
-        kind.recounted.update(problem.recounted)
+        kind.notes.update(problem.notes)
         kind.members.append(number)
         kind.values.append(np.array([given[name] for name in kind.names]))
         if len(kinds) > MOST_CASES:
@@ -138,7 +142,7 @@ class _Kind:
     found: bool
     fitted: set[str]
     remarks: dict[str, None]
-    recounted: dict[str, str]
+    notes: dict[str, str]
 
 
 def _members(
@@ -162,7 +166,7 @@ def _members(
         }
         local = None if combination is None else within[combination[cut]]
         size = rows if isinstance(cut, slice) else len(cut)
-        said = frozenset(kind.fitted), tuple(kind.remarks), kind.recounted
+        said = frozenset(kind.fitted), tuple(kind.remarks), kind.notes
         yield Class(kind.options, given, local, cut, size, kind.found, *said)
 
 

@@ -135,7 +135,7 @@ def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
     work = [*work]
     read = [own.remarks for own, _, plan in work if own.fitted & plan.structure.used]
     read += [
-        tuple(said for name, said in own.recounted.items() if name in plan.structure.used)
+        tuple(said for name, said in own.notes.items() if name in plan.structure.used)
         for own, _, plan in work
     ]
     lines = list(dict.fromkeys(itertools.chain(*read)))

@@ -14,7 +14,7 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
-from . import auto, dates, patterns, phases, values
+from . import auto, dates, hardware, patterns, phases, values
 from .axes import make_axes
 from .axis import Array, Axis
 from .distributions import Distribution, distribution
@@ -38,7 +38,8 @@ class Problem:
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     found: frozenset[str] = frozenset()  # inputs and options set by calibration = "auto"
-    recounted: Mapping[str, str] = field(default_factory=dict)  # void totals of labels
+    notes: Mapping[str, str] = field(default_factory=dict)  # remarks on inputs that are read
+    by_value: frozenset[str] = frozenset()  # numbers on which others depend through the catalog
     # What each decade outside the published sizes adds to the log of the error factor
     per_decade: tuple[tuple[str, ...], Array] | None = None
     auto_by_default: bool = False  # the scenario does not name it
@@ -130,14 +131,19 @@ def resolve(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
     idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
+    cards, notes = hardware.own_cards(labels, explicit)
+    labels |= {hardware.NETWORK: cards} if cards else {}
+    torus = hardware.in_slices(swept, labels, constants, explicit, free)
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
     found: set[str] = set()
-    recounted = _recounted(labels, swept, explicit)
+    notes |= _recounted(labels, swept, explicit) | dict(torus.notes)
     swept, per_decade = _set_by_labels(
-        swept, labels, constants, options, explicit, free, used, tables, remarks, found
+        swept, labels, constants, options, explicit, free, used, tables, remarks, found, torus.rows
     )
+    counted = hardware.counted(swept, constants, free)
+    constants |= {name: row.item() for name, (_, row) in counted.rows.items()}
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
     parted, phased = phases.parted(tables, job)
     if job and (sought := sorted({*job.inputs}.intersection(free))):
@@ -157,7 +163,8 @@ def resolve(
         phased=phased,
         remarks=tuple(dict.fromkeys(remarks)),
         found=frozenset(found),
-        recounted=recounted,
+        notes={**notes, **counted.notes},
+        by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=per_decade,
         auto_by_default=auto_by_default,
     )
@@ -261,8 +268,10 @@ def _set_by_labels(
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
     found: set[str],
+    first: Mapping[str, tuple[tuple[str, ...], Array]],
 ) -> tuple[list[Axis], tuple[tuple[str, ...], Array] | None]:
-    """Fill in what labels set, in order of precedence; return the axes and auto's `per_decade`."""
+    """Fill in what labels set, in order of precedence, below `first`; return the axes and auto's
+    `per_decade`."""
     per_decade = None
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
@@ -270,13 +279,14 @@ def _set_by_labels(
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     void, partly = _void_totals(axes, explicit, open_on)
     taken = explicit | void
+    taken |= _set_rows(first, axes, chosen, constants, options, taken, tables)
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
             made = auto.find(axes, labels, constants, options, free)
             if left := sorted(made.rows.keys() & open_on.keys()):
                 raise InputError(f"{left[0]} is found by calibration; say it in every phase")
             found |= made.rows.keys() - taken
-            taken |= _set_by_auto(made, axes, chosen, constants, options, taken, tables)
+            taken |= _set_rows(made.rows, axes, chosen, constants, options, taken, tables)
             used |= {(kind, name): entry for name, entry in made.records.items()}
             remarks += made.remarks
             per_decade = made.per_decade
@@ -361,8 +371,8 @@ def _set_by_labels(
     ], per_decade
 
 
-def _set_by_auto(
-    found: auto.Found,
+def _set_rows(
+    rows: Mapping[str, tuple[tuple[str, ...], Array]],
     axes: list[Axis],
     chosen: list[dict[str, tuple[Any, ...]]],
     constants: dict[str, float],
@@ -372,8 +382,8 @@ def _set_by_auto(
 ) -> set[str]:
     """Set inputs not in `taken` and return their names; numbers over several axes are tables."""
     place = {axis.name: k for k, axis in enumerate(axes)}
-    for name in sorted(found.rows.keys() - taken):
-        names, array = found.rows[name]
+    for name in sorted(rows.keys() - taken):
+        names, array = rows[name]
         is_option = values.is_option(name)
         if not names:
             (options if is_option else constants)[name] = array.item()
@@ -394,7 +404,7 @@ def _set_by_auto(
         else:
             k = place[names[0]]
             axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: array})
-    return {*found.rows}
+    return {*rows}
 
 
 def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:

@@ -174,7 +174,7 @@ def select(
             via = f" (via {' -> '.join(path[1:])})" if heard and len(path) > 1 else ""
             row = inputs[name]
             own = row.part_of if row.part_of in path else f"{name} ({row.description})"
-            see = f"fleetcube catalog {row.labels.partition(' ')[0]}"
+            see = f"fleetcube catalog {row.labels.partition(' ')[0].rstrip(':')}"
             hint = f", or a {row.labels} ({see})" if row.labels else ""
             raise MissingInputError(f"{name} is missing: {wanted} needs it{via}; give {own}{hint}")
         formula = graph[name].formula(options)

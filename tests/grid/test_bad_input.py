@@ -118,7 +118,7 @@ def test_bad_input_is_one_clear_line(scenario: Any, axes: Any, outputs: Any, wor
 
 def test_a_missing_input_is_named_with_the_way_to_it() -> None:
     with pytest.raises(InputError, match="inter_node_bandwidth is missing: job_time needs it"):
-        fleetcube.evaluate("job_time", n_gpus=64, model="llama-3-8b", node="dgx-h100")
+        fleetcube.evaluate("job_time", n_gpus=64, model="llama-3-8b", gpu="h100-sxm")
     told = r"layers is missing.*give parameters, or a model \(fleetcube catalog model\)"
     refused(told, fleetcube.evaluate, "checkpoint_size")
 

@@ -115,7 +115,10 @@ def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
     ("output", "advice"),
     [
         ("ridge_point", "peak of one GPU), or a gpu or node (fleetcube catalog gpu)"),
-        ("rail_bandwidth", "or a fabric (fleetcube catalog fabric)"),
+        (
+            "rail_bandwidth",
+            "or a fabric: infiniband-ndr, roce-400g, ... (fleetcube catalog fabric)",
+        ),
         ("checkpoint_size", "give parameters, or a model (fleetcube catalog model)"),
     ],
 )
@@ -296,6 +299,6 @@ def test_every_input_has_one_kind() -> None:
 def test_an_input_names_what_sets_it_and_what_it_is_a_part_of() -> None:
     for name, row in INPUTS.items():
         if row.labels:
-            assert any(name in KINDS[kind] for kind in row.labels.split(" or "))
+            assert any(name in KINDS[kind] for kind in row.labels.partition(":")[0].split(" or "))
         if row.part_of:
             assert name in roles.WHOLES[row.part_of]

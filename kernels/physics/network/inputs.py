@@ -33,7 +33,7 @@ INPUTS = declared(
         "B/s",
         None,
         "per GPU and direction, between nodes",
-        labels="fabric",
+        labels="fabric: infiniband-ndr, roce-400g, ...",
     ),
     real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
     real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches", low=1.0),

@@ -1,0 +1,181 @@
+"""What hardware comes in: slices of a torus, a node's own network cards, whole nodes and racks."""
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...catalog import NONE, record
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from . import auto
+from .axis import Array, Axis
+
+CHIPS, NODE, DOMAIN = "n_gpus", "gpus_per_node", "gpus_per_domain"
+_X, _Y = "torus_x", "torus_y"
+_LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
+_REST, _NODE_POWER = "node_overhead_power", "node_power"
+COUNTED = frozenset({CHIPS, NODE, DOMAIN})
+_KINDS = ("gpu", "node")
+_SHAPES, _LARGEST = "slice_shapes", "largest_slice"
+_ANY = "4ix4jx4k"  # in slice_shapes: all sizes are multiples of 4
+_HOST = 4  # chips of a host in a slice
+_MOST = 1 << 16  # points along axes
+
+
+@dataclass(frozen=True)
+class Made:
+    """Inputs over the axes named next to them, and remarks on inputs, shown where one is read."""
+
+    rows: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@functools.lru_cache(_MOST)
+def slices(shapes: str, largest: float, chips: float) -> tuple[int, int, int, int] | None:
+    """The most cubic published shape of as few equal slices as hold the chips, and their number.
+
+    Source: Google Cloud TPU documentation, TPU types and topologies (the default is that most like
+    a cube); several slices where no pod holds the chips
+    """
+    fewest = math.ceil(chips / largest)
+    for number in range(fewest, fewest + 1 if fewest == 1 else 4 * fewest):
+        each, rest = divmod(chips, number)
+        if not rest and each.is_integer() and (found := _of(shapes, int(each))):
+            return (*min(found, key=sum), number)
+    return None
+
+
+def _of(shapes: str, chips: int) -> list[tuple[int, int, int]]:
+    """Published shapes of a slice."""
+    words = [word for word in shapes.split() if word != _ANY]
+    fixed = [(*map(int, word.split("x")), 1)[:3] for word in words]
+    found: list[Any] = [shape for shape in fixed if math.prod(shape) == chips]
+    cubes, rest = divmod(chips, 64)
+    if _ANY in shapes and not rest:
+        for x in (x for x in range(1, cubes + 1) if x**3 <= cubes and cubes % x == 0):
+            layer = cubes // x
+            found += [
+                (4 * x, 4 * y, 4 * layer // y)
+                for y in range(x, math.isqrt(layer) + 1)
+                if layer % y == 0
+            ]
+    return found
+
+
+def _nearest(shapes: str, largest: float, chips: float) -> str:
+    """The nearest numbers of chips that come in slices."""
+    below = range(math.ceil(chips) - 1, 0, -1)
+    above = range(math.floor(chips) + 1, 4 * math.ceil(chips) + 1)
+    each = [
+        next((n for n in way if slices(shapes, largest, float(n))), 0) for way in (below, above)
+    ]
+    return " or ".join(f"{n:,}" for n in each if n)
+
+
+def in_slices(
+    axes: Sequence[Axis],
+    labels: Mapping[str, str],
+    constants: Mapping[str, float],
+    explicit: Collection[str],
+    free: Collection[str],
+) -> Made:
+    """The torus of chips that come in slices, where the scenario does not state it."""
+    known = [axis for axis in axes if {*axis.inputs} & {*_KINDS, CHIPS, DOMAIN}]
+    names = {(kind, label) for kind, label in labels.items() if kind in _KINDS}
+    names |= {
+        (kind, label) for axis in known for kind in _KINDS for label in axis.records.get(kind, ())
+    }
+    if {_X, _Y} & {*explicit} or not any(_SHAPES in _sheets(dict([each]))[0] for each in names):
+        return Made()
+    if CHIPS in free:
+        advice = f"give {_X}, {_Y} and {DOMAIN}, or several {CHIPS} as an axis"
+        raise InputError(f"chips come in slices, which {CHIPS} does not tell while open: {advice}")
+    sizes = [axis.size for axis in known]
+    if math.prod(sizes) > _MOST:
+        raise InputError(f"slices of more than {_MOST:,} points; give fewer, or {_X} and {_Y}")
+    made = np.full((4, *sizes), np.nan)
+    said: dict[str, None] = {}
+    for place in np.ndindex(*sizes):
+        point: dict[str, Any] = {**labels, **constants}
+        for axis, k in zip(known, place, strict=True):
+            point |= auto.at(axis, k)
+        sheet, host = _sheets(point)
+        chips = point.get(DOMAIN, point.get(CHIPS))
+        if _SHAPES not in sheet or chips is None:
+            continue
+        kind = sheet[_SHAPES], sheet[_LARGEST], float(chips)
+        x, y, z, number = slices(*kind) or (0.5, 0.5, 4 * chips, 1)  # no box: cannot run
+        made[:, *place] = x, y, x * y * z, host.get(NODE, min(_HOST, x * y * z))
+        shape = f"torus by default: {f'{number} of ' * (number > 1)}{x} x {y} x {z}, the published "
+        shape += "slice most like a cube"
+        none = f"{chips:,.12g} chips are no published slice: {_nearest(*kind)} are"
+        said[shape if x >= 1 else none] = None
+    over = [axis.name for axis in known]
+    rows = {
+        name: auto.compressed(over, row)
+        for name, row in zip((_X, _Y, DOMAIN, NODE), made, strict=True)
+        if name not in explicit and not np.isnan(row).all()
+    }
+    more = f"; and {len(said) - 2} more" * (len(said) > 2)
+    return Made(rows, {_X: "; ".join([*said][:2]) + more} if said else {})
+
+
+def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What the records of the GPU and of the node say at a point."""
+    host = record("node", point["node"]).values if "node" in point else {}
+    label = point.get("gpu", host.get("gpu"))
+    return (record("gpu", label).values if label else {}), host
+
+
+def own_cards(labels: Mapping[str, str], explicit: Collection[str]) -> tuple[str, dict[str, str]]:
+    """The fabric of a node's own network cards where none is stated, and a remark; else empty."""
+    fitted = record("calibration", labels.get("calibration", NONE)).values
+    own = record("node", labels["node"]).values.get(NETWORK) if "node" in labels else None
+    if own is None or {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
+        return "", {}
+    return own, {_LINK: f"no fabric is given: {own}, as the network cards of {labels['node']} are"}
+
+
+def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]) -> Made:
+    """The network of a job in one node, which needs none; a remark on nodes and racks in part."""
+    given = {*constants, *(name for axis in axes for name in axis.numbers)}
+    known = [axis for axis in axes if {*axis.numbers} & {CHIPS, NODE, DOMAIN}]
+    if CHIPS in free or CHIPS not in given or math.prod(axis.size for axis in known) > 16 * _MOST:
+        return Made()
+
+    def row(name: str, otherwise: Any) -> Array:
+        at = next((k for k, axis in enumerate(known) if name in axis.numbers), None)
+        found = np.asarray(constants.get(name, otherwise))
+        if at is not None:
+            shape = [known[at].size if k == at else 1 for k in range(len(known))]
+            found = known[at].numbers[name].reshape(shape)
+            found = np.where(np.isnan(found), constants.get(name, otherwise), found)
+        return found
+
+    chips, node = row(CHIPS, np.nan), row(NODE, INPUTS[NODE].default)
+    joined = np.maximum(node, np.nan_to_num(row(DOMAIN, 0.0)))
+    one = _LINK not in given and _INSIDE in given and bool((chips <= joined).all())
+    link = constants.get(_INSIDE, 1.0)
+    rows: dict[str, Any] = {_LINK: ((), np.asarray(link))} if one else {}
+    notes = {_LINK: "no fabric is given: the job fits in one node, rack or slice"} if one else {}
+    chips, joined = np.broadcast_arrays(chips, joined)
+    partly = (chips % joined > 0) & (chips % 1 == 0)
+    if partly.any() and {NODE, DOMAIN} & given:
+        n, size = chips[partly][0], joined[partly][0]
+        whole = math.ceil(n / size)
+        what = "nodes" if size == row(NODE, 8.0).max() else "racks or slices"
+        notes[CHIPS] = (
+            f"{n:,.0f} GPUs take {whole:,} {what} of {size:g}: {whole * size - n:,.0f} are idle, "
+            "which power and cost leave out"
+        )
+    return Made(rows, notes)
+
+
+def powered(given: Collection[str]) -> dict[str, str]:
+    """A remark on power that is of GPUs alone."""
+    said = "power is of GPUs alone, without the rest of their nodes; give node_power or "
+    return {} if {_REST, _NODE_POWER} & {*given} else {_REST: said + _REST}
