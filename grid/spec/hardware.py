@@ -105,6 +105,7 @@ def in_slices(
             point |= auto.at(axis, k)
         sheet, host = _sheets(point)
         chips = point.get(DOMAIN, point.get(CHIPS))
+        made[2:, *place] = host.get(DOMAIN, np.nan), host.get(NODE, INPUTS[NODE].default)
         if _SHAPES not in sheet or chips is None:
             continue
         kind = sheet[_SHAPES], sheet[_LARGEST], float(chips)
@@ -114,14 +115,18 @@ def in_slices(
         shape += "slice most like a cube"
         none = f"{chips:,.12g} chips are no published slice: {_nearest(*kind)} are"
         said[shape if x >= 1 else none] = None
-    over = [axis.name for axis in known]
-    rows = {
-        name: auto.compressed(over, row)
-        for name, row in zip((_X, _Y, DOMAIN, NODE), made, strict=True)
-        if name not in explicit and not np.isnan(row).all()
-    }
+    if not said:
+        return Made()
+    rows = {}
+    for name, row in zip((_X, _Y, DOMAIN, NODE), made, strict=True):
+        names, array = auto.compressed([axis.name for axis in known], row)
+        if len(names) > 1:  # a table has no gaps: others are nodes without links to each other
+            alone = made[3] if name == DOMAIN else 1.0
+            array = np.where(np.isnan(row), alone, row)
+            names = tuple(axis.name for axis in known)
+        rows[name] = names, array
     more = f"; and {len(said) - 2} more" * (len(said) > 2)
-    return Made(rows, {_X: "; ".join([*said][:2]) + more} if said else {})
+    return Made(rows, {_X: "; ".join([*said][:2]) + more})
 
 
 def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

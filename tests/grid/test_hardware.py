@@ -82,6 +82,20 @@ def test_a_pod_is_the_torus_that_a_scenario_may_state_instead(tmp_path: Path) ->
         np.testing.assert_array_equal(rows[name], several[name])
 
 
+def test_chips_beside_gpus_are_what_each_is_alone() -> None:
+    job = {"model": "llama-3-8b", "fabric": "infiniband-ndr", "global_batch_size": 4096}
+    names = ["step_time", "cluster_mtbf", "infeasible_reason"]
+    nodes = ["dgx-h100", "gb200-nvl72", "gb200-nvl72-tray", "tpu-v5p-pod"]
+    for kind, labels in (("gpu", ["h100-sxm", "tpu-7x", "tpu-v6e"]), ("node", nodes)):
+        for sizes in ([1024], [256, 4096]):
+            several = fleetcube.evaluate(names, **job, **{kind: labels, "n_gpus": sizes})
+            for label, n in itertools.product(labels, sizes):
+                alone = fleetcube.evaluate(names, **job, **{kind: label, "n_gpus": n})
+                for name in names:
+                    found = several[name].sel({kind: label, "n_gpus": n})
+                    assert found == pytest.approx(alone[name].item(), rel=1e-12), (label, n, name)
+
+
 def test_chips_of_no_slice_are_told_the_nearest_that_are(tmp_path: Path) -> None:
     job = {"gpu": "tpu-7x", "n_gpus": 9000}
     said = command("run", "-v", "step_time", job=job, tmp=tmp_path)
