@@ -41,6 +41,9 @@ _FACTS: dict[str, str | type] = {
     "node_power": "W",
     "slice_shapes": str,  # 2x2x1 and so on; 4ix4jx4k are all multiples of 4
     "fabric": str,  # that of a node's own network cards
+    "version": str,
+    # Of software: what it has, what of that with pipeline stages, what it does by default
+    **dict.fromkeys(("has", "pipelined", "own"), dict),
 }
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -87,7 +90,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("software_mttf", "silent_corruption_mttf", "mtbf_model"),
             *("reference_mtbf", "reference_gpus", "mtbf_exponent"),
         ),
-        "software": ("steps_as",),
+        "software": ("steps_as", "version", "has", "pipelined", "own"),
         "site": ("pue", "grid_carbon_intensity", "electricity_price"),
         "calibration": (
             *("compute_model", "attention_kernel", "all_reduce", "intra_node_latency"),
@@ -452,6 +455,15 @@ def _value(where: str, key: str, value: Any) -> Any:
             choices = ", ".join(map(written, row.choices))
             raise CatalogError(f"{where}: {key} = {value!r} is not one of {choices}")
         return value
+    if base is dict and isinstance(value, dict):
+        if wrong := [name for name in value if name not in INPUTS]:
+            raise CatalogError(f"{where}: {key}.{wrong[0]} is not an input")
+        return {
+            name: tuple(_value(where, name, each) for each in own)
+            if isinstance(own, list)
+            else _value(where, name, own)
+            for name, own in value.items()
+        }
     if isinstance(base, type):
         if not isinstance(value, base):
             raise CatalogError(f"{where}: {key} = {value!r} is not {_KINDS_OF_VALUE[base]}")
@@ -490,4 +502,4 @@ def _number(where: str, key: str, value: Any) -> float:
         raise CatalogError(f"{where}: {error}") from None
 
 
-_KINDS_OF_VALUE = {str: "text", bool: "true or false"}
+_KINDS_OF_VALUE = {str: "text", bool: "true or false", dict: "a table"}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ..catalog import KINDS, glossary, kind
+from ..catalog import AUTO, KINDS, glossary, kind
 from ..kernels import physics
 from ..kernels.alternatives import is_row, is_twin
 from ..kernels.calculus.derivatives import derivative
@@ -162,6 +162,22 @@ def explain_traffic(point: Any) -> str:
             ends = f"{duration(low, 4)} to {duration(high, 4)}"
             lines.append(f"The step takes {duration(middle, 4)}; 90 % interval {ends}.")
     return "\n".join(lines)
+
+
+def origins(attrs: Mapping[str, Any]) -> list[str]:
+    """Where the inputs of a result come from: the spec, each record, what software does itself."""
+    spec = json.loads(attrs["fleetcube_spec"])
+    taken = {n for n, v in {**spec["scenario"], **spec["axes"]}.items() if v != AUTO}
+    lines = _wrapped(f"stated: {', '.join(sorted(taken))}", "  ")
+    for entry in json.loads(attrs["fleetcube_catalog"]):
+        own = entry["values"].get("own", {})
+        told = {**dict.fromkeys(entry["values"], ""), **{n: f" {label(v)}" for n, v in own.items()}}
+        names = [f"{n}{value}" for n, value in told.items() if n in INPUTS and n not in taken]
+        taken |= told.keys()
+        lines += _wrapped(f"{entry['kind']} {entry['label']}: {', '.join(names)}", "  ") * bool(
+            names
+        )
+    return lines
 
 
 def unused(attrs: Mapping[str, Any]) -> str:

@@ -269,6 +269,7 @@ TOPICS = {
     "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
     "grid/ask/wall.py": "what ends the gain of more GPUs",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
+    "grid/spec/framework.py": "what runs with pipeline stages",
     "grid/spec/hardware.py": "slices, nodes and network cards",
     "grid/ask/layouts.py": "layouts, and what is said of them",
     "grid/explore/view.py": "what the page shows first",

@@ -26,7 +26,7 @@ from ..reduce.top import RANK
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import label, meanings, numbers, scale
-from ..spec import auto, patterns, phases, values
+from ..spec import auto, framework, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
 from .gradient import check_quantity, is_held, uncounted
@@ -193,8 +193,10 @@ def candidates(sweep: Evaluation, of: str, search: Search) -> dict[str, list[Any
             row = [k for k in row if known.divides(_GPUS, k)]
         if name not in _CHOICES and values.is_option(name):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
+        row = framework.kept(plan.problem.records, name, row)
         if len(row) > 1:
             found[name] = row
+    framework.with_stages(plan.problem.records, found, spec["scenario"])
     return found
 
 

@@ -119,12 +119,12 @@ def in_slices(
         return Made()
     rows = {}
     for name, row in zip((_X, _Y, DOMAIN, NODE), made, strict=True):
-        names, array = auto.compressed([axis.name for axis in known], row)
-        if len(names) > 1:  # a table has no gaps: others are nodes without links to each other
+        over, array = auto.compressed([axis.name for axis in known], row)
+        if len(over) > 1:  # a table has no gaps: others are nodes without links to each other
             alone = made[3] if name == DOMAIN else 1.0
             array = np.where(np.isnan(row), alone, row)
-            names = tuple(axis.name for axis in known)
-        rows[name] = names, array
+            over = tuple(axis.name for axis in known)
+        rows[name] = over, array
     more = f"; and {len(said) - 2} more" * (len(said) > 2)
     return Made(rows, {_X: "; ".join([*said][:2]) + more})
 

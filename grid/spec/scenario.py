@@ -14,14 +14,17 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
-from . import auto, dates, hardware, patterns, phases, values
+from . import auto, dates, framework, hardware, patterns, phases, values
 from .axes import make_axes
 from .axis import Array, Axis
 from .distributions import Distribution, distribution
 
 _PLAIN = ", as of plain attention"  # latent attention differs
 # Precedence of kinds whose labels set the same input: measurements over data sheets, gpu over node
-_PRECEDENCE = ("calibration", "gpu", "node", "fabric", "model", "storage", "reliability", "site")
+_PRECEDENCE = (
+    *("calibration", "gpu", "node", "fabric", "model", "storage", "reliability", "site"),
+    framework.KIND,
+)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ def resolve(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
     idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
+    own = {**constants, **options}
     cards, notes = hardware.own_cards(labels, explicit)
     labels |= {hardware.NETWORK: cards} if cards else {}
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
@@ -163,7 +167,7 @@ def resolve(
         phased=phased,
         remarks=tuple(dict.fromkeys(remarks)),
         found=frozenset(found),
-        notes={**notes, **counted.notes},
+        notes={**notes, **counted.notes, **framework.notes(used.values(), own, swept)},
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=per_decade,
         auto_by_default=auto_by_default,
@@ -464,7 +468,7 @@ def _values_of(
     entry = record(kind, label)
     if entry.values:  # "none" is not recorded: a spec without a label means the same
         used.setdefault((kind, label), entry)
-    spelled = patterns.spelled_out(entry.values, {})
+    spelled = patterns.spelled_out({**entry.values, **entry.values.get("own", {})}, {})
     own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
     gpu = entry.values.get("gpu")
     for whole, (rest, count, each) in BESIDE_GPUS.items():

@@ -414,7 +414,8 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 
     Any other word lists the names that have it in their name or meaning. Without NAME, list all
     inputs with their defaults, and all quantities. For a spec
-    (SPEC.toml axis=value ...), show the tiers of its network and the traffic on each; for
+    (SPEC.toml axis=value ...), show the tiers of its network, the traffic on each, and where its
+    inputs come from; for
     memory_per_gpu of a spec, what a GPU's memory holds. OPTION=CHOICE after a quantity shows its
     formulas under these options.
 
@@ -429,13 +430,14 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.ask import account
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.explain import explain as text
-    from fleetcube.grid.explain import explain_traffic
+    from fleetcube.grid.explain import explain_traffic, origins
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import cannot_run, memory_use
 
     if name is not None and name.endswith(".toml"):
         point = traffic(name, selectors)
         say(explain_traffic(point))
+        say_each(["", *origins(point.attrs)], err=False)
         print_foot(point, err=False)
         return
     if selectors and selectors[0].endswith(".toml"):
@@ -478,6 +480,10 @@ def catalog(kind: str | None, label: str | None) -> None:
     for name, value in record.values.items():
         if isinstance(value, float):
             say(f"  {name:<28} {readable(value, record.unit(name), name)}")
+        elif isinstance(value, dict):
+            for own, row in value.items():
+                some = row if isinstance(row, tuple) else [row]
+                say(f"  {name} {own:<{27 - len(name)}} {', '.join(map(str, some)).lower()}")
         else:
             say(f"  {name:<28} {str(value).lower()}")
     say(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")

@@ -119,7 +119,8 @@ def test_what_is_given_wins_and_physics_has_no_other_input() -> None:
     assert values.digest[:16] in str(entry)
     same = {name: value for name, value in auto.items() if name != "gemm_efficiency"}
     explicit = {n: v for n, v in JOB.items() if n not in ("calibration", "software")}
-    by_hand = Sweep({**explicit, **same, "gemm_efficiency": 0.5}, {}, TIMES).evaluate(
+    own = {"gradient_storage": "fp32"}  # of the software
+    by_hand = Sweep({**explicit, **own, **same, "gemm_efficiency": 0.5}, {}, TIMES).evaluate(
         settings=Settings("numpy")
     )
     assert by_hand.step_time_high == cube.step_time_high

@@ -1,0 +1,64 @@
+"""What a framework can run, by its record: searches keep to it, scenarios outside are told."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...catalog import Record
+from ...kernels.roles import RECOMPUTED
+from . import patterns
+from .axis import Axis
+
+KIND, _STAGES = "software", "pipeline_parallel"
+
+
+def kept(records: Iterable[Record], name: str, row: Sequence[Any]) -> list[Any]:
+    """The candidates of an input that all frameworks of a sweep have."""
+    for record in (each for each in records if each.kind == KIND):
+        has = record.values.get("has", {}).get(name)
+        if has is not None:
+            more = [each for each in has if name == RECOMPUTED and each not in (*row, "modules")]
+            words = [("modules" if patterns.modules(each) else each, each) for each in row]
+            row = [*more, *(each for choice, each in words if choice in has)]
+    return list(row)
+
+
+def with_stages(
+    records: Iterable[Record], found: dict[str, list[Any]], stated: Mapping[str, Any]
+) -> None:
+    """Keep candidates to what runs with pipeline stages, where these are searched or stated."""
+    for record in (each for each in records if each.kind == KIND):
+        for name, row in record.values.get("pipelined", {}).items():
+            if _STAGES in found and stated.get(name, row[0]) not in row:
+                del found[_STAGES]
+            elif name in found and (_STAGES in found or stated.get(_STAGES, 1) > 1):
+                found[name] = [each for each in found[name] if each in row]
+
+
+def notes(
+    records: Iterable[Record], stated: Mapping[str, Any], axes: Sequence[Axis]
+) -> dict[str, str]:
+    """Remarks on stated inputs that a framework lacks, by input."""
+    return {
+        name: f"{record.label} ({record.values['version']}) has {name} "
+        f"{', '.join(map(_shown, row))}, not {_shown(wrong[0])}"
+        for record in records
+        if record.kind == KIND
+        for name, row in _rows(record, stated)
+        if (wrong := [each for each in _told(name, stated, axes) if each not in row])
+    }
+
+
+def _rows(record: Record, stated: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+    yield from record.values.get("has", {}).items()
+    if stated.get(_STAGES, 1) > 1:
+        yield from record.values.get("pipelined", {}).items()
+
+
+def _told(name: str, stated: Mapping[str, Any], axes: Sequence[Axis]) -> list[Any]:
+    rows = [axis.options.get(name, axis.numbers.get(name, ())) for axis in axes]
+    found = [each for row in rows for each in row if each is not None and each == each]
+    return [stated[name], *found] if name in stated else found
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
