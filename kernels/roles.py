@@ -41,6 +41,8 @@ from .physics.run.roles import SUMS as SUMS
 REASON = "infeasible_reason"  # why a point cannot be run; 0 where it can
 NEAR = "near_memory_limit"  # 1 where the error of the memory model decides it
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
+# Reasons that judge what reads an input and not the layout
+ALSO_REASONS: Mapping[str, str] = {"serving_memory_reason": "serving_batch_size"}
 # What depends on these is judged by REASON: the layout, and the size of checkpoint tiers
 LAYOUT = frozenset(
     {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
@@ -98,6 +100,9 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
 
 # Inputs valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
+
+# Counts that come in whole units, where the scenario says how large these are
+UNITS: Mapping[str, str] = {"n_gpus": "gpus_per_node"}
 
 # Inputs that run at multiples of a step alone, and the quantity that counts these
 RUN_STEPS: Mapping[str, str] = {"global_batch_size": "num_microbatches"}

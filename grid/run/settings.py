@@ -9,7 +9,7 @@ from ..progress import Tell, watching
 from ..spec.values import check_threads
 
 Engine = Literal["auto", "numpy", "numba", "jax"]
-Infeasible = Literal["include", "exclude"]
+Infeasible = Literal["exclude", "mark", "include"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,10 @@ class Settings:
     Attributes:
         engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size). All but JAX give
             the same bits.
-        infeasible: "include" points that cannot run, or "exclude" them: NaN (-1 in flags) in
-            outputs that depend on the layout. By default they are evaluated, and never the best.
-            `derivatives` and `solve` give their values, too, with `infeasible_reason` beside them.
+        infeasible: what of points that cannot run. "exclude": they are no answer, and have no value
+            (NaN, -1 in flags) in outputs that depend on the layout. "mark": they count like any
+            other, with `infeasible_reason` beside them. "include": they count, without it. By
+            default answers (`best`, `solve`, `scaling_limit`) exclude, values are marked.
         threads: cores to use; all that the process may use by default.
         dask: a Dask cluster instead of threads, to the same bits: a number of processes to start
             here, a scheduler's address, or a `distributed.Client`. For cubes, reductions, `best`
@@ -51,6 +52,11 @@ class Settings:
     def _mask(self) -> bool:
         """Whether outputs have no value where they cannot run."""
         return self.infeasible == "exclude"
+
+    @property
+    def _answers_run(self) -> bool:
+        """Whether points that cannot run are no answers."""
+        return self.infeasible in (None, "exclude")
 
     @property
     def _cores(self) -> int:

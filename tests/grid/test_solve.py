@@ -15,6 +15,7 @@ from .common import Patch, cases, on_h100, refused, solve
 
 LLAMA = on_h100("llama-3-70b", tensor_parallel=8)
 DAY = 86400.0
+MARKED = Settings(infeasible="mark")  # roots, whether they can run or not
 
 
 def reason(found: object, code: int) -> str:
@@ -85,7 +86,11 @@ def test_mttf_for_a_goodput_against_a_root_by_scipy() -> None:
 
 def test_bandwidth_at_which_communication_takes_as_long_as_compute() -> None:
     found = solve(
-        "inter_node_bandwidth", "exposed_communication_time = compute_time", **LLAMA, n_gpus=1024
+        "inter_node_bandwidth",
+        "exposed_communication_time = compute_time",
+        **LLAMA,
+        n_gpus=1024,
+        settings=MARKED,
     )
     given = dict(n_gpus=1024, inter_node_bandwidth=float(found["inter_node_bandwidth"]))
     at = fleetcube.evaluate(["exposed_communication_time", "compute_time"], **LLAMA, **given)
@@ -180,7 +185,9 @@ def test_what_is_nearest_is_told_only_where_there_is_no_solution() -> None:
 
 def test_whole_numbers_keep_to_the_target() -> None:
     for relation, keeps in (("<=", np.less_equal), (">=", np.greater_equal)):
-        found = solve("n_gpus", f"job_time {relation} 60 d", **LLAMA, pipeline_parallel=4)
+        found = solve(
+            "n_gpus", f"job_time {relation} 60 d", **LLAMA, pipeline_parallel=4, settings=MARKED
+        )
         n = float(found["n_gpus"])
         assert n % 32 == 0, "whole replicas of 8 x 4 GPUs"
         assert keeps(float(found["job_time"]), 60 * DAY)
@@ -228,17 +235,17 @@ def test_a_second_solution_is_told_and_found_above() -> None:
 
 def test_the_far_end_of_what_meets_a_bound_is_no_second_solution() -> None:
     """Job time falls and rises: "<=" is met between its crossings, "=" at both."""
-    wall = float(solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA)["n_gpus"])
+    wall = float(solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA, settings=MARKED)["n_gpus"])
     least = float(fleetcube.evaluate("job_time", **LLAMA, n_gpus=wall))
     for share in (0.5, 1e-2):  # the second time, both lie between two values of the scan
         bound = f"{least * (1 + share)!r} s"
-        between = solve("n_gpus", f"job_time <= {bound}", **LLAMA)
+        between = solve("n_gpus", f"job_time <= {bound}", **LLAMA, settings=MARKED)
         assert int(between["crossings"]) == 2
         assert np.isnan(between["next_above"])
-        both = solve("n_gpus", f"job_time = {bound}", **LLAMA)
+        both = solve("n_gpus", f"job_time = {bound}", **LLAMA, settings=MARKED)
         assert int(both["crossings"]) == 2
         above = float(both["next_above"])
-        far = solve("n_gpus", f"job_time = {bound}", between=[above, 1e9], **LLAMA)
+        far = solve("n_gpus", f"job_time = {bound}", between=[above, 1e9], **LLAMA, settings=MARKED)
         assert float(far["n_gpus"]) > wall > float(both["n_gpus"])
         assert float(far["job_time"]) == pytest.approx(least * (1 + share), rel=1e-2)
 
@@ -269,7 +276,7 @@ def test_how_near_an_output_comes_to_what_it_does_not_reach() -> None:
 
 def test_whether_the_point_found_can_run_is_told() -> None:
     given = {**LLAMA, "pipeline_parallel": [1, 4], "global_batch_size": 8191}  # a prime
-    found = solve("n_gpus", "job_time <= 60 d", **given)
+    found = solve("n_gpus", "job_time <= 60 d", **given, settings=MARKED)
     told = found["infeasible_reason"]
     for stages, n in zip(told["pipeline_parallel"].values, found["n_gpus"].values, strict=True):
         at = {**given, "pipeline_parallel": float(stages), "n_gpus": float(n)}
@@ -278,7 +285,9 @@ def test_whether_the_point_found_can_run_is_told() -> None:
         assert right > 0
     missing = solve("n_gpus", "job_time <= 1 s", **given)
     assert (missing["infeasible_reason"] == -1).all()
-    room = solve("n_gpus", "job_time <= 60 d", **LLAMA, hbm_capacity=["1 GB", "80 GB"])
+    room = solve(
+        "n_gpus", "job_time <= 60 d", **LLAMA, hbm_capacity=["1 GB", "80 GB"], settings=MARKED
+    )
     assert room["n_gpus"].dims == (), "not over what job time does not depend on"
     assert "infeasible_reason" not in room.coords, "which differs over it"
 
@@ -332,7 +341,7 @@ def test_whole_numbers_are_sought_within_the_range(target: str, between: Any, an
     job = {**LLAMA, "pipeline_parallel": 8, "gpu_mttf": "50_000 h"}  # 64 GPUs to a replica
     aim = float(fleetcube.evaluate("job_time", **job, n_gpus=[2048, 2112]).mean())
     sweep = fleetcube.Sweep({**job, "n_gpus": 64}, {}, ["job_time"])
-    found = sweep.solve("n_gpus", target.format(f"{aim!r} s"), between=between)
+    found = sweep.solve("n_gpus", target.format(f"{aim!r} s"), between=between, settings=MARKED)
     if answer is None:
         assert math.isnan(found["n_gpus"])
         assert reason(found, int(found["unsolved_reason"])) == "jumps_over_target"

@@ -7,6 +7,7 @@ at least one evaluation. A step that leaves the bracket, or a bracket that lags 
 bisection, is replaced by a bisection step.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,11 @@ import numpy as np
 
 from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, is_quantity, name_of
+from ....kernels.calculus.phases import without_phase
 from ....kernels.engines.job import pool
 from ....kernels.graph import formulas as graph
 from ....kernels.inputs import INPUTS
-from ....kernels.roles import NEAR, REASON, STEPS
+from ....kernels.roles import ALSO_REASONS, NEAR, REASON, STEPS, UNITS
 from ...errors import InputError, nearest, shown
 from ...plan import memory, tiles
 from ...plan.execute import evaluate_block
@@ -35,6 +37,8 @@ from ...spec.scenario import Problem, resolve
 from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from ..gradient import uncounted
 from .bracket import Bracket, Near, Solution, box, put, within
+from .running import Counts, bisected
+from .running import nearest as nearest_of
 from .scan import scan_values
 
 if TYPE_CHECKING:
@@ -54,6 +58,7 @@ REASONS = {
     3: "undefined",
     4: "jumps_over_target",
     5: "met_everywhere",
+    6: "none_can_run",
 }
 MET = {"<=": 2, ">=": 1}  # the reason code that means the inequality holds everywhere
 CROSSINGS, NEXT = "crossings", "next_above"
@@ -131,7 +136,10 @@ def solve_spec(
 
     check_free(unknown)
     problem = resolve(spec["scenario"], spec["axes"], (unknown,))
-    search = Solver(problem, unknown, target, between, settings.engine)
+    round_ = values.is_whole(unknown) if whole is None else bool(whole)
+    # a count that is not rounded is a relaxation, which no reason judges
+    runs = settings._answers_run and (round_ or not values.is_whole(unknown))
+    search = Solver(problem, unknown, target, between, settings.engine, runs)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
     memory.check(8 * math.prod(shape) * 8, "solve on fewer points")
@@ -140,7 +148,6 @@ def solve_spec(
         name: np.empty(shape, np.int8 if "flag_values" in attrs or name == CROSSINGS else float)
         for name, attrs in about.items()
     }
-    round_ = values.is_whole(unknown) if whole is None else bool(whole)
     everything = plan.whole(dims)
 
     def fill(tile: Region) -> None:
@@ -157,7 +164,8 @@ def solve_spec(
         done(math.prod(extent(tile, dims, dims)))
     variables = {name: (*ordered(plan, dims, answers[name]), about[name]) for name in about}
     coords = coordinates(plan, dims)
-    coords |= {name: variables.pop(name) for name in search.judged}
+    codes = {name: variables.pop(name) for name in search.judged}
+    coords |= codes if settings.infeasible != "include" else {}
     attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
     attrs = with_remarks(attrs, remarks(problem, {unknown: answers[unknown]}))
     return xarray.Dataset(variables, coords, attrs)
@@ -193,7 +201,13 @@ class Solver:
     """Solves the points of a sweep for one input."""
 
     def __init__(
-        self, problem: Problem, unknown: str, target: Target, between: Any, engine: str
+        self,
+        problem: Problem,
+        unknown: str,
+        target: Target,
+        between: Any,
+        engine: str,
+        runs: bool = False,
     ) -> None:
         self.unknown, self.target = unknown, target
         self.grid = scan_values(unknown, between, problem)
@@ -205,7 +219,12 @@ class Solver:
         needed = {dim for of in target.outputs for dim in scan.dims[of]}
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
-        # Axes that do not matter to the target would only multiply the searches
+        also = also_judged(problem, scan)
+        if runs:  # what a target does not depend on may decide whether a job can run
+            judged = Plan(scan.problem, [*target.outputs, *also], engine)
+            known = [n for n in (REASON, *also) if n in judged.outputs]
+            needed |= {dim for name in known for dim in judged.dims[name]}
+        # Axes that matter to neither would only multiply the searches
         problem = replace(
             problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
@@ -226,10 +245,15 @@ class Solver:
         outputs += self.extrapolation.also(outputs) if self.extrapolation else []
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
-        judged = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
-        near = [NEAR] if judged and NEAR not in outputs else []
+        laid_out = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
+        near = [NEAR] if laid_out and NEAR not in outputs else []
+        outputs += [name for name in also if name not in outputs]
         self.plan = Plan(problem, [*outputs, *near], engine, free=free)
-        self.judged = [REASON, *near] if judged and REASON in self.plan.outputs else []
+        self.reasons = [REASON] * (laid_out and REASON in self.plan.outputs) + also
+        self.judged = [*self.reasons, *(near if REASON in self.reasons else [])]
+        self.runs = runs and bool(self.reasons)
+        self.unit = whole_unit(problem, unknown)
+        self.counts = Counts(problem, unknown, tuple(self.plan.sizes), engine)
 
     def evaluate(
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
@@ -239,7 +263,8 @@ class Solver:
         if self.extrapolation:
             free = self.extrapolation.free(tile, free)
             names = [*names, *self.extrapolation.also(names)]
-        outs = {name: np.empty(at.shape, np.int8 if name == REASON else float) for name in names}
+        flags = (REASON, *ALSO_REASONS)
+        outs = {name: np.empty(at.shape, np.int8 if name in flags else float) for name in names}
         evaluate_block(self.plan, tuple(tile), tile, outs, threads, free)
         if self.extrapolation:
             self.extrapolation.complete(outs, tile, free)
@@ -253,11 +278,15 @@ class Solver:
         if whole:
             found, root = ~np.isnan(root), self.whole(tile, root)
             reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
-        unknown = ~np.isnan(root) & (whole | np.isnan(met))
-        self._fill(tile, root, met, unknown)
-        judged = self.evaluate(tile, root, self.judged) if self.judged else {}
         if whole and not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest)
+        wanted = root
+        if self.runs:
+            root, nearest, reason = self._running(tile, root, nearest, reason, whole)
+        unknown = ~np.isnan(root) & (whole | self.runs | np.isnan(met))
+        self._fill(tile, root, met, unknown)
+        wanted = np.where(reason == 6, wanted, root)  # why none runs is that of the first
+        judged = self.evaluate(tile, wanted, self.judged) if self.judged else {}
         near = np.full(nearest.shape, np.nan)
         self._fill(tile, nearest, near, ~np.isnan(nearest))
         return {
@@ -268,8 +297,58 @@ class Solver:
             NEXT: solution.next_above,
             f"nearest_{self.unknown}": nearest,
             f"nearest_{of}": near,
-            **{name: np.where(np.isnan(root), -1, reason) for name, reason in judged.items()},
+            **{name: np.where(np.isnan(wanted), -1, code) for name, code in judged.items()},
         }
+
+    def _running(
+        self, tile: Region, root: Array, nearest: Array, reason: Array, whole: bool
+    ) -> tuple[Array, Array, Array]:
+        """Solutions and nearest values that run, instead of those that do not."""
+        solved = ~np.isnan(root)
+        asked = np.where(solved, root, nearest)
+        bad = ~np.isnan(asked) & ~self._runs(tile, np.where(np.isnan(asked), 1.0, asked))
+        if not bad.any():
+            return root, nearest, reason
+        part = box(bad)
+        cut, at, bad, found = within(tile, part), asked[part], bad[part], solved[part]
+        step = self._step(cut, np.where(np.isnan(at), 1.0, at)) if whole else np.ones(at.shape)
+        rows = self.counts.rows(cut, step, self.grid[0], self.grid[-1]) if whole else None
+        equal = self.target.relation == "="
+        if rows is None:
+            tried = np.unique(np.rint(self.grid)) if whole else self.grid
+            every = [np.full(at.shape, value) for value in tried]
+            rows, few = [row for row in every if self._runs(cut, row).any()], True
+        else:
+            few = False
+        best, close = nearest_of(self._judge, cut, at, rows, self._meets, equal)
+        if few and rows and not equal:
+            best.at = bisected(self._judge, cut, at, best, self._meets, whole)
+        none = bad & found & (np.isnan(best.at) | (equal & few))
+        root, nearest, reason = root.copy(), nearest.copy(), reason.copy()
+        root[part] = np.where(bad & found, np.where(none, np.nan, best.at), root[part])
+        nearest[part] = np.where(bad & (none | ~found), close.at, nearest[part])
+        reason[part] = np.where(none, 6, np.where(bad & found, 0, reason[part]))
+        return root, nearest, reason
+
+    def _judge(self, tile: Region, at: Array) -> tuple[Array, Array]:
+        """The excess over the target at some values, and whether these can run."""
+        outs = self.evaluate(tile, at, self.target.outputs)
+        level = self.target.level
+        aim = outs[level] if isinstance(level, str) else level
+        return outs[self.target.of] - aim, self._runs(tile, at)
+
+    def _runs(self, tile: Region, at: Array) -> Array:
+        outs = self.evaluate(tile, at, self.reasons)
+        return np.all([code == 0 for code in outs.values()], axis=0)
+
+    def _step(self, tile: Region, at: Array) -> Array:
+        """The step from one whole number to the next: whole replicas, and whole nodes."""
+        step = np.ones(at.shape)
+        if self.steps:
+            count = self.evaluate(tile, at, [self.steps])[self.steps]
+            step = np.where(np.isfinite(count) & (count > 0), np.rint(at / count), 1.0)
+        step = np.where(np.isfinite(step), step, 1.0)
+        return np.lcm(step.astype(np.int64), self.unit).astype(float) if self.runs else step
 
     def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
         """Evaluate the output into `outs` where a condition holds."""
@@ -499,10 +578,7 @@ class Solver:
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number next to a root that meets the target or comes closest; NaN if none."""
-        step = np.ones(root.shape)
-        if self.steps:
-            count = self.evaluate(tile, root, [self.steps])[self.steps]
-            step = np.where(np.isfinite(count), np.rint(root / count), 1.0)
+        step = self._step(tile, root)
         low = np.floor(root / step * (1 + ROUND)) * step
         high = np.ceil(root / step * (1 - ROUND)) * step
         first, last = self.grid[0], self.grid[-1]
@@ -517,6 +593,26 @@ class Solver:
         if self.target.relation != "=":  # the only one of the two within the range
             missed |= (low == high) & ~lower & (np.abs(low - root) > ROUND * root)
         return np.where(np.isnan(root) | missed, np.nan, near)
+
+
+def also_judged(problem: Problem, plan: Plan) -> list[str]:
+    """Reasons that judge the outputs of a plan beside the layout's."""
+    found = []
+    for reason, size in ALSO_REASONS.items():
+        if size in plan.structure.used:
+            with contextlib.suppress(InputError):  # not all that it needs is known
+                Plan(problem, [reason], "numpy")
+                found.append(reason)
+    return found
+
+
+def whole_unit(problem: Problem, name: str) -> int:
+    """What a count comes in: GPUs in whole nodes, as large as the scenario says."""
+    unit = UNITS.get(without_phase(name), "")
+    rows: list[Any] = [problem.constants.get(unit, 1.0)]
+    rows += [axis.numbers[unit] for axis in problem.axes if unit in axis.numbers]
+    sizes = {round(size) for row in rows for size in np.ravel(row) if size >= 1}
+    return math.lcm(*sizes)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:

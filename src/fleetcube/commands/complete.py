@@ -30,6 +30,16 @@ def engine(command: Any) -> Any:
     return click.option("--engine", type=choice, default="auto", help="[auto: by size]")(command)
 
 
+def infeasible(default: str) -> Callable[[_Command], _Command]:
+    """What of points that cannot run: one option of every command."""
+    return click.option(
+        "--infeasible",
+        type=OneOf(("exclude", "mark", "include")),
+        default=default,
+        help=f"What of points that cannot run.  [{default}]",
+    )
+
+
 def _beginning(found: Callable[[], Iterable[str]]) -> Complete:
     return lambda ctx, param, begun: [name for name in found() if name.startswith(begun)]
 

@@ -1,0 +1,129 @@
+"""Solutions that can run: of counts that can be laid out all are tried; of other values the nearest
+to the solution is found by bisection, between it and one that runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....kernels.roles import LAYOUT_REASON
+from ...errors import InputError
+from ...plan.execute import evaluate_block
+from ...plan.plan import Plan
+from ...plan.tiles import Region
+from ...spec import values
+from ...spec.axis import Array, Axis
+from ...spec.scenario import Problem
+
+MULTIPLES = 1 << 14  # of a replica, tried as clusters
+MOST = 512  # counts that can be laid out, up to which each is evaluated
+HALVES = 64
+_TRIED = "tried"
+
+Judge = Callable[[Region, Array], tuple[Array, Array]]  # the excess at values, and whether they run
+
+
+@dataclass
+class Nearest:
+    """The value that runs, and meets the target or comes nearest to it; NaN where there is none."""
+
+    score: Array
+    at: Array
+
+    def keep(self, at: Array, score: Array, good: Array) -> None:
+        better = good & (score < self.score)
+        self.at, self.score = np.where(better, at, self.at), np.where(better, score, self.score)
+
+
+def nothing(shape: tuple[int, ...]) -> Nearest:
+    return Nearest(np.full(shape, np.inf), np.full(shape, np.nan))
+
+
+class Counts:
+    """Whole numbers of an input at which the groups of a job divide, for each point."""
+
+    def __init__(self, problem: Problem, unknown: str, known: Sequence[str], engine: str) -> None:
+        self.unknown = unknown
+        self.plan: Plan | None = None
+        if not values.is_whole(unknown):
+            return
+        tried = Axis(_TRIED, np.arange(1.0, MULTIPLES + 1))
+        try:
+            plan = Plan(problem, [LAYOUT_REASON], engine, free=[unknown])
+            own = {dim for dim in plan.dims[LAYOUT_REASON] if dim in known}
+            axes = tuple(axis for axis in problem.axes if axis.name in own or axis.options)
+            self.plan = Plan(
+                replace(problem, axes=(*axes, tried)), [LAYOUT_REASON], "numpy", free=[unknown]
+            )
+        except InputError:  # the layout is not known well enough
+            return
+
+    def rows(self, tile: Region, step: Array, first: float, last: float) -> list[Array] | None:
+        """Counts over a tile, one after the other, NaN where a point has fewer; None if many."""
+        plan = self.plan
+        if plan is None:
+            return None
+        dims = tuple(plan.sizes)
+        region = {d: tile.get(d, slice(0, MULTIPLES)) for d in dims}
+        cells = [d for d in dims if d != _TRIED]
+        here = step[tuple(slice(None) if d in cells else slice(0, 1) for d in tile)]
+        order = [[*tile].index(d) for d in cells]
+        here = here.transpose([*order, *(k for k in range(here.ndim) if k not in order)])
+        here = np.expand_dims(here.reshape([here.shape[k] for k in range(len(cells))]), -1)
+        at = here * np.arange(1.0, MULTIPLES + 1)
+        place = dims.index(_TRIED)
+        code = np.empty([cut.stop - cut.start for cut in region.values()], np.int8)
+        free = {self.unknown: np.ascontiguousarray(np.moveaxis(at, -1, place))}
+        evaluate_block(plan, dims, region, {LAYOUT_REASON: code}, 1, free)
+        valid = (np.moveaxis(code, place, -1) == 0) & (at >= first) & (at <= last)
+        count = int(valid.sum(-1).max(initial=0))
+        if count > MOST:
+            return None
+        order_ = np.argsort(~valid, axis=-1, kind="stable")[..., :count]
+        found = np.where(
+            np.take_along_axis(valid, order_, -1), np.take_along_axis(at, order_, -1), np.nan
+        )
+        shape = [1 if d not in cells else tile[d].stop - tile[d].start for d in tile]
+        back = [cells.index(d) for d in tile if d in cells]
+        return [found[..., k].transpose(back).reshape(shape) for k in range(count)]
+
+
+def nearest(
+    judge: Judge,
+    tile: Region,
+    root: Array,
+    rows: Sequence[Array],
+    meets: Callable[[Array], Array],
+    equal: bool,
+) -> tuple[Nearest, Nearest]:
+    """Of some values those that run: the nearest to a root that meets a target, and the one whose
+    output comes nearest to it."""
+    best, close = nothing(root.shape), nothing(root.shape)
+    for row in rows:
+        at = np.broadcast_to(row, root.shape)
+        excess, runs = judge(tile, np.where(np.isnan(at), 1.0, at))
+        runs = runs & ~np.isnan(at) & np.isfinite(excess)
+        close.keep(at, np.abs(excess), runs)
+        far = np.abs(excess) if equal else np.abs(np.log(at / root))
+        best.keep(at, far, runs & meets(excess))
+    return best, close
+
+
+def bisected(
+    judge: Judge,
+    tile: Region,
+    root: Array,
+    best: Nearest,
+    meets: Callable[[Array], Array],
+    whole: bool,
+) -> Array:
+    """From a value that runs and meets the target towards a root that does not run, as far as it
+    goes: where one limit separates them."""
+    good, bad = best.at, np.where(np.isnan(best.at), np.nan, root)
+    for _ in range(HALVES):
+        middle = 0.5 * (good + bad)
+        middle = np.where(good < bad, np.floor(middle), np.ceil(middle)) if whole else middle
+        excess, runs = judge(tile, np.where(np.isnan(middle), 1.0, middle))
+        runs = runs & meets(excess) & ~np.isnan(middle)
+        good, bad = np.where(runs, middle, good), np.where(runs, bad, middle)
+    return good
