@@ -228,7 +228,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset. Memory: a few blocks; for bounded searches, tables of 16 million points.
         """
-        from .ask.best import judged
+        from .ask.runs import judged, narrowed
         from .reduce.fold import reduce
 
         with self._asked(settings) as asked:
@@ -236,7 +236,11 @@ class Sweep(Evaluation):
             if where is not None:
                 if of is None:
                     raise InputError("where is for one output; name it with of")
-                sweep, conditions = judged(self, [of], where, asked)
+                sweep, conditions = judged(self, [of], where, asked, asked._mask)
+            if asked._mask and of is not None:
+                dependent = sweep._plan(asked.engine, True).layout_dependent
+                if conditions is not None or of in dependent:
+                    sweep = narrowed(sweep, over)
             with mapping(sweep, asked) as (plan, map_):
                 return reduce(plan, self.spec, how, over, map_, asked._cores, of, q, conditions)
 
@@ -317,18 +321,22 @@ class Sweep(Evaluation):
                 ("data_parallel_time = compute_time"), or {"job_time": "30 d"}.
             between: the range to search, [first, last]; by default a millionth to a million times
                 the value at hand, 1 to 10^9 for counts, and all of a share.
-            whole: round to a whole number, of whole replicas for n_gpus: the one that keeps to "<="
-                or ">=", the nearer one for "="; by default for whole-numbered inputs.
+            whole: round to a whole number, of whole replicas and nodes for n_gpus: the nearest that
+                keeps to "<=" or ">=", the one that comes nearest for "="; by default for
+                whole-numbered inputs. Where this is False, counts are not judged.
             settings: instead of the sweep's.
 
-        Returns a Dataset over the other axes: `unknown`, the output there, and `unsolved_reason`;
-        `infeasible_reason` of what was found, where the output depends on the layout. Of several
+        Returns a Dataset over the other axes: `unknown`, the output there, and `unsolved_reason`.
+        Values that cannot run are no solution: where no value that meets the target can run,
+        `unsolved_reason` is `none_can_run`, and `infeasible_reason` why. With infeasible = "mark"
+        solutions are given all the same, with their `infeasible_reason`. Of several
         solutions the smallest is given: `crossings` counts how often the output was seen to cross
         the target, `next_above` lies between this solution and the next. NaN where there is none in
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from .ask.solve.solve import read_target, solve_spec
+        from .ask.runs import read_target
+        from .ask.solve.solve import solve_spec
 
         aim = read_target(target)
         with self._asked(settings) as asked:
@@ -339,7 +347,7 @@ class Sweep(Evaluation):
         between: Sequence[Any] | None = None,
         *,
         batch_grows: bool = False,
-        power_limit: Any = None,
+        where: str | Sequence[str] = (),
         day_price: Any = None,
         settings: Settings | None = None,
     ) -> "xarray.Dataset":
@@ -350,8 +358,8 @@ class Sweep(Evaluation):
                 run to one beyond the fastest, and to 1,048,576 at most. Sizes are whole replicas,
                 each twice the one before. The sweep's own n_gpus do not count.
             batch_grows: the batch is stated for the first size, and grows with the GPUs.
-            power_limit: of facility_power; day_price: the most that a day saved may add to
-                job_cost.
+            where: conditions on outputs, such as "facility_power <= 12 MW".
+            day_price: the most that a day saved may add to job_cost.
             settings: instead of the sweep's.
 
         Returns a Dataset over `n_gpus`: job_time, `speedup` over the first size, `doubling_gain`,
@@ -359,13 +367,15 @@ class Sweep(Evaluation):
         before, for each `loss`; over `limit`: `binds_from`, the size where it begins to bind (NaN:
         nowhere), and `why`. A loss binds from the first size to which doubling brought less than
         1.9 times, mostly because of it; batch and layout from the first size that cannot run for
-        them; power and price from the first size beyond theirs. `fastest_gpus` is the size of least
-        job time, `fastest_time`, among whole replicas, and `sync_wall_gpus` the closed form there.
+        them; a condition (by the name of its output) from the first size that breaks it after one
+        that keeps to it, and the price from the first beyond it. `fastest_gpus` is the size of
+        least job time, `fastest_time`, among whole replicas on whole nodes that keep to the
+        conditions, and `sync_wall_gpus` the closed form there. Raises InputError where none does.
         """
         from .ask.wall import wall
 
         with self._asked(settings) as asked:
-            return wall(self.spec, between, batch_grows, power_limit, day_price, asked.engine)
+            return wall(self.spec, between, batch_grows, where, day_price, asked)
 
     def derivatives(
         self,

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from ...kernels.roles import HEADROOM, NEAR, REASON
+from ...kernels.roles import NEAR, REASON
 from ..errors import InputError, check_count, check_texts, shown
 from ..plan.labels import coordinates, root_attributes
 from ..reduce.pareto import pareto, sign_of
@@ -15,15 +15,14 @@ from ..run import stream
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..spec import phases
-from .layouts import ALWAYS, best_layouts, by_phase
+from .layouts import ALWAYS, best_layouts, by_phase, point
+from .nearest import NEAREST, nearest, nearest_of_grid
 from .optimize import optimize
-from .solve.solve import Target, read_condition
+from .runs import Kind, Names, judged, narrowed, with_headroom
 
 if TYPE_CHECKING:
     import xarray
 
-Kind = TypeVar("Kind", bound=Evaluation)
-Names = str | Sequence[str]
 Search = Names | Mapping[str, Sequence[Any]]
 
 
@@ -43,25 +42,31 @@ def best(
     over = None if over is None else [*dict.fromkeys(check_texts("over", over))]
     where, also = check_texts("where", where), check_texts("also", also)
     if search is None:
-        return _of_grid(sweep, of, k, sense, over, where, also, settings)
+        found = _of_grid(sweep, of, k, sense, over, where, also, settings)
+        nothing = isinstance(of, str) and not where and not found[of].notnull().any()
+        if nothing and settings._answers_run:
+            found.attrs[NEAREST] = nearest_of_grid(sweep, str(of), str(sense))
+        return found
     if not isinstance(search, Mapping):
         search = check_texts("search", search)
     if not search:
         raise InputError("search is empty; name inputs, or {input: [first, last]}")
     of = ALWAYS[0] if of is None else of
-    if settings.infeasible == "include" and not isinstance(search, Mapping):
+    if not settings._answers_run and not isinstance(search, Mapping):
         raise InputError("a layout that cannot run is never the best; leave infeasible out")
     if not isinstance(of, str) or not isinstance(sense, str):
         raise InputError("a front is searched over axes alone; leave search out, or name one of")
     if isinstance(search, Mapping):
         if k is not None:
             raise InputError(f"k = {k}: a search of ranges has one answer; leave k out")
-        sure = sweep if settings.infeasible == "include" else with_headroom(sweep, search)
+        sure = with_headroom(sweep, search) if settings._answers_run else sweep
         return optimize(sure._spec_of([of]), of, sense, search, where, also, over or (), settings)
     if over:
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
     if not phases.names(sweep.spec["scenario"]):
         found = best_layouts(sweep, of, sense, search, where, also, k or 1, settings)
+        if sweep.points == 1 and found[REASON].any():
+            found.attrs[NEAREST] = nearest(point(sweep), of, search)
         return found if k is not None else found.isel({RANK: 0}).drop_vars(RANK)
     if k is not None or where or also:
         raise InputError("each phase has one best layout; leave out k, where and also")
@@ -97,15 +102,17 @@ def _of_grid(
     if settings._mask:
         searched = {n: row for n, row in spec["axes"].items() if over is None or n in over}
         sweep = with_headroom(sweep, searched)
-    moved, conditions = judged(sweep, [*names, *also], where, settings)
+    asked = [*names, *also]
+    moved, conditions = judged(sweep, asked, where, settings, settings._answers_run)
     # none depends on the layout, so that what cannot run is left out by its reason
     apart = settings._mask and not {*names} & {*moved._plan(settings.engine, True).layout_dependent}
+    some = narrowed(moved, over) if settings._mask else moved
     if not isinstance(of, str):
         if also:
             raise InputError(
                 f"also = {shown(also)} is for one output; add it to of, or leave it out"
             )
-        with stream.mapping(moved, settings) as (plan, map_):
+        with stream.mapping(some, settings) as (plan, map_):
             senses = [sense] * len(names) if isinstance(sense, str) else sense
             return pareto(
                 plan,
@@ -114,17 +121,17 @@ def _of_grid(
                 senses,
                 over,
                 map_,
-                conditions if where or apart else None,
+                conditions if conditions or apart else None,
                 k,
             )
     sign = sign_of(sense)
-    if k is None and not where and not apart:
+    if k is None and not conditions and not apart and some is moved:
         near = moved._with_memory_margin
         with stream.mapping(near, settings) as (plan, map_):
             found = _winner(near, plan, of, str(sense), over, map_, settings)
         if not (sign * found[of] == math.inf).any():  # no cell has only the worst there is
             return found
-    with stream.mapping(moved, settings) as (plan, map_):
+    with stream.mapping(some, settings) as (plan, map_):
         ranked = top(plan, moved.spec, of, k or 1, str(sense), over, conditions, map_)
     return ranked if k is not None else ranked.isel({RANK: 0}).drop_vars(RANK)
 
@@ -149,27 +156,3 @@ def _winner(
     attrs = {**root_attributes(plan, sweep.spec), "fleetcube_reduction": said}
     found = xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
     return found.set_coords(NEAR) if NEAR in found else found
-
-
-def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
-    """The same, refusing what fits only within the error of a limit, if what is searched decides
-    that and the spec does not state it."""
-    spec: Any = sweep.spec
-    scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
-    axes = {**spec["axes"], **searched}
-    if HEADROOM in {*scenario, *axes} or not is_known(scenario, axes, [NEAR]):
-        return sweep
-    plan = sweep.replace(scenario=scenario, axes=axes, outputs=[NEAR])._plan("numpy")
-    decided = not searched.keys().isdisjoint(plan.out_dims[NEAR])
-    return sweep.replace(scenario={**spec["scenario"], HEADROOM: True}) if decided else sweep
-
-
-def judged(
-    sweep: Kind, names: Sequence[str], where: Names, settings: Settings
-) -> tuple[Kind, list[Target]]:
-    """A sweep of some outputs, those of conditions, and reasons if these are known."""
-    conditions = [read_condition("where", text) for text in check_texts("where", where)]
-    read = [*names, *(name for each in conditions for name in each.outputs)]
-    if settings._mask and is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
-        read.append(REASON)
-    return sweep.with_outputs(list(dict.fromkeys(read))), conditions

@@ -1,6 +1,6 @@
 """Intervals of outputs, from the error of a prediction and from distributions of inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
 SHARE = 0.9
+SHARES = np.linspace(0.0025, 0.9975, 200)  # between which a chance is interpolated
 # Places in a prediction's interval: the ends are exact for monotonic outputs, others need the rest
 _PLACES = np.linspace(-1.0, 1.0, 5)
 
@@ -70,6 +71,24 @@ def interval(
     }
     whole = values.assign_coords(coords).assign(variables)
     return whole.assign_attrs({UNUSED: unused} if unused else {})
+
+
+def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str, Any]:
+    """The probability that each condition on an output holds at a point, where an error or a
+    distribution is known: `<output>_chance`."""
+    found = {}
+    for each in conditions:
+        sweep = Evaluation(scenario, {}, [each.of])
+        plan = sweep._plan("numpy")
+        spread = errors(plan, each.of) or reached(plan, [each.of]) & {*plan.problem.distributions}
+        if isinstance(each.level, str) or not spread:
+            continue
+        how = Settings("numpy", threads=1)
+        drawn = uncertainty(sweep, [each.of], SHARES, "sampled", SAMPLES, 0, how)[each.of].values
+        below = float(np.interp(each.level, drawn, SHARES, left=0.0, right=1.0))
+        about = {"units": "1", "long_name": f"probability that {each}"}
+        found[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about
+    return found
 
 
 def _moved(

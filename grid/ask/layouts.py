@@ -30,9 +30,9 @@ from ..spec import auto, framework, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
 from .gradient import check_quantity, is_held, uncounted
-from .interval import interval
+from .interval import chances, interval
+from .runs import Target, read_condition
 from .sensitivity import Kind, frozen, rank_inputs
-from .solve.solve import Target, read_condition
 
 if TYPE_CHECKING:
     import xarray
@@ -126,8 +126,7 @@ def best_layouts(
             "of these inputs"
         )
     best, reasons, limits = _tried(sweep, of, sign, axes, tried, conditions, k, settings)
-    more = [*also, *(name for each in conditions for name in each.outputs)]
-    return _answers(sweep, of, more, axes, tried, best, reasons).assign(limits)
+    return _answers(sweep, of, also, conditions, axes, tried, best, reasons).assign(limits)
 
 
 def by_phase(
@@ -212,14 +211,21 @@ def stated_and_free(
     sweep: Kind, of: str, sense: str, where: Sequence[str]
 ) -> "tuple[dict[str, Any], xarray.Dataset, xarray.Dataset]":
     """The layout that a spec of one point states, its values, and the best layout instead."""
-    axes = make_axes(sweep.spec["axes"])
-    scenario = {**sweep.spec["scenario"], **_said(axes, [0] * len(axes))}
-    point = Evaluation(scenario, {}, _outputs(sweep, of))
-    values = interval(point, None, Settings("numpy"))
+    scenario = point(sweep)
+    conditions = [read_condition("where", text) for text in where]
+    outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
+    stated = Evaluation(scenario, {}, [*outputs])
+    values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
     free = {name: value for name, value in scenario.items() if name not in OPEN}
     bare = Evaluation(free, {}, [of])
     best = best_layouts(bare, of, sense, LAYOUT, where, (), 1, Settings())
-    return layout_at(point), values, best
+    return layout_at(stated), values, best
+
+
+def point(sweep: Evaluation) -> dict[str, Any]:
+    """The scenario of a sweep at the first point of its axes."""
+    axes = make_axes(sweep.spec["axes"])
+    return {**sweep.spec["scenario"], **_said(axes, [0] * len(axes))}
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
@@ -395,6 +401,7 @@ def _answers(
     sweep: Evaluation,
     of: str,
     also: Sequence[str],
+    conditions: Sequence[Target],
     axes: Mapping[str, Axis],
     tried: Mapping[str, Sequence[Any]],
     best: Array,
@@ -405,19 +412,20 @@ def _answers(
 
     spec: Any = sweep.spec
     sizes = [axis.size for axis in axes.values()]
-    outputs = list(dict.fromkeys([*_outputs(sweep, of), *also]))
+    read = [*also, *(name for each in conditions for name in each.outputs)]
+    outputs = list(dict.fromkeys([*_outputs(sweep, of), *read]))
     plan = sweep.with_outputs([of])._plan("numpy")
     layouts = [*itertools.product(*tried.values())]
     found = {}
     for k, place in enumerate(itertools.product(*map(range, sizes))):
-        point = {**spec["scenario"], **_said(axes, place)}
+        here = {**spec["scenario"], **_said(axes, place)}
         for rank, at in enumerate(best[k].tolist()):
             if at >= 0:
-                scenario = {**point, **dict(zip(tried, layouts[at], strict=True))}
-                found[k, rank] = (
-                    scenario,
-                    interval(Evaluation(scenario, {}, outputs), None, Settings("numpy", threads=1)),
+                scenario = {**here, **dict(zip(tried, layouts[at], strict=True))}
+                own = interval(
+                    Evaluation(scenario, {}, outputs), None, Settings("numpy", threads=1)
                 )
+                found[k, rank] = scenario, own.assign(chances(scenario, conditions))
     dims = (*axes, RANK)
     shape = (*sizes, best.shape[1])
     variables: dict[str, Any] = {}
@@ -549,7 +557,7 @@ def levers(
         sides = {
             end: sign * (own[f"{of}_{end}"].item() - base)
             for end in ("below", "above")
-            if math.isfinite(own[f"value_{end}"].item())
+            if math.isfinite(own[f"value_{end}"].item() * own[f"{of}_{end}"].item())
         }
         plain = without_phase(name)
         pulled = plain == _GPUS or (own["topic"].item() in _LEVERS and plain not in _BUILT)
@@ -584,13 +592,10 @@ def _no_lever(
     own = found.sel(input=_GPUS)
     now, above = own["value"].item(), own["value_above"].item()
     more = above if above > now else 2 * now
-    spec: Any = sweep.spec
-    axes = make_axes(spec["axes"])
-    point = {**spec["scenario"], **_said(axes, [0] * len(axes))}
-    point |= {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
-    if not is_known(point, {}, [of]):  # a job of one node needs no network
+    at = point(sweep) | {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
+    if not is_known(at, {}, [of]):  # a job of one node needs no network
         return f"more GPUs than {now:g} need a fabric"
-    moved = Evaluation(point, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
+    moved = Evaluation(at, {}, [of, REASON]).evaluate(settings=Settings("numpy"))
     start = f"{_GPUS} {more / now - 1:+.0%}:"
     if moved[REASON].item():
         why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]

@@ -33,7 +33,8 @@ from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
-from .solve.solve import Target, check_free, read_condition, without
+from .runs import Target, read_condition, whole_unit
+from .solve.solve import check_free, without
 
 if TYPE_CHECKING:
     import xarray
@@ -208,7 +209,7 @@ class Search:
         for unused in set(names) - _ancestors(plan, rated):
             raise InputError(f"{of} and its conditions do not depend on {unused}; leave it out")
         problem, self.extrapolation = extrapolation_error(problem, plan, names, rated)
-        judged = settings.infeasible != "include" and REASON in plan.outputs
+        judged = settings._answers_run and REASON in plan.outputs
         self.limited = [
             name for name in LIMITS if judged and all(name in case.formulas for case in plan.cases)
         ]
@@ -225,6 +226,7 @@ class Search:
         self.plan = Plan(problem, list(dict.fromkeys([*outputs, *self.near])), engine, free=free)
         self.reason = [REASON] if judged else []
         self.rated = rated
+        self.units = [whole_unit(problem, name) if judged else 1 for name in names]
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
         self.whole = [values.is_whole(name) for name in names]
         # the valid numbers of these depend on the others
@@ -438,7 +440,7 @@ class Search:
             part = rows[start : start + ROWS]
             ratio = part[:, k] / self.evaluate(point, part, [str(steps)])[str(steps)]
             found[start : start + ROWS] = np.where(np.isfinite(ratio), np.rint(ratio), 1.0)
-        return np.maximum(found, 1.0)
+        return np.lcm(np.maximum(found, 1.0).astype(np.int64), self.units[k]).astype(float)
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
         """The best row that meets every condition; None if none does."""

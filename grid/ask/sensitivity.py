@@ -217,6 +217,9 @@ def rank_inputs(
             name: outputs_at(problem, columns, name, Settings("numpy", threads=1))
             for name in (of, *priced)
         }
+        if judged and not reason:  # a neighbour that cannot run has no value
+            code = outputs_at(problem, columns, REASON, Settings("numpy", threads=1))
+            sizes = {name: np.where(code > 0, np.nan, row) for name, row in sizes.items()}
     rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
     names = [inputs[k] for k in rank]
 

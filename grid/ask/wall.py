@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.roles import REASON
-from ..errors import InputError, shown
+from ..errors import InputError, check_texts, shown
+from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Engine, Settings
-from ..show.tables import meanings
+from ..show.tables import meanings, numbers, scale
 from ..spec import phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array
+from ..spec.scenario import resolve
 from .gradient import uncounted
+from .runs import Names, Target, read_condition, whole_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -35,7 +38,8 @@ TIMED = {  # losses of GPU time besides the GPUs' own work: their shares of the 
 }
 LOST = ("batch", "compute", *TIMED, "transitions")
 SIZE, TIME = "n_gpus", "job_time"
-_BATCH, _POWER, _COST = "global_batch_size", "facility_power", "job_cost"
+_BATCH, _COST = "global_batch_size", "job_cost"
+_DEFAULT = Settings()
 _TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
 _SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
 _READY = "transition_share"
@@ -54,28 +58,41 @@ def wall(
     spec: Mapping[str, Any],
     between: Sequence[Any] | None = None,
     batch_grows: bool = False,
-    power_limit: Any = None,
+    where: Names = (),
     day_price: Any = None,
-    engine: Engine = "auto",
+    settings: Settings = _DEFAULT,
 ) -> "xarray.Dataset":
     """What each doubling of a cluster brings, and its limits; see `Sweep.scaling_limit`."""
     scenario, axes = _one_point(spec)
     phased = bool(phases.names(scenario))
     batch = _batch(scenario, phased) if batch_grows else None
-    power = None if power_limit is None else _positive(_POWER, power_limit)
+    limits = [read_condition("where", text) for text in check_texts("where", where)]
     price = None if day_price is None else _positive(_COST, day_price)
     sizes, step = _sizes(scenario, axes, between)
-    outputs = [*_NEEDED, *([] if phased else [_TOKENS]), *([_POWER] if power else [])]
+    outputs = [
+        *_NEEDED,
+        *([] if phased else [_TOKENS]),
+        *(n for each in limits for n in each.outputs),
+    ]
     priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
-    outputs += [_COST] if priced else []
+    outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else [])]))
+    engine = settings.engine
     found = _scan(scenario, axes, sizes, outputs, engine)
-    runs = found[REASON].values == 0
+    runs = _runs(found, settings)
+    if between is None and not runs.any():  # no doubling of one replica divides the batch
+        every = step * np.arange(1.0, TRIED + 1)
+        some = _runs(_scan(scenario, axes, every, [TIME], engine), settings)
+        if some.any():
+            start = every[some.argmax()]
+            sizes = start * 2.0 ** np.arange(math.floor(math.log2(MOST / start)) + 1)
+            found = _scan(scenario, axes, sizes, outputs, engine)
+            runs = _runs(found, settings)
     if between is None and runs.any():
         sizes = sizes[runs.argmax() :]
         found = found.isel({SIZE: slice(int(runs.argmax()), None)})
     if batch is not None:
         found = _scan(scenario, axes, sizes, outputs, engine, batch)
-    runs = found[REASON].values == 0
+    runs = _runs(found, settings)
     if not runs.any():
         raise InputError(
             f"none of {SIZE} = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, each twice the one before, can "
@@ -83,15 +100,19 @@ def wall(
             "the layout, the batch or the range"
         )
     times = np.where(runs, found[TIME].values, np.nan)
-    best = int(np.nanargmin(times))
+    last = int(np.nanargmin(times))
+    kept = runs & _kept(found, limits)
+    if not kept.any():
+        raise InputError(_nearest_size(found, runs, limits))
+    best = int(np.nanargmin(np.where(kept, times, np.nan)))
     if between is None:  # one more size shows that the job gets slower, or why it cannot run
-        found, times = found.isel({SIZE: slice(0, best + 2)}), times[: best + 2]
+        found, times = found.isel({SIZE: slice(0, last + 2)}), times[: last + 2]
         # Drop remarks about sizes that are not shown
         found.attrs = _scan(scenario, axes, found[SIZE].values, outputs, engine, batch).attrs
     found = _doubled(found, times)
-    limits = _ended(found, power, price) | _lost(found)  # slowing limits before ending ones
-    names = [*LOST, "layout", *(["power"] if power else []), *(["price"] if price else [])]
-    bound = [limits.get(name, (np.nan, "")) for name in names]
+    ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones
+    names = [*LOST, "layout", *(each.of for each in limits), *(["price"] if price else [])]
+    bound = [ends.get(name, (np.nan, "")) for name in names]
     found = found.assign_coords(limit=names).assign(
         binds_from=("limit", [at for at, _ in bound], {"units": "1"}),
         why=("limit", [why for _, why in bound]),
@@ -100,7 +121,7 @@ def wall(
         return found.assign(
             fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"})
         )
-    return _fastest(found, scenario, axes, sizes, sizes[best], step, engine)
+    return _fastest(found, scenario, axes, sizes, sizes[best], step, settings, limits)
 
 
 def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -145,15 +166,16 @@ def _sizes(
     counts = replicas[_REPLICAS].values.ravel()
     if not (counts >= 1).all():
         raise InputError(f"one replica takes more than {MOST:,.0f} GPUs; make its groups smaller")
-    step = math.lcm(*(round(MOST / count) for count in counts.tolist()))
+    node = whole_unit(resolve(scenario, {**axes, SIZE: [MOST]}), SIZE)
+    step = math.lcm(node, *(round(MOST / count) for count in counts.tolist()))
     if between is not None and (isinstance(between, str) or len(between) != 2):
         raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
     first, last = (step, MOST) if between is None else (values.number(SIZE, v) for v in between)
     start = math.ceil(max(first, 1) / step) * step
     if not start <= last < math.inf:
         raise InputError(
-            f"{SIZE} from {first:,.10g} to {last:,.10g} holds no multiple of a replica's {step:,} "
-            "GPUs; give another range"
+            f"{SIZE} from {first:,.10g} to {last:,.10g} holds no multiple of {step:,} GPUs, whole "
+            "replicas and nodes; give another range"
         )
     return start * 2.0 ** np.arange(math.floor(math.log2(last / start)) + 1), step
 
@@ -241,7 +263,7 @@ def _lost(found: "xarray.Dataset") -> dict[str, tuple[float, str]]:
 
 
 def _ended(
-    found: "xarray.Dataset", power: float | None, price: float | None
+    found: "xarray.Dataset", conditions: Sequence[Target], price: float | None
 ) -> dict[str, tuple[float, str]]:
     """Limits that end the growth: from which size they bind, and why."""
     limits: dict[str, tuple[float, str]] = {}
@@ -250,10 +272,11 @@ def _ended(
     if last + 1 < runs.size:
         reason = _reason(found, last + 1)
         limits[_REASONS.get(reason, "layout")] = float(found[SIZE][last + 1]), reason
-    if power is not None:
-        needed = np.where(runs, found[_POWER].values, np.nan)
-        for k in np.flatnonzero(needed > power)[:1]:
-            limits["power"] = float(found[SIZE][k]), f"needs {needed[k] / 1e6:,.4g} MW"
+    for each in conditions:
+        kept = _kept(found, [each])
+        before = np.cumsum(kept & runs) > 0  # growth ends what smaller sizes keep to
+        for k in np.flatnonzero(runs & ~kept & (before | (~(kept & runs).any())))[:1]:
+            limits[each.of] = float(found[SIZE][k]), f"{each.of} is {_shown(found, each.of, k)}"
     if price is not None:
         costs, times = (np.where(runs, found[name].values, np.nan) for name in (_COST, TIME))
         dearer, days = np.diff(costs), -np.diff(times) / 86400
@@ -267,6 +290,38 @@ def _ended(
     return limits
 
 
+def _runs(found: "xarray.Dataset", settings: Settings) -> Array:
+    return np.asarray((found[REASON].values == 0) | (not settings._answers_run))
+
+
+def _kept(found: "xarray.Dataset", conditions: Sequence[Target]) -> Array:
+    """Which sizes keep to all conditions."""
+    outs = {name: found[name].values for each in conditions for name in each.outputs}
+    kept = [met(each, outs) for each in conditions]
+    return np.logical_and.reduce([np.ones(found[SIZE].size, bool), *kept])
+
+
+def _nearest_size(found: "xarray.Dataset", runs: Array, conditions: Sequence[Target]) -> str:
+    """That no size keeps to conditions, and how near they come to each."""
+    parts = []
+    for each in conditions:
+        sign = 1.0 if each.relation == "<=" else -1.0
+        k = int(np.nanargmin(np.where(runs, sign * found[each.of].values, np.nan)))
+        most = "least" if sign > 0 else "greatest"
+        at = f"{found[SIZE].values[k]:,.0f} GPUs"
+        parts.append(f"the {most} {each.of} is {_shown(found, each.of, k)}, at {at}")
+    return (
+        f"no size that can run keeps to {' and '.join(map(str, conditions))}: {', '.join(parts)}; "
+        "change a condition"
+    )
+
+
+def _shown(found: "xarray.Dataset", name: str, k: int) -> str:
+    value = float(np.broadcast_to(found[name].values, found[SIZE].shape)[k])
+    factor, unit = scale(str(found[name].attrs["units"]), [value], name)
+    return f"{numbers([value / factor])[0]} {unit}".rstrip()
+
+
 def _reason(found: "xarray.Dataset", k: int) -> str:
     return meanings(found[REASON].attrs, found[REASON].values[[k]])[0]
 
@@ -278,7 +333,8 @@ def _fastest(
     sizes: Array,
     best: float,
     step: int,
-    engine: Engine,
+    settings: Settings,
+    conditions: Sequence[Target],
 ) -> "xarray.Dataset":
     """Add the fastest size among whole replicas around the best scanned one."""
     low, high = max(best / 2, sizes[0]), min(2 * best, sizes[-1])
@@ -287,8 +343,10 @@ def _fastest(
     tried = best + stride * np.arange(-below, above + 1.0)
     around = {**axes, SIZE: tried}
     outputs = [TIME, *([_WALL] if is_known(scenario, around, [_WALL]) else [])]
-    near = _scan(scenario, axes, tried, outputs, engine)
-    times = np.where(near[REASON].values == 0, near[TIME].values, np.inf)
+    outputs = list(dict.fromkeys([*outputs, *(n for each in conditions for n in each.outputs)]))
+    near = _scan(scenario, axes, tried, outputs, settings.engine)
+    kept = _runs(near, settings) & _kept(near, conditions)
+    times = np.where(kept, near[TIME].values, np.inf)
     at = near.isel({SIZE: int(times.argmin())})
     if _WALL in at:
         found = found.assign({_WALL: at[_WALL].variable})

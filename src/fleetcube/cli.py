@@ -100,7 +100,7 @@ def _logging(verbose: int) -> Callable[[], None]:
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
 @click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
-@click.option("--feasible-only", is_flag=True, help="NaN where a job cannot run.")
+@complete.infeasible("mark")
 @click.option(
     "--interval/--no-interval",
     default=None,
@@ -120,7 +120,7 @@ def run_spec(
     overwrite: bool,
     resume: bool,
     append: bool,
-    feasible_only: bool,
+    infeasible: "Infeasible",
     interval: bool | None,
     threads: int | None,
     dask: str | None,
@@ -153,7 +153,7 @@ def run_spec(
         only |= {"--chunks": chunks, "--dask": dask}
         for option in (name for name, value in only.items() if value):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
-        _evaluated(sweep, engine, feasible_only, threads, output, interval, every)
+        _evaluated(sweep, engine, infeasible, threads, output, interval, every)
         return
     ends = [suffix.lower() for suffix in Path(output).suffixes]
     if ends[-1:] != [".zarr"] and {*ends} & {*_FILES, *FORMATS}:
@@ -179,11 +179,11 @@ def run_spec(
             append=append,
             dtype=dtype,
             chunks=parse_chunks(chunks),
-            settings=Settings(engine, _judged(feasible_only), threads, dask),
+            settings=Settings(engine, infeasible, threads, dask),
         )
     seconds = time.perf_counter() - started
     size = size_of(place_of(path))
-    used = sweep._plan(engine, feasible_only).engine
+    used = sweep._plan(engine, infeasible == "exclude").engine
     say(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
     say(f"wrote {path} ({size / 1e6:.1f} MB)")
     try:
@@ -194,10 +194,6 @@ def run_spec(
     except (MemoryError, RuntimeError) as error:  # out of memory, or no thread can be started
         why = f"{error}" or "out of memory"
         raise OSError(f"{path} is written and complete, but cannot be shown: {why}") from error
-
-
-def _judged(feasible_only: bool) -> "Infeasible":
-    return "exclude" if feasible_only else "include"
 
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
@@ -215,7 +211,7 @@ def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
 def _evaluated(
     sweep: Any,
     engine: "Engine",
-    feasible_only: bool,
+    infeasible: "Infeasible",
     threads: int | None,
     output: str | None,
     interval: bool | None,
@@ -227,7 +223,7 @@ def _evaluated(
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, check_sheet, table
 
-    plan = sweep._plan(engine, feasible_only)
+    plan = sweep._plan(engine, infeasible == "exclude")
     dims = {dim for own in plan.out_dims.values() for dim in own}
     if output is None:
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
@@ -235,7 +231,7 @@ def _evaluated(
         check_sheet(Path(output), user_sizes(plan, dims))
     if interval is None:  # CSV columns stay fixed, because programs read them
         interval = output is None and is_predicted(plan)
-    settings = Settings(engine, _judged(feasible_only), threads)
+    settings = Settings(engine, infeasible, threads)
     compute = sweep.prediction_interval if interval else sweep.evaluate
     values = compute(settings=settings)
     if output is None:

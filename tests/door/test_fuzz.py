@@ -17,7 +17,7 @@ from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
-from fleetcube.grid.ask.solve.solve import read_target
+from fleetcube.grid.ask.runs import read_target
 from fleetcube.grid.measured.nccl import read_log
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.steps import read_table

@@ -9,7 +9,8 @@ import scipy.optimize
 
 import fleetcube
 from fleetcube import Settings
-from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
+from fleetcube.grid.ask.runs import read_target
+from fleetcube.grid.ask.solve.solve import SLACK, Solver
 
 from .common import Patch, cases, on_h100, refused, solve
 

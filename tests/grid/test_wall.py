@@ -50,7 +50,7 @@ def starts(found: Any) -> dict[str, float]:
 @pytest.mark.parametrize("more", [{}, {"gpu_mttf": "5_000 h"}, {"straggler_slowdown": 0.02}])
 def test_a_scan_is_what_each_size_gives_by_itself(more: dict[str, Any]) -> None:
     job = {**JOB, **more}
-    found = of(job, power_limit="10 MW", day_price=300_000)
+    found = of(job, where="facility_power <= 10 MW", day_price=300_000)
     sizes = found["n_gpus"].values
     rows = one_by_one(job, sizes)
     times = np.array([row["job_time"] for row in rows])
@@ -70,7 +70,7 @@ def test_a_scan_is_what_each_size_gives_by_itself(more: dict[str, Any]) -> None:
         if gain < 1.9:
             bound.setdefault(max(parts, key=lambda limit: parts[limit]), sizes[k])
         if after["facility_power"] > 10e6:
-            bound.setdefault("power", sizes[k])
+            bound.setdefault("facility_power", sizes[k])
         days = (before["job_time"] - after["job_time"]) / 86400
         if after["job_cost"] - before["job_cost"] > 300_000 * days:
             bound.setdefault("price", sizes[k])
@@ -170,12 +170,14 @@ def test_phases_count_together_and_one_by_one() -> None:
 
 @cases(
     "how, said",
-    ({"between": [1, 63]}, "holds no multiple of a replica's 64 GPUs"),
+    ({"between": [1, 63]}, "holds no multiple of 64 GPUs"),
     ({"between": [512, 128]}, "holds no multiple"),
     ({"between": "128"}, "is not a range"),
     ({"between": [64, math.inf]}, "n_gpus"),
-    ({"power_limit": 0}, "above 0"),
-    ({"power_limit": "3 m"}, "facility_power"),
+    ({"where": "facility_power <= 3 m"}, "facility_power"),
+    ({"where": "facility_power = 3 MW"}, "is an equation"),
+    ({"where": "facility_power <= 1 W"}, "no size that can run keeps to"),
+    ({"day_price": 0}, "above 0"),
     ({"day_price": "x"}, "job_cost"),
 )
 def test_bad_input_is_one_line(how: dict[str, Any], said: str) -> None:

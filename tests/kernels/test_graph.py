@@ -278,6 +278,8 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
     assert known.keys() >= {*limits}
     parts = {part for whole in roles.WHOLES.values() for part in whole}
     assert parts <= INPUTS.keys() | known.keys() | KINDS.keys()
+    assert {*roles.UNITS, *roles.UNITS.values(), *roles.ALSO_REASONS.values()} <= INPUTS.keys()
+    assert known.keys() >= roles.ALSO_REASONS.keys()
     for name, (step, count) in roles.STEPS.items():
         assert {name, *parameters(step)} == set(parameters(known[count].formula({})))
     formulas = {f.__name__ for quantity in known.values() for f in quantity.formulas.values()}

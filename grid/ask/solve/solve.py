@@ -7,23 +7,18 @@ at least one evaluation. A step that leaves the bracket, or a bracket that lags 
 bisection, is replaced by a bisection step.
 """
 
-import contextlib
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....catalog import KINDS
-from ....kernels.calculus.derivatives import derivative, is_quantity, name_of
-from ....kernels.calculus.phases import without_phase
+from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
-from ....kernels.graph import formulas as graph
-from ....kernels.inputs import INPUTS
-from ....kernels.roles import ALSO_REASONS, NEAR, REASON, STEPS, UNITS
-from ...errors import InputError, nearest, shown
+from ....kernels.roles import ALSO_REASONS, NEAR, REASON, STEPS
+from ...errors import InputError
 from ...plan import memory, tiles
 from ...plan.execute import evaluate_block
 from ...plan.labels import attributes, coordinates, flags, ordered, root_attributes
@@ -36,6 +31,7 @@ from ...spec.axis import Array, Axis
 from ...spec.scenario import Problem, resolve
 from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from ..gradient import uncounted
+from ..runs import Target, also_judged, whole_unit
 from .bracket import Bracket, Near, Solution, box, put, within
 from .running import Counts, bisected
 from .running import nearest as nearest_of
@@ -62,65 +58,6 @@ REASONS = {
 }
 MET = {"<=": 2, ">=": 1}  # the reason code that means the inequality holds everywhere
 CROSSINGS, NEXT = "crossings", "next_above"
-_TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
-
-
-@dataclass(frozen=True)
-class Target:
-    """A condition: an output, a relation ("=", "<=", ">="), and a number or an output."""
-
-    of: str
-    relation: str
-    level: float | str
-
-    @property
-    def outputs(self) -> list[str]:
-        return [self.of, self.level] if isinstance(self.level, str) else [self.of]
-
-    def __str__(self) -> str:
-        level = self.level if isinstance(self.level, str) else f"{self.level:g}"
-        unit = "" if isinstance(self.level, str) else values.unit_of(self.of)
-        return f"{self.of} {self.relation} {level} {'' if unit == '1' else unit}".strip()
-
-
-def read_target(target: Any) -> Target:
-    """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
-    relation = "="
-    if isinstance(target, Mapping) and len(target) == 1:
-        ((of, level),) = target.items()
-    elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
-        of, relation, level = match.groups()
-    else:
-        raise InputError(
-            f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
-            'write "job_time <= 30 d"'
-        )
-    if not isinstance(of, str) or not is_quantity(of) or values.unit_of(of) == "flag":
-        if of in INPUTS:
-            raise InputError(
-                f"target: {of} is an input, not an output; choose its values: {of}=..."
-            )
-        known = [name for name in graph.load() if values.unit_of(name) != "flag"]
-        raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
-    if isinstance(level, str) and is_quantity(level):
-        if values.unit_of(level) != values.unit_of(of):
-            raise InputError(
-                f"target: {of} is in {values.unit_of(of)} and {level} in "
-                f"{values.unit_of(level)}; compare like with like"
-            )
-        return Target(of, relation.replace("==", "="), level)
-    number = 0.0 if level == "0" else values.number(of, level)
-    if not math.isfinite(number):
-        raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
-    return Target(of, relation.replace("==", "="), number)
-
-
-def read_condition(argument: str, text: Any) -> Target:
-    """Read a bound, such as "job_time <= 30 d", for an argument that takes no equations."""
-    condition = read_target(text)
-    if condition.relation == "=":
-        raise InputError(f"{argument}: {shown(text)} is an equation; write <= or >=")
-    return condition
 
 
 def solve_spec(
@@ -593,26 +530,6 @@ class Solver:
         if self.target.relation != "=":  # the only one of the two within the range
             missed |= (low == high) & ~lower & (np.abs(low - root) > ROUND * root)
         return np.where(np.isnan(root) | missed, np.nan, near)
-
-
-def also_judged(problem: Problem, plan: Plan) -> list[str]:
-    """Reasons that judge the outputs of a plan beside the layout's."""
-    found = []
-    for reason, size in ALSO_REASONS.items():
-        if size in plan.structure.used:
-            with contextlib.suppress(InputError):  # not all that it needs is known
-                Plan(problem, [reason], "numpy")
-                found.append(reason)
-    return found
-
-
-def whole_unit(problem: Problem, name: str) -> int:
-    """What a count comes in: GPUs in whole nodes, as large as the scenario says."""
-    unit = UNITS.get(without_phase(name), "")
-    rows: list[Any] = [problem.constants.get(unit, 1.0)]
-    rows += [axis.numbers[unit] for axis in problem.axes if unit in axis.numbers]
-    sizes = {round(size) for row in rows for size in np.ravel(row) if size >= 1}
-    return math.lcm(*sizes)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:

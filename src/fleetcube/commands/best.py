@@ -14,7 +14,7 @@ from fleetcube.commands.table import print_foot, print_table, to_file, write_tab
 if TYPE_CHECKING:
     import xarray
 
-    from fleetcube.grid.run.settings import Engine
+    from fleetcube.grid.run.settings import Engine, Infeasible
 
 
 @click.command()
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--where", multiple=True, help='Condition: "job_time <= 60 d".')
 @click.option("-k", type=int, help="Points to list, the best first.  [1; fronts: all]")
 @complete.variables("Output to show as well.")
-@click.option("--infeasible", is_flag=True, help="Include points that cannot run.")
+@complete.infeasible("exclude")
 @complete.engine
 @to_file
 def best(
@@ -45,7 +45,7 @@ def best(
     where: tuple[str, ...],
     k: int | None,
     variable: tuple[str, ...],
-    infeasible: bool,
+    infeasible: "Infeasible",
     engine: "Engine",
     output: str | None,
 ) -> None:
@@ -63,16 +63,16 @@ def best(
           --of "max goodput" --search n_gpus=64:16384 --where "job_time <= 60 d" \\
           gpu_mttf=50000h checkpoint_write_bandwidth=100GB/s layout=pp1
     """
-    from fleetcube.grid.ask.optimize import optimize
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.sweep import Sweep
+    from fleetcube.kernels.roles import REASON
 
     goals = [goal(text) for text in of]
     names = [name for name, _ in goals]
     between, choices = _searched(search)
     problem = changed_spec(spec, [*selectors, *choices.values()], between)
-    settings = Settings(engine, "include" if infeasible else None)
+    settings = Settings(engine, None if infeasible == "exclude" else infeasible)
     axes = over.split(",") if over is not None else None
     also = [name for name in dict.fromkeys(variable) if name not in names]
     if between:
@@ -80,7 +80,15 @@ def best(
             raise InputError("--search has one answer, of one output: leave out -k and other --of")
         chosen = [*(axes or ()), *choices]
         with progress("searching"):
-            found = optimize(problem, *goals[0], between, where, also, chosen, settings)
+            ranges = Sweep(problem["scenario"], problem["axes"], settings=settings)
+            found = ranges.best(
+                names[0],
+                sense=goals[0][1],
+                over=chosen or None,
+                search=between,
+                where=where,
+                also=also,
+            )
         _print_optimum(found, between, output)
         return
     sweep = Sweep(problem["scenario"], problem["axes"], names, settings=settings)
@@ -89,18 +97,25 @@ def best(
         asked = {"of": names, "sense": [sense for _, sense in goals]}
     with progress("searching"):
         found = sweep.best(**asked, k=k, over=axes, where=where, also=also)
-    found = rows(found, sweep.spec["axes"], [*names, *also])
+    marked = [REASON] if infeasible == "mark" else []
+    found = rows(found, sweep.spec["axes"], [*names, *also], marked)
     answer(found, sweep, where, infeasible, output, names[0])
 
 
-def rows(found: "xarray.Dataset", axes: Collection[str], outputs: Sequence[str]) -> Any:
+def rows(
+    found: "xarray.Dataset",
+    axes: Collection[str],
+    outputs: Sequence[str],
+    reasons: Collection[str] = (),
+) -> Any:
     """The best points as a table: axes that stay, those searched, outputs; without empty rows."""
     searched = [n for n in axes if n in found.coords and n not in found.dims]
     flat = found.reset_coords(searched)
     flat = flat[[*searched, *dict.fromkeys([*outputs, *flat.data_vars])]]
     if "rank" in flat.dims and flat.sizes["rank"] > 1:
         flat = flat.where(flat[outputs[0]].notnull(), drop=True)
-    return flat.drop_vars([n for n in flat.coords if n not in flat.dims])
+    kept = {*flat.dims, *reasons}
+    return flat.drop_vars([n for n in flat.coords if n not in kept])
 
 
 def _searched(search: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:

@@ -110,7 +110,7 @@ def plan(
 
 def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
     """Refuse conditions that no layout meets, and say how near layouts come to each."""
-    from fleetcube.grid.ask.solve.solve import read_condition
+    from fleetcube.grid.ask.runs import read_condition
     from fleetcube.grid.errors import InputError
 
     parts = []
@@ -249,6 +249,7 @@ def _print_one(
         near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 1 else ""
         near += ", which the error of the model exceeds" if margin >= 0 else ""
         say_wrapped(f"no layout can run: {found.attrs['fleetcube_infeasible']}{near}")
+        say_wrapped(found.attrs.get("fleetcube_nearest", ""))
         return
     names = _open(found)
     there = point[of].notnull().values

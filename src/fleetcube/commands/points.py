@@ -7,6 +7,7 @@ from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, write_table
 
 if TYPE_CHECKING:
+    from fleetcube.grid.run.settings import Infeasible
     from fleetcube.grid.sweep import Sense
 
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
@@ -28,7 +29,7 @@ def answer(
     found: Any,
     sweep: Any,
     where: Sequence[str],
-    infeasible: bool,
+    infeasible: "Infeasible",
     output: str | None,
     of: str | None,
 ) -> None:
@@ -36,11 +37,13 @@ def answer(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.show.tables import table
 
-    left = "" if infeasible else left_out(sweep)
+    left = left_out(sweep) if infeasible == "exclude" else ""
     if of is not None and not found[of].notnull().any():
         if where:
             left = f"none keeps to {' and '.join(where)}; {left}".rstrip("; ")
-        raise InputError(f"no point is left; {left or 'all values are NaN'}")
+        near = str(found.attrs.get("fleetcube_nearest", ""))
+        parts = ["no point is left", left or "all values are NaN", near]
+        raise InputError("; ".join(filter(None, parts)))
     if output is not None:
         write_table(found, output)
     else:

@@ -13,7 +13,7 @@ from fleetcube.commands.progress import progress
 from fleetcube.commands.table import to_file
 
 if TYPE_CHECKING:
-    from fleetcube.grid.run.settings import Engine
+    from fleetcube.grid.run.settings import Engine, Infeasible
 
 
 @click.command()
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("-q", "shares", help="Quantiles: 0.1,0.5,0.9.")
 @click.option("--where", multiple=True, help='Condition on points: "job_time <= 60 d".')
 @click.option("-k", type=int, help="Rows to keep, the smallest first; -K: the largest.")
-@click.option("--infeasible", is_flag=True, help="Include points that cannot run.")
+@complete.infeasible("exclude")
 @complete.engine
 @to_file
 def reduce(
@@ -37,7 +37,7 @@ def reduce(
     shares: str | None,
     where: tuple[str, ...],
     k: int | None,
-    infeasible: bool,
+    infeasible: "Infeasible",
     engine: "Engine",
     output: str | None,
 ) -> None:
@@ -69,10 +69,10 @@ def reduce(
         raise InputError("-q goes with quantile; give shares of the points: quantile -q 0.1,0.9")
     if k == 0:
         raise InputError("-k 0 keeps nothing; give 1 or more rows")
-    settings = Settings(engine, "include" if infeasible else "exclude")
+    settings = Settings(engine, infeasible)
     sweep: Any = changed(spec, selectors, [of]).replace(settings=settings)
     axes = over.split(",") if over is not None else None
-    judged = infeasible or of in sweep._plan(engine, True).layout_dependent
+    judged = infeasible != "exclude" or of in sweep._plan(engine, True).layout_dependent
     among = where if where or not judged else None
     with progress("reducing"):
         if shares is not None:

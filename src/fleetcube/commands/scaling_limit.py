@@ -15,7 +15,7 @@ from fleetcube.commands.table import print_foot, print_table, with_unit
 if TYPE_CHECKING:
     import xarray
 
-    from fleetcube.grid.run.settings import Engine
+    from fleetcube.grid.run.settings import Engine, Infeasible
 
 
 @click.command("scaling-limit")
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--between", help="GPUs, first:last.  [all that can run, and one past the fastest]")
 @click.option("--batch-grows", is_flag=True, help="Grow the given batch with the GPUs.")
-@click.option("--power-limit", help='Largest facility_power, such as "150 MW".')
+@click.option("--where", multiple=True, help='Condition: "facility_power <= 12 MW".')
 @click.option("--day-price", help='Most to pay for a day saved, such as "500000 USD".')
+@complete.infeasible("exclude")
 @complete.engine
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 @click.option(
@@ -36,8 +37,9 @@ def scaling_limit(
     selectors: tuple[str, ...],
     between: str | None,
     batch_grows: bool,
-    power_limit: str | None,
+    where: tuple[str, ...],
     day_price: str | None,
+    infeasible: "Infeasible",
     engine: "Engine",
     as_json: bool,
     output: str | None,
@@ -53,12 +55,13 @@ def scaling_limit(
     \b
     Example:
       fleetcube scaling-limit examples/h100.toml gpu_mttf=50000h \\
-          pipeline_parallel=4 --power-limit "10 MW"
+          pipeline_parallel=4 --where "facility_power <= 10 MW"
     """
     from fleetcube.grid.ask.wall import wall as find
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.grid.plots.wall import wall_boxes, wall_picture
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import finite
 
     if output is not None:
@@ -68,7 +71,8 @@ def scaling_limit(
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, ["n_gpus"])
-    found = find(problem, ends, batch_grows, power_limit, day_price, engine)
+    how = Settings(engine, infeasible)
+    found = find(problem, ends, batch_grows, where, day_price, how)
     if output is not None:
         path = Path(output)
         with drawing(said):
@@ -89,9 +93,11 @@ def _print(found: "xarray.Dataset") -> None:
     """Print the sizes, the limits that bind, and the fastest size."""
     from fleetcube.grid.show.tables import table
 
+    shown = ["job_time", "speedup", "doubling_gain"]
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
-    spent += [name for name in ("global_batch_size", "facility_power") if name in found]
-    print_table(*table(found[["job_time", "speedup", "doubling_gain", *spent, "most_lost_to"]]))
+    asked = [str(name) for name in found["limit"].values]
+    spent += [n for n in ("global_batch_size", *asked) if n in found and n not in spent]
+    print_table(*table(found[list(dict.fromkeys([*shown, *spent, "most_lost_to"]))]))
     binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]

@@ -102,7 +102,7 @@ def sensitivity(
 @click.option("--map", "picture", type=click.Path(), help="Draw a map of it over axes -x and -y.")
 @click.option("-x", shell_complete=complete.inputs, help="Horizontal axis, for --map.")
 @click.option("-y", shell_complete=complete.inputs, help="Vertical axis, for --map.")
-@click.option("--infeasible", is_flag=True, help="Include points that cannot run.")
+@complete.infeasible("exclude")
 @look
 def dominant_inputs(
     spec: str,
@@ -111,7 +111,7 @@ def dominant_inputs(
     picture: str | None,
     x: str | None,
     y: str | None,
-    infeasible: bool,
+    infeasible: Any,
     title: str | None,
     size: str | None,
     dpi: int | None,
@@ -146,10 +146,10 @@ def dominant_inputs(
     else:
         sweep, place = cut(changed(spec, (), [of]), pairs(selectors), free=[str(x), str(y)])
     chosen, left = _chosen(sweep, of, asked)
-    judged = not infeasible and REASON in sweep._plan("numpy").outputs
+    known = REASON in sweep._plan("numpy").outputs
     with progress("evaluating"):
         found = sweep.dominant_inputs(
-            of, chosen, settings=Settings(infeasible="exclude" if judged else "include")
+            of, chosen, settings=Settings(infeasible=infeasible if known else "mark")
         )
     _told(found.sortby("share", ascending=False), of, asked, left, _print_cube)
     if picture is not None:

@@ -13,7 +13,7 @@ from fleetcube.commands.table import print_foot, print_table, to_file, with_unit
 if TYPE_CHECKING:
     import xarray
 
-    from fleetcube.grid.run.settings import Engine
+    from fleetcube.grid.run.settings import Engine, Infeasible
 
 
 @click.command()
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
+@complete.infeasible("exclude")
 @complete.engine
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @to_file
@@ -37,6 +38,7 @@ def solve(
     start: str | None,
     between: str | None,
     relaxed: bool,
+    infeasible: "Infeasible",
     engine: "Engine",
     threads: int | None,
     output: str | None,
@@ -52,7 +54,8 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
-    from fleetcube.grid.ask.solve.solve import read_target, solve_spec
+    from fleetcube.grid.ask.runs import read_target
+    from fleetcube.grid.ask.solve.solve import solve_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import table
@@ -68,7 +71,7 @@ def solve(
     aim = read_target(said := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
-        settings = Settings(engine, threads=threads)
+        settings = Settings(engine, infeasible, threads)
         solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
     if output is not None:
         write_table(solutions, output)
@@ -91,11 +94,15 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
     reason, remarks = solutions["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()
     everywhere = int((reason == names.index("met_everywhere")).sum())
+    stuck = int((reason == names.index("none_can_run")).sum())
     unsolved = int(solutions[unknown].isnull().sum()) - everywhere
+    if stuck:
+        remarks.append(f"{stuck} of {reason.size} points: no {unknown} that meets {aim} can run")
+    unsolved -= stuck
     if reason.size == 1 and f"nearest_{of}" in solutions:
         near = [(solutions[f"nearest_{name}"], name) for name in (unknown, of)]
         at, value = (with_unit(own.item(), str(own.attrs["units"]), name) for own, name in near)
-        remarks.append(f"no {unknown} meets {aim}: the nearest, {at}, gives {value}")
+        remarks.append(f"no {unknown} meets {aim}: the nearest that can run, {at}, gives {value}")
     elif unsolved:
         remarks.append(f"{unsolved} of {reason.size} points: no {unknown} meets the target")
     if everywhere:

@@ -1,0 +1,147 @@
+"""The nearest that can run, where nothing can: another cluster, another batch, another layout."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...kernels.roles import HEADROOM, REASON, RUN_STEPS, STEPS
+from ..errors import InputError
+from ..reduce.pareto import sign_of
+from ..run.evaluation import Evaluation, is_known
+from ..run.settings import Settings
+from ..show.tables import meanings
+from ..spec import auto
+from ..spec.axes import make_axes
+from ..spec.axis import Array
+from .layouts import LAYOUT, OPEN, best_layouts, candidates, in_command, text
+from .runs import whole_unit
+from .sensitivity import frozen
+
+NEAREST = "fleetcube_nearest"  # the attribute that holds the line
+MOST = 1 << 22  # points evaluated for each of cluster and batch
+MOST_POINTS = 100_000  # of a grid without an answer
+_FAR = 2.0  # factor up to which clusters and batches are tried
+(_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
+_MEMORY = "out_of_memory"
+_SAID = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
+
+
+def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) -> str:
+    """What of a point cannot run, and the nearest that can, in one line; empty if it can run, or
+    that is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
+    point = Evaluation(scenario, {}, [of])
+    if not is_known(scenario, {}, [REASON]):
+        return ""
+    tried = candidates(point, of, search) if search else {}
+    sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
+    reasons = _reasons(sure, tried)
+    if reasons is None or (reasons == 0).any():
+        return ""
+    problem, numbers = frozen(point._plan("numpy"))
+    now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
+    found = {}
+    for name, value in now.items():
+        unit = whole_unit(problem, name)
+        at = _first(sure, tried, name, _around(value, unit))
+        if at is not None:
+            found[name] = at
+    return _line(now, _why(reasons, now, bool(tried)), found, _other(sure, of) if not tried else "")
+
+
+def nearest_of_grid(sweep: Evaluation, of: str, sense: str) -> str:
+    """The same for the point of axes that would be the best; empty for more than MOST_POINTS."""
+    if sweep.points > MOST_POINTS or not is_known(*_parts(sweep), [REASON]):
+        return ""
+    found = sweep.with_outputs([of]).evaluate(settings=Settings("numpy", "include"))
+    if (fits := int((found[REASON] == 0).sum())) > 0:
+        return (
+            f"{fits:,} of {found[REASON].size:,} points fit in memory if the model of it is right: "
+            f"{HEADROOM} = false counts them"
+        )
+    values = sign_of(sense) * found[of].values
+    if not np.isfinite(values).any():
+        return ""
+    at = np.unravel_index(np.where(np.isfinite(values), values, np.inf).argmin(), values.shape)
+    place = dict(zip(found[of].dims, map(int, at), strict=True))
+    axes = make_axes(sweep.spec["axes"])
+    said = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
+    scenario = dict(sweep.spec["scenario"])
+    for name, axis in axes.items():
+        scenario |= auto.at(axis, place.get(name, 0))
+    line = nearest(scenario, of)
+    where = ", ".join(f"{name} {in_command(value)}" for name, value in said.items())
+    return f"at {where}: {line}" if where and line else line
+
+
+def _parts(sweep: Evaluation) -> tuple[Any, Any]:
+    return sweep.spec["scenario"], sweep.spec["axes"]
+
+
+def _reasons(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
+    try:
+        values = Evaluation(scenario, axes, [REASON]).evaluate(settings=Settings("numpy"))
+    except InputError:
+        return None
+    return values[REASON]
+
+
+def _around(value: float, unit: int) -> Array:
+    """Whole multiples of a unit within a factor of a value, the nearest first."""
+    every = unit * np.arange(max(1, value / _FAR // unit), value * _FAR // unit + 1)
+    every = every[every != value]
+    return np.asarray(every[np.argsort(np.abs(np.log(every / value)), kind="stable")])
+
+
+def _first(
+    scenario: Mapping[str, Any], tried: Mapping[str, Sequence[Any]], name: str, values: Array
+) -> float | None:
+    """The first of some values of an input at which anything can run."""
+    layouts = int(np.prod([len(row) for row in tried.values()], dtype=float))
+    start, size = 0, 32
+    while start < len(values) and (start + size) * layouts <= MOST:
+        part = values[start : start + size]
+        reasons = _reasons(scenario, {name: part, **{n: [*row] for n, row in tried.items()}})
+        if reasons is None:
+            return None
+        if name not in reasons.dims:
+            return float(part[0]) if (reasons == 0).any() else None
+        runs = (reasons == 0).any([dim for dim in reasons.dims if dim != name]).values
+        if runs.any():
+            return float(part[runs.argmax()])
+        start, size = start + size, 4 * size
+    return None
+
+
+def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
+    codes, counts = np.unique(reasons.values, return_counts=True)
+    words = dict(zip(meanings(reasons.attrs, codes), counts.tolist(), strict=True))
+    subject, does = ("no layout", "s") if many else ("this layout does not", "")
+    if _MEMORY in words:
+        return f"{subject} fit{does} in memory"
+    if words.keys() & _SAID and _BATCH in now:
+        return f"{subject} divide{does} a batch of {now[_BATCH]:,.0f}"
+    commonest = max(words, key=words.__getitem__)
+    return f"{'no layout can' if many else 'this layout cannot'} run ({commonest})"
+
+
+def _other(scenario: Mapping[str, Any], of: str) -> str:
+    """A layout that can run where the one stated cannot; empty if none can."""
+    free = {name: value for name, value in scenario.items() if name not in OPEN}
+    try:
+        best = best_layouts(Evaluation(free, {}, [of]), of, "min", LAYOUT, (), (), 1, Settings())
+    except InputError:
+        return ""
+    if not best[of].notnull().any():
+        return ""
+    names = best.attrs["fleetcube_open"].split()
+    return text({name: best[name].values.item() for name in names}) or "one GPU a replica"
+
+
+def _line(now: Mapping[str, float], why: str, found: Mapping[str, float], layout: str) -> str:
+    gpus = f"{now[_GPUS]:,.0f}" if _GPUS in now else ""
+    ways = [f"{found[_GPUS]:,.0f} GPUs can"] if _GPUS in found else []
+    ways += [f"{gpus or 'it can'} with a batch of {found[_BATCH]:,.0f}"] if _BATCH in found else []
+    ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
+    nearest = ", or ".join(ways) or f"nor can others within a factor of {_FAR:g}"
+    return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

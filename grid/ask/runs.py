@@ -1,0 +1,158 @@
+"""What can run: the one rule of every answer.
+
+An answer is a point whose `infeasible_reason` is 0, that fits in memory even if the model of it is
+wrong by its error where the search decides that, and that keeps to the conditions asked for.
+`Settings(infeasible=...)` chooses otherwise (decision 57).
+"""
+
+import contextlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import is_quantity
+from ...kernels.calculus.phases import without_phase
+from ...kernels.graph import formulas as graph
+from ...kernels.inputs import INPUTS
+from ...kernels.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
+from ..errors import InputError, check_texts, nearest, shown
+from ..plan.plan import Plan
+from ..run.evaluation import Evaluation, is_known
+from ..run.settings import Settings
+from ..spec import values
+from ..spec.axes import make_axes
+from ..spec.scenario import Problem
+
+Kind = TypeVar("Kind", bound=Evaluation)
+Names = str | Sequence[str]
+_WORTH = 1000  # points searched, for each that is judged beforehand
+_TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A condition: an output, a relation ("=", "<=", ">="), and a number or an output."""
+
+    of: str
+    relation: str
+    level: float | str
+
+    @property
+    def outputs(self) -> list[str]:
+        return [self.of, self.level] if isinstance(self.level, str) else [self.of]
+
+    def __str__(self) -> str:
+        level = self.level if isinstance(self.level, str) else f"{self.level:g}"
+        unit = "" if isinstance(self.level, str) else values.unit_of(self.of)
+        return f"{self.of} {self.relation} {level} {'' if unit == '1' else unit}".strip()
+
+
+def read_target(target: Any) -> Target:
+    """Read a target from text ("job_time <= 30 d", "step_time = compute_time") or {name: value}."""
+    relation = "="
+    if isinstance(target, Mapping) and len(target) == 1:
+        ((of, level),) = target.items()
+    elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
+        of, relation, level = match.groups()
+    else:
+        raise InputError(
+            f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
+            'write "job_time <= 30 d"'
+        )
+    if not isinstance(of, str) or not is_quantity(of) or values.unit_of(of) == "flag":
+        if of in INPUTS:
+            raise InputError(
+                f"target: {of} is an input, not an output; choose its values: {of}=..."
+            )
+        known = [name for name in graph.load() if values.unit_of(name) != "flag"]
+        raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
+    if isinstance(level, str) and is_quantity(level):
+        if values.unit_of(level) != values.unit_of(of):
+            raise InputError(
+                f"target: {of} is in {values.unit_of(of)} and {level} in "
+                f"{values.unit_of(level)}; compare like with like"
+            )
+        return Target(of, relation.replace("==", "="), level)
+    number = 0.0 if level == "0" else values.number(of, level)
+    if not math.isfinite(number):
+        raise InputError(f"target: {of} = {shown(level)} is not finite; give a finite target")
+    return Target(of, relation.replace("==", "="), number)
+
+
+def read_condition(argument: str, text: Any) -> Target:
+    """Read a bound, such as "job_time <= 30 d", for an argument that takes no equations."""
+    condition = read_target(text)
+    if condition.relation == "=":
+        raise InputError(f"{argument}: {shown(text)} is an equation; write <= or >=")
+    return condition
+
+
+def also_judged(problem: Problem, plan: Plan) -> list[str]:
+    """Reasons that judge the outputs of a plan beside the layout's."""
+    found = []
+    for reason, size in ALSO_REASONS.items():
+        if size in plan.structure.used:
+            with contextlib.suppress(InputError):  # not all that it needs is known
+                Plan(problem, [reason], "numpy")
+                found.append(reason)
+    return found
+
+
+def whole_unit(problem: Problem, name: str) -> int:
+    """What a count comes in: GPUs in whole nodes, as large as the scenario says."""
+    unit = UNITS.get(without_phase(name), "")
+    rows: list[Any] = [problem.constants.get(unit, 1.0)]
+    rows += [axis.numbers[unit] for axis in problem.axes if unit in axis.numbers]
+    sizes = {round(size) for row in rows for size in np.ravel(row) if size >= 1}
+    return math.lcm(*sizes)
+
+
+def with_headroom(sweep: Kind, searched: Mapping[str, Any]) -> Kind:
+    """The same, refusing what fits only within the error of a limit, if what is searched decides
+    that and the spec does not state it."""
+    spec: Any = sweep.spec
+    scenario = {name: value for name, value in spec["scenario"].items() if name not in searched}
+    axes = {**spec["axes"], **searched}
+    if HEADROOM in {*scenario, *axes} or not is_known(scenario, axes, [NEAR]):
+        return sweep
+    plan = sweep.replace(scenario=scenario, axes=axes, outputs=[NEAR])._plan("numpy")
+    decided = not searched.keys().isdisjoint(plan.out_dims[NEAR])
+    return sweep.replace(scenario={**spec["scenario"], HEADROOM: True}) if decided else sweep
+
+
+def judged(
+    sweep: Kind, names: Sequence[str], where: Names, settings: Settings, only: bool
+) -> tuple[Kind, list[Target]]:
+    """A sweep of some outputs, those of conditions, and reasons if these are known; the conditions,
+    and, of answers (`only`), those of reasons that the plan does not mask by."""
+    conditions = [read_condition("where", text) for text in check_texts("where", where)]
+    read = [*names, *(name for each in conditions for name in each.outputs)]
+    spec: Any = sweep.spec
+    if settings.infeasible in ("exclude", "mark") and is_known(
+        spec["scenario"], spec["axes"], [REASON]
+    ):
+        read.append(REASON)
+    moved = sweep.with_outputs(list(dict.fromkeys(read)))
+    also = also_judged(moved._problem, moved._plan("numpy")) if only else []
+    conditions += [Target(name, "<=", 0.0) for name in also]
+    return moved.with_outputs([*moved._outputs, *also]) if also else moved, conditions
+
+
+def narrowed(sweep: Kind, over: Names | None) -> Kind:
+    """The same with one point of each axis searched if no point of these can run, which is known at
+    once where few of many axes decide it: a search would find it out at the end."""
+    if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
+        return sweep
+    reasons = sweep.with_outputs(REASON)
+    if reasons._plan("numpy").size(REASON) * _WORTH > sweep.points:
+        return sweep
+    if (reasons.evaluate(settings=Settings("numpy"))[REASON] == 0).any():
+        return sweep
+    searched = sweep._sizes if over is None else check_texts("over", over)
+    axes = make_axes(sweep.spec["axes"])
+    one = {n: axis.cut(np.arange(1)) if n in searched else axis for n, axis in axes.items()}
+    return sweep.replace(axes=one)
