@@ -84,7 +84,7 @@ def chances(scenario: Mapping[str, Any], conditions: Sequence[Any]) -> dict[str,
         if isinstance(each.level, str) or not spread:
             continue
         how = Settings("numpy", threads=1)
-        drawn = uncertainty(sweep, [each.of], SHARES, "sampled", SAMPLES, 0, how)[each.of].values
+        drawn = uncertainty(sweep, [each.of], [*SHARES], "sampled", SAMPLES, 0, how)[each.of].values
         below = float(np.interp(each.level, drawn, SHARES, left=0.0, right=1.0))
         about = {"units": "1", "long_name": f"probability that {each}"}
         found[f"{each.of}_chance"] = (), below if each.relation == "<=" else 1 - below, about

@@ -297,8 +297,10 @@ def _runs(found: "xarray.Dataset", settings: Settings) -> Array:
 def _kept(found: "xarray.Dataset", conditions: Sequence[Target]) -> Array:
     """Which sizes keep to all conditions."""
     outs = {name: found[name].values for each in conditions for name in each.outputs}
-    kept = [met(each, outs) for each in conditions]
-    return np.logical_and.reduce([np.ones(found[SIZE].size, bool), *kept])
+    kept = np.ones(found[SIZE].size, bool)
+    for each in conditions:
+        kept = kept & met(each, outs)
+    return kept
 
 
 def _nearest_size(found: "xarray.Dataset", runs: Array, conditions: Sequence[Target]) -> str:

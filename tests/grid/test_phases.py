@@ -207,7 +207,12 @@ def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
     assert float(slopes[1]) == pytest.approx((longer - now) / (11.9e12 * 0.001), rel=1e-9)
     listed = sweep.rank_inputs("job_time")
     assert {"n_gpus__long", "global_batch_size__ramp"} <= {*listed["input"].values.tolist()}
-    found = sweep.solve("n_gpus__long", f"job_time = {now * 1.01!r} s", between=[4096, 65536])
+    found = sweep.solve(
+        "n_gpus__long",
+        f"job_time = {now * 1.01!r} s",
+        between=[4096, 65536],
+        settings=Settings(infeasible="mark"),
+    )
     at = int(found.n_gpus__long)
     assert 8192 < at < 16384
     assert float(found.job_time) == pytest.approx(with_gpus(at), rel=1e-12)

@@ -1,12 +1,13 @@
 """Solutions that can run: of counts that can be laid out all are tried; of other values the nearest
 to the solution is found by bisection, between it and one that runs."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....kernels.roles import LAYOUT_REASON
+from ....kernels.roles import LAYOUT_REASON, REASON
 from ...errors import InputError
 from ...plan.execute import evaluate_block
 from ...plan.plan import Plan
@@ -42,21 +43,19 @@ def nothing(shape: tuple[int, ...]) -> Nearest:
 class Counts:
     """Whole numbers of an input at which the groups of a job divide, for each point."""
 
-    def __init__(self, problem: Problem, unknown: str, known: Sequence[str], engine: str) -> None:
+    def __init__(self, problem: Problem, unknown: str) -> None:
         self.unknown = unknown
         self.plan: Plan | None = None
         if not values.is_whole(unknown):
             return
         tried = Axis(_TRIED, np.arange(1.0, MULTIPLES + 1))
-        try:
-            plan = Plan(problem, [LAYOUT_REASON], engine, free=[unknown])
-            own = {dim for dim in plan.dims[LAYOUT_REASON] if dim in known}
-            axes = tuple(axis for axis in problem.axes if axis.name in own or axis.options)
-            self.plan = Plan(
-                replace(problem, axes=(*axes, tried)), [LAYOUT_REASON], "numpy", free=[unknown]
-            )
-        except InputError:  # the layout is not known well enough
-            return
+        for self.reason in (LAYOUT_REASON, REASON):  # of phases, only the second is known
+            with contextlib.suppress(InputError):
+                own = Plan(problem, [self.reason], "numpy", free=[unknown]).dims[self.reason]
+                axes = tuple(a for a in problem.axes if a.name in own or a.options)
+                judged = replace(problem, axes=(*axes, tried))
+                self.plan = Plan(judged, [self.reason], "numpy", free=[unknown])
+                return
 
     def rows(self, tile: Region, step: Array, first: float, last: float) -> list[Array] | None:
         """Counts over a tile, one after the other, NaN where a point has fewer; None if many."""
@@ -66,23 +65,18 @@ class Counts:
         dims = tuple(plan.sizes)
         region = {d: tile.get(d, slice(0, MULTIPLES)) for d in dims}
         cells = [d for d in dims if d != _TRIED]
-        here = step[tuple(slice(None) if d in cells else slice(0, 1) for d in tile)]
-        order = [[*tile].index(d) for d in cells]
-        here = here.transpose([*order, *(k for k in range(here.ndim) if k not in order)])
-        here = np.expand_dims(here.reshape([here.shape[k] for k in range(len(cells))]), -1)
-        at = here * np.arange(1.0, MULTIPLES + 1)
+        here = step[tuple(slice(None) if d in cells else 0 for d in tile)]
+        here = here.transpose([[d for d in tile if d in cells].index(d) for d in cells])
+        at = here[..., None] * np.arange(1.0, MULTIPLES + 1)
         place = dims.index(_TRIED)
         code = np.empty([cut.stop - cut.start for cut in region.values()], np.int8)
         free = {self.unknown: np.ascontiguousarray(np.moveaxis(at, -1, place))}
-        evaluate_block(plan, dims, region, {LAYOUT_REASON: code}, 1, free)
+        evaluate_block(plan, dims, region, {self.reason: code}, 1, free)
         valid = (np.moveaxis(code, place, -1) == 0) & (at >= first) & (at <= last)
         count = int(valid.sum(-1).max(initial=0))
         if count > MOST:
             return None
-        order_ = np.argsort(~valid, axis=-1, kind="stable")[..., :count]
-        found = np.where(
-            np.take_along_axis(valid, order_, -1), np.take_along_axis(at, order_, -1), np.nan
-        )
+        found = np.sort(np.where(valid, at, np.nan), axis=-1)[..., :count]  # NaN last
         shape = [1 if d not in cells else tile[d].stop - tile[d].start for d in tile]
         back = [cells.index(d) for d in tile if d in cells]
         return [found[..., k].transpose(back).reshape(shape) for k in range(count)]

@@ -190,7 +190,7 @@ class Solver:
         self.judged = [*self.reasons, *(near if REASON in self.reasons else [])]
         self.runs = runs and bool(self.reasons)
         self.unit = whole_unit(problem, unknown)
-        self.counts = Counts(problem, unknown, tuple(self.plan.sizes), engine)
+        self.counts = Counts(problem, unknown)
 
     def evaluate(
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
@@ -276,7 +276,7 @@ class Solver:
 
     def _runs(self, tile: Region, at: Array) -> Array:
         outs = self.evaluate(tile, at, self.reasons)
-        return np.all([code == 0 for code in outs.values()], axis=0)
+        return np.asarray(np.all([code == 0 for code in outs.values()], axis=0))
 
     def _step(self, tile: Region, at: Array) -> Array:
         """The step from one whole number to the next: whole replicas, and whole nodes."""
@@ -285,7 +285,9 @@ class Solver:
             count = self.evaluate(tile, at, [self.steps])[self.steps]
             step = np.where(np.isfinite(count) & (count > 0), np.rint(at / count), 1.0)
         step = np.where(np.isfinite(step), step, 1.0)
-        return np.lcm(step.astype(np.int64), self.unit).astype(float) if self.runs else step
+        if self.runs:
+            step = np.lcm(step.astype(np.int64), self.unit).astype(float)
+        return step
 
     def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
         """Evaluate the output into `outs` where a condition holds."""
