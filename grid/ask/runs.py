@@ -21,6 +21,7 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan.plan import Plan
+from ..reduce.search import WORTH
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..spec import values
@@ -29,7 +30,7 @@ from ..spec.scenario import Problem
 
 Kind = TypeVar("Kind", bound=Evaluation)
 Names = str | Sequence[str]
-_WORTH = 1000  # points searched, for each that is judged beforehand
+_SHARE = 1000  # points searched, for each that is judged beforehand
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
 
 
@@ -137,7 +138,8 @@ def judged(
     ):
         read.append(REASON)
     moved = sweep.with_outputs(list(dict.fromkeys(read)))
-    also = also_judged(moved._problem, moved._plan("numpy")) if only else []
+    plan = moved._plan(settings.engine, settings._mask)
+    also = also_judged(moved._problem, plan) if only else []
     conditions += [Target(name, "<=", 0.0) for name in also]
     return moved.with_outputs([*moved._outputs, *also]) if also else moved, conditions
 
@@ -145,10 +147,10 @@ def judged(
 def narrowed(sweep: Kind, over: Names | None) -> Kind:
     """The same with one point of each axis searched if no point of these can run, which is known at
     once where few of many axes decide it: a search would find it out at the end."""
-    if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
+    if sweep.points < WORTH or REASON not in sweep._plan().outputs:
         return sweep
     reasons = sweep.with_outputs(REASON)
-    if reasons._plan("numpy").size(REASON) * _WORTH > sweep.points:
+    if reasons._plan("numpy").size(REASON) * _SHARE > sweep.points:
         return sweep
     if (reasons.evaluate(settings=Settings("numpy"))[REASON] == 0).any():
         return sweep
