@@ -23,6 +23,24 @@ def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
     return 2 * rows * columns * depth
 
 
+def newton_schulz_flops(rows: Any, columns: Any) -> Any:
+    """Operations that make a matrix orthogonal, as Muon does.
+
+    5 (4 m^2 n + 2 m^3), m the shorter side: five times X X^T, its square, and their sum with X
+
+    Parameters:
+        rows [1]: rows of the matrix
+        columns [1]: columns of the matrix
+    Returns: [FLOP] operations
+    Source: Jordan et al. 2024 (Muon), https://kellerjordan.github.io/posts/muon/
+    Example:
+        >>> int(newton_schulz_flops(2, 3))
+        320
+    """
+    m, n = np.minimum(rows, columns), np.maximum(rows, columns)
+    return 5 * (2 * gemm_flops(m, m, n) + gemm_flops(m, m, m))
+
+
 def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size: Any) -> Any:
     """Share of peak that a matrix product reaches, smooth in its size.
 

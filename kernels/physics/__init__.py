@@ -26,7 +26,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # their modules
         "reasons",
         "replicas",
     ),
-    "memory": ("activations", "fullest_stage", "gpu_memory", "offload", "working_memory"),
+    "memory": ("activations", "fullest_stage", "gpu_memory", "muon", "offload", "working_memory"),
     "torus": ("reasons", "torus_traffic"),
     "step": ("exposed", "link_sharing", "slow_nodes", "stage_imbalance", "step"),
     "sites": ("sites",),

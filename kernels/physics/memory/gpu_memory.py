@@ -16,11 +16,12 @@ def roofline_optimizer_time(
     updated_state_bytes,
     updated_weight_bytes,
     reached_hbm_bandwidth,
+    orthogonalisation_time,
 ):
     """Time of the memory-bound optimizer step, not part of compute time.
 
-    N_o (5 gradient + 2 x state + weight) / BW: gradients read for their norm, scaled (read,
-    written), read and set to 0; states read and written, weights written
+    N_o (5 gradient + 2 x state + weight) / BW + Muon's products: gradients read for their norm,
+    scaled (read, written), read and set to 0; states read and written, weights written
 
     Returns: [s] time of one step
     Range: launches and waits of the host are in serial_time_per_step; of gradients, only the
@@ -30,7 +31,7 @@ def roofline_optimizer_time(
     """
     states = 2 * updated_state_bytes
     each = 5 * kept_gradient_bytes + states + updated_weight_bytes
-    return optimizer_parameters * each / reached_hbm_bandwidth
+    return optimizer_parameters * each / reached_hbm_bandwidth + orthogonalisation_time
 
 
 @alternative("optimizer_bytes_per_parameter", optimizer="adam")

@@ -63,7 +63,7 @@ def moved_bytes() -> Pairs:
     update |= {"read to be scaled": 4, "scaled": 4}
     for state in ("master", "momentum", "variance"):
         update |= {f"{state} read": 4, f"{state} written": 4}
-    ours = formulas.roofline_optimizer_time(1e9, 4, 12, 2, rate)
+    ours = formulas.roofline_optimizer_time(1e9, 4, 12, 2, rate, 0.0)
     yield ours, sum(update.values()) * 1e9 / rate
 
 

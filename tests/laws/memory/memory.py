@@ -278,21 +278,6 @@ def tensors_at_work() -> Pairs:
 
 
 @check(
-    "resharded_gathered_parameters",
-    by="derivation",
-    source="weights of Llama 3 70B's units, one by one: FSDP gathers one layer, and the outermost "
-    "unit with embedding and head",
-)
-def gathered_units() -> Pairs:
-    """one stage, and an end of four, on 1 and 8 tensor ranks"""
-    run = {"model": "llama-3-70b", "n_gpus": 512, "zero_stage": 3, "recompute": "full"}
-    layer = 2 * 8192 * 128 * (64 + 8) + 3 * 8192 * 28672
-    for ranks, (stages, tables) in itertools.product((1, 8), ((1, 2), (4, 1))):
-        run |= {"tensor_parallel": ranks, "pipeline_parallel": stages}
-        yield value("gathered_parameters", **run), (layer + tables * 128256 * 8192) / ranks
-
-
-@check(
     "microbatch_logits",
     by="derivation",
     source="arrays of a loss on 16-bit logits, one by one: PyTorch, LossNLL.cpp and SoftMax.cpp "

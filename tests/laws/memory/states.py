@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube.laws import layer
+
 from ... import formulas
 from ...evaluated import computed
 from ..check import Pairs, check
@@ -112,6 +114,66 @@ def states_allocated() -> Pairs:
             if (form != "fp32")
             else weights("fp32", True) / ranks,
         )
+
+
+def newton_schulz(update: Any) -> float:
+    """Operations of the products by which Muon's polynomial makes a matrix nearly orthogonal."""
+    counted = 0.0
+
+    def product(a: Any, b: Any) -> Any:
+        nonlocal counted
+        counted += 2 * a.shape[0] * a.shape[1] * b.shape[1]
+        return a @ b
+
+    x = update / np.linalg.norm(update)
+    x = x.T if update.shape[0] > update.shape[1] else x
+    for _ in range(5):
+        a = product(x, x.T)
+        x = 3.4445 * x + product(-4.7750 * a + 2.0315 * product(a, a), x)
+    assert np.linalg.svd(x, compute_uv=False).max() < 1.5  # of 1 where the start was not near 0
+    return counted
+
+
+@check(
+    "newton_schulz_flops attention_orthogonalisation_flops dense_ffn_orthogonalisation_flops "
+    "expert_ffn_orthogonalisation_flops muon_orthogonalisation_time",
+    by="simulator",
+    source="products of Newton-Schulz on each matrix of a small model, done and counted: Jordan et "
+    "al. 2024, newtonschulz5",
+)
+def orthogonal_updates() -> Pairs:
+    """a dense model and one of three experts and a shared one, on 1 and 4 ranks, ZeRO-0 and 1"""
+    draws = np.random.default_rng(0)
+    small = {"layers": 2, "hidden_size": 32, "attention_heads": 4, "kv_heads": 2, "head_size": 8}
+    small |= {"ffn_hidden_size": 48, "gated_ffn": True, "vocab_size": 64, "optimizer": "muon"}
+    small |= {"compute_model": "roofline", "gpu": "h100-sxm", "global_batch_size": 8}
+    mixture = {"experts": 3, "shared_experts": 1, "dense_layers": 1, "expert_ffn_hidden_size": 16}
+    attention = [(32, 32), (32, 16), (32, 16), (32, 32)] * 2
+    for more, blocks in (
+        ({}, [(32, 48)] * 6),
+        (mixture | {"experts_per_token": 1}, [(32, 48)] * 3 + [(32, 16)] * 12),
+    ):
+        done = sum(newton_schulz(draws.normal(size=shape)) for shape in [*attention, *blocks])
+        for ranks, stage in ((1, 0), (4, 0), (4, 1)):
+            run = {**small, **more, "n_gpus": ranks, "zero_stage": stage}
+            time, all_ = computed(run, "orthogonalisation_time", "optimizer_time")
+            rate = 989e12 * 0.8
+            yield time, done / (ranks if stage else 1) / rate
+            plain = computed(run | {"orthogonalisation_time": 0}, "optimizer_time")[0]
+            yield all_ - plain, time
+
+
+@check(
+    "newton_schulz_flops",
+    by="table",
+    source="Jordan et al. 2024, section on runtime: 0.7 % of a step of NanoGPT (width 768, 524288 "
+    "tokens), 0.5 % of Llama 405B (width 16384, 16 million tokens)",
+    tolerance=0.1,
+)
+def printed_overhead() -> Pairs:
+    """square matrices, over six operations a weight and token"""
+    for width, tokens, share in ((768, 524288, 0.007), (16384, 16e6, 0.005)):
+        yield layer.newton_schulz_flops(width, width) / (6 * width * width * tokens), share
 
 
 @check(

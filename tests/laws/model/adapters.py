@@ -136,8 +136,7 @@ def bytes_of_tensors() -> Pairs:
                 layer = sum(i * o for shapes in matrices(SMALL).values() for i, o in shapes)
                 share = adapted / sum(size for what, size in found if what != "adapter")
                 waiting = 2 * layer * share if stage > 1 else 0.0  # as if spread over all weights
-                tables = 2 * SMALL["vocab_size"] * SMALL["hidden_size"]
-                gathered = 2 * (layer + tables) if stage == 3 else 0.0
+                gathered = 2 * layer if stage == 3 else 0.0
                 yield got["layer_state_memory"], waiting + gathered
 
 
