@@ -299,7 +299,7 @@ def _kept(found: "xarray.Dataset", conditions: Sequence[Target]) -> Array:
     outs = {name: found[name].values for each in conditions for name in each.outputs}
     kept = np.ones(found[SIZE].size, bool)
     for each in conditions:
-        kept = kept & met(each, outs)
+        kept &= met(each, outs)
     return kept
 
 
