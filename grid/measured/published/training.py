@@ -82,13 +82,14 @@ _PALM_TABLE3 = {
 }
 
 # DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.2.3 (what runs again),
-# 3.3.3 (moments; inputs of SwiGLU in FP8, with 4 bytes of scale for 128) and 4.2
+# 3.3.3 (moments; inputs of SwiGLU in FP8, with 4 bytes of scale for 128), 3.5.1 (processors that
+# send) and 4.2
 _DEEPSEEK_RUN: Inputs = {
     **{"intra_node_bandwidth": 160e9, "prediction_layers": 1, "zero_stage": 1},
     **{"pipeline_schedule": "dualpipe", "expert_parallel_overlap": 1.0},
     **modules("layernorm+mla_up_proj+moe_act"),
     **{"activation_input_bytes": 1 + 4 / 128},
-    **{"routing_nodes": 4},
+    **{"routing_nodes": 4, "communication_processor_share": 20 / 132},
     **{"moment_bytes": 2, "gradient_storage": "fp32"},
 }
 _DEEPSEEK_NOTES = (
