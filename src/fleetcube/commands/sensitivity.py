@@ -292,7 +292,8 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
         cells.append(f"{row['elasticity']:z.3g}")
         for side, step in (("below", 0.9), ("above", 1.1)):
             at = row[f"value_{side}"]
-            cell = with_unit(row[f"{of}_{side}"], unit, of)
+            moved = row[f"{of}_{side}"]
+            cell = with_unit(moved, unit, of) if moved == moved else "cannot run"
             if at == value:
                 cell = "-"
             elif row["kind"] == "difference" or abs(at / value - step) > 1e-9:

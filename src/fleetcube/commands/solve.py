@@ -60,6 +60,7 @@ def solve(
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import table
     from fleetcube.grid.spec.dates import NAME, as_time, start_of
+    from fleetcube.kernels.roles import ALSO_REASONS
 
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
@@ -77,6 +78,8 @@ def solve(
         write_table(solutions, output)
         return
     columns = ("next_above", f"nearest_{unknown}", f"nearest_{aim.of}")
+    marked = [name for name in ALSO_REASONS if name in solutions and (solutions[name] > 0).any()]
+    solutions = solutions.reset_coords(marked)
     empty = [name for name in columns if solutions[name].isnull().all()]
     solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     if solutions[unknown].size > 1 or f"nearest_{aim.of}" not in solutions:
