@@ -105,7 +105,7 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
     if reason.size == 1 and f"nearest_{of}" in solutions:
         near = [(solutions[f"nearest_{name}"], name) for name in (unknown, of)]
         at, value = (with_unit(own.item(), str(own.attrs["units"]), name) for own, name in near)
-        remarks.append(f"no {unknown} meets {aim}: the nearest that can run, {at}, gives {value}")
+        remarks.append(f"no {unknown} meets {aim}: the nearest, {at}, gives {value}")
     elif unsolved:
         remarks.append(f"{unsolved} of {reason.size} points: no {unknown} meets the target")
     if everywhere:
