@@ -213,7 +213,7 @@ _AUTO = Record(
     1,
     "found from the scenario's GPU, precision, software and layers",
     "the posterior of all published steps, catalog/data/pooled.json",
-    "2026-11-23",
+    "2026-11-27",
     "its values are those that fleetcube run reports",
     MappingProxyType({"compute_model": "roofline"}),
 )
@@ -223,7 +223,7 @@ _NONE = Record(
     1,
     "efficiencies as the scenario states them, or their start values",
     "by definition",
-    "2026-11-23",
+    "2026-11-27",
     "keeps auto from being found where a scenario names no calibration",
     MappingProxyType({}),
 )
