@@ -1,6 +1,7 @@
 """The catalog: hardware, fabrics, models, storage and failure rates, with unit, source, date."""
 
 from .records import AUTO as AUTO
+from .records import CONFIGURED as CONFIGURED
 from .records import KINDS as KINDS
 from .records import NONE as NONE
 from .records import CatalogError as CatalogError
@@ -8,6 +9,7 @@ from .records import FileLabel as FileLabel
 from .records import Record as Record
 from .records import editions as editions
 from .records import is_path as is_path
+from .records import json_label as json_label
 from .records import kind as kind
 from .records import record as record
 from .units import unit_registry as unit_registry

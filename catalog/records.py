@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from typing import Any
 
 from ..kernels.declare import OFF, written
 from ..kernels.inputs import INPUTS
+from . import huggingface
 from .files import parse_toml, read_some
 from .spelling import hint, near
 from .units import UnitError, parse
@@ -106,6 +108,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _FROM_FILES = "calibration"  # the kind whose records users may also keep in files
+CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
 AUTO = "auto"  # the calibration inferred from the scenario
 NONE = "none"  # no calibration, not even auto
 LARGEST_FILE = 1 << 20  # bytes of a record file
@@ -253,14 +256,18 @@ def editions(name: str) -> Mapping[str, Record]:
 
 
 def record(kind_name: str, label: Any) -> Record:
-    """The record of a label or label@edition, or of a calibration's file path.
+    """The record of a label or label@edition, or of a file: a calibration's, or a model's
+    config.json, which may also be a folder that has one, or the JSON text itself.
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
     if kind_name == _FROM_FILES and isinstance(label, str) and label in _FOUND:
         return _FOUND[label]
-    if kind_name == _FROM_FILES and is_path(label):
+    if is_path(kind_name, label):
         return label.record if isinstance(label, FileLabel) else _file(kind_name, label)
+    if kind_name == CONFIGURED and isinstance(label, str) and label.startswith("{"):
+        named = f"config-{hashlib.sha256(label.encode(errors='replace')).hexdigest()[:8]}.json"
+        return _configured(f"{kind_name} {named!r}", named, label)
     current = kind(kind_name)
     if isinstance(label, str) and label in current:
         return current[label]
@@ -285,16 +292,29 @@ def _elsewhere(kind_name: str, label: Any) -> str:
     return f"it is a {' and a '.join(kinds)} (fleetcube catalog {kinds[0]} {word})" if kinds else ""
 
 
-def is_path(label: Any) -> bool:
-    """Whether a calibration is given as a file path."""
-    return isinstance(label, str) and label.endswith(".toml")
+def is_path(kind_name: str, label: Any) -> bool:
+    """Whether a calibration or a model is given as a file path; of a model also as a folder."""
+    if not isinstance(label, str) or kind_name not in (_FROM_FILES, CONFIGURED):
+        return False
+    if kind_name == _FROM_FILES:
+        return label.endswith(".toml")
+    return not label.startswith("{") and (label.endswith(".json") or "/" in label)
+
+
+def json_label(config: Mapping[str, Any]) -> str:
+    """A model's configuration as the text that `record` reads. Raises CatalogError."""
+    try:
+        return json.dumps(config, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CatalogError(f"{CONFIGURED} is not JSON: {error}; give its config.json") from None
 
 
 def _file(kind_name: str, path: str) -> Record:
-    """The record in a user's file: the table of an entry, without a label."""
+    """The record in a user's file: the table of an entry, without a label, or a config.json."""
     where = f"{kind_name} {path!r}"
     try:
-        data = read_some(path, LARGEST_FILE)
+        inside = kind_name == CONFIGURED and os.path.isdir(path)
+        data = read_some(os.path.join(path, "config.json") if inside else path, LARGEST_FILE)
         # a larger file may be cut within a character, which is no valid UTF-8
         text = data.decode("utf-8-sig") if len(data) <= LARGEST_FILE else ""
     except (OSError, ValueError) as error:
@@ -302,11 +322,27 @@ def _file(kind_name: str, path: str) -> Record:
         raise CatalogError(f"{where} cannot be read: {reason}; name another file") from None
     if len(data) > LARGEST_FILE:
         raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
+    if kind_name == CONFIGURED:
+        return _configured(where, path, text)
     try:
         table = parse_toml(text)
     except ValueError as error:
         raise CatalogError(f"{where} is not TOML: {error}; fix that line") from None
     return _entry(kind_name, where, path, 1, table)
+
+
+@functools.lru_cache(32)
+def _configured(where: str, label: str, text: str) -> Record:
+    """The record of a model from the text of its config.json."""
+    if len(text) > LARGEST_FILE:
+        raise CatalogError(f"{where} has more than {LARGEST_FILE:,} letters; give a config.json")
+    try:
+        table = huggingface.read(text)
+    except ValueError as error:
+        raise CatalogError(f"{where}: {error}") from None
+    about = {name: table.pop(name) for name in _ABOUT}
+    values = {name: _value(where, name, value) for name, value in table.items()}
+    return Record(CONFIGURED, label, 1, **about, values=MappingProxyType(values))
 
 
 def _known(name: str) -> str:

@@ -32,7 +32,8 @@ def evaluate(
         outputs: one name, or a list of names; see `fleetcube explain`.
         settings: engine, threads and the like.
         **inputs: numbers in SI base units, text with units ("400 Gbit/s"), catalog labels
-            (gpu="h100-sxm"), durations (pandas.Timedelta), or sequences, 1-D arrays or DataArrays,
+            (gpu="h100-sxm"; a model may be Hugging Face's config.json: its path, its folder or a
+            mapping), durations (pandas.Timedelta), or sequences, 1-D arrays or DataArrays,
             which become axes of a grid. DataArrays that share a dimension move along it together;
             `evaluate_table` takes rows.
 

@@ -29,8 +29,9 @@ class Sweep(Evaluation):
 
     Args:
         scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"),
-            choices of options, catalog labels (gpu, node, fabric, model, storage, reliability), or
-            a calibration file (calibration = "my-cluster.toml").
+            choices of options, catalog labels (gpu, node, fabric, model, storage, reliability), a
+            calibration file (calibration = "my-cluster.toml"), or a model's config.json of Hugging
+            Face (model = "path/config.json", its folder, or a mapping of its fields).
         axes: what varies: name -> values, or a table as in a spec file (see `make_axis`). An axis
             overrides the scenario's value of the same name.
         outputs: a quantity, or a list of them; see `fleetcube explain`. `solve` and `best` need

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from ... import kernels
+from ...catalog import is_path
 from ...kernels.graph.bind import dependencies
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import Function
@@ -174,14 +175,14 @@ def _record(entry: Mapping[str, Any]) -> str:
     edition = f", edition {entry['edition']}," if entry.get("edition") else ""
     which = f"{entry['kind']} {entry['label']}{edition}"
     of = f"Record {which} of the fleetcube catalog"
-    if entry["label"].endswith(".toml"):
+    if is_path(entry["kind"], entry["label"]):
         of = f"{entry['kind'].capitalize()} file {entry['label'].rpartition('/')[2]}"
     return _entry(
         re.sub(_ODD, "_", f"{entry['kind']}_{entry['label']}"),
         title=_escaped(entry.get("title") or entry["label"]),
         howpublished=_escaped(entry["source"]),
-        note=_escaped(f"{of}, dated {entry['date']}"),
-        year=_escaped(entry["date"][:4]),
+        note=_escaped(f"{of}, dated {entry['date']}" if entry["date"] else of),
+        **({"year": _escaped(entry["date"][:4])} if entry["date"] else {}),
     )
 
 

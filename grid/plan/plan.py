@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...catalog import CONFIGURED, is_path
 from ...kernels.calculus.derivatives import derivative, is_quantity
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import HOUR
@@ -138,6 +139,12 @@ class Plan(Grid):
         left_out += self._added(used)
         notes = {**self.problem.notes, **powered(self.problem.numbers)}
         left_out += [said for name, said in notes.items() if name in used]
+        left_out += [
+            f"{entry.kind} {entry.title}: {entry.note}"
+            for entry in self.problem.records
+            if entry.kind == CONFIGURED and is_path(entry.kind, entry.label)
+            if used & entry.values.keys()
+        ]
         return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
 
     def _added(self, used: set[str]) -> Iterator[str]:

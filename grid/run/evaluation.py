@@ -88,7 +88,7 @@ class Evaluation:
     @classmethod
     def from_file(cls, path: str | PathLike[str], settings: Settings = _DEFAULT) -> Self:
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`. Paths of calibration files
-        are relative to the spec's folder."""
+        and of models' config.json are relative to the spec's folder."""
         spec = read_spec(path)
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')

@@ -164,7 +164,7 @@ def fitted_to(label: str) -> pooled.Cell | None:
     """The cell of a calibration to steps, by its label or file; None for any other."""
     posterior = _posterior()
     entry = record("calibration", label)
-    if is_path(label):
+    if is_path("calibration", label):
         match entry.steps_of.split(", "):
             case [software, layers, gpu, precision]:
                 return pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0)

@@ -203,28 +203,30 @@ def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def located(spec: Any, folder: Path) -> Any:
-    """A spec, or a part of one, with calibration files resolved against a folder."""
-    return _with_paths(spec, lambda path: str(folder.absolute() / path))
+    """A spec, or a part of one, with files of records resolved against a folder."""
+    return _with_paths(spec, lambda _, path: str(folder.absolute() / path))
 
 
 def carrying(spec: Any, records: Iterable[Record]) -> Any:
-    """A spec that embeds its calibration files, and so means the same anywhere."""
-    entries = {entry.label: entry for entry in records if entry.kind == "calibration"}
+    """A spec that embeds its files of records, and so means the same anywhere."""
+    entries = {(entry.kind, entry.label): entry for entry in records}
     return _with_paths(
-        spec, lambda path: FileLabel.of(path, entries.get(path) or record("calibration", path))
+        spec, lambda *which: FileLabel.of(which[1], entries.get(which) or record(*which))
     )
 
 
-def _with_paths(spec: Any, change: Callable[[str], str], key: str = "") -> Any:
-    """A spec, or a part of one, with `change` applied to paths of calibration files."""
+def _with_paths(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:
+    """A spec, or a part of one, with `change` applied to kinds and paths of files of records."""
     if isinstance(spec, Mapping):
-        inside = key == "calibration"  # calibration = {values = [...]}
+        inside = key in KINDS  # calibration = {values = [...]}
+        if inside and "values" not in spec:
+            return spec  # a model's configuration
         return {n: _with_paths(part, change, key if inside else n) for n, part in spec.items()}
     if isinstance(spec, list | tuple):
         return type(spec)(_with_paths(part, change, key) for part in spec)
     if isinstance(spec, Axis):
         return replace(spec, records=_with_paths(spec.records, change))
-    return change(spec) if key == "calibration" and is_path(spec) else spec
+    return change(key, spec) if is_path(key, spec) else spec
 
 
 def _constants(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...catalog import AUTO, KINDS, NONE, kind
+from ...catalog import AUTO, CONFIGURED, KINDS, NONE, kind
 from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
 from ...kernels.declare import Input
@@ -166,6 +166,8 @@ def _value(name: str) -> Schema:
         labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # an earlier edition
         if name == "calibration":
             labels += [{"enum": [AUTO, NONE]}, {"type": "string", "pattern": r"\.toml$"}]
+        if name == CONFIGURED:
+            labels += [{"type": "string", "pattern": r"\.json$|/|^\{"}, {"type": "object"}]
         return {"anyOf": labels}
     row = _row(name)
     if is_option(name):

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...catalog import KINDS
+from ...catalog import CONFIGURED, KINDS, CatalogError, json_label
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
@@ -114,6 +115,13 @@ def without_unit(name: Any, entry: Any) -> Any:
     """A spec entry in base units; numbers, also in lists, may have units (pint, astropy, unyt)."""
     if entry is None or isinstance(entry, int | float | str):
         return entry
+    if name == CONFIGURED and isinstance(entry, os.PathLike):
+        return os.fspath(entry)
+    if name == CONFIGURED and isinstance(entry, Mapping) and "values" not in entry:
+        try:
+            return json_label(entry)
+        except CatalogError as error:
+            raise InputError(str(error)) from None
     if isinstance(entry, Mapping):
         return {
             key: without_unit(key if is_known(key) else name, part) for key, part in entry.items()

@@ -454,7 +454,8 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 def catalog(kind: str | None, label: str | None) -> None:
     """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
 
-    A corrected record is a new edition; LABEL@1 is the first.
+    A corrected record is a new edition; LABEL@1 is the first. A model's LABEL may be the path of a
+    config.json of Hugging Face, or a folder that has one, as in all commands (model=./config.json).
 
     \b
     Example:
