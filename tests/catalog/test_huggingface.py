@@ -17,7 +17,8 @@ from ..draws import generator, scaled
 
 # What the files state: model_type, layers, width, heads, heads of keys (0: not stated), feed-forward
 # width (0: not stated), vocabulary; other fields by name. Then the parameters published: exact ones
-# are those of the checkpoint's index on the model's page, rounded ones those of card or paper.
+# as the checkpoint counts them, rounded ones those of card or paper; where no source is named they
+# were not compared with the model's page again.
 Row = tuple[str, int, int, int, int, int, int, dict[str, Any], float]
 TIED = {"tie_word_embeddings": True}
 
