@@ -426,6 +426,7 @@ def test_the_interval_widens_beyond_what_is_fitted(name: str, inside: float, bey
     assert f"{name} = " not in remarks[0]
 
 
+ROOTS = Settings("numpy", infeasible="mark")  # whether they can run or not
 LARGE = {"model": "llama-3-70b", "pipeline_parallel": None, "global_batch_size": 32768}
 
 
@@ -437,7 +438,7 @@ def large(**changed: Any) -> dict[str, Any]:
 def test_what_is_solved_for_widens_the_interval_as_its_evaluation_does(whole: bool) -> None:
     axes = {"software": ["megatron-lm", "fsdp"], "global_batch_size": [32768, 131072]}
     target = "step_time_high = 5 s"
-    found = solve("n_gpus", target, settings=Settings("numpy"), whole=whole, **large(**axes))
+    found = solve("n_gpus", target, settings=ROOTS, whole=whole, **large(**axes))
     widest = found["n_gpus"].values.max()
     assert widest > 10 * 16384
     for software in axes["software"]:
@@ -498,7 +499,7 @@ def test_slopes_of_a_search_go_through_the_width_of_the_interval() -> None:
 def test_phases_widen_what_is_solved_for_or_a_line_says_so(longest: int) -> None:
     phases = [{"training_tokens": 1e12}, {"training_tokens": 1e11, "sequence_length": longest}]
     job = large(step_time_error=1, phase=phases, training_tokens=None)
-    found = solve("n_gpus", "job_time = 1 d", settings=Settings("numpy"), **job)
+    found = solve("n_gpus", "job_time = 1 d", settings=ROOTS, **job)
     count = int(found["n_gpus"])
     assert count > 16384
     again = Sweep({**job, "n_gpus": count}, {}, ["job_time"]).evaluate(settings=Settings("numpy"))

@@ -179,7 +179,7 @@ def test_bad_requests_are_refused(arguments: dict[str, Any], words: str) -> None
     "arguments, words",
     ({"engine": "fast"}, "choose one of auto, numpy, numba, jax"),
     ({"engine": None}, "choose one of auto, numpy, numba, jax"),
-    ({"infeasible": True}, "choose one of include, exclude"),
+    ({"infeasible": True}, "choose one of exclude, mark, include"),
     ({"threads": 0}, "whole number above 0"),
     ({"progress": 1}, "is not a function"),
 )

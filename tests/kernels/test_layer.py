@@ -95,6 +95,38 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         """The activation function reads what entered and writes what leaves."""
         return rows * ((2 * f if c["gated_ffn"] else f) + f) / tensor * e / bandwidth
 
+    split = tensor if c["sequence_parallel"] else 1
+    stored = {"bf16": 2, "fp32": 4, "bf16_and_fp32": 2}[c["gradient_storage"]]
+
+    def added(weights: float, rows: float) -> float:
+        """What reading and writing a sum of gradients takes longer than the product itself."""
+        counted = max(2 * rows / (recipe * c["gemm_efficiency"]), few / bandwidth)
+        return max(0.0, weights / tensor * (2 * stored / bandwidth - counted))
+
+    def beside(index: int) -> tuple[float, float]:
+        """What a layer does beside its products: in both passes; for each of two or three."""
+        attention = h * (heads + 2 * c["kv_heads"]) * width + heads * width * h
+        cast = 2 * h / split + (2 * heads + 2 * c["kv_heads"]) * width / tensor
+        factor = 3 if c["gated_ffn"] else 2
+        if "experts" not in c or index < c["dense_layers"]:
+            late = added(attention + factor * h * c["ffn_hidden_size"], tokens)
+            cast += 2 * h / split + factor * c["ffn_hidden_size"] / tensor
+            routing = 0.0
+        else:
+            f, group, k = c["expert_ffn_hidden_size"], c["expert_parallel"], c["experts_per_token"]
+            late = added(attention + c["experts"] * h, tokens)
+            late += added(c["shared_experts"] * factor * h * f, tokens)
+            visits = tokens * group * k / c["experts"]
+            late += c["experts"] // group * added(factor * h * f, visits)
+            cast += 2 * k * h + (2 * h if c["shared_experts"] else 0)
+            cast += factor * f / tensor * (k + c["shared_experts"])
+            routing = tokens * (h * e + 8 * 4 * c["experts"])  # scores in FP32
+            way = 1 + k + (2 * k if c["experts"] > group else 0)  # arranged, and by expert
+            there = (128 + 4) / 128 if c["precision"] == "fp8_blockwise" else e
+            routing += tokens * h * way * (there + e)
+        both = 0 if c["precision"] == "bf16" else e + 2 * (few if c["precision"] == "mxfp8" else 1)
+        return tokens * cast * both / bandwidth + late, routing / bandwidth
+
     def layer(index: int) -> tuple[float, float]:
         """Forward time of a layer: matrices with element-wise traffic, and attention."""
         columns = (heads + 2 * c["kv_heads"]) * width / tensor
@@ -115,7 +147,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         for _ in ("attention", "feed-forward"):
             streamed += tokens * h + tokens * h  # the norm reads and writes
             streamed += 2 * tokens * h + tokens * h  # the residual reads two and writes
-        time += streamed / (tensor if c["sequence_parallel"] else 1) * e / bandwidth
+        turned = 2 * tokens * (heads + c["kv_heads"]) * width / tensor  # read, written
+        time += (streamed / split + turned) * e / bandwidth
         scores = 0.0
         for _ in range(heads):
             keys: float = s
@@ -136,7 +169,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     for _ in range(c["global_batch_size"] // (replicas * c["micro_batch_size"])):
         for index in range(c["layers"]):
             matrices, attention = layer(index)
-            step += 3 * matrices
+            own, routing = beside(index)
+            step += 3 * matrices + own + (3 if c["recompute"] == "full" else 2) * routing
             step += attention * (1 + (2.5 if c["attention_kernel"] == "flash" else 2))
             if c["recompute"] == "selective" and c["attention_kernel"] == "standard":
                 step += attention  # FlashAttention's factor of 2.5 includes it
@@ -151,7 +185,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     stages = c["pipeline_parallel"]
     held = c["parameters"] / stages / tensor  # the mean stage
     held /= c["n_gpus"] // gpus if c["zero_stage"] else 1
-    moved = {"bf16": 2, "fp32": 4, "bf16_and_fp32": 2 + 4 + 4}[c["gradient_storage"]]
+    moved = 5 * stored  # for the norm, scaled (read and written), for the update, set to 0
+    moved += 4 + 4 if c["gradient_storage"] == "bf16_and_fp32" else 0
     moved += 12 + 12 + e  # master weights and moments read and written, weights written
     return {
         "compute_time": step / c["pipeline_parallel"],
@@ -161,7 +196,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
 
 @pytest.mark.parametrize("change", CASES.values(), ids=CASES)
 def test_a_step_is_the_sum_of_its_matrices(change: dict[str, Any]) -> None:
-    scenario = {**BASE, "parameters": 5e9, **change}
+    scenario = {**BASE, **change}
+    scenario["parameters"] = value("parameters", **scenario)
     for name, expected in replay(scenario).items():
         assert value(name, **scenario) == pytest.approx(expected, rel=1e-12)
 

@@ -212,10 +212,7 @@ def expert_gradient_sum_time(
     tensor_parallel,
     gradient_sum_wait,
 ):
-    """(N_matrices - l_e k x expert) / (l t) x wait + that of routed experts
-
-    Source: Williams et al. 2009, CACM 52(4)
-    """
+    """(N_matrices - l_e k x expert) / (l t) x wait + that of routed experts"""
     routed = expert_layers * experts_per_token * expert_parameters
     every = np.maximum(active_matrix_parameters - routed, 0.0)
     return every / (layers * tensor_parallel) * gradient_sum_wait + routed_gradient_sum_time
