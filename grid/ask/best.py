@@ -65,7 +65,7 @@ def best(
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
     if not phases.names(sweep.spec["scenario"]):
         found = best_layouts(sweep, of, sense, search, where, also, k or 1, settings)
-        if sweep.points == 1 and found[REASON].any():
+        if found[REASON].all():
             found.attrs[NEAREST] = nearest(point(sweep), of, search)
         return found if k is not None else found.isel({RANK: 0}).drop_vars(RANK)
     if k is not None or where or also:

@@ -61,9 +61,13 @@ def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
     return [name for name in names if name in felt and without_phase(name) in INPUTS]
 
 
-def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
+def reached(plan: Plan, outputs: Sequence[str]) -> frozenset[str]:
     """Names that any of the outputs depends on, in any case."""
-    return {name for case in plan.cases for name in reaches(case.formulas, outputs)}
+    notes, key = plan.structure.notes, ("reached", *outputs)
+    if key not in notes:  # formulas are those of the structure
+        notes[key] = frozenset[str]().union(*(reaches(c.formulas, outputs) for c in plan.cases))
+    known: frozenset[str] = notes[key]
+    return known
 
 
 def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:

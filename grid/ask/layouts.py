@@ -21,7 +21,7 @@ from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
 from ..reduce.kept import met
-from ..reduce.pareto import sign_of
+from ..reduce.pareto import sign_of, unbeaten
 from ..reduce.top import RANK
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
@@ -29,6 +29,7 @@ from ..show.tables import label, meanings, numbers, scale
 from ..spec import auto, framework, patterns, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array, Axis
+from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .runs import Target, read_condition
@@ -54,6 +55,9 @@ REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
 )
+REMARKS = "fleetcube_remarks"
+FRONT = "on_cost_time_front"
+WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
 OPEN = (
     *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
@@ -105,12 +109,6 @@ def best_layouts(
             "phases have layouts of their own: `fleetcube plan` and `Sweep.best` find all; ask "
             f"here for one: phase={first!r}"
         )
-    tried = candidates(sweep, of, search)
-    if not tried:
-        raise InputError(
-            f"the spec states {', '.join(n for n in OPEN if n in _stated(spec)) or 'all'}, and "
-            "nothing is open; leave some out, or see `fleetcube run`"
-        )
     axes = make_axes(spec["axes"])
     points = math.prod(axis.size for axis in axes.values())
     if points > MOST_POINTS:
@@ -118,6 +116,26 @@ def best_layouts(
             f"the axes have {points:,} points, each with an answer of its own; at most "
             f"{MOST_POINTS} are answered: name fewer"
         )
+    # what can be tried depends on labels: each is searched by itself
+    labelled = {name: axis for name, axis in axes.items() if axis.size > 1 and axis.records}
+    plain = {name: axis for name, axis in axes.items() if name not in labelled}
+    places = itertools.product(*(range(axis.size) for axis in labelled.values()))
+    scenarios = [{**spec["scenario"], **_said(labelled, place)} for place in places]
+    parts = [sweep.replace(scenario=own, axes=plain) for own in scenarios] if labelled else [sweep]
+    rows = [candidates(part, of, search) for part in parts]
+    names = [*dict.fromkeys(name for tried in rows for name in tried)]
+    found = []
+    for part, tried in zip(parts, rows, strict=True):
+        _check_count(points // len(parts), tried)
+        best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
+        one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
+        found.append(one.assign(limits))
+    whole = found[0] if len(found) == 1 else _together(found, axes, labelled, sweep, of)
+    whole.attrs[ASSUMED] = assumed(sweep, of, OPEN)
+    return _with_front(whole) if points > 1 else whole
+
+
+def _check_count(points: int, tried: Mapping[str, Sequence[Any]]) -> None:
     count = math.prod(map(len, tried.values()))
     if points * count > MOST:
         lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
@@ -125,8 +143,46 @@ def best_layouts(
             f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
             "of these inputs"
         )
-    best, reasons, limits = _tried(sweep, of, sign, axes, tried, conditions, k, settings)
-    return _answers(sweep, of, also, conditions, axes, tried, best, reasons).assign(limits)
+
+
+def _together(
+    parts: "list[xarray.Dataset]",
+    axes: Mapping[str, Axis],
+    labelled: Mapping[str, Axis],
+    sweep: Evaluation,
+    of: str,
+) -> "xarray.Dataset":
+    """The answers of each label as one Dataset."""
+    import xarray
+
+    tried = max(part.attrs["fleetcube_tried"] for part in parts)
+    said = [str(part.attrs.get(REMARKS, "")).splitlines() for part in parts]
+    parts = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
+    for axis in reversed([*labelled.values()]):
+        along = xarray.Variable(axis.name, axis.labels)
+        parts = [
+            xarray.concat(parts[k : k + axis.size], along, combine_attrs="override")
+            for k in range(0, len(parts), axis.size)
+        ]
+    plan = sweep.with_outputs([of])._plan("numpy")
+    own = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
+    attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
+    attrs[REMARKS] = "\n".join(dict.fromkeys(line for lines in said for line in lines))
+    return parts[0].assign_coords(own).transpose(*axes, ...).assign_attrs(attrs)
+
+
+def _with_front(found: "xarray.Dataset") -> "xarray.Dataset":
+    """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
+    rank = found.isel({RANK: 0})
+    names = [ALWAYS[0], *[name for name in (MONEY, "gpu_hours") if name in found][:1]]
+    rows = np.stack([rank[name].values.ravel() for name in names])
+    some = np.flatnonzero(np.isfinite(rows).all(axis=0))
+    front = np.zeros(rows.shape[1], bool)
+    if len(names) == 2:
+        front[unbeaten(np.zeros(some.size, np.int64), some, rows[:, some])[1]] = True
+    about = {"units": "1", "long_name": f"no other has less {' and '.join(names)}"}
+    shape = rank[REASON].shape
+    return found.assign({FRONT: (rank[REASON].dims, front.reshape(shape), about)})
 
 
 def by_phase(
@@ -216,6 +272,7 @@ def stated_and_free(
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
+    values.attrs[ASSUMED] = assumed(stated, of, OPEN)
     free = {name: value for name, value in scenario.items() if name not in OPEN}
     bare = Evaluation(free, {}, [of])
     best = best_layouts(bare, of, sense, LAYOUT, where, (), 1, Settings())
@@ -336,7 +393,7 @@ def _tried(
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
-    sure = {} if HEADROOM in axes else {HEADROOM: True, **sweep.spec["scenario"]}
+    sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
     grid = sweep.replace(scenario=sure or None, axes=both, outputs=[*read])
     whole = [*axes, *tried]
@@ -404,10 +461,11 @@ def _answers(
     conditions: Sequence[Target],
     axes: Mapping[str, Axis],
     tried: Mapping[str, Sequence[Any]],
+    names: Sequence[str],
     best: Array,
     reasons: Array,
 ) -> "xarray.Dataset":
-    """Each answer evaluated as a separate sweep, with intervals."""
+    """Each answer evaluated as a separate sweep, with intervals; `names` are searched anywhere."""
     import xarray
 
     spec: Any = sweep.spec
@@ -417,34 +475,38 @@ def _answers(
     plan = sweep.with_outputs([of])._plan("numpy")
     layouts = [*itertools.product(*tried.values())]
     found = {}
-    for k, place in enumerate(itertools.product(*map(range, sizes))):
-        here = {**spec["scenario"], **_said(axes, place)}
+    for k, cell in enumerate(itertools.product(*map(range, sizes))):
+        here = {**spec["scenario"], **_said(axes, cell)}
         for rank, at in enumerate(best[k].tolist()):
             if at >= 0:
-                scenario = {**here, **dict(zip(tried, layouts[at], strict=True))}
-                own = interval(
-                    Evaluation(scenario, {}, outputs), None, Settings("numpy", threads=1)
-                )
-                found[k, rank] = scenario, own.assign(chances(scenario, conditions))
+                searched = dict(zip(tried, layouts[at], strict=True))
+                answer = Evaluation({**here, **searched}, {}, outputs)
+                own = interval(answer, None, Settings("numpy", threads=1))
+                own = own.assign(chances(answer.spec["scenario"], conditions))
+                found[k, rank] = {**layout_at(answer, [*OPEN, *names]), **searched}, own
     dims = (*axes, RANK)
     shape = (*sizes, best.shape[1])
     variables: dict[str, Any] = {}
-    for name in tried:
+    words = np.full((len(best), best.shape[1]), "", object)
+    for place, (layout, _) in found.items():
+        words[place] = text(layout)
+    about = {"long_name": "layout as evaluated, searched or stated", "units": "1"}
+    variables[WHOLE] = dims, words.astype(str).reshape(shape), about
+    for name in names:
         kind = "number" if name in INPUTS and INPUTS[name].kind == "count" else "choice"
         empty: Any = np.nan if kind == "number" else ""
         held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
-        for (k, rank), (scenario, _) in found.items():
-            held[k, rank] = scenario[name] if kind == "number" else label(scenario[name])
+        for place, (layout, _) in found.items():
+            held[place] = layout[name] if kind == "number" else label(layout[name])
         made = held if kind == "number" else held.astype(str)
         about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
         variables[name] = dims, made.reshape(shape), about
-    names = dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)])
-    for name in names:
+    for name in dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)]):
         held = np.full((len(best), best.shape[1]), np.nan)
         about = attributes(plan, of) if name == of else {}
-        for (k, rank), (_, own) in found.items():
+        for place, (_, own) in found.items():
             if name in own:
-                held[k, rank], about = own[name].item(), own[name].attrs
+                held[place], about = own[name].item(), own[name].attrs
         if "flag_values" in about:
             held = np.where(np.isnan(held), -1, held).astype(np.int8)
         variables[name] = dims, held.reshape(shape), about
@@ -456,9 +518,9 @@ def _answers(
         {**coordinates(plan, axes), RANK: np.arange(1, best.shape[1] + 1)},
         {
             **root_attributes(plan, sweep._spec_of([of])),
-            **uncounted(plan, [*tried]),
+            **uncounted(plan, names),
             "fleetcube_tried": reasons.shape[1],
-            "fleetcube_open": " ".join(tried),
+            "fleetcube_open": " ".join(names),
             "fleetcube_infeasible": ", ".join(_counted(reasons, variables[REASON][2])),
         },
     )
@@ -483,7 +545,9 @@ def searched(found: "xarray.Dataset") -> str:
     """How many layouts were tried, and how many can run."""
     feasible = found["feasible_layouts"]
     ends = dict.fromkeys(f"{end.item():,}" for end in (feasible.min(), feasible.max()))
-    return f"tried {found.attrs['fleetcube_tried']:,} layouts; {' to '.join(ends)} can run"
+    most, each = ("up to ", " at each point") if feasible.ndim else ("", "")
+    tried = f"{most}{found.attrs['fleetcube_tried']:,} layouts{each}"
+    return f"tried {tried}; {' to '.join(ends)} can run"
 
 
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
@@ -509,17 +573,18 @@ def as_choices(
     spec: Any = sweep.spec
     axes = make_axes(spec["axes"])
     names = found.attrs["fleetcube_open"].split()
+    stated = {n: spec["scenario"][n] for n in OPEN if n in spec["scenario"] and not names}
     labels, rows, commands = [], [], []
-    for place in np.ndindex(*found[names[0]].shape):
+    for place in np.ndindex(*found[WHOLE].shape):
         if np.isnan(found[of].values[place]):
             continue
         point = _said(axes, place[:-1])
-        layout = {name: found[name].values[place] for name in names}
+        layout = stated | {name: found[name].values[place] for name in names}
         words = [
             f"{axis.name}={in_command(axis.labels[k])}"
             for axis, k in zip(axes.values(), place[:-1], strict=True)
         ]
-        labels.append(" ".join([*words, text(layout)]))
+        labels.append(" ".join([*words, str(found[WHOLE].values[place])]))
         commands.append(shlex.join([*words, *(f"{n}={in_command(v)}" for n, v in layout.items())]))
         rows.append({**point, **{n: _value(n, value) for n, value in layout.items()}})
     if not rows:

@@ -14,7 +14,7 @@ from ..show.tables import meanings
 from ..spec import auto
 from ..spec.axes import make_axes
 from ..spec.axis import Array
-from .layouts import LAYOUT, OPEN, best_layouts, candidates, in_command, text
+from .layouts import LAYOUT, OPEN, WHOLE, best_layouts, candidates, in_command
 from .runs import whole_unit
 from .sensitivity import frozen
 
@@ -134,8 +134,7 @@ def _other(scenario: Mapping[str, Any], of: str) -> str:
         return ""
     if not best[of].notnull().any():
         return ""
-    names = best.attrs["fleetcube_open"].split()
-    return text({name: best[name].values.item() for name in names}) or "one GPU a replica"
+    return str(best[WHOLE].values.item())
 
 
 def _line(now: Mapping[str, float], why: str, found: Mapping[str, float], layout: str) -> str:

@@ -11,6 +11,7 @@ from ..ask.layouts import (
     BESIDE,
     LAYOUT,
     OPEN,
+    WHOLE,
     best_layouts,
     in_command,
     layout_at,
@@ -53,13 +54,13 @@ class Found:
             numbers = [now[name].item(), *found[name].values.tolist()]
             factor, unit = scale(str(found[name].attrs["units"]), numbers[1:2], name)
             columns[name] = [value / factor for value in numbers], unit
-        rows: list[dict[str, Any]] = [{"layout": text(self.present), "take": None}]
+        rows: list[dict[str, Any]] = [{"layout": text(layout_at(self.now)), "take": None}]
         for k in range(found.sizes["rank"]):
             if found[names[0]].values[k] == found[names[0]].values[k]:
                 layout = {name: found[name].values[k] for name in self.present}
                 whole = {**self.held, **layout}
                 take = {f"set.{name}": in_command(value) for name, value in whole.items()}
-                rows.append({"layout": text(layout) or "one GPU a replica", "take": take})
+                rows.append({"layout": str(found[WHOLE].values[k]), "take": take})
         reason = found[REASON]
         return {
             "columns": [

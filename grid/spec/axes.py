@@ -226,11 +226,10 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
             raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
         return _together(name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
     if target == patterns.RECOMPUTED and any(map(patterns.modules, points)):
-        made = [patterns.modules(p) or {target: values.option(target, p)} for p in points]
-        _check_distinct(name, [patterns.policy(row) for row in made])  # in any order of words
-        named = dict.fromkeys(key for row in made for key, value in row.items() if value)
-        together: Any = {key: [row.get(key, 0.0) for row in made] for key in named}
-        return _together(name, values.choice_labels(target, list(points)), together)
+        made = _by_module(points)
+        ways = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
+        _check_distinct(name, [patterns.policy(row) for row in ways])  # in any order of words
+        return _together(name, values.choice_labels(target, list(points)), {target: points})
     if values.is_option(target):
         choices = tuple(values.option(target, point) for point in points)
         _check_distinct(name, choices)
@@ -239,6 +238,14 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     numbers = _numbers(target, points)
     _check_distinct(name, numbers)
     return Axis(name, numbers, numbers={target: numbers})
+
+
+def _by_module(points: Sequence[Any] | Array) -> dict[str, list[Any]]:
+    """The inputs set by choices of what runs again, some of them modules by their names."""
+    target = patterns.RECOMPUTED
+    made = [patterns.modules(p) or {target: values.option(target, p)} for p in points]
+    named = dict.fromkeys(key for row in made for key, value in row.items() if value)
+    return {key: [row.get(key, 0.0) for row in made] for key in named}
 
 
 def _named(kind: str, labels: Iterable[Any]) -> list[str]:
@@ -321,6 +328,8 @@ def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -
     numbers: dict[str, Array] = {}
     options: dict[str, tuple[Any, ...]] = {}
     records: dict[str, tuple[str, ...]] = {}
+    if any(map(patterns.modules, rows.get(patterns.RECOMPUTED, ()))):
+        rows = {**rows, **_by_module(rows[patterns.RECOMPUTED])}
     for key, row in rows.items():
         if key in KINDS:
             _named(key, row)

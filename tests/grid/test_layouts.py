@@ -150,7 +150,6 @@ def test_conditions_leave_out_layouts() -> None:
     ({}, {"where": ["job_time = 1 d"]}, "write <= or >="),
     ({}, {"of": "cluster_mtbf"}, "does not depend on the layout"),
     ({}, {"of": "job_tim"}, "did you mean"),
-    ({n: row[0] for n, row in TRIED.items()}, {}, "nothing is open"),
     ({}, {"search": ["layout", "gpu_mtbf"]}, "is not an input"),
     ({}, {"also": ["dominant_overhead"]}, "is a flag"),
 )
@@ -188,7 +187,9 @@ def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
     assert said["data_vars"]["mfu"]["data"][0] < 0.6
     several = command(str(PLAN), "n_gpus=4096,8192")
     assert "rows share model errors" in several
-    assert [line.split()[0] for line in several.splitlines()[1:3]] == ["4,096", "8,192"]
+    # the fastest first; no other has less time, nor less cost
+    assert [line.split()[0] for line in several.splitlines()[1:3]] == ["8,192", "4,096"]
+    assert several.splitlines()[1].count(" * ") == several.splitlines()[2].count(" * ") == 1
 
 
 IN_PHASES = """
@@ -224,7 +225,7 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
         own = [name for name in pairs if name.endswith(f"__{phase}")]
         stages, batch = (times[name][best[name]].item() for name in own)
         layout = f"PP{stages:g} MBS{batch:g}".removeprefix("PP1 ")
-        assert found[phase].split()[1:-2] == layout.split()
+        assert found[phase].split()[1:-2] == f"TP2 {layout} ZeRO-1 SP".split()
     (days,) = [float(line.split()[2]) for line in told if line.startswith("job_time [d]  ")]
     assert days == pytest.approx(times.min().item() / 86400, rel=1e-3)
     each, job = by_phase(sweep, "job_time", "min", "layout")
@@ -276,3 +277,72 @@ def test_a_stated_layout_is_answered_beside_the_best() -> None:
     assert f"best layout: {re.findall('layouts: (.*?):', told)[0]}\n" in command(str(PLAN))
     small = command(str(PLAN), *layout, "hbm_capacity=40GB")
     assert "cannot run: out_of_memory" in small
+
+
+def test_each_combination_is_planned_as_by_itself() -> None:
+    axes: dict[str, Any] = {"software": ["megatron-lm", "torchtitan"], "n_gpus": [64, 512]}
+    axes |= {"price": {"labels": ["dear", "cheap"], "gpu_hour_price": [3.0, 2.0]}}
+    scenario = {n: v for n, v in JOB.items() if n in ("model", "node", "fabric", "gpu_mttf")}
+    scenario |= {"global_batch_size": 512, "checkpoint_write_bandwidth": "100 GB/s"}
+    found = Sweep(scenario, axes, ["job_time"]).best(search="layout")
+    assert found["job_time"].dims == ("software", "n_gpus", "price")
+    for software in axes["software"]:
+        for gpus in axes["n_gpus"]:
+            one = Sweep({**scenario, "software": software, "n_gpus": gpus}, {}, ["job_time"])
+            alone = one.best(search="layout")
+            at = found.sel(software=software, n_gpus=gpus, price="cheap")
+            assert at["job_time"].item() == alone["job_time"].item()
+            assert at["whole_layout"].item() == alone["whole_layout"].item()
+    # torchtitan shards gradients at least, which Megatron-LM never does
+    own = found["whole_layout"].sel(n_gpus=512, price="cheap")
+    assert "ZeRO-1" in own.sel(software="megatron-lm").item()
+    assert "ZeRO-1" not in own.sel(software="torchtitan").item()
+    flat = found.stack(row=["software", "n_gpus", "price"])
+    pairs = list(zip(flat["job_time"].values, flat["job_cost"].values, strict=True))
+    assert len(set(pairs)) == len(pairs)
+    beaten = [
+        any(t <= time and c <= cost for t, c in pairs if (t, c) != (time, cost))
+        for time, cost in pairs
+    ]
+    assert flat["on_cost_time_front"].values.tolist() == [not each for each in beaten]
+    assert 0 < sum(beaten) < len(beaten)
+
+
+def test_one_table_answers_for_all_choices() -> None:
+    told = command(str(PLAN), "n_gpus=8,4096,8192", "node=dgx-h100,dgx-b200", "--of", "job_cost")
+    lines = told.splitlines()
+    costs = [float(line.split()[2]) for line in lines[1:5]]
+    assert costs == sorted(costs)
+    assert [line.split()[2] for line in lines[5:7]] == ["-", "-"]
+    assert all("- (group_larger_than_cluster)" in line for line in lines[5:7])
+    assert lines[7] == "*: no other has less job_time and job_cost"
+    none = command(str(PLAN), "n_gpus=8,16")
+    assert "8 GPUs: no layout fits in memory" in none
+    few = command(str(PLAN), "n_gpus=4096,8192", "--where", "job_time <= 200 d")
+    assert "- (none keeps to job_time <= 200 d)" in few
+
+
+def test_the_whole_layout_and_what_is_assumed_stand_beside_an_answer(tmp_path: Path) -> None:
+    text = """outputs = ["job_time"]
+scenario = { model = "llama-3-405b", node = "dgx-h100", fabric = "roce-400g", n_gpus = 16384, \
+tensor_parallel = 8, pipeline_parallel = 4, virtual_stages = 5 }
+"""
+    spec = written(tmp_path / "spec.toml", text)
+    told = command(str(spec), "-k", "1", "-o", str(tmp_path / "open.html"))
+    assert told.startswith("best layout: TP8 PP4 VPP5 ")
+    # Grattafiori et al. 2024, sections 3.2 and 3.4: 15.6T tokens, sequences of 8K
+    assert "training_tokens 15.6T, sequence_length 8,192 (llama-3-405b)" in told
+    assert "global_batch_size 1,024, checkpoint_write_bandwidth 100 GB/s (default)" in " ".join(
+        told.split()
+    )
+    stated = ["training_tokens=1T", "sequence_length=8192", "global_batch_size=2048"]
+    stated += ["checkpoint_write_bandwidth=100GB/s"]
+    assert "assumed" not in command(str(spec), "-k", "1", *stated)
+    modules = "layernorm+mlp"  # modules by their names are a layout to write, too
+    rest = ["context_parallel=2", "micro_batch_size=1", "zero_stage=1", f"recompute={modules}"]
+    rest += ["sequence_parallel=true", "expert_parallel=1"]
+    page = tmp_path / "stated.html"
+    told = command(str(spec), *rest, "-o", str(page))
+    layout = f"TP8 PP4 VPP5 CP2 MBS1 ZeRO-1 recompute={modules} SP"
+    assert told.startswith(f"stated layout: {layout}\n")
+    assert layout in page.read_text(encoding="utf-8")

@@ -86,9 +86,10 @@ def plan(
         _plan_phases(sweep, of, sense, names, as_json, output, spec)
         return
     stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, of, names)
-    if stated and not as_json and output is None:
+    if stated and not as_json:
         _plan_stated(sweep, of, sense, where, since)
-        return
+        if output is None:
+            return
     with progress("planning"):
         found = sweep.best(of, k, sense=sense, search=names, where=where)
         if where and not as_json and not found[of].notnull().any():
@@ -99,10 +100,13 @@ def plan(
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         return
+    if stated:
+        say(f"wrote {output}")
+        return
     if sweep.points == 1:
         _print_one(sweep, found, of, sense, since)
     else:
-        _print_several(found, of)
+        _print_several(found, of, sense, where)
     _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
@@ -131,13 +135,15 @@ def _plan_stated(
     sweep: Any, of: str, sense: str, where: Sequence[str], since: "date | None"
 ) -> None:
     """Print what a layout that leaves nothing open gives, and what the best one would."""
-    from fleetcube.grid.ask.layouts import stated_and_free, text
+    from fleetcube.grid.ask.assumed import ASSUMED
+    from fleetcube.grid.ask.layouts import WHOLE, stated_and_free, text
     from fleetcube.grid.show.tables import meanings
 
     with progress("planning"):
         layout, values, best = stated_and_free(sweep, of, sense, where)
-    say(f"stated layout: {text(layout) or 'one GPU per replica'}")
+    say(f"stated layout: {text(layout)}")
     _print_values(values, since)
+    say_wrapped(values.attrs[ASSUMED])
     reason = values["infeasible_reason"]
     if reason.item():
         say(f"cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}")
@@ -147,7 +153,7 @@ def _plan_stated(
     if then == then:
         attrs = values[of].attrs["units"]
         change = "" if reason.item() else f" ({then / now - 1:+.1%})"
-        said = f"the best of {best.attrs['fleetcube_tried']:,} layouts: {_layouts(best, of)[0]}"
+        said = f"the best of {best.attrs['fleetcube_tried']:,} layouts: {best[WHOLE].values[0]}"
         say_wrapped(f"{said}: {of} {with_unit(then, attrs, of)}{change}")
     print_foot(values)
 
@@ -184,6 +190,7 @@ def _print_phases(
     found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
 ) -> None:
     """Print the best layout of each phase, its results, and the whole job."""
+    from fleetcube.grid.ask.layouts import WHOLE
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import table
 
@@ -193,7 +200,7 @@ def _print_phases(
             rows.append([name, "as given", "-", "-"])
         else:
             counts = own.attrs["fleetcube_tried"], own["feasible_layouts"].item()
-            rows.append([name, _layouts(own, of).item(), *(f"{count:,}" for count in counts)])
+            rows.append([name, own[WHOLE].item(), *(f"{count:,}" for count in counts)])
     print_table(["phase", "best layout", "tried", "can run"], rows)
     say("")
     names = dict.fromkeys([of, "job_time", "mfu", "memory_per_gpu"])
@@ -220,27 +227,12 @@ def _open(found: "xarray.Dataset") -> list[str]:
     return str(found.attrs["fleetcube_open"]).split()
 
 
-def _layouts(found: "xarray.Dataset", of: str) -> Any:
-    """The layouts in short notation, over the axes and ranks."""
-    import numpy as np
-
-    from fleetcube.grid.ask.layouts import text
-
-    names = _open(found)
-    rows = [found[name].values for name in names]
-    made = np.empty(rows[0].shape, object)
-    for place in np.ndindex(made.shape):
-        there = found[of].values[place] == found[of].values[place]
-        own = {name: row[place] for name, row in zip(names, rows, strict=True)}
-        made[place] = (text(own) or "one GPU a replica") if there else "-"
-    return made.astype(str)
-
-
 def _print_one(
     sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
 ) -> None:
     """Print the best layout of one point with its intervals, the next ones, losses and levers."""
-    from fleetcube.grid.ask.layouts import FELT
+    from fleetcube.grid.ask.assumed import ASSUMED
+    from fleetcube.grid.ask.layouts import FELT, WHOLE
     from fleetcube.grid.show.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
@@ -254,11 +246,14 @@ def _print_one(
     names = _open(found)
     there = point[of].notnull().values
     best = point.isel(rank=there)
-    labels = _layouts(found, of).reshape(-1)[there].tolist()
-    told = [n for n, own in best.data_vars.items() if own.dims == ("rank",) and n not in names]
+    labels = best[WHOLE].values.tolist()
+    told = [
+        n for n, own in best.data_vars.items() if own.dims == ("rank",) and n not in (*names, WHOLE)
+    ]
     first = best[told].isel(rank=0)
     say(f"best layout: {labels[0]}")
     _print_values(first, since)
+    say_wrapped(found.attrs[ASSUMED])
     shown = list(dict.fromkeys([of, "job_time", "memory_per_gpu"]))
     if len(labels) > 1:
         say("")
@@ -329,25 +324,36 @@ def _print_limits(best: "xarray.Dataset") -> None:
         say(f"the wall time goes to: {said}")
 
 
-def _print_several(found: "xarray.Dataset", of: str) -> None:
-    """Print the best at each point: its results, layout and memory, or why there is none."""
-    from fleetcube.grid.show.tables import table
+def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence[str]) -> None:
+    """Print the best at each point, the best first, or why there is none, in one table."""
+    import numpy as np
+
+    from fleetcube.grid.ask.assumed import ASSUMED
+    from fleetcube.grid.ask.layouts import FRONT, WHOLE
+    from fleetcube.grid.show.tables import meanings, table
 
     best = found.isel(rank=0, drop=True)
     axes = list(best["infeasible_reason"].dims)
-    names = dict.fromkeys([of, "job_time", "mfu", "job_cost" if "job_cost" in best else "goodput"])
-    ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
-    shown = best[list(dict.fromkeys([*names, *(name for name in ends if name in best)]))]
-    print_table(*table(shown))
-    if f"{of}_low" in shown:
+    rows = best.stack(row=axes).reset_index("row").reset_coords(axes)
+    value = rows[of].values
+    rows = rows.isel(row=np.argsort(-value if sense == "max" else value, kind="stable"))
+    reasons = rows["infeasible_reason"]
+    why = np.array(meanings(reasons.attrs, reasons.values), object)
+    none = rows[of].isnull().values
+    why[none & (why == "feasible")] = f"none keeps to {' and '.join(where)}"
+    rows["layout"] = "row", np.where(none, [f"- ({reason})" for reason in why], rows[WHOLE])
+    rows["front"] = "row", np.where(rows[FRONT], "*", "")
+    cost = "job_cost" if "job_cost" in best else "gpu_hours"
+    names = [name for name in (of, "job_time", cost) if name in best and not none.all()]
+    ends = [f"{name}_{side}" for name in names for side in ("low", "high")]
+    ends = [name for name in ends if name in best and not name.startswith(cost)]
+    front = ["front"] if rows[FRONT].any() else []
+    shown = dict.fromkeys([*axes, *names, *ends, *front, "layout"])
+    print_table(*table(rows[list(shown)]))
+    say_wrapped(*(f"*: {best[FRONT].attrs['long_name']}" for _ in front), found.attrs[ASSUMED])
+    say_wrapped(found.attrs.get("fleetcube_nearest", ""))
+    if f"{of}_low" in best and not none.all():
         say("rows share model errors: differences between them are surer than the intervals")
-    say("")
-    layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
-    memory = [name for name in ("memory_per_gpu", "memory_margin") if name in best]
-    there = best[memory].assign(layout=layouts)
-    if best["infeasible_reason"].any():
-        there["infeasible_reason"] = best["infeasible_reason"]
-    print_table(*table(there))
 
 
 def _print_foot(found: "xarray.Dataset", said: str) -> None:
