@@ -18,9 +18,10 @@ from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
-from ..spec import dates, patterns, values
+from ..spec import dates, patterns, phases, values
 from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
+from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 
@@ -56,7 +57,8 @@ class Comparison:
     `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
     `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
     differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
-    in B. `attributes` are those of each side's evaluation.
+    in B. `layouts` are those that were searched, where a side states none. `attributes` are those
+    of each side's evaluation.
     """
 
     values: "xarray.Dataset"
@@ -66,6 +68,7 @@ class Comparison:
     changes: tuple[Change, ...]
     inputs: tuple[tuple[str, float, float], ...]
     attributes: tuple[Mapping[str, Any], Mapping[str, Any]]
+    layouts: tuple[str, str] = ("", "")
 
 
 def compare(
@@ -81,12 +84,14 @@ def compare(
     `of` is the quantity whose change is attributed to inputs: job_time, or the first output of
     both. `at` gives values of inputs, and of axes that only one has; other axes are cut in the
     middle, except those of `over`, which both have with the same points. The terms of step_time
-    (s), job_time (s) and job_cost (USD) add up to the whole, as do their differences.
+    (s), job_time (s) and job_cost (USD) add up to the whole, as do their differences. At a point,
+    a side that states no degree of parallelism gets its fastest layout, which is then compared.
     """
     _check_axes(a, b, at or {}, over)
     cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
     axes = {name: _axis(a, name) for name in over}
-    flat = (_flat(cuts[0][0], over), _flat(cuts[1][0], over))
+    sides = [_planned(_flat(own, over), over) for own, _ in cuts]
+    flat, layouts = (sides[0][0], sides[1][0]), (sides[0][1], sides[1][1])
     pair = tuple(
         Evaluation(own, axes, s.spec["outputs"]) for own, s in zip(flat, (a, b), strict=True)
     )
@@ -97,7 +102,8 @@ def compare(
     differing = _differing(*flat)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
-    return Comparison(both, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved, attributes)
+    points = cuts[0][1], cuts[1][1]
+    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts)
 
 
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
@@ -239,6 +245,21 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
         entries |= {own: value for own, value in numbers.items() if not math.isnan(value)}
         entries |= {own: row[0] for own, row in {**axis.options, **axis.records}.items()}
     return entries
+
+
+def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """The entries with the fastest layout, and this in words, if they state nothing of it."""
+    stated = over or entries.keys() & {*DEGREES, patterns.LAYOUT} or phases.names(entries)
+    if stated or not is_known(entries, {}, [USUAL]):
+        return entries, ""
+    try:
+        point = Evaluation(entries, {}, [USUAL])
+        found = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
+    except InputError:  # no layout depends on the scenario, or too many do
+        return entries, ""
+    if found[REASON].item():
+        return entries, ""
+    return {**entries, **inputs_of(found)}, str(found[WHOLE].item())
 
 
 def _entry(name: str, value: Any) -> Any:

@@ -77,6 +77,7 @@ _TORUS = "torus_x"
 _BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch", _TORUS, "torus_y"}  # as purchased
 _LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
+DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
 _SHORTEST = 4096  # tokens per context-parallel rank
@@ -220,8 +221,7 @@ def by_phase(
                 f"phase {name!r}: no layout can run ({own.attrs['fleetcube_infeasible']}); give "
                 "it more GPUs, or state less"
             )
-        layout = {n: _value(n, own[n].item()) for n in own.attrs["fleetcube_open"].split()}
-        made.append({**table, **layout})
+        made.append({**table, **inputs_of(own)})
     job = phases.joined(shared, made)
     known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
     of_jobs = SUMS | MEANS.keys() | LARGEST
@@ -593,6 +593,11 @@ def as_choices(
     layouts = {"layout": {"labels": labels, **together}}
     made = {"scenario": spec["scenario"], "axes": layouts, "outputs": list(outputs)}
     return made, commands
+
+
+def inputs_of(found: "xarray.Dataset") -> dict[str, Any]:
+    """What was searched, at one answer, as a scenario writes it."""
+    return {n: _value(n, found[n].item()) for n in found.attrs["fleetcube_open"].split()}
 
 
 def in_command(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import REASON
+from ...kernels.roles import HEADROOM, REASON
 from ..errors import InputError, check_texts, shown
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
@@ -22,6 +22,7 @@ from ..spec.axes import make_axes
 from ..spec.axis import Array
 from ..spec.scenario import resolve
 from .gradient import uncounted
+from .layouts import WHOLE, best_layouts, candidates, inputs_of
 from .runs import Names, Target, read_condition, whole_unit
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ TIMED = {  # losses of GPU time besides the GPUs' own work: their shares of the 
 }
 LOST = ("batch", "compute", *TIMED, "transitions")
 SIZE, TIME = "n_gpus", "job_time"
+CLUSTER = "cluster"  # an axis along which more than the size varies
 _BATCH, _COST = "global_batch_size", "job_cost"
 _DEFAULT = Settings()
+_AS_STATED: Mapping[float, Any] = {}
 _TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
 _SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
 _READY = "transition_share"
@@ -61,6 +64,7 @@ def wall(
     where: Names = (),
     day_price: Any = None,
     settings: Settings = _DEFAULT,
+    search: Names = (),
 ) -> "xarray.Dataset":
     """What each doubling of a cluster brings, and its limits; see `Sweep.scaling_limit`."""
     scenario, axes = _one_point(spec)
@@ -77,9 +81,13 @@ def wall(
     priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
     outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else [])]))
     engine = settings.engine
-    found = _scan(scenario, axes, sizes, outputs, engine)
+    best_at = _planned(scenario, axes, sizes, search)
+    scenario = {HEADROOM: True, **scenario} if best_at else scenario  # as the search does
+    found = _scan(scenario, axes, sizes, outputs, engine, None, best_at)
     runs = _runs(found, settings)
-    if between is None and not runs.any():  # no doubling of one replica divides the batch
+    if (
+        between is None and not runs.any() and not best_at
+    ):  # no doubling of one replica divides the batch
         every = step * np.arange(1.0, TRIED + 1)
         some = _runs(_scan(scenario, axes, every, [TIME], engine), settings)
         if some.any():
@@ -91,7 +99,8 @@ def wall(
         sizes = sizes[runs.argmax() :]
         found = found.isel({SIZE: slice(int(runs.argmax()), None)})
     if batch is not None:
-        found = _scan(scenario, axes, sizes, outputs, engine, batch)
+        best_at = _planned(scenario, axes, sizes, search, batch)
+        found = _scan(scenario, axes, sizes, outputs, engine, batch, best_at)
     runs = _runs(found, settings)
     if not runs.any():
         raise InputError(
@@ -108,7 +117,8 @@ def wall(
     if between is None:  # one more size shows that the job gets slower, or why it cannot run
         found, times = found.isel({SIZE: slice(0, last + 2)}), times[: last + 2]
         # Drop remarks about sizes that are not shown
-        found.attrs = _scan(scenario, axes, found[SIZE].values, outputs, engine, batch).attrs
+        shown = found[SIZE].values
+        found.attrs = _scan(scenario, axes, shown, outputs, engine, batch, best_at).attrs
     found = _doubled(found, times)
     ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones
     names = [*LOST, "layout", *(each.of for each in limits), *(["price"] if price else [])]
@@ -121,6 +131,9 @@ def wall(
         return found.assign(
             fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"})
         )
+    if best_at:
+        scenario = {**scenario, **best_at[sizes[best]][1]}
+        step = _sizes(scenario, axes, None)[1]
     return _fastest(found, scenario, axes, sizes, sizes[best], step, settings, limits)
 
 
@@ -180,6 +193,40 @@ def _sizes(
     return start * 2.0 ** np.arange(math.floor(math.log2(last / start)) + 1), step
 
 
+def _planned(
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    sizes: Array,
+    search: Names,
+    batch: float | None = None,
+) -> dict[float, tuple[str, dict[str, Any]]]:
+    """By size, the fastest layout in words and as inputs, of what the scenario leaves open. Where
+    none can run, that of the size before is tried. Empty if nothing is searched."""
+    sweep = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, batch)}, [TIME])
+    if not search or phases.names(scenario) or not candidates(sweep, TIME, search):
+        return {}
+    found = best_layouts(sweep, TIME, "min", search, (), (), 1, Settings())
+    found = found.isel({dim: 0 for dim in found.dims if dim != CLUSTER})
+    known = np.flatnonzero(found[TIME].notnull().values)
+    if not known.size:
+        return {}
+    last = known[np.maximum(np.searchsorted(known, range(sizes.size), "right") - 1, 0)].tolist()
+    names = [str(word) if k in known else "-" for k, word in enumerate(found[WHOLE].values)]
+    return {
+        float(size): (names[k], inputs_of(found.isel({CLUSTER: last[k]})))
+        for k, size in enumerate(sizes)
+    }
+
+
+def _axis(
+    sizes: Array, batch: float | None, layouts: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Sizes as an axis, with the batch that grows with them and the layout of each."""
+    grown = {} if batch is None else {_BATCH: batch * sizes / sizes[0]}
+    columns = {name: [own[name] for own in layouts] for name in (layouts[0] if layouts else ())}
+    return {"labels": [f"{size:.0f}" for size in sizes], SIZE: sizes, **grown, **columns}
+
+
 def _scan(
     scenario: Mapping[str, Any],
     axes: Mapping[str, Any],
@@ -187,21 +234,26 @@ def _scan(
     outputs: Sequence[str],
     engine: Engine,
     batch: float | None = None,
+    best_at: Mapping[float, tuple[str, Mapping[str, Any]]] = _AS_STATED,
 ) -> "xarray.Dataset":
-    """Outputs along the sizes; the batch is constant, or grows from that of the first size."""
+    """Outputs along the sizes; the batch is constant, or grows from that of the first size, and
+    so the layout is stated, or the best of each."""
     axis: Any = sizes
-    name = SIZE if batch is None else "cluster"
-    if batch is not None:
-        labels = [f"{size:.0f}" for size in sizes]
-        axis = {"labels": labels, SIZE: sizes, _BATCH: batch * sizes / sizes[0]}
+    name = SIZE if batch is None and not best_at else CLUSTER
+    rows = [best_at[float(size)] for size in sizes] if best_at else []
+    if name == CLUSTER:
+        axis = _axis(sizes, batch, [layout for _, layout in rows])
     sweep = Evaluation(scenario, {**axes, name: axis}, outputs)
     found = sweep.evaluate(settings=Settings(engine))
     found = found.isel({dim: 0 for dim in found.dims if dim != name})
-    if batch is None:
+    if name == SIZE:
         return found
-    found.attrs |= uncounted(sweep._plan(engine), [_BATCH])
     found = found.assign_coords({SIZE: found[SIZE].astype(np.int64)})
-    return found.swap_dims({name: SIZE}).drop_vars(name).reset_coords(_BATCH)
+    found = found.swap_dims({name: SIZE}).drop_vars(name)
+    if batch is not None:
+        found.attrs |= uncounted(sweep._plan(engine), [_BATCH])
+        found = found.reset_coords(_BATCH)
+    return found.assign(layout=(SIZE, [words for words, _ in rows])) if rows else found
 
 
 def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetcube import Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
 
@@ -102,3 +103,26 @@ def test_one_spec_is_compared_under_two_values(capsys: pytest.CaptureFixture[str
     for wrong in (["n_gpus=512"], [], ["provision_time=1,2,3"], ["n_gpus=512,1024", "node=a,b"]):
         with pytest.raises(InputError):
             one_spec(capsys, *wrong)
+
+
+def test_sides_without_a_layout_are_planned_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = {"model": "llama-3-70b", "fabric": "infiniband-ndr", "n_gpus": 512}
+    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in job.items())
+    spec = tmp_path / "open.toml"
+    spec.write_text(f"[scenario]\n{text}\n", encoding="utf-8")
+    cli.main(["compare", str(spec), "node=dgx-h100,dgx-b200"], standalone_mode=False)
+    head = " ".join(capsys.readouterr().out.split()).split(" output ")[0]
+    assert "infeasible" not in head
+    found = Sweep(job, {"node": ["dgx-h100", "dgx-b200"]}).best(search="layout")
+    for node in ("dgx-h100", "dgx-b200"):
+        best = found["whole_layout"].sel(node=node).item()
+        assert f"node={node} (the best layout: {best})" in head
+    lines = one_spec_of(capsys, spec, "node=dgx-h100,dgx-b200", "tensor_parallel=8")
+    assert "the best layout" not in lines  # stated, as it may be
+
+
+def one_spec_of(capsys: pytest.CaptureFixture[str], spec: Path, *arguments: str) -> str:
+    cli.main(["compare", str(spec), *arguments], standalone_mode=False)
+    return capsys.readouterr().out

@@ -213,3 +213,21 @@ def test_a_loss_that_slows_a_job_binds_before_it_ends_it() -> None:
     held = found["doubling_gain"].values < 1.9
     assert found["why"].sel(limit="failures").item().startswith("doubling gave")
     assert starts(found)["failures"] == found["n_gpus"].values[held][0]
+
+
+def test_each_size_gets_the_best_layout_of_what_is_open() -> None:
+    """As each size planned by itself: 2,048 sequences over 32,768 / (8 x 16) replicas are 8, too
+    few for 16 stages, and 16 with two context ranks."""
+    path = Path(__file__).parents[2] / "examples" / "llama-3-405b.toml"
+    sizes = [16384, 32768]
+    open_ = Sweep.from_file(path).scaling_limit(sizes, search="layout")
+    planned = Sweep.from_file(path).replace(axes={"n_gpus": sizes}).best(search="layout")
+    assert open_["job_time"].values.tolist() == planned["job_time"].values.tolist()
+    assert open_["layout"].values.tolist() == planned["whole_layout"].values.tolist()
+    assert all("TP8 PP16 VPP4 CP2 " in layout for layout in open_["layout"].values)
+    assert open_["fastest_gpus"] == 32768
+    assert Sweep.from_file(path).scaling_limit(sizes)["infeasible_reason"].values[1] > 0
+    done = CliRunner().invoke(
+        cli, ["scaling-limit", str(path), "--between", "16384:32768"], catch_exceptions=False
+    )
+    assert "fastest: 32,768 GPUs" in done.output

@@ -37,9 +37,10 @@ def compare(
 
     They are compared at a point (axis=value), or over axes that both have.
 
-    Axes without a value are taken at their middle. Times and costs are split into terms that add
-    up. For each entry that differs, `alone` is the effect of changing only this one in A, `last`
-    its effect after all others are as in B, `factor` the average over all orders of change.
+    Axes without a value are taken at their middle. At a point, a side that states no degree of
+    parallelism is planned first. Times and costs are split into terms that add up. For each entry
+    that differs, `alone` is the effect of changing only this one in A, `last` its effect after all
+    others are as in B, `factor` the average over all orders of change.
 
     \b
     Example:
@@ -63,11 +64,13 @@ def compare(
     if as_json:
         say(json.dumps(finite(_as_json(comparison))))
         return
-    for side, spec, point, reason in zip(
-        "AB", named, comparison.points, comparison.infeasible, strict=True
+    found = comparison.layouts, comparison.infeasible
+    for side, spec, point, layout, reason in zip(
+        "AB", named, comparison.points, *found, strict=True
     ):
-        remark = f" (infeasible: {reason})" if reason else ""
-        say(f"{side}: {spec}{f' at {point}' if point else ''}{remark}")
+        remark = f" (the best layout: {layout})" if layout else ""
+        remark += f" (infeasible: {reason})" if reason else ""
+        say_wrapped(f"{side}: {spec}{f' at {point}' if point else ''}{remark}")
     say()
     _outputs(comparison)
     for name in dict.fromkeys(["step_time", comparison.of]):
@@ -116,6 +119,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
         "of": comparison.of,
         "point": dict(zip("ab", comparison.points, strict=True)),
         "infeasible": dict(zip("ab", comparison.infeasible, strict=True)),
+        "layouts": dict(zip("ab", comparison.layouts, strict=True)),
         "values": comparison.values.to_dict(),
         "changes": changes,
         "inputs": [dict(zip(("name", "a", "b"), row, strict=True)) for row in comparison.inputs],

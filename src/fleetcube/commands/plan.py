@@ -53,7 +53,8 @@ def plan(
 
     What the spec does not give of the layout is searched: tensor, pipeline, context and expert
     parallelism, virtual stages, micro-batches, ZeRO, recompute, sequence parallelism. What it
-    gives stays. SELECTORS change the spec: name=value, or name=value,value for several points.
+    gives stays. SELECTORS change the spec: name=value, or name=value,value for several points,
+    each planned by itself: one table, the best first, in which * marks the front of cost and time.
 
     \b
     Example:

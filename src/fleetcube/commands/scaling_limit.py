@@ -9,6 +9,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.picture import drawing, look, looks
+from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--between", help="GPUs, first:last.  [all that can run, and one past the fastest]")
 @click.option("--batch-grows", is_flag=True, help="Grow the given batch with the GPUs.")
+@click.option(
+    "--search",
+    default="layout",
+    help="Inputs to search at each size; none: as the spec has them.  [layout]",
+)
 @click.option("--where", multiple=True, help='Condition: "facility_power <= 12 MW".')
 @click.option("--day-price", help='Most to pay for a day saved, such as "500000 USD".')
 @complete.infeasible("exclude")
@@ -37,6 +43,7 @@ def scaling_limit(
     selectors: tuple[str, ...],
     between: str | None,
     batch_grows: bool,
+    search: str,
     where: tuple[str, ...],
     day_price: str | None,
     infeasible: "Infeasible",
@@ -47,10 +54,11 @@ def scaling_limit(
 ) -> None:
     """Find where adding GPUs stops helping, and which limit ends it.
 
-    Each size is twice the one before. most_lost_to is the largest reason why doubling gave less
-    than twice the speed. A loss binds from the first size where doubling gave less than 1.9 times
-    the speed, mostly because of it; batch and layout from the first size that they rule out.
-    SELECTORS change the spec to one point: name=value.
+    Each size is twice the one before, in the fastest layout of what the spec leaves open of it.
+    most_lost_to is the largest reason why doubling gave less than twice the speed. A loss binds
+    from the first size where doubling gave less than 1.9 times the speed, mostly because of it;
+    batch and layout from the first size that they rule out. SELECTORS change the spec to one
+    point: name=value.
 
     \b
     Example:
@@ -72,7 +80,9 @@ def scaling_limit(
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, ["n_gpus"])
     how = Settings(engine, infeasible)
-    found = find(problem, ends, batch_grows, where, day_price, how)
+    names = [name for name in search.split(",") if name != "none"]
+    with progress("planning"):
+        found = find(problem, ends, batch_grows, where, day_price, how, names)
     if output is not None:
         path = Path(output)
         with drawing(said):
@@ -97,7 +107,8 @@ def _print(found: "xarray.Dataset") -> None:
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
     asked = [str(name) for name in found["limit"].values]
     spent += [n for n in ("global_batch_size", *asked) if n in found and n not in spent]
-    print_table(*table(found[list(dict.fromkeys([*shown, *spent, "most_lost_to"]))]))
+    layout = ["layout"] if "layout" in found else []
+    print_table(*table(found[list(dict.fromkeys([*shown, *spent, "most_lost_to", *layout]))]))
     binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]
