@@ -123,7 +123,7 @@ def best_layouts(
     places = itertools.product(*(range(axis.size) for axis in labelled.values()))
     scenarios = [{**spec["scenario"], **_said(labelled, place)} for place in places]
     parts = [sweep.replace(scenario=own, axes=plain) for own in scenarios] if labelled else [sweep]
-    rows = [candidates(part, of, search) for part in parts]
+    rows = [candidates(part, of, search, alone=not labelled) for part in parts]
     names = [*dict.fromkeys(name for tried in rows for name in tried)]
     found = []
     for part, tried in zip(parts, rows, strict=True):
@@ -228,13 +228,16 @@ def by_phase(
     return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
 
 
-def candidates(sweep: Evaluation, of: str, search: Search) -> dict[str, list[Any]]:
-    """Values to try of each open input: those that the spec leaves unset, or the inputs named."""
+def candidates(
+    sweep: Evaluation, of: str, search: Search, alone: bool = True
+) -> dict[str, list[Any]]:
+    """Values to try of each open input: those that the spec leaves unset, or the inputs named.
+    Raises InputError for chips that are no slice, unless other answers stand beside."""
     spec: Any = sweep.spec
     stated = _stated(spec)
     plan = sweep.with_outputs([of])._plan("numpy")
     known = _Known(plan)
-    if known.most(_TORUS) < 1:  # at no point
+    if alone and known.most(_TORUS) < 1:  # at no point
         raise InputError(f"{plan.problem.notes[_TORUS]}; give {_GPUS} such a number")
     layout = [name for name in OPEN if name not in stated]
     named = [search] if isinstance(search, str) else search

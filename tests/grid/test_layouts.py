@@ -320,6 +320,15 @@ def test_one_table_answers_for_all_choices() -> None:
     assert "8 GPUs: no layout fits in memory" in command(str(PLAN), "n_gpus=8,16")
 
 
+def test_chips_that_are_no_slice_leave_other_choices_their_answers() -> None:
+    machines = {"labels": ["h100", "v5p"], "gpu": ["h100-sxm", "tpu-v5p"], "gpus_per_node": [8, 4]}
+    job = {"model": "llama-3-8b", "fabric": "infiniband-ndr", "n_gpus": 40, "zero_stage": 1}
+    job |= {"global_batch_size": 40, "recompute": "full", "micro_batch_size": 1}
+    found = Sweep(job, {"machine": machines}).best(search="layout")
+    assert found["job_time"].notnull().values.tolist() == [True, False]  # 32 or 64 chips are slices
+    assert found["whole_layout"].values[1] == ""
+
+
 def test_the_whole_layout_and_what_is_assumed_stand_beside_an_answer(tmp_path: Path) -> None:
     text = """outputs = ["job_time"]
 scenario = { model = "llama-3-405b", node = "dgx-h100", fabric = "roce-400g", n_gpus = 16384, \
