@@ -130,8 +130,8 @@ class Posterior:
         return str(self.content["generations"].get(gpu, gpu.partition("-")[0]))
 
     def kernel(self, cell: Cell) -> str:
-        """The attention kernel of a cell's rows; flash where none was measured."""
-        return cell.kernel or self.cells.get(cell.name, (0, "flash"))[1]
+        """The attention kernel stated; else flash, whatever older software was measured with."""
+        return cell.kernel or "flash"
 
     def at(self, cell: Cell) -> tuple[Array, Array]:
         """Coefficients before their links, and a root of their covariance."""
@@ -224,7 +224,8 @@ class Posterior:
 
     def far(self, cell: Cell) -> tuple[str, ...]:
         """How far a cell is from measured ones, as the hold-out tests that match its distance."""
-        if cell.name in self.cells:  # other rows of the same table, or another cluster
+        measured = self.cells.get(cell.name, (0, ""))[1]  # with which attention kernel
+        if measured == self.kernel(cell):  # other rows of the same table, or another cluster
             return ("every fifth row", "never fitted")
         found = []
         if cell.gpu not in self.content["gpus"]:
