@@ -360,22 +360,21 @@ class Sweep(Evaluation):
                 run to one beyond the fastest, and to 1,048,576 at most. Sizes are whole replicas,
                 each twice the one before. The sweep's own n_gpus do not count.
             batch_grows: the batch is stated for the first size, and grows with the GPUs.
-            search: "layout", or names of inputs: each size gets the fastest layout of what the
+            search: "layout", or names of inputs: each size gets the fastest `layout` of what the
                 sweep leaves open of it (see `best`). By default the layout is that of the sweep.
             where: conditions on outputs, such as "facility_power <= 12 MW".
             day_price: the most that a day saved may add to job_cost.
             settings: instead of the sweep's.
 
         Returns a Dataset over `n_gpus`: job_time, `speedup` over the first size, `doubling_gain`,
-        cost, shares of the wall time, `layout` if it was searched, and `lost`, the GPU time that
-        the doubling added, of that before, for each `loss`; over `limit`: `binds_from`, the size
-        where it begins to bind (NaN: nowhere), and `why`. A loss binds from the first size to which
-        doubling brought less than 1.9 times, mostly because of it; batch and layout from the first
-        size that cannot run for them; a condition (by the name of its output) from the first size
-        that breaks it after one that keeps to it, and the price from the first beyond it.
-        `fastest_gpus` is the size of least job time, `fastest_time`, among whole replicas on whole
-        nodes that keep to the conditions, and `sync_wall_gpus` the closed form there. Raises
-        InputError where none does.
+        cost, shares of the wall time, and `lost`, the GPU time that the doubling added, of that
+        before, for each `loss`; over `limit`: `binds_from`, the size where it begins to bind (NaN:
+        nowhere), and `why`. A loss binds from the first size to which doubling brought less than
+        1.9 times, mostly because of it; batch and layout from the first size that cannot run for
+        them; a condition (by the name of its output) from the first size that breaks it after one
+        that keeps to it, and the price from the first beyond it. `fastest_gpus` is the size of
+        least job time, `fastest_time`, among whole replicas on whole nodes that keep to the
+        conditions, and `sync_wall_gpus` the closed form there. Raises InputError where none does.
         """
         from .ask.wall import wall
 

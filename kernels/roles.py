@@ -176,10 +176,7 @@ DECIDED: Mapping[str, str] = {
 # Of DECIDED: rules of defaults that are no numbers, and calibrated inputs; the rest are layout
 RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
 # Inputs that decide an answer, which say so if nobody stated them
-DECIDING = (
-    *("training_tokens", "sequence_length", "global_batch_size"),
-    "checkpoint_write_bandwidth",
-)
+DECIDING = ("training_tokens", "sequence_length", *RUN_STEPS, "checkpoint_write_bandwidth")
 EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
 # Other words of the field: a name, or words to search for

@@ -12,7 +12,6 @@ from ..spec.axes import make_axes
 from ..spec.values import unit_of
 
 ASSUMED = "fleetcube_assumed"  # the attribute that holds the line
-_MODEL = "model"
 
 
 def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
@@ -21,31 +20,27 @@ def assumed(sweep: Evaluation, of: str, layout: Collection[str]) -> str:
     plan = sweep.with_outputs([of])._plan("numpy")
     axes = make_axes(sweep.spec["axes"]).values()
     stated = {*layout, *sweep.spec["scenario"], *(name for axis in axes for name in axis.inputs)}
-    records = plan.problem.records
+    read = frozenset[str]().union(*plan.structure.read)
     parts: dict[str, list[str]] = {}
-    for name in (name for name in DECIDING if name not in stated):
-        leaves = [
-            case.leaves[name].ravel()
-            for case, read in zip(plan.cases, plan.structure.read, strict=True)
-            if name in read and name in case.leaves
-        ]
-        by = [record for record in records if name in record.values]
-        if not leaves or any(record.kind != _MODEL for record in by):
+    for name in (name for name in DECIDING if name in read and name not in stated):
+        known = {float(v) for case in plan.cases for v in np.ravel(case.leaves.get(name, []))}
+        by = [record for record in plan.problem.records if name in record.values]
+        if not known or any(record.kind != "model" for record in by):
             continue  # storage is named for its bandwidth
-        known = np.concatenate(leaves)
-        ends = dict.fromkeys(_shown(name, float(end)) for end in (known.min(), known.max()))
-        source = by[0].label if len(by) == 1 else "each model" if by else "default"
-        parts.setdefault(source, []).append(f"{name} {' to '.join(ends)}")
-    for record in (each for each in records if each.kind == framework.KIND):
-        for name, value in record.values.get("own", {}).items():
+        value = _shown(name, known.pop()) if len(known) == 1 else "of each"
+        parts.setdefault("models" if len(by) > 1 else by[0].label if by else "default", []).append(
+            f"{name} {value}"
+        )
+    for record in (each for each in plan.problem.records if each.kind == framework.KIND):
+        for name, own in record.values.get("own", {}).items():
             if name not in stated:
-                parts.setdefault(record.label, []).append(f"{name} {label(value)}")
+                parts.setdefault(record.label, []).append(f"{name} {label(own)}")
     said = "; ".join(f"{', '.join(row)} ({source})" for source, row in parts.items())
     return f"assumed: {said}" if said else ""
 
 
 def _shown(name: str, value: float) -> str:
-    if value >= 1e9 and unit_of(name) == "1":
-        return f"{value / 1e12:g}T" if value >= 1e12 else f"{value / 1e9:g}B"
+    if value >= 1e12 and unit_of(name) == "1":
+        return f"{value / 1e12:g}T"
     factor, unit = scale(unit_of(name), [value], name)
     return f"{numbers([value / factor])[0]} {unit}".rstrip()

@@ -257,9 +257,8 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
         found = best_layouts(point, USUAL, "min", LAYOUT, (), (), 1, Settings())
     except InputError:  # no layout depends on the scenario, or too many do
         return entries, ""
-    if found[REASON].item():
-        return entries, ""
-    return {**entries, **inputs_of(found)}, str(found[WHOLE].item())
+    layout = str(found[WHOLE].item())
+    return ({**entries, **inputs_of(found)}, layout) if layout else (entries, "")
 
 
 def _entry(name: str, value: Any) -> Any:

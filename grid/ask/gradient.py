@@ -63,11 +63,11 @@ def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
 
 def reached(plan: Plan, outputs: Sequence[str]) -> frozenset[str]:
     """Names that any of the outputs depends on, in any case."""
-    notes, key = plan.structure.notes, ("reached", *outputs)
+    notes: dict[Any, frozenset[str]] = plan.structure.notes
+    key = ("reached", *outputs)
     if key not in notes:  # formulas are those of the structure
         notes[key] = frozenset[str]().union(*(reaches(c.formulas, outputs) for c in plan.cases))
-    known: frozenset[str] = notes[key]
-    return known
+    return notes[key]
 
 
 def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:

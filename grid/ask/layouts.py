@@ -21,7 +21,7 @@ from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
 from ..reduce.kept import met
-from ..reduce.pareto import sign_of, unbeaten
+from ..reduce.pareto import sign_of
 from ..reduce.top import RANK
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
@@ -120,70 +120,52 @@ def best_layouts(
     # what can be tried depends on labels: each is searched by itself
     labelled = {name: axis for name, axis in axes.items() if axis.size > 1 and axis.records}
     plain = {name: axis for name, axis in axes.items() if name not in labelled}
-    places = itertools.product(*(range(axis.size) for axis in labelled.values()))
-    scenarios = [{**spec["scenario"], **_said(labelled, place)} for place in places]
-    parts = [sweep.replace(scenario=own, axes=plain) for own in scenarios] if labelled else [sweep]
+    own = {name: spec["axes"][name] for name in plain}
+    parts = [
+        sweep.replace(scenario={**spec["scenario"], **_said(labelled, place)}, axes=own)
+        for place in itertools.product(*(range(axis.size) for axis in labelled.values()))
+    ]
     rows = [candidates(part, of, search, alone=not labelled) for part in parts]
     names = [*dict.fromkeys(name for tried in rows for name in tried)]
     found = []
     for part, tried in zip(parts, rows, strict=True):
-        _check_count(points // len(parts), tried)
         best, reasons, limits = _tried(part, of, sign, plain, tried, conditions, k, settings)
         one = _answers(part, of, also, conditions, plain, tried, names, best, reasons)
         found.append(one.assign(limits))
-    whole = found[0] if len(found) == 1 else _together(found, axes, labelled, sweep, of)
+    whole = _together(found, labelled, sweep, of) if labelled else found[0]
     whole.attrs[ASSUMED] = assumed(sweep, of, OPEN)
     return _with_front(whole) if points > 1 else whole
 
 
-def _check_count(points: int, tried: Mapping[str, Sequence[Any]]) -> None:
-    count = math.prod(map(len, tried.values()))
-    if points * count > MOST:
-        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
-        raise InputError(
-            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
-            "of these inputs"
-        )
-
-
 def _together(
-    parts: "list[xarray.Dataset]",
-    axes: Mapping[str, Axis],
-    labelled: Mapping[str, Axis],
-    sweep: Evaluation,
-    of: str,
+    parts: "list[xarray.Dataset]", labelled: Mapping[str, Axis], sweep: Evaluation, of: str
 ) -> "xarray.Dataset":
     """The answers of each label as one Dataset."""
     import xarray
 
     tried = max(part.attrs["fleetcube_tried"] for part in parts)
-    said = [str(part.attrs.get(REMARKS, "")).splitlines() for part in parts]
+    said = "\n".join(str(part.attrs.get(REMARKS, "")) for part in parts).splitlines()
     parts = [part.drop_vars([n for n in part.coords if n not in part.dims]) for part in parts]
     for axis in reversed([*labelled.values()]):
         along = xarray.Variable(axis.name, axis.labels)
-        parts = [
-            xarray.concat(parts[k : k + axis.size], along, combine_attrs="override")
-            for k in range(0, len(parts), axis.size)
-        ]
-    plan = sweep.with_outputs([of])._plan("numpy")
+        rows = (parts[k : k + axis.size] for k in range(0, len(parts), axis.size))
+        parts = [xarray.concat(row, along, combine_attrs="override") for row in rows]
+    plan, axes = sweep.with_outputs([of])._plan("numpy"), make_axes(sweep.spec["axes"])
     own = {n: c for n, c in coordinates(plan, axes).items() if n not in parts[0].data_vars}
     attrs = {**root_attributes(plan, sweep._spec_of([of])), "fleetcube_tried": tried}
-    attrs[REMARKS] = "\n".join(dict.fromkeys(line for lines in said for line in lines))
+    attrs[REMARKS] = "\n".join(filter(None, dict.fromkeys(said)))
     return parts[0].assign_coords(own).transpose(*axes, ...).assign_attrs(attrs)
 
 
 def _with_front(found: "xarray.Dataset") -> "xarray.Dataset":
     """Mark answers that no other beats in job time and cost: GPU hours, where no price is known."""
-    rank = found.isel({RANK: 0})
-    names = [ALWAYS[0], *[name for name in (MONEY, "gpu_hours") if name in found][:1]]
-    rows = np.stack([rank[name].values.ravel() for name in names])
-    some = np.flatnonzero(np.isfinite(rows).all(axis=0))
-    front = np.zeros(rows.shape[1], bool)
-    if len(names) == 2:
-        front[unbeaten(np.zeros(some.size, np.int64), some, rows[:, some])[1]] = True
+    rank, reason = found.isel({RANK: 0}), found[REASON]
+    names = [ALWAYS[0], MONEY if MONEY in found else "gpu_hours"]
+    pairs = np.stack([np.ravel(rank.get(name, reason * np.nan)) for name in names], axis=1)
+    beaten = [((pairs <= own).all(axis=1) & (pairs < own).any(axis=1)).any() for own in pairs]
+    front = (np.isfinite(pairs).all(axis=1) & ~np.array(beaten)).reshape(reason.shape)
     about = {"units": "1", "long_name": f"no other has less {' and '.join(names)}"}
-    shape = rank[REASON].shape
-    return found.assign({FRONT: (rank[REASON].dims, front.reshape(shape), about)})
+    return found.assign({FRONT: (reason.dims, front, about)})
 
 
 def by_phase(
@@ -395,6 +377,16 @@ def _tried(
     settings: Settings,
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
+    points, count = (
+        math.prod(axis.size for axis in axes.values()),
+        math.prod(map(len, tried.values())),
+    )
+    if points * count > MOST:
+        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
+        raise InputError(
+            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
+            "of these inputs"
+        )
     read = dict.fromkeys([of, *(name for each in conditions for name in each.outputs)])
     sure = {} if HEADROOM in axes or not tried else {HEADROOM: True, **sweep.spec["scenario"]}
     both = {**axes, **{n: [*row] for n, row in tried.items()}}
@@ -406,7 +398,6 @@ def _tried(
     cube = grid.evaluate(settings=how)
     if REASON not in cube:
         raise InputError(f"{of} does not depend on the layout; name another output")
-    points = math.prod(axis.size for axis in axes.values())
     sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
 
     def spread(own: Any) -> Array:

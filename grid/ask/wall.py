@@ -42,7 +42,6 @@ SIZE, TIME = "n_gpus", "job_time"
 CLUSTER = "cluster"  # an axis along which more than the size varies
 _BATCH, _COST = "global_batch_size", "job_cost"
 _DEFAULT = Settings()
-_AS_STATED: Mapping[float, Any] = {}
 _TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
 _SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
 _READY = "transition_share"
@@ -81,13 +80,13 @@ def wall(
     priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
     outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else [])]))
     engine = settings.engine
-    best_at = _planned(scenario, axes, sizes, search)
+    open_ = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, None)}, [TIME])
+    best_at = _planned(open_, search)
     scenario = {HEADROOM: True, **scenario} if best_at else scenario  # as the search does
     found = _scan(scenario, axes, sizes, outputs, engine, None, best_at)
     runs = _runs(found, settings)
-    if (
-        between is None and not runs.any() and not best_at
-    ):  # no doubling of one replica divides the batch
+    # perhaps no doubling of one replica divides the batch
+    if between is None and not runs.any() and not best_at:
         every = step * np.arange(1.0, TRIED + 1)
         some = _runs(_scan(scenario, axes, every, [TIME], engine), settings)
         if some.any():
@@ -99,7 +98,7 @@ def wall(
         sizes = sizes[runs.argmax() :]
         found = found.isel({SIZE: slice(int(runs.argmax()), None)})
     if batch is not None:
-        best_at = _planned(scenario, axes, sizes, search, batch)
+        best_at = _planned(open_.replace(axes={**axes, CLUSTER: _axis(sizes, batch)}), search)
         found = _scan(scenario, axes, sizes, outputs, engine, batch, best_at)
     runs = _runs(found, settings)
     if not runs.any():
@@ -117,8 +116,8 @@ def wall(
     if between is None:  # one more size shows that the job gets slower, or why it cannot run
         found, times = found.isel({SIZE: slice(0, last + 2)}), times[: last + 2]
         # Drop remarks about sizes that are not shown
-        shown = found[SIZE].values
-        found.attrs = _scan(scenario, axes, shown, outputs, engine, batch, best_at).attrs
+        few = found[SIZE].values
+        found.attrs = _scan(scenario, axes, few, outputs, engine, batch, best_at).attrs
     found = _doubled(found, times)
     ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones
     names = [*LOST, "layout", *(each.of for each in limits), *(["price"] if price else [])]
@@ -193,29 +192,20 @@ def _sizes(
     return start * 2.0 ** np.arange(math.floor(math.log2(last / start)) + 1), step
 
 
-def _planned(
-    scenario: Mapping[str, Any],
-    axes: Mapping[str, Any],
-    sizes: Array,
-    search: Names,
-    batch: float | None = None,
-) -> dict[float, tuple[str, dict[str, Any]]]:
-    """By size, the fastest layout in words and as inputs, of what the scenario leaves open. Where
+def _planned(sweep: Evaluation, search: Names) -> dict[float, tuple[str, dict[str, Any]]]:
+    """By size, the fastest layout in words and as inputs, of what a scenario leaves open. Where
     none can run, that of the size before is tried. Empty if nothing is searched."""
-    sweep = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, batch)}, [TIME])
-    if not search or phases.names(scenario) or not candidates(sweep, TIME, search):
+    if not search or phases.names(sweep.spec["scenario"]) or not candidates(sweep, TIME, search):
         return {}
     found = best_layouts(sweep, TIME, "min", search, (), (), 1, Settings())
     found = found.isel({dim: 0 for dim in found.dims if dim != CLUSTER})
-    known = np.flatnonzero(found[TIME].notnull().values)
-    if not known.size:
-        return {}
-    last = known[np.maximum(np.searchsorted(known, range(sizes.size), "right") - 1, 0)].tolist()
-    names = [str(word) if k in known else "-" for k, word in enumerate(found[WHOLE].values)]
-    return {
-        float(size): (names[k], inputs_of(found.isel({CLUSTER: last[k]})))
-        for k, size in enumerate(sizes)
-    }
+    sizes = [found.isel({CLUSTER: k}) for k in range(found.sizes[CLUSTER])]
+    layout = next((inputs_of(own) for own in sizes if own[WHOLE].item()), {})
+    best_at = {}
+    for own in sizes if layout else []:
+        layout = inputs_of(own) if own[WHOLE].item() else layout
+        best_at[float(own[SIZE])] = str(own[WHOLE].item()) or "-", layout
+    return best_at
 
 
 def _axis(
@@ -234,10 +224,9 @@ def _scan(
     outputs: Sequence[str],
     engine: Engine,
     batch: float | None = None,
-    best_at: Mapping[float, tuple[str, Mapping[str, Any]]] = _AS_STATED,
+    best_at: Mapping[float, tuple[str, dict[str, Any]]] | None = None,
 ) -> "xarray.Dataset":
-    """Outputs along the sizes; the batch is constant, or grows from that of the first size, and
-    so the layout is stated, or the best of each."""
+    """Outputs along the sizes; the batch is constant, or grows from that of the first size."""
     axis: Any = sizes
     name = SIZE if batch is None and not best_at else CLUSTER
     rows = [best_at[float(size)] for size in sizes] if best_at else []

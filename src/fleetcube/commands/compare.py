@@ -64,10 +64,8 @@ def compare(
     if as_json:
         say(json.dumps(finite(_as_json(comparison))))
         return
-    found = comparison.layouts, comparison.infeasible
-    for side, spec, point, layout, reason in zip(
-        "AB", named, comparison.points, *found, strict=True
-    ):
+    sides = named, comparison.points, comparison.layouts, comparison.infeasible
+    for side, spec, point, layout, reason in zip("AB", *sides, strict=True):
         remark = f" (the best layout: {layout})" if layout else ""
         remark += f" (infeasible: {reason})" if reason else ""
         say_wrapped(f"{side}: {spec}{f' at {point}' if point else ''}{remark}")

@@ -101,14 +101,12 @@ def plan(
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         return
-    if stated:
-        say(f"wrote {output}")
-        return
-    if sweep.points == 1:
-        _print_one(sweep, found, of, sense, since)
-    else:
-        _print_several(found, of, sense, where)
-    _print_foot(found, said)
+    if not stated:
+        if sweep.points == 1:
+            _print_one(sweep, found, of, sense, since)
+        else:
+            _print_several(found, of, sense, where)
+        _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
 
@@ -334,7 +332,7 @@ def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence
     from fleetcube.grid.show.tables import meanings, table
 
     best = found.isel(rank=0, drop=True)
-    axes = list(best["infeasible_reason"].dims)
+    axes = [str(name) for name in best["infeasible_reason"].dims]
     rows = best.stack(row=axes).reset_index("row").reset_coords(axes)
     value = rows[of].values
     rows = rows.isel(row=np.argsort(-value if sense == "max" else value, kind="stable"))
@@ -345,15 +343,14 @@ def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence
     rows["layout"] = "row", np.where(none, [f"- ({reason})" for reason in why], rows[WHOLE])
     rows["front"] = "row", np.where(rows[FRONT], "*", "")
     cost = "job_cost" if "job_cost" in best else "gpu_hours"
-    names = [name for name in (of, "job_time", cost) if name in best and not none.all()]
-    ends = [f"{name}_{side}" for name in names for side in ("low", "high")]
-    ends = [name for name in ends if name in best and not name.startswith(cost)]
-    front = ["front"] if rows[FRONT].any() else []
-    shown = dict.fromkeys([*axes, *names, *ends, *front, "layout"])
-    print_table(*table(rows[list(shown)]))
-    say_wrapped(*(f"*: {best[FRONT].attrs['long_name']}" for _ in front), found.attrs[ASSUMED])
-    say_wrapped(found.attrs.get("fleetcube_nearest", ""))
-    if f"{of}_low" in best and not none.all():
+    ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
+    names = [] if none.all() else [of, "job_time", cost, *ends, "front"]
+    names = [name for name in dict.fromkeys([*axes, *names, "layout"]) if name in rows]
+    print_table(*table(rows[names]))
+    if not none.all():
+        say_wrapped(f"*: {best[FRONT].attrs['long_name']}")
+    say_wrapped(found.attrs[ASSUMED], found.attrs.get("fleetcube_nearest", ""))
+    if f"{of}_low" in names:
         say("rows share model errors: differences between them are surer than the intervals")
 
 

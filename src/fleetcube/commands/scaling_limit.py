@@ -9,7 +9,6 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
@@ -24,11 +23,7 @@ if TYPE_CHECKING:
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--between", help="GPUs, first:last.  [all that can run, and one past the fastest]")
 @click.option("--batch-grows", is_flag=True, help="Grow the given batch with the GPUs.")
-@click.option(
-    "--search",
-    default="layout",
-    help="Inputs to search at each size; none: as the spec has them.  [layout]",
-)
+@click.option("--search", default="layout", help="Search at each size; none: as given.  [layout]")
 @click.option("--where", multiple=True, help='Condition: "facility_power <= 12 MW".')
 @click.option("--day-price", help='Most to pay for a day saved, such as "500000 USD".')
 @complete.infeasible("exclude")
@@ -80,9 +75,8 @@ def scaling_limit(
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, ["n_gpus"])
     how = Settings(engine, infeasible)
-    names = [name for name in search.split(",") if name != "none"]
-    with progress("planning"):
-        found = find(problem, ends, batch_grows, where, day_price, how, names)
+    names = [] if search == "none" else search.split(",")
+    found = find(problem, ends, batch_grows, where, day_price, how, names)
     if output is not None:
         path = Path(output)
         with drawing(said):
@@ -106,9 +100,8 @@ def _print(found: "xarray.Dataset") -> None:
     shown = ["job_time", "speedup", "doubling_gain"]
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
     asked = [str(name) for name in found["limit"].values]
-    spent += [n for n in ("global_batch_size", *asked) if n in found and n not in spent]
-    layout = ["layout"] if "layout" in found else []
-    print_table(*table(found[list(dict.fromkeys([*shown, *spent, "most_lost_to", *layout]))]))
+    spent += [n for n in ("global_batch_size", *asked, "layout") if n in found and n not in spent]
+    print_table(*table(found[list(dict.fromkeys([*shown, *spent, "most_lost_to"]))]))
     binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]
