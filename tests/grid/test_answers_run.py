@@ -98,13 +98,13 @@ def test_requests_that_are_solved_for_fit_beside_the_weights(tmp_path: Path) -> 
     job = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8.0}
     job |= {"prompt_tokens": 1000.0, "output_tokens": 200.0}
     most = float(fleetcube.evaluate("largest_serving_batch", **job))
-    found = Sweep(job).solve("serving_batch_size", "decode_step_time <= 50 ms")
+    found = Sweep(job).solve("serving_batch_size", "decode_step_time <= 200 ms")
     assert float(found["serving_batch_size"]) == most
     path = tmp_path / "serve.toml"
     rows = [f'{n} = "{v}"' if isinstance(v, str) else f"{n} = {v:g}" for n, v in job.items()]
     path.write_text(f'outputs = ["decode_step_time"]\n[scenario]\n{chr(10).join(rows)}\n')
     words = ["solve", str(path), "--for", "serving_batch_size"]
-    assert f"{most:,.0f}" in said(*words, "--target", "decode_step_time <= 50 ms")
+    assert f"{most:,.0f}" in said(*words, "--target", "decode_step_time <= 200 ms")
     axes = {"serving_batch_size": [most / 2, most, most + 1, 2 * most]}
     best = Sweep(job, axes, ["decode_tokens_per_second"]).best(
         sense="max", of="decode_tokens_per_second"
@@ -128,7 +128,7 @@ def test_a_range_and_a_layout_are_searched_among_what_runs(spec: str) -> None:
 
 
 def test_the_fastest_size_keeps_to_its_conditions(spec: str) -> None:
-    words = ("scaling-limit", spec, "tensor_parallel=8", "gpu_mttf=50000h")
+    words = ("scaling-limit", spec, "tensor_parallel=8", "gpu_mttf=50000h", "--search", "none")
     free = said(*words)
     kept = said(*words, "--where", "facility_power <= 40 MW")
     assert "fastest: 16,384 GPUs" in kept
