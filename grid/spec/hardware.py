@@ -173,9 +173,10 @@ def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collecti
         n, size = chips[partly][0], joined[partly][0]
         whole = math.ceil(n / size)
         what = "nodes" if size == row(NODE, 8.0).max() else "racks or slices"
+        least, more = ("at least ", " (idle_domain_gpus)") if DOMAIN in given else ("", "")
         notes[CHIPS] = (
-            f"{n:,.0f} GPUs take {whole:,} {what} of {size:g}: {whole * size - n:,.0f} are idle, "
-            "which power and cost leave out"
+            f"{n:,.0f} GPUs take {least}{whole:,} {what} of {size:g}: {least}"
+            f"{whole * size - n:,.0f} are idle{more}, which power and cost leave out"
         )
     return Made(rows, notes)
 
