@@ -44,8 +44,9 @@ _FACTS: dict[str, str | type] = {
     "slice_shapes": str,  # 2x2x1 and so on; 4ix4jx4k are all multiples of 4
     "fabric": str,  # that of a node's own network cards
     "version": str,
-    # Of software: what it has, what of that with pipeline stages, what it does by default
-    **dict.fromkeys(("has", "pipelined", "own"), dict),
+    # Of software: what it has, what of that with pipeline stages, which counts its inputs divide,
+    # what it does by default
+    **dict.fromkeys(("has", "pipelined", "divides", "own"), dict),
 }
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -92,7 +93,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("software_mttf", "silent_corruption_mttf", "mtbf_model"),
             *("reference_mtbf", "reference_gpus", "mtbf_exponent"),
         ),
-        "software": ("steps_as", "version", "has", "pipelined", "own"),
+        "software": ("steps_as", "version", "has", "pipelined", "divides", "own"),
         "site": ("pue", "grid_carbon_intensity", "electricity_price"),
         "calibration": (
             *("compute_model", "attention_kernel", "all_reduce", "intra_node_latency"),
@@ -494,6 +495,10 @@ def _value(where: str, key: str, value: Any) -> Any:
     if base is dict and isinstance(value, dict):
         if wrong := [name for name in value if name not in INPUTS]:
             raise CatalogError(f"{where}: {key}.{wrong[0]} is not an input")
+        if key == "divides":
+            if wrong := [name for name, own in value.items() if own not in _COUNTS]:
+                raise CatalogError(f"{where}: {key}.{wrong[0]} is not one of {', '.join(_COUNTS)}")
+            return value
         return {
             name: tuple(_value(where, name, each) for each in own)
             if isinstance(own, list)

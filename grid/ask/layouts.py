@@ -233,7 +233,7 @@ def candidates(
             row = [k for k in row if known.divides(_GPUS, k)]
         if name not in _CHOICES and values.is_option(name):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
-        row = framework.kept(plan.problem.records, name, row)
+        row = framework.kept(plan.problem.records, name, row, known.divides_all)
         if len(row) > 1:
             found[name] = row
     framework.with_stages(plan.problem.records, found, spec["scenario"])
@@ -292,6 +292,10 @@ class _Known:
         """Whether any value is a multiple of `divisor`, or none is known."""
         rows = self._rows(name)
         return not rows or any((row % divisor == 0).any() for row in rows)
+
+    def divides_all(self, name: str, divisor: float) -> bool:
+        """Whether all known values are multiples of `divisor`."""
+        return all(((row % divisor == 0) | np.isnan(row)).all() for row in self._rows(name))
 
     def options(self, name: str) -> set[Any]:
         """Choices of an option at any point, implied ones included."""

@@ -1,6 +1,7 @@
 """What a framework can run, by its record: searches keep to it, scenarios outside are told."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from ...catalog import Record
@@ -11,7 +12,9 @@ from .axis import Axis
 KIND, _STAGES = "software", "pipeline_parallel"
 
 
-def kept(records: Iterable[Record], name: str, row: Sequence[Any]) -> list[Any]:
+def kept(
+    records: Iterable[Record], name: str, row: Sequence[Any], divides: Callable[[str, Any], bool]
+) -> list[Any]:
     """The candidates of an input that all frameworks of a sweep have."""
     for record in (each for each in records if each.kind == KIND):
         has = record.values.get("has", {}).get(name)
@@ -19,6 +22,8 @@ def kept(records: Iterable[Record], name: str, row: Sequence[Any]) -> list[Any]:
             more = [each for each in has if name == RECOMPUTED and each not in (*row, "modules")]
             words = [("modules" if patterns.modules(each) else each, each) for each in row]
             row = [*more, *(each for choice, each in words if choice in has)]
+        if of := record.values.get("divides", {}).get(name):
+            row = [each for each in row if divides(of, each)]
     return list(row)
 
 
@@ -39,19 +44,26 @@ def notes(
 ) -> dict[str, str]:
     """Remarks on stated inputs that a framework lacks, by input."""
     return {
-        name: f"{record.label} ({record.values['version']}) has {name} "
-        f"{', '.join(map(_shown, row))}, not {_shown(wrong[0])}"
+        name: f"{record.label} ({record.values['version']}) has {name} {had}, not {_shown(wrong)}"
         for record in records
         if record.kind == KIND
-        for name, row in _rows(record, stated)
-        if (wrong := [each for each in _told(name, stated, axes) if each not in row])
+        for name, had, wrong in _lacking(record, stated, axes)
     }
 
 
-def _rows(record: Record, stated: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-    yield from record.values.get("has", {}).items()
-    if stated.get(_STAGES, 1) > 1:
-        yield from record.values.get("pipelined", {}).items()
+def _lacking(
+    record: Record, stated: Mapping[str, Any], axes: Sequence[Axis]
+) -> Iterator[tuple[str, str, Any]]:
+    """Inputs told outside of what a framework has: the input, what it has, and what is told."""
+    values = record.values
+    of_stages = values.get("pipelined", {}) if stated.get(_STAGES, 1) > 1 else {}
+    for name, row in [*values.get("has", {}).items(), *of_stages.items()]:
+        wrong = [each for each in _told(name, stated, axes) if each not in row]
+        yield from ((name, ", ".join(map(_shown, row)), each) for each in wrong[:1])
+    for name, of in values.get("divides", {}).items():
+        for total, each in product(_told(of, stated, axes), _told(name, stated, axes)):
+            if total % each:
+                yield name, f"that divides {of} {_shown(total)}", each
 
 
 def _told(name: str, stated: Mapping[str, Any], axes: Sequence[Axis]) -> list[Any]:

@@ -134,7 +134,6 @@ def resolve(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
     idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
-    own = {**constants, **options}
     cards, notes = hardware.own_cards(labels, explicit)
     labels |= {hardware.NETWORK: cards} if cards else {}
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
@@ -167,7 +166,11 @@ def resolve(
         phased=phased,
         remarks=tuple(dict.fromkeys(remarks)),
         found=frozenset(found),
-        notes={**notes, **counted.notes, **framework.notes(used.values(), own, swept)},
+        notes={
+            **notes,
+            **counted.notes,
+            **framework.notes(used.values(), constants | options, swept),
+        },
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=per_decade,
         auto_by_default=auto_by_default,

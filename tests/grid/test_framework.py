@@ -92,6 +92,35 @@ def test_what_is_stated_outside_is_told_and_what_is_open_is_its_own(tmp_path: Pa
     assert stated == memory["megatron-bridge"]
 
 
+# transformer_config.py of Megatron-Core up to 0.15: "num_query_groups must be a multiple of
+# tensor_model_parallel_size"; pytorch/torchtitan#2574: n_kv_heads % TP == 0
+@pytest.mark.parametrize(
+    ("software", "ranks"),
+    [
+        ("megatron-lm", [1, 2]),
+        ("torchtitan", [1, 2]),
+        ("deepspeed", [1, 2]),
+        ("maxtext", [1, 2, 4, 8]),
+    ],
+)
+def test_tensor_parallelism_divides_kv_heads(software: str, ranks: list[int]) -> None:
+    from fleetcube.grid.ask.layouts import candidates
+    from fleetcube.grid.run.evaluation import Evaluation
+
+    own = {**JOB, "software": software}
+    few = Evaluation(own, {"kv_heads": [8, 2]}, ["job_time"])
+    assert candidates(few, "job_time", "layout")["tensor_parallel"] == ranks
+    many = Evaluation(own, {}, ["job_time"])
+    assert candidates(many, "job_time", "layout")["tensor_parallel"] == [1, 2, 4, 8]
+
+
+def test_tensor_parallelism_above_the_kv_heads_is_told(tmp_path: Path) -> None:
+    asked = ("run", written(tmp_path, JOB), "software=torchtitan", "-v", "step_time")
+    said = command(*asked, "tensor_parallel=8,16")
+    assert "torchtitan (torchtitan 0.3) has tensor_parallel that divides kv_heads 8, not 16" in said
+    assert "divides kv_heads" not in command(*asked, "tensor_parallel=8")
+
+
 def test_explain_lists_where_inputs_come_from(tmp_path: Path) -> None:
     said = command("explain", written(tmp_path, {**JOB, "software": "torchtitan"}))
     assert "stated: " in said

@@ -248,6 +248,17 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**LATENT, "value_head_size": 192}, "feasible"),
         ({**LATENT, "value_head_size": 300}, "widths_do_not_fit"),
         ({**LATENT, "rotary_key_size": 512}, "widths_do_not_fit"),
+        ({**LATENT, "kv_heads": 7}, "feasible"),  # all heads read one latent vector
+        ({**LATENT, "hidden_size": 4096.5, "head_size": 128}, "widths_do_not_fit"),
+        ({"hidden_size": 4096.5, "head_size": 128}, "widths_do_not_fit"),
+        ({"attention_heads": 28}, "widths_do_not_fit"),  # heads of 146.3
+        ({"attention_heads": 28, "head_size": 128}, "feasible"),
+        ({"attention_heads": 28, "head_size": 128, "kv_heads": 7}, "feasible"),
+        ({"kv_heads": 7}, "widths_do_not_fit"),
+        ({"kv_heads": 12.8}, "widths_do_not_fit"),  # 32 / 12.8 = 2.5
+        ({"kv_heads": 6.4}, "widths_do_not_fit"),  # 32 / 6.4 = 5
+        ({"kv_heads": 64}, "widths_do_not_fit"),
+        ({"kv_heads": 7, "linear_layers": 32, "linear_heads": 32}, "feasible"),  # no attention
         ({"lora_rank": 4096}, "feasible"),
         ({"lora_rank": 4097}, "widths_do_not_fit"),
         ({**SHARED, "recompute_shared_experts": 1, "shared_expert_overlap": False}, "feasible"),
@@ -329,7 +340,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     names += ["tier_reason", "dispatch_reason", "expert_dispatch_reason", "torus_order_reason"]
     names += ["torus_shape_reason", "activation_offload_reason", "shared_recompute_reason"]
     names += ["module_offload_reason", "product_recompute_reason", "width_reason"]
-    names += ["latent_width_reason"]
+    names += ["attention_width_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {

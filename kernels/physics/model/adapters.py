@@ -94,16 +94,16 @@ def trained_share(lora_parameters, parameters):
     return lora_parameters / parameters
 
 
-@alternative("width_reason", lora=True, off="latent_width_reason")
-def lora_width_reason(lora_rank, hidden_size, latent_width_reason):
+@alternative("width_reason", lora=True, off="attention_width_reason")
+def lora_width_reason(lora_rank, hidden_size, attention_width_reason):
     """Why widths of the model, and the rank of its adapters, do not fit together; 0 if they do.
 
-    r <= h; reason of latent attention's widths
+    r <= h; reason of attention's widths
 
     Returns: [flag] reason
     Flags: REASONS
     Source: Hu et al. 2022 (LoRA), arXiv:2106.09685, section 4.1 (r is at most a matrix's width)
     """
-    reason = where(lora_rank > hidden_size, reasons.WIDTHS_DO_NOT_FIT, latent_width_reason)
+    reason = where(lora_rank > hidden_size, reasons.WIDTHS_DO_NOT_FIT, attention_width_reason)
     known = lora_rank + hidden_size
     return where(known == known, reason, np.nan)

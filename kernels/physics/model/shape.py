@@ -6,6 +6,7 @@ from ... import reasons
 from ...alternatives import alternative, row
 from ...ops import where
 from ...reasons import REASONS as REASONS
+from ...reasons import is_whole
 from .layer_kinds import KINDS
 
 
@@ -152,20 +153,37 @@ def kv_latent_size(kv_elements_per_layer, rotary_key_size):
     return kv_elements_per_layer - rotary_key_size
 
 
-@alternative("latent_width_reason", latent_attention=True, off=0.0)
-def latent_latent_width_reason(head_size, value_head_size, rotary_key_size, kv_elements_per_layer):
-    """Why widths of latent attention do not fit together; 0 if they do.
+@alternative("attention_width_reason", latent_attention=False)
+def grouped_attention_width_reason(
+    hidden_size, attention_heads, kv_heads, head_size, attention_layers
+):
+    """Why widths of attention do not fit together; 0 if they do.
 
-    a key has a width, 2 d - d_v > 0, of which the rotary key is a part, as of what is cached: d_r
-    <= 2 d - d_v, d_r < numbers cached of a token
+    with attention layers: h, d, a_kv and a / a_kv are whole numbers
 
     Returns: [flag] reason
     Flags: REASONS
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2 (query heads in groups of one size)
+    """
+    fits = is_whole(hidden_size) & is_whole(head_size) & is_whole(kv_heads)
+    fits = (fits & is_whole(attention_heads / kv_heads)) | (attention_layers == 0)
+    known = hidden_size + head_size + attention_heads + kv_heads + attention_layers
+    return where(known == known, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
+
+
+@alternative("attention_width_reason", latent_attention=True)
+def latent_attention_width_reason(
+    hidden_size, head_size, value_head_size, rotary_key_size, kv_elements_per_layer
+):
+    """h is whole; a key has a width, 2 d - d_v > 0, of which the rotary key is a part, as of what
+    is cached: d_r <= 2 d - d_v, d_r < numbers cached of a token
+
     Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.3 (a key: from the latent, and rotary)
     """
     key = 2 * head_size - value_head_size
     fits = (key > 0) & (rotary_key_size <= key) & (rotary_key_size < kv_elements_per_layer)
-    known = key + rotary_key_size + kv_elements_per_layer
+    fits = fits & is_whole(hidden_size)
+    known = hidden_size + key + rotary_key_size + kv_elements_per_layer
     return where(known == known, where(fits, 0.0, reasons.WIDTHS_DO_NOT_FIT), np.nan)
 
 

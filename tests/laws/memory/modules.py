@@ -442,16 +442,28 @@ def refused() -> Pairs:
 
 
 @check(
-    "latent_latent_width_reason lora_width_reason alternate_product_recompute_reason",
+    "grouped_attention_width_reason latent_attention_width_reason lora_width_reason "
+    "alternate_product_recompute_reason",
     by="derivation",
-    source="matrices of latent attention and of adapters made with these widths: whether they can "
-    "be, and have the rank; kinds of a layer's blocks, listed",
+    source="arrays of heads, and matrices of latent attention and of adapters, made with these "
+    "widths: whether they can be, and have the rank; kinds of a layer's blocks, listed",
 )
 def widths_of_matrices() -> Pairs:
-    """keys of -1 to 11, rotary parts of 1 to 8, caches of 1 to 9; ranks of 1 to 7 for 5"""
+    """1 to 8 heads of 12 and 16, 1 to 6 of keys; keys of -1 to 11, rotary parts of 1 to 8, caches
+    of 1 to 9; ranks of 1 to 7 for 5
+    """
     draws = np.random.default_rng(0)
+    for hidden, heads, keys in itertools.product((12, 16), (1, 3, 4, 6, 8), (1, 2, 3, 6)):
+        sizes = hidden, heads, keys, hidden / heads
+        try:
+            made = np.zeros(hidden).reshape(heads, -1)
+            made = made.reshape(keys, -1, made.shape[1]).size > 0
+        except ValueError:
+            made = False
+        yield formulas.grouped_attention_width_reason(*sizes, 2), 37.0 * (not made)
+        yield formulas.grouped_attention_width_reason(*sizes, 0), 0.0
     for value, rotary, cached in itertools.product((1, 4, 6, 11, 13), (1, 4, 8), (1, 5, 9)):
-        ours = formulas.latent_latent_width_reason(6, value, rotary, cached)
+        ours = formulas.latent_attention_width_reason(5, 6, value, rotary, cached)
         made = 12 - value > 0 and cached - rotary > 0
         try:
             np.zeros((max(cached - rotary, 1), 12 - value - rotary))  # up, to what is not rotary
