@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST = 2.0**20  # GPUs, unless a range is given
 HELPS = 1.9  # a doubling with a smaller speed-up counts as limited
-TRIED = 4096  # sizes tried around the best one
+TRIED = 4096  # sizes tried: all that can run if they are fewer, else around the best one
 TIMED = {  # losses of GPU time besides the GPUs' own work: their shares of the wall time
     "network": ("communication_overhead",),
     "bubble": ("bubble_overhead",),
@@ -71,7 +71,7 @@ def wall(
     batch = _batch(scenario, phased) if batch_grows else None
     limits = [read_condition("where", text) for text in check_texts("where", where)]
     price = None if day_price is None else _positive(_COST, day_price)
-    sizes, step = _sizes(scenario, axes, between)
+    sizes, step, last = _sizes(scenario, axes, between)
     outputs = [
         *_NEEDED,
         *([] if phased else [_TOKENS]),
@@ -83,17 +83,13 @@ def wall(
     open_ = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, None)}, [TIME])
     best_at = _planned(open_, search)
     scenario = {HEADROOM: True, **scenario} if best_at else scenario  # as the search does
+    able = np.empty(0) if best_at else _able(scenario, axes, sizes[0], step, last, settings)
     found = _scan(scenario, axes, sizes, outputs, engine, None, best_at)
     runs = _runs(found, settings)
-    # perhaps no doubling of one replica divides the batch
-    if between is None and not runs.any() and not best_at:
-        every = step * np.arange(1.0, TRIED + 1)
-        some = _runs(_scan(scenario, axes, every, [TIME], engine), settings)
-        if some.any():
-            start = every[some.argmax()]
-            sizes = start * 2.0 ** np.arange(math.floor(math.log2(MOST / start)) + 1)
-            found = _scan(scenario, axes, sizes, outputs, engine)
-            runs = _runs(found, settings)
+    if between is None and able.size and not runs.any():  # no doubling of one replica runs
+        sizes = able[0] * 2.0 ** np.arange(math.floor(math.log2(MOST / able[0])) + 1)
+        found = _scan(scenario, axes, sizes, outputs, engine)
+        runs = _runs(found, settings)
     if between is None and runs.any():
         sizes = sizes[runs.argmax() :]
         found = found.isel({SIZE: slice(int(runs.argmax()), None)})
@@ -108,17 +104,28 @@ def wall(
             "the layout, the batch or the range"
         )
     times = np.where(runs, found[TIME].values, np.nan)
-    last = int(np.nanargmin(times))
+    least = int(np.nanargmin(times))
     kept = runs & _kept(found, limits)
-    if not kept.any():
-        raise InputError(_nearest_size(found, runs, limits))
-    best = int(np.nanargmin(np.where(kept, times, np.nan)))
+    best = int(np.where(kept, times, np.inf).argmin())
+    at_best = {**scenario, **best_at[float(sizes[best])][1]} if best_at else scenario
+    if best_at and batch is None:
+        start, step, last = _sizes(at_best, axes, between)
+        able = _able(at_best, axes, start[0], step, last, settings)
+    if batch is None and able.size <= TRIED:
+        tried = able
+    else:
+        if not kept.any():
+            raise InputError(_nearest_size(found, runs, limits))
+        near = able[(able >= sizes[best] / 2) & (able <= 2 * sizes[best])]
+        tried = np.union1d(near[:: math.ceil(near.size / TRIED) or 1], sizes[best])
     if between is None:  # one more size shows that the job gets slower, or why it cannot run
-        found, times = found.isel({SIZE: slice(0, last + 2)}), times[: last + 2]
+        found, times = found.isel({SIZE: slice(0, least + 2)}), times[: least + 2]
         # Drop remarks about sizes that are not shown
         few = found[SIZE].values
         found.attrs = _scan(scenario, axes, few, outputs, engine, batch, best_at).attrs
     found = _doubled(found, times)
+    if batch is None:
+        found = _fastest(found, at_best, axes, tried, settings, limits)
     ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones
     names = [*LOST, "layout", *(each.of for each in limits), *(["price"] if price else [])]
     bound = [ends.get(name, (np.nan, "")) for name in names]
@@ -126,14 +133,9 @@ def wall(
         binds_from=("limit", [at for at, _ in bound], {"units": "1"}),
         why=("limit", [why for _, why in bound]),
     )
-    if batch is not None:
-        return found.assign(
-            fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"})
-        )
-    if best_at:
-        scenario = {**scenario, **best_at[sizes[best]][1]}
-        step = _sizes(scenario, axes, None)[1]
-    return _fastest(found, scenario, axes, sizes, sizes[best], step, settings, limits)
+    if batch is None:
+        return found
+    return found.assign(fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"}))
 
 
 def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -168,8 +170,8 @@ def _positive(name: str, given: Any) -> float:
 
 def _sizes(
     scenario: Mapping[str, Any], axes: Mapping[str, Any], between: Sequence[Any] | None
-) -> tuple[Array, int]:
-    """Sizes of whole replicas, each twice the previous one, and the GPUs of a replica."""
+) -> tuple[Array, int, float]:
+    """Sizes of whole replicas, each twice the previous one, the step between all, and the most."""
     known = phases.names(scenario)
     apart = {phases.NAME: known} if known else {}
     replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate(
@@ -189,7 +191,21 @@ def _sizes(
             f"{SIZE} from {first:,.10g} to {last:,.10g} holds no multiple of {step:,} GPUs, whole "
             "replicas and nodes; give another range"
         )
-    return start * 2.0 ** np.arange(math.floor(math.log2(last / start)) + 1), step
+    return start * 2.0 ** np.arange(math.floor(math.log2(last / start)) + 1), step, last
+
+
+def _able(
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    first: float,
+    step: int,
+    last: float,
+    settings: Settings,
+) -> Array:
+    """All sizes of whole replicas that can run, up to a number of them."""
+    every = first + step * np.arange(min((last - first) // step + 1, MOST))
+    found = _scan(scenario, axes, every, [REASON], settings.engine)
+    return np.asarray(every[_runs(found, settings)])
 
 
 def _planned(sweep: Evaluation, search: Names) -> dict[float, tuple[str, dict[str, Any]]]:
@@ -310,7 +326,7 @@ def _ended(
     limits: dict[str, tuple[float, str]] = {}
     runs = found[REASON].values == 0
     last = int(np.flatnonzero(runs)[-1])
-    if last + 1 < runs.size:
+    if last + 1 < runs.size and found.get("fastest_gpus", 0) < found[SIZE][last + 1]:
         reason = _reason(found, last + 1)
         limits[_REASONS.get(reason, "layout")] = float(found[SIZE][last + 1]), reason
     for each in conditions:
@@ -373,22 +389,19 @@ def _fastest(
     found: "xarray.Dataset",
     scenario: Mapping[str, Any],
     axes: Mapping[str, Any],
-    sizes: Array,
-    best: float,
-    step: int,
+    tried: Array,
     settings: Settings,
     conditions: Sequence[Target],
 ) -> "xarray.Dataset":
-    """Add the fastest size among whole replicas around the best scanned one."""
-    low, high = max(best / 2, sizes[0]), min(2 * best, sizes[-1])
-    stride = step * math.ceil((high - low) / step / TRIED) if high > low else step
-    below, above = math.floor((best - low) / stride), math.floor((high - best) / stride)
-    tried = best + stride * np.arange(-below, above + 1.0)
+    """Add the fastest of some sizes."""
     around = {**axes, SIZE: tried}
     outputs = [TIME, *([_WALL] if is_known(scenario, around, [_WALL]) else [])]
     outputs = list(dict.fromkeys([*outputs, *(n for each in conditions for n in each.outputs)]))
     near = _scan(scenario, axes, tried, outputs, settings.engine)
-    kept = _runs(near, settings) & _kept(near, conditions)
+    runs = _runs(near, settings)
+    kept = runs & _kept(near, conditions)
+    if not kept.any():
+        raise InputError(_nearest_size(near, runs, conditions))
     times = np.where(kept, near[TIME].values, np.inf)
     at = near.isel({SIZE: int(times.argmin())})
     if _WALL in at:

@@ -94,6 +94,21 @@ def test_gpus_that_are_solved_for_are_whole_nodes() -> None:
     assert float(found["n_gpus"]) == least
 
 
+@pytest.mark.parametrize("days", [1.5, 7, 365])
+@pytest.mark.parametrize("between", [None, [32, 4096]])
+def test_the_smallest_count_that_meets_a_deadline_is_found(days: float, between: Any) -> None:
+    """Also where it is the smallest that runs, below which the time is undefined."""
+    job: dict[str, Any] = {"model": "llama-3-70b", "node": "dgx-h100", "global_batch_size": 512}
+    job |= {"training_tokens": "20B", "tensor_parallel": 8, "pipeline_parallel": 4}
+    job |= {"sequence_parallel": True, "calibration": "none", "fabric": "infiniband-ndr"}
+    sizes = 32 * 2 ** np.arange(10)
+    every = Sweep(job, {"n_gpus": sizes}, ["job_time"]).evaluate(settings=Settings("numpy"))
+    good = (every["infeasible_reason"] == 0) & (every["job_time"] <= days * DAY)
+    found = Sweep(job).solve("n_gpus", f"job_time <= {days} d", between=between)
+    assert float(found["n_gpus"]) == sizes[good.values][0]
+    assert found["unsolved_reason"] == 0
+
+
 def test_requests_that_are_solved_for_fit_beside_the_weights(tmp_path: Path) -> None:
     job = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8.0}
     job |= {"prompt_tokens": 1000.0, "output_tokens": 200.0}
@@ -211,7 +226,8 @@ def test_nothing_is_searched_where_nothing_can_run() -> None:
 def test_drawn_questions_are_answered_as_by_hand() -> None:
     """Every answer is the one that a search of all points, each judged by itself, gives."""
     draw = generator(57)
-    asked = dict.fromkeys(("best", "rank", "front", "least", "solve", "range", "limit"), 0)
+    verbs = ("best", "rank", "front", "least", "solve", "smallest", "most", "range", "limit")
+    asked = dict.fromkeys(verbs, 0)
     for _ in range(scaled(45)):
         job: dict[str, Any] = {
             "node": "dgx-h100",
@@ -253,7 +269,7 @@ def test_drawn_questions_are_answered_as_by_hand() -> None:
         least = sweep.reduce("min", settings=Settings("numpy", "exclude"))["job_time"]
         assert same(least, good[0] if good.size else np.nan)
         asked["least"] += 1
-        target = float(np.exp(draw.uniform(math.log(20), math.log(2000)))) * DAY
+        target = float(np.exp(draw.uniform(math.log(20), math.log(20_000)))) * DAY
         for tensor in axes["tensor_parallel"]:
             one = {**job, "tensor_parallel": tensor}
             step = math.lcm(tensor, 8)
@@ -263,16 +279,8 @@ def test_drawn_questions_are_answered_as_by_hand() -> None:
             times = np.where(able, grid["job_time"].values, np.nan)
             found = Sweep(one).solve("n_gpus", f"job_time <= {target!r} s")
             met = sizes[able & (times <= target)]
-            root = float(
-                Sweep(one).solve("n_gpus", f"job_time <= {target!r} s", whole=False)["n_gpus"]
-            )
-            right = (
-                met[np.abs(np.log(met / root)).argmin()] if met.size and root == root else np.nan
-            )
-            if found["unsolved_reason"] == 5:
-                assert math.isnan(root)
-            else:
-                assert same(found["n_gpus"], right)
+            assert same(found["n_gpus"], met[0] if met.size else np.nan)
+            asked["smallest"] += bool(met.size) and met[0] == sizes[able][0]
             asked["solve"] += 1
             found = Sweep(one).best("job_time", search={"n_gpus": [8, float(sizes[-1])]})
             fastest = np.nanmin(times) if able.any() else np.nan
@@ -286,6 +294,11 @@ def test_drawn_questions_are_answered_as_by_hand() -> None:
                 settings=Settings("numpy")
             )["facility_power"]
             where = f"facility_power <= {power!r} W"
+            beyond = sizes[able & (powers.values > power)].min(initial=np.inf)
+            kept = sizes[able & (sizes < beyond)]
+            most = Sweep(one).solve("n_gpus", where)
+            assert same(most["n_gpus"], kept[-1] if kept.size else np.nan)
+            asked["most"] += 1
             if powers.values[able][0] > power:
                 refused("keeps to", Sweep(one).scaling_limit, where=where)
                 continue
@@ -293,6 +306,7 @@ def test_drawn_questions_are_answered_as_by_hand() -> None:
             at = int(np.flatnonzero(sizes == float(limit["fastest_gpus"]))[0])
             assert able[at]
             assert powers[at] <= power
+            assert same(limit["fastest_time"], np.nanmin(times[powers.values <= power]))
             asked["limit"] += 1
     assert all(asked.values()), asked
 

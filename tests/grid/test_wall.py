@@ -92,6 +92,18 @@ def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:
     assert float(found["sync_wall_gpus"]) == float(at["sync_wall_gpus"])
 
 
+def test_the_fastest_is_found_beyond_the_doublings_that_divide() -> None:
+    """1,152 = 2^7 x 9 sequences: 9,216 GPUs hold one replica of 8 for each, 2,048 divide none."""
+    job = on_h100("llama-3-8b", calibration="none", tensor_parallel=4, pipeline_parallel=2)
+    job |= {"global_batch_size": 1152, "recompute": "full"}
+    found = of(job)
+    sizes = 8.0 * np.array([k for k in range(1, 1153) if 1152 % k == 0])
+    times = Sweep(job, {"n_gpus": sizes}, ["job_time"]).evaluate(settings=Settings("numpy"))
+    assert (times["infeasible_reason"] == 0).all()
+    assert float(found["fastest_gpus"]) == sizes[times["job_time"].values.argmin()] == 9216
+    assert "batch" not in starts(found)
+
+
 def test_bubbles_bind_where_the_pipeline_says() -> None:
     """T is proportional to m + p - 1 where only bubbles cost (Narayanan et al. 2021)."""
     fast = dict.fromkeys(("inter_node_bandwidth", "intra_node_bandwidth"), "1e9 GB/s")

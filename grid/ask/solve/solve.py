@@ -33,7 +33,7 @@ from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from ..gradient import uncounted
 from ..runs import Target, also_judged, whole_unit
 from .bracket import Bracket, Near, Solution, box, put, within
-from .running import Counts, bisected
+from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
 from .scan import scan_values
 
@@ -219,23 +219,55 @@ class Solver:
             nearest = self.whole(tile, nearest)
         wanted = root
         if self.runs:
-            root, nearest, reason = self._running(tile, root, nearest, reason, whole)
+            rows = self._rows(tile, np.where(np.isnan(root), nearest, root)) if whole else None
+            if rows and self.target.relation != "=":
+                root, nearest, reason = self._first(tile, rows, root, nearest, reason)
+            else:
+                root, nearest, reason = self._running(tile, root, nearest, reason, whole)
         unknown = ~np.isnan(root) & (whole | self.runs | np.isnan(met))
         self._fill(tile, root, met, unknown)
         wanted = np.where(reason == 6, wanted, root)  # why none runs is that of the first
         judged = self.evaluate(tile, wanted, self.judged) if self.judged else {}
-        near = np.full(nearest.shape, np.nan)
+        near, above = np.full(nearest.shape, np.nan), solution.next_above >= root
         self._fill(tile, nearest, near, ~np.isnan(nearest))
         return {
             self.unknown: root,
             of: np.where(np.isnan(root), np.nan, met),
             "unsolved_reason": reason,
-            CROSSINGS: solution.crossings,
-            NEXT: solution.next_above,
+            CROSSINGS: np.maximum(solution.crossings, reason == 0),
+            NEXT: np.where(above, solution.next_above, np.nan),
             f"nearest_{self.unknown}": nearest,
             f"nearest_{of}": near,
             **{name: np.where(np.isnan(wanted), -1, code) for name, code in judged.items()},
         }
+
+    def _rows(self, tile: Region, at: Array) -> list[Array] | None:
+        """Counts over a tile that can be laid out, increasing; None if unknown or many."""
+        step = self._step(tile, np.where(np.isnan(at), self.grid[-1], at))
+        return self.counts.rows(tile, step, self.grid[0], self.grid[-1])
+
+    def _first(
+        self, tile: Region, rows: list[Array], root: Array, nearest: Array, reason: Array
+    ) -> tuple[Array, Array, Array]:
+        """Of all counts that run, the first that meets an inequality; where the first of all does
+        and the next comes closer to the limit, the last before the limit is crossed."""
+        sign = 1.0 if self.target.relation == "<=" else -1.0
+        at, close = np.full(root.shape, np.nan), nothing(root.shape)
+        rising, seen, before = np.zeros((3, *root.shape))
+        for row in rows:
+            row = np.broadcast_to(row, root.shape)
+            excess, runs = self._judge(tile, np.where(np.isnan(row), 1.0, row))
+            runs = runs & ~np.isnan(row) & np.isfinite(excess)
+            meets, worse = runs & self._meets(excess), sign * excess
+            close.keep(row, np.abs(excess), runs)
+            on = np.where(seen == 1, ~np.isnan(at) & (worse > before), rising > 0) & meets
+            rising, seen = np.where(runs, on, rising), seen + runs
+            at = np.where(meets & (np.isnan(at) | on), row, at)
+            before = np.where(runs, worse, before)
+        at[(rising > 0) & (reason == 5)] = np.nan  # no limit is crossed
+        none = np.isnan(at)
+        reason = np.where(none, np.where(reason == 0, 6, reason), 0).astype(reason.dtype)
+        return at, np.where(none, close.at, np.nan), reason
 
     def _running(
         self, tile: Region, root: Array, nearest: Array, reason: Array, whole: bool
@@ -248,8 +280,7 @@ class Solver:
             return root, nearest, reason
         part = box(bad)
         cut, at, bad, found = within(tile, part), asked[part], bad[part], solved[part]
-        step = self._step(cut, np.where(np.isnan(at), 1.0, at)) if whole else np.ones(at.shape)
-        rows = self.counts.rows(cut, step, self.grid[0], self.grid[-1]) if whole else None
+        rows = self._rows(cut, at) if whole else None
         equal = self.target.relation == "="
         if rows is None:
             tried = np.unique(np.rint(self.grid)) if whole else self.grid

@@ -102,7 +102,7 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
     if stuck:
         remarks.append(f"{stuck} of {reason.size} points: no {unknown} that meets {aim} can run")
     unsolved -= stuck
-    if reason.size == 1 and f"nearest_{of}" in solutions:
+    if reason.size == 1 and not everywhere and f"nearest_{of}" in solutions:
         near = [(solutions[f"nearest_{name}"], name) for name in (unknown, of)]
         at, value = (with_unit(own.item(), str(own.attrs["units"]), name) for own, name in near)
         remarks.append(f"no {unknown} meets {aim}: the nearest, {at}, gives {value}")
