@@ -322,7 +322,7 @@ class Sweep(Evaluation):
                 ("data_parallel_time = compute_time"), or {"job_time": "30 d"}.
             between: the range to search, [first, last]; by default a millionth to a million times
                 the value at hand, 1 to 10^9 for counts, and all of a share.
-            whole: round to a whole number, of whole replicas and nodes for n_gpus: the nearest that
+            whole: round to a whole number, of whole replicas and nodes for n_gpus: the first that
                 keeps to "<=" or ">=", the one that comes nearest for "="; by default for
                 whole-numbered inputs. Where this is False, counts are not judged.
             settings: instead of the sweep's.
