@@ -30,6 +30,7 @@ _WORDS = {
     "exposed_layer_communication_time": "in layers",
     "ideal_compute_time": "model operations at peak",
     REST: "below peak and recomputed",
+    "processor_contention_time": "processors held",
 }
 _DARKEST, _PALEST = (8, 74, 145), (171, 207, 229)  # range of blues, as RGB
 _CLEAR = 4  # free pixels on both sides of a name in its bar
