@@ -54,8 +54,10 @@ def test_whole_inputs_go_to_valid_numbers_bounds_hold_and_no_option_is_implied()
         for end, side in zip(ends, ("below", "above"), strict=True):
             known = evaluate("job_time", **{**scenario, name: end})
             assert row[f"job_time_{side}"].item() == pytest.approx(known.item(), rel=1e-12)
-    row = found.sel(input="hidden_size")  # 4096: no rule but that it is whole
-    assert (row["value_below"].item(), row["value_above"].item()) == (4096 - 410, 4096 + 410)
+    row = found.sel(input="hidden_size")  # 4096: 410 more or less are no whole heads
+    assert (row["value_below"].item(), row["value_above"].item()) == (2048, 8192)
+    row = found.sel(input="sequence_length")  # 8192: no rule but that it is whole
+    assert (row["value_below"].item(), row["value_above"].item()) == (8192 - 819, 8192 + 819)
     assert found["value_above"].sel(input="data_parallel_overlap").item() == 1
 
 

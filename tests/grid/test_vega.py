@@ -195,7 +195,9 @@ def test_flips_and_walls_are_specified(spec_files: Path) -> None:
     spec = vega_lite(with_flips(held), "largest_loss", "n_gpus", "gpu_mttf")
     words = {name.removesuffix("_overhead") for name in LOSSES} | {"no value"}
     assert {row["largest_loss"] for row in check(spec)} <= words
-    wall = drawn(spec_files, "scaling-limit", str(spec_files / "one.toml"), "-o")
+    wall = drawn(
+        spec_files, "scaling-limit", str(spec_files / "one.toml"), "--search", "none", "-o"
+    )
     assert wall["title"]["text"].startswith("Fastest with")
     assert any(line.startswith("batch from") for line in wall["title"]["subtitle"])
 
