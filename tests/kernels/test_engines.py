@@ -127,6 +127,7 @@ def points() -> dict[str, Any]:
         "query_latent_size": pick(0.0, 1536.0), "offload_core_attn": between(0, 1),
         "document_length": pick(300.0, 3e3, 1e5),
         "lora_rank": pick(4.0, 64.0, 64.0, 1e4),
+        "serving_rail_bandwidth": between(1e9, 1e11),
     }  # fmt: skip
 
 
