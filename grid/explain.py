@@ -174,9 +174,8 @@ def origins(attrs: Mapping[str, Any]) -> list[str]:
         told = {**dict.fromkeys(entry["values"], ""), **{n: f" {label(v)}" for n, v in own.items()}}
         names = [f"{n}{value}" for n, value in told.items() if n in INPUTS and n not in taken]
         taken |= told.keys()
-        lines += _wrapped(f"{entry['kind']} {entry['label']}: {', '.join(names)}", "  ") * bool(
-            names
-        )
+        if names:
+            lines += _wrapped(f"{entry['kind']} {entry['label']}: {', '.join(names)}", "  ")
     return lines
 
 

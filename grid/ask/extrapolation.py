@@ -9,6 +9,7 @@ import numpy as np
 
 from ...kernels import elementary
 from ...kernels.calculus.derivatives import name_of
+from ..plan.labels import REMARKS
 from ..plan.plan import Plan
 from ..plan.tiles import Region
 from ..spec import auto
@@ -116,8 +117,8 @@ def remarks(problem: Problem, answers: Mapping[str, Array]) -> list[str]:
 
 
 def with_remarks(attrs: dict[str, Any], lines: Sequence[str]) -> dict[str, Any]:
-    known = attrs.get("fleetcube_remarks", "").splitlines()
-    return {**attrs, "fleetcube_remarks": "\n".join([*known, *lines])} if lines else attrs
+    known = attrs.get(REMARKS, "").splitlines()
+    return {**attrs, REMARKS: "\n".join([*known, *lines])} if lines else attrs
 
 
 def _by_phase(problem: Problem) -> bool:

@@ -10,6 +10,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import HEADROOM, LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
-from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.labels import REMARKS, attributes, coordinates, root_attributes
 from ..plan.plan import Plan
 from ..reduce.kept import met
 from ..reduce.pareto import sign_of
@@ -55,7 +56,6 @@ REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
 )
-REMARKS = "fleetcube_remarks"
 FRONT = "on_cost_time_front"
 WHOLE = "whole_layout"  # as evaluated, searched or stated
 LAYOUT = "layout"  # all of OPEN that a spec leaves open
@@ -258,16 +258,20 @@ def stated_and_free(
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))
     values.attrs[ASSUMED] = assumed(stated, of, OPEN)
-    free = {name: value for name, value in scenario.items() if name not in OPEN}
-    bare = Evaluation(free, {}, [of])
-    best = best_layouts(bare, of, sense, LAYOUT, where, (), 1, Settings())
+    best = best_layouts(freed(scenario, of), of, sense, LAYOUT, where, (), 1, Settings())
     return layout_at(stated), values, best
 
 
-def point(sweep: Evaluation) -> dict[str, Any]:
-    """The scenario of a sweep at the first point of its axes."""
+def freed(scenario: Mapping[str, Any], of: str) -> Evaluation:
+    """A scenario without what it states of the layout."""
+    free = {name: value for name, value in scenario.items() if name not in OPEN}
+    return Evaluation(free, {}, [of])
+
+
+def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
+    """The scenario of a sweep at the first point of its axes, but for those at another place."""
     axes = make_axes(sweep.spec["axes"])
-    return {**sweep.spec["scenario"], **_said(axes, [0] * len(axes))}
+    return {**sweep.spec["scenario"], **_said(axes, [at.get(name, 0) for name in axes])}
 
 
 def _stated(spec: Mapping[str, Any]) -> set[str]:
@@ -381,10 +385,8 @@ def _tried(
     settings: Settings,
 ) -> tuple[Array, Array, dict[str, Any]]:
     """Indices of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
-    points, count = (
-        math.prod(axis.size for axis in axes.values()),
-        math.prod(map(len, tried.values())),
-    )
+    points = math.prod(axis.size for axis in axes.values())
+    count = math.prod(map(len, tried.values()))
     if points * count > MOST:
         lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
         raise InputError(

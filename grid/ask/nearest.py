@@ -11,10 +11,9 @@ from ..reduce.pareto import sign_of
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
-from ..spec import auto
 from ..spec.axes import make_axes
 from ..spec.axis import Array
-from .layouts import LAYOUT, OPEN, WHOLE, best_layouts, candidates, in_command
+from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
 from .runs import whole_unit
 from .sensitivity import frozen
 
@@ -30,15 +29,15 @@ _SAID = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_p
 def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) -> str:
     """What of a point cannot run, and the nearest that can, in one line; empty if it can run, or
     that is unknown. `search` names the inputs that are searched at the point (see `Sweep.best`)."""
-    point = Evaluation(scenario, {}, [of])
+    here = Evaluation(scenario, {}, [of])
     if not is_known(scenario, {}, [REASON]):
         return ""
-    tried = candidates(point, of, search) if search else {}
+    tried = candidates(here, of, search) if search else {}
     sure = {HEADROOM: True, **scenario} if tried else dict(scenario)
     reasons = _reasons(sure, tried)
     if reasons is None or (reasons == 0).any():
         return ""
-    problem, numbers = frozen(point._plan("numpy"))
+    problem, numbers = frozen(here._plan("numpy"))
     now = {name: numbers[name] for name in (_GPUS, _BATCH) if name in numbers}
     found = {}
     for name, value in now.items():
@@ -63,13 +62,10 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str) -> str:
     if not np.isfinite(values).any():
         return ""
     at = np.unravel_index(np.where(np.isfinite(values), values, np.inf).argmin(), values.shape)
-    place = dict(zip(found[of].dims, map(int, at), strict=True))
+    place = {str(name): int(k) for name, k in zip(found[of].dims, at, strict=True)}
     axes = make_axes(sweep.spec["axes"])
     said = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
-    scenario = dict(sweep.spec["scenario"])
-    for name, axis in axes.items():
-        scenario |= auto.at(axis, place.get(name, 0))
-    line = nearest(scenario, of)
+    line = nearest(point(sweep, place), of)
     where = ", ".join(f"{name} {in_command(value)}" for name, value in said.items())
     return f"at {where}: {line}" if where and line else line
 
@@ -127,9 +123,8 @@ def _why(reasons: Any, now: Mapping[str, float], many: bool) -> str:
 
 def _other(scenario: Mapping[str, Any], of: str) -> str:
     """A layout that can run where the one stated cannot; empty if none can."""
-    free = {name: value for name, value in scenario.items() if name not in OPEN}
     try:
-        best = best_layouts(Evaluation(free, {}, [of]), of, "min", LAYOUT, (), (), 1, Settings())
+        best = best_layouts(freed(scenario, of), of, "min", LAYOUT, (), (), 1, Settings())
     except InputError:
         return ""
     if not best[of].notnull().any():

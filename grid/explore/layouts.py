@@ -15,6 +15,7 @@ from ..ask.layouts import (
     best_layouts,
     in_command,
     layout_at,
+    point,
     searched,
     text,
 )
@@ -24,7 +25,6 @@ from ..plots.picture import words
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.tables import meanings, scale
-from ..spec import auto
 from ..spec.axes import make_axes
 
 if TYPE_CHECKING:
@@ -81,10 +81,7 @@ class Found:
 def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
     """The layouts with the shortest time at a point, for any layout stated by the spec."""
     started = time.perf_counter()
-    spec: Any = sweep.spec
-    scenario = dict(spec["scenario"])
-    for name, axis in make_axes(spec["axes"]).items():
-        scenario |= auto.at(axis, at[name])
+    scenario = point(sweep, at)
     bare = sweep.replace(
         scenario={name: value for name, value in scenario.items() if name not in OPEN}, axes={}
     ).with_outputs([ALWAYS[0]])

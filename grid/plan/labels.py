@@ -25,6 +25,7 @@ from .written import written
 if TYPE_CHECKING:
     import xarray
 
+REMARKS = "fleetcube_remarks"  # attribute: what a result stands on, a line each
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
 DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
 PARTLY = "fleetcube_defaults_partly"  # attribute: those left to defaults at some points only
@@ -159,7 +160,7 @@ def root_attributes(
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
         ATTRIBUTE: _citations(plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
-        **({"fleetcube_remarks": "\n".join(remarks)} if remarks else {}),
+        **({REMARKS: "\n".join(remarks)} if remarks else {}),
         **({DEFAULTS: json.dumps(defaults)} if defaults else {}),
         **({PARTLY: " ".join(partly)} if partly else {}),
         **({"fleetcube_medians": json.dumps(medians)} if medians else {}),

@@ -13,10 +13,9 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import quantity
 from ..errors import InputError, shown
+from ..plan.labels import REMARKS
 from ..spec.axis import Array
 from ..spec.values import without_unit
-
-REMARKS = "fleetcube_remarks"
 
 
 class Frame:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
-from ..plan.labels import DEFAULTS, PARTLY
+from ..plan.labels import DEFAULTS, PARTLY, REMARKS
 from .tables import label
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _rare(found: "xarray.Dataset") -> list[str]:
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
     """Remarks on a result's basis, a line each: calibration, medians of distributions, defaults.
     Inputs in `without`, which were searched, are not defaults."""
-    lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
+    lines = str(attrs.get(REMARKS, "")).splitlines()
     if _MEDIANS in attrs:
         lines.append(f"uncertain inputs at their medians: {', '.join(json.loads(attrs[_MEDIANS]))}")
     return [*lines, *_decided(attrs, without)]

@@ -21,7 +21,7 @@ MOST = 512  # counts that can be laid out, up to which each is evaluated
 HALVES = 64
 _TRIED = "tried"
 
-Judge = Callable[[Region, Array], tuple[Array, Array]]  # the excess at values, and whether they run
+Judge = Callable[[Region, Array], tuple[Array, Array]]  # the excess, and whether they run
 
 
 @dataclass
@@ -95,8 +95,8 @@ def nearest(
     best, close = nothing(root.shape), nothing(root.shape)
     for row in rows:
         at = np.broadcast_to(row, root.shape)
-        excess, runs = judge(tile, np.where(np.isnan(at), 1.0, at))
-        runs = runs & ~np.isnan(at) & np.isfinite(excess)
+        excess, runs = judge(tile, at)
+        runs = runs & np.isfinite(excess)
         close.keep(at, np.abs(excess), runs)
         far = np.abs(excess) if equal else np.abs(np.log(at / root))
         best.keep(at, far, runs & meets(excess))
@@ -117,7 +117,7 @@ def bisected(
     for _ in range(HALVES):
         middle = 0.5 * (good + bad)
         middle = np.where(good < bad, np.floor(middle), np.ceil(middle)) if whole else middle
-        excess, runs = judge(tile, np.where(np.isnan(middle), 1.0, middle))
-        runs = runs & meets(excess) & ~np.isnan(middle)
+        excess, runs = judge(tile, middle)
+        runs = runs & meets(excess)
         good, bad = np.where(runs, middle, good), np.where(runs, bad, middle)
     return good

@@ -256,8 +256,8 @@ class Solver:
         rising, seen, before = np.zeros((3, *root.shape))
         for row in rows:
             row = np.broadcast_to(row, root.shape)
-            excess, runs = self._judge(tile, np.where(np.isnan(row), 1.0, row))
-            runs = runs & ~np.isnan(row) & np.isfinite(excess)
+            excess, runs = self._judge(tile, row)
+            runs = runs & np.isfinite(excess)
             meets, worse = runs & self._meets(excess), sign * excess
             close.keep(row, np.abs(excess), runs)
             on = np.where(seen == 1, ~np.isnan(at) & (worse > before), rising > 0) & meets
@@ -275,7 +275,7 @@ class Solver:
         """Solutions and nearest values that run, instead of those that do not."""
         solved = ~np.isnan(root)
         asked = np.where(solved, root, nearest)
-        bad = ~np.isnan(asked) & ~self._runs(tile, np.where(np.isnan(asked), 1.0, asked))
+        bad = ~np.isnan(asked) & ~self._runs(tile, asked)
         if not bad.any():
             return root, nearest, reason
         part = box(bad)
@@ -299,15 +299,16 @@ class Solver:
         return root, nearest, reason
 
     def _judge(self, tile: Region, at: Array) -> tuple[Array, Array]:
-        """The excess over the target at some values, and whether these can run."""
-        outs = self.evaluate(tile, at, self.target.outputs)
+        """The excess over the target at some values, and whether these can run: NaN cannot."""
+        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.target.outputs)
         level = self.target.level
         aim = outs[level] if isinstance(level, str) else level
         return outs[self.target.of] - aim, self._runs(tile, at)
 
     def _runs(self, tile: Region, at: Array) -> Array:
-        outs = self.evaluate(tile, at, self.reasons)
-        return np.asarray(np.all([code == 0 for code in outs.values()], axis=0))
+        outs = self.evaluate(tile, np.where(np.isnan(at), 1.0, at), self.reasons)
+        found = [~np.isnan(at), *(code == 0 for code in outs.values())]
+        return np.asarray(np.all(found, axis=0))
 
     def _step(self, tile: Region, at: Array) -> Array:
         """The step from one whole number to the next: whole replicas, and whole nodes."""

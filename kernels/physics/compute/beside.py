@@ -155,14 +155,6 @@ def nvfp4_cast_time(
     return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
 
 
-def _sum_wait(
-    tokens, gradient_bytes, operand_bytes, peak_flops, gemm_efficiency, reached_hbm_bandwidth
-):
-    product = 2 * tokens / (gemm_efficiency * peak_flops)
-    counted = np.maximum(product, operand_bytes / reached_hbm_bandwidth)
-    return np.maximum(2 * gradient_bytes / reached_hbm_bandwidth - counted, 0.0)
-
-
 def gradient_sum_wait(
     microbatch_tokens,
     gradient_storage_bytes,
@@ -179,14 +171,9 @@ def gradient_sum_wait(
     Source: Williams et al. 2009, CACM 52(4); Megatron-LM, gradient_accumulation_fusion
         (megatron/core/tensor_parallel/layers.py: the product adds to main_grad)
     """
-    return _sum_wait(
-        microbatch_tokens,
-        gradient_storage_bytes,
-        operand_bytes_per_element,
-        peak_flops,
-        gemm_efficiency,
-        reached_hbm_bandwidth,
-    )
+    product = 2 * microbatch_tokens / (gemm_efficiency * peak_flops)
+    counted = np.maximum(product, operand_bytes_per_element / reached_hbm_bandwidth)
+    return np.maximum(2 * gradient_storage_bytes / reached_hbm_bandwidth - counted, 0.0)
 
 
 @alternative("gradient_sum_time", mixture_of_experts=False)
@@ -241,7 +228,7 @@ def routed_gradient_sum_time(
     Source: Williams et al. 2009, CACM 52(4); Gale et al. 2023 (MegaBlocks), arXiv:2211.15841,
         section 3 (tokens of each expert)
     """
-    wait = _sum_wait(
+    wait = gradient_sum_wait(
         tokens_per_expert * expert_tensor_parallel / tensor_parallel,
         gradient_storage_bytes,
         operand_bytes_per_element,
