@@ -365,15 +365,15 @@ def expert_recomputed_activation_width(
 
 
 @alternative("layer_passes_time", lora=False)
-def layer_passes_time(layer_matrix_time):
+def layer_passes_time(layer_matrix_time, gradient_sum_time):
     """Time of a layer's forward and backward passes without the attention products.
 
-    3 x matrices: two backward products per forward one
+    3 x matrices + sums of gradients: two backward products per forward one
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix
     """
-    return 3 * layer_matrix_time
+    return 3 * layer_matrix_time + gradient_sum_time
 
 
 def active_lora_parameters(
@@ -434,14 +434,13 @@ def layer_time(
     layer_recompute_time,
     layer_overhead_time,
     cast_time,
-    gradient_sum_time,
     routing_time,
     expert_recompute_passes,
 ):
     """Time of a layer for one micro-batch: forward, backward and recomputation.
 
-    matrices + (1 + r) x attention + recompute + overhead + casts + sums of gradients + (2 + passes)
-    x routing and sorting tokens, whose backward pass moves as much as a forward pass
+    matrices + (1 + r) x attention + recompute + overhead + casts + (2 + passes) x routing and
+    sorting tokens, whose backward pass moves as much as a forward pass
 
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
@@ -450,8 +449,8 @@ def layer_time(
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
     computing = layer_passes_time + attention + layer_recompute_time
-    beside = layer_overhead_time + cast_time + gradient_sum_time
-    return computing + beside + (2 + expert_recompute_passes) * routing_time
+    beside = layer_overhead_time + cast_time + (2 + expert_recompute_passes) * routing_time
+    return computing + beside
 
 
 def logits_time(

@@ -170,9 +170,13 @@ def products_with_adapters() -> Pairs:
         products = got["layer_matrix_time"] - got["elementwise_time"]
         beside = 3 * got["elementwise_time"] + 3 * got["adapter_time"]
         yield got["layer_passes_time"], 2 * products + beside
+        names += ["gradient_sum_time"]
         trained = values(names[1:], **SMALL, compute_model="roofline")
         forward_twice_back = sum(trained["layer_matrix_time"] for _ in range(3))
-        yield trained["layer_passes_time"], forward_twice_back
+        yield trained["layer_passes_time"], forward_twice_back + trained["gradient_sum_time"]
+        unsummed = {**run, "compute_model": "roofline", "gradient_storage": False}
+        frozen_layer = value("layer_time", **unsummed)  # no sums of what has no gradient
+        yield value("layer_time", **unsummed | {"gradient_storage": "fp32"}), frozen_layer
         whole = value("logits_time", **SMALL, compute_model="roofline")
         less = whole - value("logits_time", **run, compute_model="roofline")
         yield 3 * less, whole - 256 * (4 * 512 * 2 + 12 * SMALL["vocab_size"]) / 3e12
