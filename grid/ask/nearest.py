@@ -1,5 +1,6 @@
 """The nearest that can run, where nothing can: another cluster, another batch, another layout."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) ->
     found = {}
     for name, value in now.items():
         unit = whole_unit(problem, name)
-        at = _first(sure, tried, name, _around(value, unit))
+        at = _first(sure, of, search, name, _around(value, unit))
         if at is not None:
             found[name] = at
     return _line(now, _why(reasons, now, bool(tried)), found, _other(sure, of) if not tried else "")
@@ -90,14 +91,19 @@ def _around(value: float, unit: int) -> Array:
 
 
 def _first(
-    scenario: Mapping[str, Any], tried: Mapping[str, Sequence[Any]], name: str, values: Array
+    scenario: Mapping[str, Any], of: str, search: Sequence[str], name: str, values: Array
 ) -> float | None:
-    """The first of some values of an input at which anything can run."""
-    layouts = int(np.prod([len(row) for row in tried.values()], dtype=float))
-    start, size = 0, 32
-    while start < len(values) and (start + size) * layouts <= MOST:
+    """The first of some values of an input at which anything can run, with what divides them."""
+    others = {key: value for key, value in scenario.items() if key != name}
+    start, size, done = 0, 32, 0
+    while start < len(values):
         part = values[start : start + size]
-        reasons = _reasons(scenario, {name: part, **{n: [*row] for n, row in tried.items()}})
+        part_of = Evaluation(others, {name: part}, [of])
+        tried = candidates(part_of, of, search, alone=False) if search else {}
+        done += len(part) * math.prod(map(len, tried.values()))
+        if done > MOST:
+            return None
+        reasons = _reasons(others, {name: part, **{n: [*row] for n, row in tried.items()}})
         if reasons is None:
             return None
         if name not in reasons.dims:
@@ -137,5 +143,5 @@ def _line(now: Mapping[str, float], why: str, found: Mapping[str, float], layout
     ways = [f"{found[_GPUS]:,.0f} GPUs can"] if _GPUS in found else []
     ways += [f"{gpus or 'it can'} with a batch of {found[_BATCH]:,.0f}"] if _BATCH in found else []
     ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
-    nearest = ", or ".join(ways) or f"nor can others within a factor of {_FAR:g}"
+    nearest = ", or ".join(ways) or f"none tried within a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

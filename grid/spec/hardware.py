@@ -93,7 +93,7 @@ def in_slices(
         return Made()
     if CHIPS in free:
         advice = f"give {_X}, {_Y} and {DOMAIN}, or several {CHIPS} as an axis"
-        raise InputError(f"chips come in slices, which {CHIPS} does not tell while open: {advice}")
+        raise InputError(f"chips come in slices, and an open {CHIPS} names none; {advice}")
     sizes = [axis.size for axis in known]
     if math.prod(sizes) > _MOST:
         raise InputError(f"slices of more than {_MOST:,} points; give fewer, or {_X} and {_Y}")

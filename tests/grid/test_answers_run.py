@@ -127,6 +127,14 @@ def test_requests_that_are_solved_for_fit_beside_the_weights(tmp_path: Path) -> 
     assert float(best["serving_batch_size"]) == most
 
 
+def test_the_nearest_cluster_has_layouts_of_its_own() -> None:
+    # degrees are powers of 2, stages may be 5 or 10 times one of 80 layers: 5,120, 8,192, 10,240;
+    # nothing but 11, 23 and 31 divides 7,843
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "n_gpus": 7843, "global_batch_size": 1024}
+    found = Sweep({**job, "software": "megatron-lm"}).best("job_time", search="layout")
+    assert "no layout divides a batch of 1,024; 8,192 GPUs can" in found.attrs["fleetcube_nearest"]
+
+
 def test_a_range_and_a_layout_are_searched_among_what_runs(spec: str) -> None:
     table = said(
         "best",
