@@ -15,7 +15,7 @@ _MOST_NAMED = 12
 _LONGEST = 8192  # a longer context is rarely that of most of the training
 
 # Our inputs, and the fields that state them: the first that is given
-_COUNTS = {
+COUNTS = {
     "layers": "num_hidden_layers n_layer n_layers num_layers",
     "hidden_size": "hidden_size n_embd n_embed d_model",
     "attention_heads": "num_attention_heads n_head n_heads num_heads",
@@ -81,6 +81,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "nemotron_h": {"n_groups": 8, "conv_kernel": 4},
     "bamba granitemoehybrid": {"mamba_expand": 2},
     "mamba2": {"expand": 2},
+    "megatron-lm torchtitan maxtext deepspeed": {},  # read by grid/formats
 }
 _TYPES = {
     name: {"tie_word_embeddings": False, **row}
@@ -158,16 +159,16 @@ def read(text: str) -> dict[str, Any]:
     if of not in _TYPES:
         gate = "three matrices in feed-forward blocks"
         remarks.append(f"model_type {of!r} is not in the table: read as Llama's, with {gate}")
-    made: dict[str, Any] = {name: fields.count(names) for name, names in _COUNTS.items()}
+    made: dict[str, Any] = {name: fields.count(names) for name, names in COUNTS.items()}
     made = {name: number for name, number in made.items() if number}
     kinds = _kinds(fields, made)
     if kinds and not set(kinds) & {*_ATTENDING}:
         made.setdefault("attention_heads", 1)  # of no layer
     for name in _NEEDED:
         if name not in made:
-            names = _COUNTS[name].partition(" ")[0]
+            names = COUNTS[name].partition(" ")[0]
             raise ValueError(f"it has no {names}; give a configuration of a decoder-only model")
-    made["gated_ffn"] = of not in _WITHOUT_GATE
+    made["gated_ffn"] = fields.flag("gated_ffn", of not in _WITHOUT_GATE)
     made["embedding_tables"] = 1 if fields.flag("tie_word_embeddings", True) else 2
     made |= _states(fields, made, of, kinds) | _windows(fields, made["layers"], kinds)
     made |= _attention(fields, made, of) | _experts(fields, made, kinds)
@@ -363,6 +364,9 @@ def _experts(fields: "_Fields", made: dict[str, Any], kinds: list[str]) -> dict[
 
 def _context(fields: "_Fields", made: dict[str, Any]) -> list[str]:
     """Sets the context of the training, where the file tells; else a remark."""
+    if stated := fields.count("sequence_length"):
+        made["sequence_length"] = stated
+        return []
     original, most = fields.count(_ORIGINAL), fields.count(_CONTEXT)
     tokens = original or most
     if tokens and tokens <= _LONGEST:
@@ -438,7 +442,7 @@ class _Fields:
         value = self.get(names)
         if value is None or value == "auto":
             return None
-        most = _MOST_LAYERS if names == _COUNTS["layers"] else 10**9
+        most = _MOST_LAYERS if names == COUNTS["layers"] else 10**9
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         whole = isinstance(value, int) and not isinstance(value, bool)

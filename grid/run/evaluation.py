@@ -15,14 +15,14 @@ from ...kernels import log
 from ...kernels.calculus.phases import without_phase
 from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
+from ..formats.read import read_spec
 from ..plan import memory, tiles
 from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
-from ..spec.arguments import plain
+from ..spec.arguments import plain, scenario_and_axes
 from ..spec.axis import Array
-from ..spec.file import read_spec
 from ..spec.phases import joined
 from ..spec.scenario import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit
@@ -86,10 +86,18 @@ class Evaluation:
         return self if self._outputs or outputs is None else self.with_outputs(outputs)
 
     @classmethod
-    def from_file(cls, path: str | PathLike[str], settings: Settings = _DEFAULT) -> Self:
-        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`. Paths of calibration files
-        and of models' config.json are relative to the spec's folder."""
-        spec = read_spec(path)
+    def from_file(
+        cls, path: str | PathLike[str], settings: Settings = _DEFAULT, **inputs: Any
+    ) -> Self:
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
+        framework's file; `inputs` are what it does not say, or other values. Paths of calibration
+        files and of models' config.json are relative to the spec's folder."""
+        spec = read_spec(path, inputs)
+        if inputs:
+            stated, swept = scenario_and_axes(inputs)
+            axes = {name: axis for name, axis in spec["axes"].items() if name not in stated}
+            scenario = {name: said for name, said in spec["scenario"].items() if name not in swept}
+            spec |= {"scenario": {**scenario, **stated}, "axes": {**axes, **swept}}
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
         return cls(spec["scenario"], spec["axes"], spec["outputs"], settings=settings)

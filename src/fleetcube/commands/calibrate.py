@@ -124,9 +124,9 @@ def _refuse(options: dict[str, Any], what: str) -> None:
 
 
 def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured.steps import STEP, fit_steps, read_table
     from fleetcube.grid.measured.update import update_steps
-    from fleetcube.grid.spec.file import read_spec
 
     of = of or STEP
     table = read_table(log, of)

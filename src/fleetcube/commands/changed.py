@@ -10,10 +10,10 @@ def changed_spec(
     path: str, selectors: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
     """Read a spec with other values and without some axes; remarks go to standard error."""
-    from fleetcube.grid.show.selectors import narrow
-    from fleetcube.grid.spec.file import read_spec
+    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.show.selectors import narrow, pairs
 
-    spec, notes = narrow(read_spec(path), selectors, without)
+    spec, notes = narrow(read_spec(path, pairs(selectors)), selectors, without)
     say_each(notes)
     return spec
 
@@ -61,10 +61,10 @@ def _values(spec: dict[str, Any], outputs: Sequence[str]) -> Any:
 
 def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., Any]) -> Any:
     """Values of a spec where selectors cut its axes; other selectors change the spec."""
-    from fleetcube.grid.show.selectors import select
-    from fleetcube.grid.spec.file import read_spec
+    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.show.selectors import pairs, select
 
-    axes = read_spec(path)["axes"]
+    axes = read_spec(path, pairs(selectors))["axes"]
     cuts = [each for each in selectors if each.partition("=")[0] in axes]
     values = values_of(changed_spec(path, [each for each in selectors if each not in cuts]))
     point, notes = select(values, [cut for cut in cuts if cut.partition("=")[0] in values.dims])
@@ -75,11 +75,12 @@ def _at_one_point(path: str, selectors: Sequence[str], values_of: Callable[..., 
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, separately for each phase of the job."""
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.spec import phases
-    from fleetcube.grid.spec.file import read_spec
     from fleetcube.grid.spec.phases import EVERY
 
-    if not phases.names(read_spec(path)["scenario"]):
+    if not phases.names(read_spec(path, pairs(selectors))["scenario"]):
         raise InputError(f"{path!r} has no phases; add [[phase]] tables")
     spec = changed_spec(path, [*selectors, f"{phases.NAME}={EVERY}"])
     return _values(spec, outputs)

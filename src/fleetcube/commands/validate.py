@@ -65,11 +65,11 @@ def validate(
       fleetcube validate --group mosaic --write rows.csv
     """
     from fleetcube.grid.errors import InputError, nearest
+    from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured import file, own
     from fleetcube.grid.measured import validate as grid
     from fleetcube.grid.measured.records import read_records
     from fleetcube.grid.plots.picture import check_picture
-    from fleetcube.grid.spec.file import read_spec
 
     if plot is not None:
         check_picture(Path(plot))

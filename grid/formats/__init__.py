@@ -1,0 +1,1 @@
+"""Files of the field: read into our own words, and written back."""

@@ -1,0 +1,347 @@
+"""Megatron-LM's arguments: in a launch script, a list of flags, or the list that a log prints."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import InputError
+from . import shell
+from .table import Job, Table, fields_of, is_open, job_of, listed, model_fields, table
+
+NAME = "megatron-lm"
+_PRINTED = re.compile(r"^(?:.*\]:)?\s*(\w{2,60}) \.{3,} (.*?)\s*$", re.MULTILINE)
+_NODES = ("nnodes", "nodes", "N")
+_PROCESSES = ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
+_SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
+# Vocabularies of tokenizers that have one (megatron/training/tokenizer, their model files)
+_VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Tokenizer": 128256}
+_PRECISIONS = {
+    "delayed": "fp8",
+    "tensorwise": "fp8",
+    "blockwise": "fp8_blockwise",
+    "mxfp8": "mxfp8",
+}
+_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+_SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+
+def of() -> Table:
+    return table("megatron_lm")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text holds arguments of Megatron-LM."""
+    del path
+    named = ("num-layers", "tensor-model-parallel-size", "micro-batch-size", "hidden-size")
+    return any(f"--{name}" in text or f"--{name.replace('-', '_')}" in text for name in named) or (
+        sum(name.replace("-", "_") + " ." in text for name in named) > 2
+    )
+
+
+def read(text: str, path: str) -> Job:
+    """The job of a script or of a log's list of arguments. Raises InputError."""
+    printed = {name.replace("_", "-"): value for name, value in _PRINTED.findall(text)}
+    if len(printed) > 20:
+        return made(printed, path, printed=True)
+    script = shell.read(text, path)
+    texts = [*script.commands, *map(shell.split, script.variables.values())]
+    names = of()
+    known = {*names.inputs, *names.model, *names.switches, *names.words}
+    found = [shell.options(words) for words in texts]
+    best = max(found, key=lambda row: len(known & row.keys()), default={})
+    if not known & best.keys():
+        raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
+    if len(known & best.keys()) < len(known & {name for row in found for name in row}) / 2:
+        best = {name: value for row in found for name, value in row.items()}  # in pieces
+    batch = [shell.options(line.split()) for line in _SBATCH.findall(text)]
+    nodes = {name: value for row in batch for name, value in row.items()}
+    job = made({**{n: nodes[n] for n in (*_NODES, *_PROCESSES) if n in nodes}, **best}, path)
+    if script.sourced:
+        job.remarks.append(f"not read: {listed(script.sourced)}, which the script reads")
+    return job
+
+
+def made(fields: Mapping[str, Any], path: str, printed: bool = False) -> Job:
+    """The job of arguments by name, without dashes in front. Raises InputError."""
+    job = job_of(of(), fields, path)
+    if printed:  # all of them, with their defaults: a False is as good as none
+        job.unknown = {}
+    _model(job)
+    _cluster(job)
+    _layout(job)
+    _precision(job)
+    _memory(job)
+    _tokens(job)
+    return job
+
+
+def _model(job: Job) -> None:
+    """What a config.json says otherwise, or by a rule."""
+    config, fields = job.config, job.fields
+    hidden = config.get("hidden_size")
+    gated = any(job.take(name) for name in ("swiglu", "quick-geglu"))
+    config["gated_ffn"] = gated
+    if job.fields.get("group-query-attention") in (None, False):
+        config.pop("num_key_value_heads", None)
+    job.take("group-query-attention")
+    if "intermediate_size" not in config and isinstance(hidden, int) and hidden:
+        config["intermediate_size"] = int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
+    config["tie_word_embeddings"] = not job.take("untie-embeddings-and-output-weights")
+    if not job.take("multi-latent-attention"):
+        for name in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"):
+            config.pop(name, None)
+        config.pop("v_head_dim", None)
+    else:
+        config.setdefault("kv_lora_rank", 32)  # of MLATransformerConfig
+        config |= {n: config.get(n, v) for n, v in _LATENT.items()}
+        config.pop("head_dim", None)
+    frequency = fields.get("moe-layer-freq")
+    if isinstance(frequency, str):
+        job.take("moe-layer-freq", "layers with experts")
+        config["moe_layer_freq"] = _pattern(frequency, job.path)
+    elif frequency is not None:
+        config["moe_layer_freq"] = job.take("moe-layer-freq", "layers with experts")
+    if not config.get("num_experts"):
+        for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
+            del config[name]
+        job.scenario.pop("expert_dispatch", None)
+    elif "moe_intermediate_size" not in config and "intermediate_size" in config:
+        config["moe_intermediate_size"] = config["intermediate_size"]
+    if layers := job.number("mtp-num-layers"):
+        job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
+    if "vocab_size" not in config:
+        kind = job.take("tokenizer-type", "vocabulary")
+        config["vocab_size"] = _VOCABULARIES.get(str(kind), 0)
+        if not config["vocab_size"]:
+            del config["vocab_size"]
+            job.asked.setdefault("vocab_size", "the tokenizer is not in the file")
+
+
+_LATENT = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+
+
+def _pattern(text: str, path: str) -> Any:
+    """The layers of --moe-layer-freq: a number, or a list as ([0]*3+[1]*58)."""
+    if text.strip().isdigit():
+        return int(text)
+    row: list[int] = []
+    for part in re.sub(r"[\s()'\"]", "", text).split("+"):
+        found = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?", part)
+        if not found or len(row) > 10_000:
+            raise InputError(
+                f"{path!r}: moe-layer-freq = {text[:60]!r} is no list of layers; write it as "
+                "([0]*3+[1]*58)"
+            )
+        row += [int(each) for each in found[1].split(",")] * int(found[2] or 1)
+    return row
+
+
+def _cluster(job: Job) -> None:
+    """GPUs of the launcher."""
+    nodes, each, world = (
+        next((n for name in names if (n := job.number(name)) is not None), None)
+        for names in (_NODES, _PROCESSES, ("world-size",))
+    )
+    if each and nodes:
+        job.set("nproc-per-node", {"n_gpus": nodes * each, "gpus_per_node": each})
+    elif world:
+        job.set("world-size", {"n_gpus": world})
+
+
+def _layout(job: Job) -> None:
+    """What several arguments say of the layout together."""
+    said, config = job.scenario, job.config
+    tensor = said.get("tensor_parallel", 1)
+    if tensor == 1 and said.get("sequence_parallel"):
+        said["sequence_parallel"] = False
+    stages = said.get("pipeline_parallel", 1)
+    layers, chunk = (
+        config.get("num_hidden_layers"),
+        job.number("num-layers-per-virtual-pipeline-stage"),
+    )
+    if chunk and isinstance(layers, int):
+        said["virtual_stages"] = max(1, round(layers / stages / chunk))
+        job.read["num-layers-per-virtual-pipeline-stage"] = (
+            f"virtual_stages = {said['virtual_stages']}"
+        )
+    split = job.take("pipeline-model-parallel-layout", "pipeline_layout")
+    if isinstance(split, str) and not is_open(split):
+        said["pipeline_layout"] = split
+        said["virtual_stages"] = max(1, _pieces(split) // stages)
+    for name, at in (("decoder-first", "first"), ("decoder-last", "last")):
+        if (count := job.number(f"{name}-pipeline-num-layers")) is not None:
+            job.set(f"{name}-pipeline-num-layers", {f"{at}_stage_layers": count})
+    together = job.take("overlap-moe-expert-parallel-comm", "pipeline_schedule")
+    if said.get("virtual_stages", 1) > 1:
+        said["pipeline_schedule"] = "combined_1f1b" if together else "interleaved"
+    _recompute(job)
+    factor = job.number("moe-expert-capacity-factor", 0)
+    if factor:
+        padded = job.take("moe-pad-expert-input-to-capacity", "expert_capacity")
+        kept = "padded" if padded else "dropped"
+        job.set("moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": kept})
+
+
+def _pieces(layout: str) -> int:
+    """Pieces of a pipeline layout, without its shorthand."""
+    text, before = layout.replace(",", ""), ""
+    while text != before:
+        before = text
+        text = re.sub(r"\(([^()]*)\)\*(\d{1,3})", lambda m: m[1] * int(m[2]), text)[:100_000]
+    return text.count("|") + 1
+
+
+def _recompute(job: Job) -> None:
+    kind = job.take("recompute-granularity", "recompute")
+    if job.take("recompute-activations", "recompute"):
+        kind = kind or "selective"
+    if job.take("checkpoint-activations", "recompute"):
+        kind = kind or "full"
+    if kind is None or kind is False:
+        job.scenario["recompute"] = False
+        return
+    if is_open(kind):
+        job.asked["recompute"] = f"recompute-granularity is {kind}"
+        return
+    if kind == "full":
+        number = job.number("recompute-num-layers") or 1
+        method = job.take("recompute-method", "recomputed_layers or recompute_unit_layers")
+        name = "recomputed_layers" if method == "block" else "recompute_unit_layers"
+        job.set("recompute-granularity", {"recompute": "full", name: number})
+        return
+    names = str(job.take("recompute-modules", "recompute") or "core_attn").replace(",", " ").split()
+    modules = [name for name in names if name != "core_attn"]
+    job.set("recompute-granularity", {"recompute": "+".join(names) if modules else "selective"})
+
+
+def _precision(job: Job) -> None:
+    """Formats of the products, and of what is summed."""
+    said = job.scenario
+    sixteen = next((name for name in ("bf16", "fp16") if job.take(name, "precision")), None)
+    recipe = str(job.take("fp8-recipe", "precision") or "delayed")
+    if job.take("fp4-format", "precision"):
+        said["precision"] = "nvfp4"
+    elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
+        if recipe not in _PRECISIONS:
+            raise InputError(
+                f"{job.path!r}: fp8-recipe = {recipe[:40]!r} is not one of "
+                f"{', '.join(_PRECISIONS)}; state precision=..."
+            )
+        said["precision"] = _PRECISIONS[recipe]
+    elif sixteen:
+        said["precision"] = sixteen
+    else:
+        job.asked.setdefault("precision", "it trains in FP32 (neither --bf16 nor --fp16)")
+    narrow = job.take("grad-reduce-in-bf16", "gradient_storage")
+    if job.take("accumulate-allreduce-grads-in-fp32", "gradient_storage") and not narrow:
+        said["gradient_bytes_per_element"] = 4
+    said["gradient_storage"] = "bf16" if narrow or sixteen == "fp16" else "fp32"
+
+
+def _memory(job: Job) -> None:
+    """Sharding, and what the optimizer keeps."""
+    said = job.scenario
+    sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
+    own = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
+    if any(own) and isinstance(sharding, str):
+        if sharding not in _SHARDED:
+            raise InputError(
+                f"{job.path!r}: data-parallel-sharding-strategy = {sharding[:40]!r} is not one of "
+                f"{', '.join(_SHARDED)}; correct it"
+            )
+        said["zero_stage"] = _SHARDED[sharding]
+    elif job.take("use-torch-fsdp2", "zero_stage"):
+        said["zero_stage"] = 3
+    if instances := job.number("num-distributed-optimizer-instances", 2):
+        replica = said.get("tensor_parallel", 1) * said.get("pipeline_parallel", 1)
+        replicas = said.get("n_gpus", 0) / replica / said.get("context_parallel", 1)
+        if replicas:
+            job.set(
+                "num-distributed-optimizer-instances", {"data_parallel_shard": replicas / instances}
+            )
+    first, second = (
+        job.take(f"{name}-dtype", "moment_bytes") for name in ("exp-avg", "exp-avg-sq")
+    )
+    master = job.take("main-params-dtype", "master_weight_bytes")
+    if job.take("use-precision-aware-optimizer", "moment_bytes"):
+        sizes = [_BYTES.get(str(kind), 4) for kind in (first, second)]
+        said |= {"moment_bytes": sum(sizes) / 2, "master_weight_bytes": _BYTES.get(str(master), 4)}
+
+
+def _tokens(job: Job) -> None:
+    """Tokens of the whole training, and its batch."""
+    said = job.scenario
+    sequence = said.get("sequence_length")
+    samples, steps = job.number("train-samples"), job.number("train-iters")
+    batch = said.get("global_batch_size")
+    if batch is None and "global_batch_size" not in job.asked:
+        job.asked["global_batch_size"] = "it is the micro-batch of all replicas where unstated"
+    if sequence and samples:
+        job.set("train-samples", {"training_tokens": samples * sequence})
+    elif sequence and steps and batch:
+        job.set("train-iters", {"training_tokens": steps * batch * sequence})
+
+
+def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a scenario, and of a model's record, without dashes; True is a bare one."""
+    made = model_fields(of(), shape) | fields_of(of(), scenario)
+    made |= _narrow_fields(scenario) | _recompute_fields(scenario) | _sharding_fields(scenario)
+    if shape.get("gated_ffn"):
+        made["swiglu"] = True
+    if "num-query-groups" in made:
+        made["group-query-attention"] = True
+    if shape and shape.get("embedding_tables", 2) == 2:
+        made["untie-embeddings-and-output-weights"] = True
+    if scenario.get("pipeline_layout"):
+        made["pipeline-model-parallel-layout"] = scenario["pipeline_layout"]
+        made.pop("num-virtual-stages-per-pipeline-rank", None)
+    if scenario.get("pipeline_schedule") == "combined_1f1b":
+        made["overlap-moe-expert-parallel-comm"] = True
+    if scenario.get("prediction_layers"):
+        made["mtp-num-layers"] = int(scenario["prediction_layers"])
+    return made
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """Arguments as a script has them, one a line."""
+    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in fields.items()]
+    return " \\\n".join(lines)
+
+
+def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(scenario.get("precision", "bf16"))
+    made: dict[str, Any] = {"fp16" if kind == "fp16" else "bf16": True}
+    recipe = next((recipe for recipe, name in _PRECISIONS.items() if name == kind), None)
+    if recipe is not None:
+        made |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
+    if kind == "nvfp4":
+        made |= {"fp4-format": "e2m1"}
+    if scenario.get("gradient_storage") == "bf16" and kind != "fp16":
+        made["grad-reduce-in-bf16"] = True
+    return made
+
+
+def _recompute_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    kind = scenario.get("recompute", "selective")
+    if not kind:
+        return {}
+    if kind == "full":
+        some = scenario.get("recomputed_layers")
+        number = some if some is not None else scenario.get("recompute_unit_layers", 1)
+        method = "uniform" if some is None or some == float("inf") else "block"
+        number = 1 if number == float("inf") else int(number)
+        return {
+            "recompute-granularity": "full",
+            "recompute-method": method,
+            "recompute-num-layers": number,
+        }
+    modules = str(kind).replace("+", " ") if kind != "selective" else "core_attn"
+    return {"recompute-granularity": "selective", "recompute-modules": modules}
+
+
+def _sharding_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    stage = scenario.get("zero_stage", 1)
+    if stage in (2, 3):
+        word = next(word for word, number in _SHARDED.items() if number == stage)
+        return {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": word}
+    return {}

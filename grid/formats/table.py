@@ -1,0 +1,221 @@
+"""Fields of a framework's file as inputs, by a table of its names, and back."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...catalog.files import parse_toml
+from ...catalog.huggingface import COUNTS
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, shown
+
+_UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?")  # a variable that nobody set, or a place to fill in
+_WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
+MOST_FIELDS = 10_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
+    config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
+    field is missing; `without` are patterns of fields that no quantity depends on, by why."""
+
+    framework: str
+    software: str
+    version: str
+    source: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    model: Mapping[str, str] = field(default_factory=dict)
+    switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    words: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    without: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def why_without(self, name: str) -> str | None:
+        """Why no quantity depends on a field; None where one may."""
+        tried = self.without.items()
+        return next((why for why, row in tried if re.fullmatch(row, name[:80], re.VERBOSE)), None)
+
+
+@dataclass
+class Job:
+    """What a file of the field says. `read` and `ignored` are its fields with what they became, and
+    why they change nothing; `unknown` are those not understood, `asked` inputs that a field
+    leaves to a variable."""
+
+    table: Table
+    path: str = ""
+    scenario: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  # the model's, as in a config.json
+    fields: dict[str, Any] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def set(self, name: str, inputs: Mapping[str, Any]) -> None:
+        """Take inputs from a field."""
+        self.scenario |= inputs
+        self.read[name] = ", ".join(f"{key} = {_told(value)}" for key, value in inputs.items())
+
+    def take(self, name: str, why: str = "read with others") -> Any:
+        """The value of a field that a reader's own code reads; None where it is not given."""
+        value = self.fields.get(name)
+        if value is not None:
+            self.read.setdefault(name, why)
+            self.unknown.pop(name, None)
+        return value
+
+    def number(self, name: str, least: float = 1) -> float | None:
+        """A number that a reader's own code reads; None where it is not given or left open."""
+        value = self.take(name)
+        if value is None or value is False or is_open(value):
+            return None
+        return _number(name, value, least)
+
+
+@cache
+def table(name: str) -> Table:
+    """The table of a format, beside its reader."""
+    text = Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
+    return Table(**parse_toml(text))
+
+
+def job_of(of: Table, fields: Mapping[str, Any], path: str = "") -> Job:
+    """Read all fields that the table knows. Raises InputError."""
+    if len(fields) > MOST_FIELDS:
+        raise InputError(f"{path!r} has more than {MOST_FIELDS:,} fields; give one job's")
+    job = Job(of, path)
+    for name, text in fields.items():
+        value = _WORDS.get(text.strip().lower(), text) if isinstance(text, str) else text
+        if value is not None:
+            job.fields[name] = value
+            _take(job, name, value)
+    for name, inputs in of.absent.items():
+        if name not in job.fields:
+            job.scenario = {**inputs, **job.scenario}
+    return job
+
+
+def _take(job: Job, name: str, value: Any) -> None:
+    of = job.table
+    told = of.inputs.get(name) or of.model.get(name)
+    if name in of.refused and value is not False:
+        raise InputError(f"{job.path!r}: {name} {of.refused[name]}")
+    if is_open(value) and (told or name in of.words):
+        inputs = [told] if told else [key for row in of.words[name].values() for key in row]
+        job.asked |= dict.fromkeys(filter(None, inputs), f"{name} is {value}")
+    elif name in of.inputs:
+        job.set(name, {of.inputs[name]: _fitting(name, value, of.inputs[name])})
+    elif name in of.model:
+        job.config[of.model[name]] = _plain(value)
+        job.read[name] = f"{of.model[name]} of the model = {_told(_plain(value))}"
+    elif name in of.switches:
+        if value is not False:
+            job.set(name, of.switches[name])
+        else:
+            job.read[name] = "off"
+    elif name in of.words:
+        row = of.words[name]
+        word = str(value).strip().lower()
+        if word not in row:
+            raise InputError(
+                f"{job.path!r}: {name} = {shown(value)} is not known; use one of {', '.join(row)}, "
+                "or state the inputs that it sets"
+            )
+        job.set(name, row[word])
+    elif (why := of.why_without(name)) is not None:
+        job.ignored[name] = why
+    else:
+        job.unknown[name] = _told(value)
+
+
+def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that say a scenario's inputs; switches are True. What the framework does where
+    nothing is said is left out."""
+    made: dict[str, Any] = {}
+    default = {key: value for row in of.absent.values() for key, value in row.items()}
+    for name, told in of.inputs.items():
+        value = scenario.get(told)
+        if value is not None and told not in (
+            of.inputs[each] for each in made if each in of.inputs
+        ):
+            made |= {} if default.get(told) == value else {name: _written(value)}
+    for name, inputs in of.switches.items():
+        if _holds(inputs, scenario) and not _holds(inputs, default):
+            made[name] = True
+    for name, row in of.words.items():
+        word = next((word for word, inputs in row.items() if _holds(inputs, scenario)), None)
+        if word is not None and not _holds(row[word], default):
+            made[name] = word
+    return made
+
+
+def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that say the counts of a model's record."""
+    made: dict[str, Any] = {}
+    for told, names in COUNTS.items():
+        field_ = next((name for name in names.split() if name in of.model.values()), None)
+        if told in shape and field_ is not None:
+            name = next(name for name, said in of.model.items() if said == field_)
+            made[name] = _written(shape[told])
+    return made
+
+
+def _holds(inputs: Mapping[str, Any], scenario: Mapping[str, Any]) -> bool:
+    return bool(inputs) and all(scenario.get(key) == value for key, value in inputs.items())
+
+
+def is_open(value: Any) -> bool:
+    """Whether a value is left to a variable or to the reader of an example."""
+    return isinstance(value, str) and bool(_UNSET.search(value))
+
+
+def _fitting(name: str, value: Any, told: str) -> Any:
+    """A field's value as its input takes it."""
+    row = INPUTS.get(told)
+    if row is not None and row.kind == "option":
+        return value
+    return _number(name, value, 0)
+
+
+def _number(name: str, value: Any, least: float) -> float:
+    try:
+        number = float(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError):
+        number = None
+    if number is None or not least <= number < 1e30:
+        raise InputError(f"{name} = {shown(value)} is not a number from {least:g}; correct it")
+    return int(number) if number.is_integer() else number
+
+
+def _plain(value: Any) -> Any:
+    """A value of a model's configuration: a number where the text is one."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else number
+
+
+def _written(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _told(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Some names, and how many more there are."""
+    row = [name[:40] for name in names]
+    more = f" and {len(row) - most} more" if len(row) > most else ""
+    return f"{', '.join(row[:most])}{more}"
