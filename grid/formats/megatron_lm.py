@@ -1,5 +1,6 @@
 """Megatron-LM's arguments: in a launch script, a list of flags, or the list that a log prints."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from . import shell
 from .table import Job, Table, fields_of, is_open, job_of, listed, model_fields, table
 
 NAME = "megatron-lm"
+REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _PRINTED = re.compile(r"^(?:.*\]:)?\s*(\w{2,60}) \.{3,} (.*?)\s*$", re.MULTILINE)
 _NODES = ("nnodes", "nodes", "N")
 _PROCESSES = ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
@@ -21,6 +23,8 @@ _PRECISIONS = {
     "blockwise": "fp8_blockwise",
     "mxfp8": "mxfp8",
 }
+_NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+_OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\.py\b")
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
@@ -43,6 +47,8 @@ def read(text: str, path: str) -> Job:
     printed = {name.replace("_", "-"): value for name, value in _PRINTED.findall(text)}
     if len(printed) > 20:
         return made(printed, path, printed=True)
+    if other := _OTHERS.search(text):
+        raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
     script = shell.read(text, path)
     texts = [*script.commands, *map(shell.split, script.variables.values())]
     names = of()
@@ -66,8 +72,8 @@ def made(fields: Mapping[str, Any], path: str, printed: bool = False) -> Job:
     job = job_of(of(), fields, path)
     if printed:  # all of them, with their defaults: a False is as good as none
         job.unknown = {}
-    _model(job)
     _cluster(job)
+    _model(job)
     _layout(job)
     _precision(job)
     _memory(job)
@@ -77,13 +83,21 @@ def made(fields: Mapping[str, Any], path: str, printed: bool = False) -> Job:
 
 def _model(job: Job) -> None:
     """What a config.json says otherwise, or by a rule."""
-    config, fields = job.config, job.fields
+    config = job.config
+    if not config.keys() >= {*_NEEDED} and "hybrid_override_pattern" not in config:
+        left = {name: why for name, why in job.asked.items() if name not in of().model.values()}
+        job.asked, job.config = {**left, "model": "its shape is not in the file"}, {}
+        return
     hidden = config.get("hidden_size")
     gated = any(job.take(name) for name in ("swiglu", "quick-geglu"))
     config["gated_ffn"] = gated
-    if job.fields.get("group-query-attention") in (None, False):
+    if not job.take("group-query-attention"):
         config.pop("num_key_value_heads", None)
-    job.take("group-query-attention")
+    if config.get("hybrid_override_pattern"):
+        config |= {"model_type": "nemotron_h", **_STATE, **config}
+        config.pop("num_hidden_layers", None)
+        if isinstance(hidden, int):
+            config.setdefault("mamba_num_heads", 2 * hidden // config["mamba_head_dim"])
     if "intermediate_size" not in config and isinstance(hidden, int) and hidden:
         config["intermediate_size"] = int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
     config["tie_word_embeddings"] = not job.take("untie-embeddings-and-output-weights")
@@ -95,18 +109,17 @@ def _model(job: Job) -> None:
         config.setdefault("kv_lora_rank", 32)  # of MLATransformerConfig
         config |= {n: config.get(n, v) for n, v in _LATENT.items()}
         config.pop("head_dim", None)
-    frequency = fields.get("moe-layer-freq")
-    if isinstance(frequency, str):
-        job.take("moe-layer-freq", "layers with experts")
-        config["moe_layer_freq"] = _pattern(frequency, job.path)
-    elif frequency is not None:
-        config["moe_layer_freq"] = job.take("moe-layer-freq", "layers with experts")
+    frequency = job.take("moe-layer-freq", "layers with experts")
+    if frequency is not None:
+        config["moe_layer_freq"] = _pattern(str(frequency), job.path)
+    _windows(job)
     if not config.get("num_experts"):
         for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
             del config[name]
         job.scenario.pop("expert_dispatch", None)
-    elif "moe_intermediate_size" not in config and "intermediate_size" in config:
-        config["moe_intermediate_size"] = config["intermediate_size"]
+    else:
+        config.setdefault("num_experts_per_tok", 2)
+        config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
     if layers := job.number("mtp-num-layers"):
         job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
     if "vocab_size" not in config:
@@ -117,7 +130,18 @@ def _model(job: Job) -> None:
             job.asked.setdefault("vocab_size", "the tokenizer is not in the file")
 
 
+# Defaults of MLATransformerConfig and of Mamba's layers (megatron/training/arguments.py)
+_STATE = {"mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128}
 _LATENT = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+
+
+def _windows(job: Job) -> None:
+    """Layers whose queries see a window: all but each n-th."""
+    window = re.match(r"\D*(\d+)", str(job.take("window-size", "sliding window") or ""))
+    every = str(job.take("window-attn-skip-freq", "sliding window") or "")
+    if window is not None:
+        job.config |= {"sliding_window": int(window[1]), "use_sliding_window": True}
+        job.config |= {"sliding_window_pattern": int(every)} if every.isdigit() else {}
 
 
 def _pattern(text: str, path: str) -> Any:
@@ -195,8 +219,8 @@ def _recompute(job: Job) -> None:
     kind = job.take("recompute-granularity", "recompute")
     if job.take("recompute-activations", "recompute"):
         kind = kind or "selective"
-    if job.take("checkpoint-activations", "recompute"):
-        kind = kind or "full"
+    for name in ("checkpoint-activations", "activations-checkpoint-method"):
+        kind = kind or ("full" if job.take(name, "recompute") else None)
     if kind is None or kind is False:
         job.scenario["recompute"] = False
         return
@@ -210,8 +234,7 @@ def _recompute(job: Job) -> None:
         job.set("recompute-granularity", {"recompute": "full", name: number})
         return
     names = str(job.take("recompute-modules", "recompute") or "core_attn").replace(",", " ").split()
-    modules = [name for name in names if name != "core_attn"]
-    job.set("recompute-granularity", {"recompute": "+".join(names) if modules else "selective"})
+    job.set("recompute-granularity", {"recompute": "+".join(names)})
 
 
 def _precision(job: Job) -> None:
@@ -275,7 +298,16 @@ def _tokens(job: Job) -> None:
     samples, steps = job.number("train-samples"), job.number("train-iters")
     batch = said.get("global_batch_size")
     if batch is None and "global_batch_size" not in job.asked:
-        job.asked["global_batch_size"] = "it is the micro-batch of all replicas where unstated"
+        replica = math.prod(said.get(name, 1) for name in REPLICA)
+        batch = said.get("n_gpus", 0) // replica * said.get("micro_batch_size", 1)
+        if batch:
+            said["global_batch_size"] = batch
+        else:
+            job.asked["global_batch_size"] = "it is a micro-batch of each replica where unstated"
+    ramp = str(job.take("rampup-batch-size", "ramp_tokens") or "").split()
+    if sequence and len(ramp) == 3 and all(word.isdigit() for word in ramp):
+        start, _, number = map(int, ramp)
+        said |= {"ramp_start_batch_size": start, "ramp_tokens": number * sequence}
     if sequence and samples:
         job.set("train-samples", {"training_tokens": samples * sequence})
     elif sequence and steps and batch:
@@ -322,8 +354,8 @@ def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recompute_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    kind = scenario.get("recompute", "selective")
-    if not kind:
+    kind = scenario.get("recompute")
+    if not kind or kind == "selective":  # scores alone, of which flash attention has none
         return {}
     if kind == "full":
         some = scenario.get("recomputed_layers")
@@ -335,7 +367,7 @@ def _recompute_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
             "recompute-method": method,
             "recompute-num-layers": number,
         }
-    modules = str(kind).replace("+", " ") if kind != "selective" else "core_attn"
+    modules = str(kind).replace("+", " ")
     return {"recompute-granularity": "selective", "recompute-modules": modules}
 
 

@@ -33,8 +33,18 @@ def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[st
         spec = file.read_spec(path)
         return spec
     job = read_job(name)
-    warnings.warn(summary(job), stacklevel=2)
+    warnings.warn(summary(job), stacklevel=1)  # once, whoever asks
     return spec_of(job, given)
+
+
+def is_file(name: str) -> bool:
+    """Whether a word names a file that may stand for a spec."""
+    return name.endswith(".toml") or ("." in name and Path(name).is_file()) or Path(name).is_dir()
+
+
+def is_of_framework(path: str) -> bool:
+    """Whether a file is neither a spec nor a model's config.json."""
+    return Path(path).is_file() and Path(path).suffix not in (".toml", ".json")
 
 
 def read_job(path: str) -> Job:
@@ -56,7 +66,7 @@ def spec_of(job: Job, given: Collection[str] = ()) -> dict[str, Any]:
     """The spec of a framework's file. Raises InputError where it leaves an input open."""
     scenario = {"software": job.table.software, **job.scenario}
     if "model" not in given and job.config:
-        config = {"model_type": job.table.software, **job.config}
+        config: dict[str, Any] = {"model_type": job.table.software, **job.config}
         length = scenario.get("sequence_length")
         config |= {"sequence_length": length} if length else {}
         if _VOCABULARY in given:

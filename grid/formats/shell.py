@@ -6,6 +6,7 @@ What depends on anything else stays as it is written: "$NNODES".
 
 import ast
 import fnmatch
+import itertools
 import operator
 import re
 import shlex
@@ -21,6 +22,7 @@ _MOST_ROUNDS = 16
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?\n\s*\2\s*(?=\n|\Z)", re.DOTALL)
 _COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
 _SUMS = re.compile(r"\$\(\(([^()$]*(?:\$\{?\w+\}?[^()$]*|\([^()]*\)[^()$]*)*)\)\)")
+_HIDDEN_SUM = re.compile(r"\$\x03([^\x03\x04$]*)\x04")
 _CALL = re.compile(r"\$\([^()]*\)|`[^`\n]*`")
 _VARIABLE = re.compile(
     r"\$(?:(?P<name>\w+)|\{(?P<long>\w+)(?P<array>\[[@*]\])?(?P<rule>:?[-=+?])?(?P<other>[^{}]*)\})"
@@ -68,6 +70,7 @@ class _Branch:
     state: bool | None = True  # of the branch that is read
     taken: bool | None = False  # whether an earlier branch is
     subject: str | None = None
+    patterns: list[str] | None = None  # of a case that is about to be decided
 
 
 def read(text: str, path: str) -> Script:
@@ -87,8 +90,10 @@ def options(words: Iterable[str]) -> dict[str, Any]:
             name, equals, value = word.lstrip("-").partition("=")
             name = name.replace("_", "-")
             made[name] = [value] if equals else []
-        elif name:
+        elif name and not word.endswith(".py"):  # the program, after its launcher's options
             made[name].append(word)
+        else:
+            name = ""
     return {name: " ".join(values) if values else True for name, values in made.items()}
 
 
@@ -97,7 +102,7 @@ def _statements(text: str, path: str) -> Iterator[list[str]]:
     text = _HEREDOC.sub("\n", text.replace("\\\r\n", " ").replace("\\\n", " "))
     text = _COMMENT.sub("", text).replace("\r", "")
     # spaces within an expression or a call would cut it
-    text = _SUMS.sub(lambda found: re.sub(r"\s+", "", found[0]).translate(_HIDDEN), text)
+    text = _SUMS.sub(_hidden, text)
     for _ in range(_MOST_ROUNDS):
         text, changed = _CALL.subn("$UNKNOWN_OUTPUT", text)
         if not changed:
@@ -124,7 +129,10 @@ def _statements(text: str, path: str) -> Iterator[list[str]]:
     yield words
 
 
-_HIDDEN = str.maketrans("()", "\x01\x02")  # of $((...)), which the lexer would cut
+def _hidden(found: re.Match[str]) -> str:
+    """$((...)) without what the lexer would cut."""
+    inner = re.sub(r"\s+", "", found[1]).translate(str.maketrans("()", "\x01\x02"))
+    return f"$\x03{inner}\x04"
 
 
 def _parts(token: str) -> list[str]:
@@ -136,8 +144,9 @@ def _parts(token: str) -> list[str]:
 def _step(script: Script, words: list[str]) -> None:
     """Follow one statement."""
     if words[:1] == [";;"]:
-        _next_case(script, script._branches[-1] if script._branches else None)
         words = words[1:]
+        if script._branches and script._branches[-1].kind == "case":
+            script._branches[-1].state, script._branches[-1].patterns = False, []
     while words and (rest := _control(script, words)) is not None:
         words = rest
     if not words or script.runs is False:
@@ -153,7 +162,13 @@ def _step(script: Script, words: list[str]) -> None:
     while words and _ASSIGNED.fullmatch(words[0]):
         words = words[1:]  # for one command alone
     if script.runs:
-        script.commands.append(split(" ".join(filled(word, script) for word in words)))
+        text = " ".join(filled(word, script) for word in words)
+        script.commands.append([*itertools.takewhile(_not_sent, split(text))])
+
+
+def _not_sent(word: str) -> bool:
+    """Whether a word is the command's own, and not where its output goes."""
+    return re.match(r"\d*[<>]", word) is None
 
 
 def _control(script: Script, words: list[str]) -> list[str] | None:
@@ -168,7 +183,8 @@ def _control(script: Script, words: list[str]) -> list[str] | None:
         branches.append(_Branch("loop", None))
     elif first == "case":
         subject = filled(rest[0], script) if rest else ""
-        branches.append(_Branch("case", False, False, None if "$" in subject else subject))
+        known = None if "$" in subject else subject
+        branches.append(_Branch("case", False, False, known, []))
         rest = rest[rest.index("in") + 1 :] if "in" in rest else []
         return rest
     elif first in ("elif", "else") and branches:
@@ -182,9 +198,11 @@ def _control(script: Script, words: list[str]) -> list[str] | None:
         return rest
     elif first in ("then", "do", "{", "}"):
         return rest
-    elif branches and branches[-1].kind == "case" and ")" in words:
-        at = words.index(")")
-        _match(branches[-1], [word for word in words[:at] if word not in ("(", "|")])
+    elif branches and branches[-1].patterns is not None:  # one or several, then )
+        at = words.index(")") if ")" in words else len(words)
+        branches[-1].patterns += [word for word in words[:at] if word != "("]
+        if at < len(words):
+            _match(branches[-1])
         return words[at + 1 :]
     elif words[1:3] in (["(", ")"], ["()"]) or first == "function":
         return [word for word in rest if word == "{"] or []
@@ -193,18 +211,15 @@ def _control(script: Script, words: list[str]) -> list[str] | None:
     return []
 
 
-def _match(branch: _Branch, patterns: list[str]) -> None:
+def _match(branch: _Branch) -> None:
+    """Decide a case by its patterns."""
+    patterns, branch.patterns = branch.patterns or [], None
     if branch.subject is None:
         branch.state = None
         return
     hit = any(fnmatch.fnmatchcase(branch.subject, each) for each in patterns)
     branch.state = hit and not branch.taken
     branch.taken = branch.taken or hit
-
-
-def _next_case(script: Script, branch: _Branch | None) -> None:
-    if branch is not None and branch.kind == "case":
-        branch.state = False
 
 
 def _assign(script: Script, words: list[str]) -> None:
@@ -217,7 +232,7 @@ def _assign(script: Script, words: list[str]) -> None:
     for found, text in pairs:
         name, grows = found[1], bool(found[2])
         if script.runs is None:  # in a branch that may be read or not
-            if not grows:
+            if not grows and not re.search(rf"\$\{{?{name}\b", text):
                 script.variables[name] = f"${name}"
             continue
         value = filled(text, script)
@@ -240,31 +255,35 @@ def filled(text: str, script: Script) -> str:
             return other
         return "" if rule and rule.endswith("+") else found[0]
 
+    text = text.replace("$#", "0").replace("$@", "").replace("$*", "")  # run without arguments
     for _ in range(_MOST_ROUNDS):
         before = text
         text = _VARIABLE.sub(value, text)
-        text = re.sub(r"\$\x01\x01([^\x01\x02$]*(?:[\x01\x02][^\x01\x02$]+)*)\x02\x02", _sum, text)
+        text = _HIDDEN_SUM.sub(lambda found: _sum(found[1], script), text)
         if text == before or len(text) > _MOST_LETTERS:
             break
     return text[:_MOST_LETTERS]
 
 
-def _sum(found: re.Match[str]) -> str:
-    """The value of an expression in whole numbers; as written where it has none."""
-    text = found[1].replace("\x01", "(").replace("\x02", ")").replace("/", "//")
+def _sum(hidden: str, script: Script) -> str:
+    """The value of an expression in whole numbers; left open where it has none."""
+    text = hidden.replace("\x01", "(").replace("\x02", ")").replace("/", "//")[:200]
     try:
-        return str(_whole(ast.parse(text[:200], mode="eval").body))
-    except (ValueError, SyntaxError, ZeroDivisionError, RecursionError, KeyError, OverflowError):
-        return f"$UNKNOWN_SUM[{found[1]}]"
+        return str(_whole(ast.parse(text, mode="eval").body, script))
+    except (ValueError, SyntaxError, ZeroDivisionError, RecursionError, KeyError, MemoryError):
+        return f"$UNKNOWN_SUM[{text}]"
 
 
-def _whole(node: ast.AST) -> int:
+def _whole(node: ast.AST, script: Script) -> int:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         value = int(node.value)
+    elif isinstance(node, ast.Name):
+        value = int(filled(script.variables[node.id], script))
     elif isinstance(node, ast.BinOp):
-        value = int(_OPERATIONS[type(node.op)](_whole(node.left), _whole(node.right)))
+        ends = (_whole(part, script) for part in (node.left, node.right))
+        value = int(_OPERATIONS[type(node.op)](*ends))
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = -_whole(node.operand)
+        value = -_whole(node.operand, script)
     else:
         raise ValueError("not a sum of whole numbers")
     if abs(value) > 1 << 62:

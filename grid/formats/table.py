@@ -61,6 +61,7 @@ class Job:
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
         """Take inputs from a field."""
         self.scenario |= inputs
+        self.ignored.pop(name, None)
         self.read[name] = ", ".join(f"{key} = {_told(value)}" for key, value in inputs.items())
 
     def take(self, name: str, why: str = "read with others") -> Any:
@@ -69,6 +70,7 @@ class Job:
         if value is not None:
             self.read.setdefault(name, why)
             self.unknown.pop(name, None)
+            self.ignored.pop(name, None)
         return value
 
     def number(self, name: str, least: float = 1) -> float | None:

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...catalog import record
+from ...catalog.records import json_label
+from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
 from . import megatron_lm
+from .read import spec_of
 from .table import Job
 
 WRITERS: Mapping[str, Any] = {megatron_lm.NAME: megatron_lm}
@@ -21,7 +24,9 @@ def export(scenario: Mapping[str, Any], framework: str) -> str:
     Returns the text of its arguments or of its file. Raises InputError.
     """
     writer = writer_of(framework)
-    return str(writer.as_text(writer.written(scenario, shape_of(scenario))))
+    defaults = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+    defaults["zero_stage"] = INPUTS["zero_stage"].default
+    return str(writer.as_text(writer.written({**defaults, **scenario}, shape_of(scenario))))
 
 
 def writer_of(framework: str) -> Any:
@@ -35,14 +40,17 @@ def writer_of(framework: str) -> Any:
 def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What a scenario and the record of its model say of the model."""
     model = scenario.get("model")
-    return {**(record("model", model).values if model is not None else {}), **scenario}
+    if model is None:
+        return {}
+    label = json_label(model) if isinstance(model, Mapping) else model
+    return dict(record("model", label).values)
 
 
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
-    now = writer.written(scenario, shape_of(scenario))
-    before = writer.written({**job.scenario}, shape_of({"model": job.config, **job.scenario}))
+    own = {**spec_of(job, {*job.asked})["scenario"]}
+    now, before = (writer.written(each, shape_of(each)) for each in ({**own, **scenario}, own))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]
     lines = []
     for name in dict.fromkeys(names):

@@ -427,16 +427,19 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.explain import explain as text
     from fleetcube.grid.explain import explain_traffic, origins
+    from fleetcube.grid.formats.read import is_file, is_of_framework, read_job, told
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import cannot_run, memory_use
 
-    if name is not None and name.endswith(".toml"):
+    if name is not None and is_file(name):
+        if is_of_framework(name):
+            say_each([*told(read_job(name)), ""], err=False)
         point = traffic(name, selectors)
         say(explain_traffic(point))
         say_each(["", *origins(point.attrs)], err=False)
         print_foot(point, err=False)
         return
-    if selectors and selectors[0].endswith(".toml"):
+    if selectors and is_file(selectors[0]):
         if name != "memory_per_gpu":
             raise InputError(f"{name} has no account; ask for memory_per_gpu of a spec")
         point = accounted(selectors[0], selectors[1:])

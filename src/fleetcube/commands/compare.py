@@ -11,6 +11,8 @@ from fleetcube.commands.changed import changed
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
 
+_BEST = "best"  # in place of a second spec
+
 
 @click.command()
 @click.argument("a", type=click.Path())
@@ -33,7 +35,7 @@ from fleetcube.commands.table import print_table, with_unit
 def compare(
     a: str, selectors: tuple[str, ...], of: str | None, over: tuple[str, ...], as_json: bool
 ) -> None:
-    """Compare two specs, or one under two values (name=value,value).
+    """Compare two specs, one under two values (name=value,value), or one with its best layout.
 
     They are compared at a point (axis=value), or over axes that both have.
 
@@ -48,6 +50,7 @@ def compare(
       fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus \\
           --of job_cost
       fleetcube compare examples/h100.toml gpu=h100-sxm,b200-sxm n_gpus=4096
+      fleetcube compare launch.sh best node=dgx-h100
     """
     from fleetcube.grid.ask.compare import compare as compare_sweeps
     from fleetcube.grid.ask.terms import USUAL
@@ -55,7 +58,9 @@ def compare(
     from fleetcube.grid.show.tables import finite
 
     usual = [of or USUAL]
-    if selectors and "=" not in selectors[0]:
+    if selectors[:1] == (_BEST,):
+        sweeps, named, selectors = _and_best(a, selectors[1:], usual)
+    elif selectors and "=" not in selectors[0]:
         named, selectors = (a, selectors[0]), selectors[1:]
         sweeps = (changed(a, otherwise=usual), changed(named[1], otherwise=usual))
     else:
@@ -77,6 +82,17 @@ def compare(
     _changes(comparison)
     _inputs(comparison)
     _feet(comparison)
+
+
+def _and_best(
+    spec: str, selectors: tuple[str, ...], usual: Sequence[str]
+) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
+    """One spec as it is, and with the best layout in place of its own."""
+    from fleetcube.grid.ask.layouts import OPEN
+
+    own = changed(spec, selectors, otherwise=usual)
+    free = {name: value for name, value in own.spec["scenario"].items() if name not in OPEN}
+    return (own, own.replace(scenario=free)), (spec, f"{spec}, best layout"), ()
 
 
 def _two_values(

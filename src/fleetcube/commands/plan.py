@@ -11,7 +11,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.points import goal
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _TIMES = ("job_time", "job_time_low", "job_time_high")
 @click.option("--start", help="Start date, to print the end date.  [start_date]")
 @click.option("-k", default=3, help="Best layouts to list; of several points in files.  [3]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
+@click.option("--as", "framework", help="Print the best layout in words of: megatron-lm, ...")
 @click.option("-o", "--output", type=click.Path(), help="Write an interactive report (.html).")
 def plan(
     spec: str,
@@ -47,6 +48,7 @@ def plan(
     start: str | None,
     k: int,
     as_json: bool,
+    framework: str | None,
     output: str | None,
 ) -> None:
     """Find the best layout at every point of a spec, and what to expect of it.
@@ -63,6 +65,7 @@ def plan(
     """
     from fleetcube.grid.ask.layouts import LAYOUT, candidates, searched
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.formats.write import writer_of
     from fleetcube.grid.live.page import check_target, write
     from fleetcube.grid.live.report import report
     from fleetcube.grid.show.tables import finite
@@ -74,6 +77,8 @@ def plan(
         check_target(output)
     of, sense = goal(of)
     problem = changed_spec(spec, selectors)
+    if framework is not None:
+        framework = problem["scenario"]["software"] = writer_of(framework).NAME
     if start is not None:
         problem["scenario"] |= {NAME: start}
     since = start_of(problem["scenario"])
@@ -88,7 +93,9 @@ def plan(
         return
     stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, of, names)
     if stated and not as_json:
-        _plan_stated(sweep, of, sense, where, since)
+        best = _plan_stated(sweep, of, sense, where, since)
+        if framework is not None:
+            _print_written(spec, problem, best, framework)
         if output is None:
             return
     with progress("planning"):
@@ -107,8 +114,37 @@ def plan(
         else:
             _print_several(found, of, sense, where)
         _print_foot(found, said)
+        if framework is not None:
+            _print_written(spec, problem, found, framework)
     if output is not None:
         say(f"wrote {output}")
+
+
+def _print_written(
+    path: str, problem: Mapping[str, Any], found: "xarray.Dataset", framework: str
+) -> None:
+    """Print the best layout of one point in a framework's words: what changes of its own file, or
+    all of it."""
+    from fleetcube.grid.ask.layouts import inputs_of
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.formats.read import is_of_framework, read_job
+    from fleetcube.grid.formats.write import changed, export
+
+    dims = [dim for dim in found["infeasible_reason"].dims if found.sizes[dim] > 1]
+    if dims:
+        raise InputError(f"--as writes one point, and there are several along {dims[0]}; name one")
+    best = found.isel(rank=0).squeeze(drop=True)
+    if best["infeasible_reason"].item():
+        return
+    scenario = {**problem["scenario"], **inputs_of(best)}
+    job = read_job(path) if is_of_framework(path) else None
+    say("")
+    if job is None or job.table.software != framework:
+        say(export(scenario, framework))
+        return
+    lines = changed(job, scenario)
+    say(f"changes of {path}:" if lines else f"{path} has the best layout")
+    say_each(lines, err=False)
 
 
 def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
@@ -132,7 +168,7 @@ def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
 
 def _plan_stated(
     sweep: Any, of: str, sense: str, where: Sequence[str], since: "date | None"
-) -> None:
+) -> "xarray.Dataset":
     """Print what a layout that leaves nothing open gives, and what the best one would."""
     from fleetcube.grid.ask.assumed import ASSUMED
     from fleetcube.grid.ask.layouts import WHOLE, stated_and_free, text
@@ -155,6 +191,7 @@ def _plan_stated(
         said = f"the best of {best.attrs['fleetcube_tried']:,} layouts: {best[WHOLE].values[0]}"
         say_wrapped(f"{said}: {of} {with_unit(then, attrs, of)}{change}")
     print_foot(values)
+    return best
 
 
 def _plan_phases(

@@ -1,0 +1,233 @@
+"""Files of frameworks as specs, and back: read as their programs read them."""
+
+import contextlib
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fleetcube
+from fleetcube import InputError, Sweep
+from fleetcube.grid.formats import megatron_lm, shell
+from fleetcube.grid.formats.read import read_spec
+from fleetcube.grid.formats.write import changed, export
+
+from ..draws import generator, scaled
+from .common import cases, refused
+
+# The shape and layout of Narayanan et al. 2021 (SC21), table 1, 39.1 billion parameters
+SCRIPT = r"""#!/bin/bash
+#SBATCH --nodes=64 --ntasks-per-node=8
+# --tensor-model-parallel-size 99
+SIZE=${SIZE:-39B}
+GPUS=8
+if [[ "$SIZE" == "1T" ]]; then TP=8; PP=64; elif [ $SIZE = 39B ]; then
+    TP=8
+    PP=2
+else
+    exit 1
+fi
+case ${SIZE} in
+    1.7B | 39B) LAYERS=48 ;;
+    *) LAYERS=0 ;;
+esac
+while [[ $# -gt 0 ]]; do case $1 in --tp) TP=$2; shift 2 ;; esac; done
+MODEL_ARGS=(
+    --num-layers ${LAYERS} --hidden-size $((1024 * (GPUS + 0)))
+    --num-attention-heads 64 # heads
+    "--seq-length 2048"
+    --max-position-embeddings 2048
+    --vocab-size 51200
+)
+MODEL_ARGS+=(--untie-embeddings-and-output-weights)
+if [ -n "$WANDB_KEY" ]; then MODEL_ARGS+=(--wandb-project x); fi
+cat <<EOF > ds.json
+{ "it's": "$GPUS" }
+EOF
+CMD="pretrain_gpt.py ${MODEL_ARGS[@]} --bf16 --micro-batch-size=4 --global_batch_size 1536 \
+  --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP \
+  --recompute-granularity full --recompute-method block --recompute-num-layers 6 \
+  --use-distributed-optimizer --train-iters 500 --data-path $1 --frobnicate 7"
+torchrun --nproc_per_node $GPUS --nnodes 64 $CMD > out.log 2>&1
+"""
+READ = {
+    **{"tensor_parallel": 8, "pipeline_parallel": 2, "micro_batch_size": 4, "zero_stage": 1},
+    **{"global_batch_size": 1536, "sequence_length": 2048, "n_gpus": 512, "gpus_per_node": 8},
+    **{"recompute": "full", "recomputed_layers": 6, "precision": "bf16", "virtual_stages": 1},
+    "training_tokens": 500 * 1536 * 2048,
+}
+
+
+def quiet(path: Path, *given: str) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return read_spec(path, given)
+
+
+def test_a_script_is_read_as_a_shell_would() -> None:
+    job = megatron_lm.read(SCRIPT, "launch.sh")
+    assert {name: job.scenario[name] for name in READ} == READ
+    assert job.config["num_hidden_layers"] == 48
+    assert job.config["hidden_size"] == 8192
+    assert job.unknown == {"frobnicate": "7"}
+    assert job.ignored["data-path"] == "files and data"
+    assert not job.asked
+
+
+def test_its_parameters_are_those_published(tmp_path: Path) -> None:
+    (tmp_path / "launch.sh").write_text(SCRIPT)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sweep = Sweep.from_file(tmp_path / "launch.sh", node="dgx-a100", n_gpus=[512, 1024])
+    assert "not understood: frobnicate" in str(said[0].message)
+    assert sweep.points == 2
+    count = sweep.with_outputs(["parameters"]).evaluate()["parameters"].item()
+    # (1 + 13 / 12 h + (V + s) / 12 l h) 12 l h^2, eq. 2 there: 39.1; a second embedding here
+    assert count == pytest.approx(39.1e9 + 51200 * 8192, rel=2e-3)
+
+
+@cases(
+    "line, words",
+    ("--context-parallel-size 8x", "context-parallel-size = '8x' is not a number"),
+    ("--fp8-format hybrid --fp8-recipe odd", "fp8-recipe = 'odd' is not one of delayed"),
+    ("--cp-comm-type ring", "cp-comm-type = 'ring' is not known; use one of p2p"),
+    ("--moe-layer-freq lambda:0", "moe-layer-freq = 'lambda:0' is no list of layers"),
+    ("--heterogeneous-layers-config-path x", "layers of different widths"),
+    ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "'all' is not one of no_shard"),
+)
+def test_what_cannot_be_read_is_refused(line: str, words: str) -> None:
+    text = f"{SCRIPT.replace('--bf16', f'--bf16 {line}')}"
+    refused(words, megatron_lm.read, text, "launch.sh")
+
+
+@cases(
+    "old, new, words",
+    ("    TP=8\n", "", "leaves tensor_parallel open: tensor-model-parallel-size is \\$TP; give"),
+    ("--vocab-size 51200", "", "leaves vocab_size open: the tokenizer"),
+    ("--bf16", "", "leaves precision open: it trains in FP32"),
+    ("--num-layers ${LAYERS}", "", "leaves model open: its shape"),
+    ("pretrain_gpt.py", "pretrain_t5.py", "runs pretrain_t5.py, which no input counts"),
+)
+def test_what_a_script_leaves_open_is_asked_for(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    (tmp_path / "launch.sh").write_text(SCRIPT.replace(old, new))
+    refused(words, quiet, tmp_path / "launch.sh")
+    if name := words.partition("leaves ")[2].partition(" ")[0]:
+        assert quiet(tmp_path / "launch.sh", name)["scenario"]["micro_batch_size"] == 4
+
+
+def test_the_arguments_that_a_log_prints() -> None:
+    rows = {
+        **{"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "swiglu": True},
+        **{"group_query_attention": True, "num_query_groups": 8, "ffn_hidden_size": 14336},
+        **{"padded_vocab_size": 128256, "seq_length": 8192, "bf16": True, "fp8": None},
+        **{"tensor_model_parallel_size": 2, "sequence_parallel": True, "world_size": 16},
+        **{"micro_batch_size": 1, "global_batch_size": 128, "recompute_granularity": None},
+        **{"use_distributed_optimizer": True, "untie_embeddings_and_output_weights": True},
+        **{"pipeline_model_parallel_size": 1, "moe_token_dispatcher_type": "allgather"},
+    }
+    lines = [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in rows.items()]
+    job = megatron_lm.read("\n".join(["---- arguments ----", *lines]), "train.log")
+    said = job.scenario
+    assert (said["n_gpus"], said["tensor_parallel"], said["precision"]) == (16, 2, "bf16")
+    assert said["sequence_parallel"] is True
+    label = {"model_type": "megatron-lm", **job.config}
+    count = fleetcube.evaluate(["parameters"], model=label)["parameters"].item()
+    assert count == pytest.approx(8.03e9, rel=1e-3)  # Llama 3 8B
+
+
+def drawn(draw: random.Random) -> dict[str, Any]:
+    """A layout that Megatron-LM can run."""
+    tensor, stages = draw.choice([1, 2, 4, 8]), draw.choice([1, 2, 4, 8])
+    chunks = draw.choice([1, 2, 5]) if stages > 1 else 1
+    kind: dict[str, Any] = draw.choice(
+        [
+            {"recompute": False},
+            {"recompute": "full", "recompute_unit_layers": draw.choice([1, 2])},
+            {"recompute": "full", "recomputed_layers": draw.choice([1, 3])},
+            {"recompute": "+".join(draw.sample(["core_attn", "layernorm", "mlp"], 2))},
+        ]
+    )
+    precision = draw.choice(["bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"])
+    storage = draw.choice(["fp32", "bf16"]) if precision != "fp16" else "bf16"
+    return {
+        **{"tensor_parallel": tensor, "pipeline_parallel": stages, "virtual_stages": chunks},
+        **{"context_parallel": draw.choice([1, 2, 4]), "micro_batch_size": draw.choice([1, 2])},
+        **{"global_batch_size": draw.choice([256, 1000]), "sequence_length": 8192},
+        **{"zero_stage": draw.choice([0, 1, 2, 3]), "gradient_storage": storage},
+        **{"sequence_parallel": tensor > 1 and draw.random() < 0.5, "precision": precision},
+        **{"context_parallel_type": draw.choice(["p2p", "all_gather", "a2a", "a2a+p2p"])},
+        **{"optimizer": draw.choice(["adam", "muon"]), "model": "llama-3-8b"},
+        **({"pipeline_schedule": "interleaved"} if chunks > 1 else {}),
+        **kind,
+    }
+
+
+def test_what_is_written_reads_the_same() -> None:
+    draw = random.Random(int(generator(41).integers(1 << 30)))
+    for _ in range(scaled(300)):
+        own = drawn(draw)
+        job = megatron_lm.read(export(own, "megatron-lm"), "flags.txt")
+        assert not job.unknown
+        assert not job.asked
+        back = {name: job.scenario.get(name) for name in own if name != "model"}
+        assert back == {name: value for name, value in own.items() if name != "model"}
+    count = fleetcube.evaluate(["parameters"], model={"model_type": "megatron-lm", **job.config})
+    assert count["parameters"].item() == pytest.approx(8.03e9, rel=1e-3)
+
+
+def test_changes_of_a_script_are_those_of_its_arguments() -> None:
+    job = megatron_lm.read(SCRIPT, "launch.sh")
+    assert changed(job, {}) == []
+    lines = changed(job, {"pipeline_parallel": 1, "recompute": False, "sequence_parallel": True})
+    assert lines == [
+        "- --pipeline-model-parallel-size 2",
+        "- --recompute-granularity full",
+        "- --recompute-method block",
+        "- --recompute-num-layers 6",
+        "+ --sequence-parallel",
+    ]
+
+
+def test_a_framework_that_is_not_written_is_refused() -> None:
+    refused("'megatron' is not written; did you mean 'megatron-lm'", export, {}, "megatron")
+
+
+@pytest.mark.fuzz
+def test_changed_scripts_are_read_or_refused_in_one_line() -> None:
+    draw = random.Random(int(generator(42).integers(1 << 30)))
+    marks = [
+        "(",
+        ")",
+        "$((",
+        "${",
+        "}",
+        '"',
+        "'",
+        "\n",
+        "fi",
+        ";;",
+        "`",
+        "$(",
+        "if [",
+        "\\",
+        "\0",
+        "--",
+    ]
+    for _ in range(scaled(500)):
+        text = SCRIPT
+        for _ in range(draw.randint(1, 4)):
+            at, to = sorted(draw.sample(range(len(text)), 2))
+            to = min(to, at + draw.choice([0, 1, 30]))
+            text = text[:at] + draw.choice([*marks, text[at:to] * 2, ""]) + text[to:]
+        with contextlib.suppress(InputError):  # whose message is one line
+            megatron_lm.read(text, "launch.sh")
+
+
+def test_a_script_that_doubles_itself_ends() -> None:
+    lines = [f"A{k + 1}=$A{k}$A{k}$A{k}$A{k}" for k in range(40)]
+    text = "\n".join(["A0=--num-layers", *lines, "run $A40"])
+    assert sum(map(len, shell.read(text, "x").commands[0])) < 1 << 17
