@@ -28,6 +28,7 @@ FOLDERS = {
     "fleetcube": ROOT / "src" / "fleetcube",
     "fleetcube.kernels": ROOT / "kernels",
     "fleetcube.catalog": ROOT / "catalog",
+    "fleetcube.examples": ROOT / "examples",
     "fleetcube.grid": ROOT / "grid",
 }
 STANDARD = frozenset(sys.stdlib_module_names)
@@ -35,12 +36,14 @@ STANDARD = frozenset(sys.stdlib_module_names)
 ALLOWED: dict[str, frozenset[str] | None] = {
     "fleetcube.kernels": frozenset({"jax", "llvmlite", "numba", "numpy", "platformdirs"}),
     "fleetcube.catalog": frozenset({"numpy", "pint"}),
+    "fleetcube.examples": frozenset(),
     "fleetcube.grid": None,
     "fleetcube": None,
 }
 SIBLINGS = {
     "fleetcube.kernels": ("fleetcube.kernels",),
     "fleetcube.catalog": ("fleetcube.catalog", "fleetcube.kernels"),
+    "fleetcube.examples": (),
     "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube": ("fleetcube",),
 }
@@ -90,7 +93,8 @@ FLOORS = {
         {"plots"},
         {"live", "schedules"},
         {"sweep"},
-        {"evaluate", "explain", "rows"},
+        {"diagnose", "evaluate", "explain", "rows"},
+        {"first"},
         {"accessor"},
         {"backend"},
         {"explore"},
@@ -267,6 +271,8 @@ TOPICS = {
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",
     "grid/ask/step_parts.py": "what adds up to the time of a step, part within part",
     "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
+    "grid/diagnose.py": "one step: its parts, and what may slow it",
+    "grid/first.py": "what a first spec says",
     "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
     "grid/ask/wall.py": "what ends the gain of more GPUs",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",

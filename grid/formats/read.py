@@ -3,11 +3,12 @@
 import json
 import warnings
 from collections.abc import Collection
+from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, nearest
 from ..spec import file
 from ..spec.bounded import read_bytes
 from . import megatron_lm, shell
@@ -17,6 +18,7 @@ FORMATS: tuple[Any, ...] = (megatron_lm,)  # asked in this order whether a text 
 OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that names none
 _GIVE = "a spec, a config.json, or a framework's file"
 _VOCABULARY = "vocab_size"
+_EXAMPLE = "example:"
 
 
 def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[str, Any]:
@@ -24,22 +26,38 @@ def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[st
 
     `given` are inputs that are stated elsewhere, which the file may leave open. Raises InputError.
     """
-    name = fspath(path)
+    name = located(fspath(path))
     if (Path(name) / "config.json").is_file() or Path(name).suffix == ".json":
         model = _model(name)
         if model is not None:
             return model
     elif Path(name).suffix == ".toml":
-        spec = file.read_spec(path)
-        return spec
+        return file.read_spec(name)
     job = read_job(name)
     warnings.warn(summary(job), stacklevel=1)  # once, whoever asks
     return spec_of(job, given)
 
 
+def located(name: str) -> str:
+    """A path; that of an example that is installed, for example:NAME."""
+    if not name.startswith(_EXAMPLE):
+        return name
+    folder = resources.files("fleetcube.examples")
+    known = sorted(each.name[:-5] for each in folder.iterdir() if each.name.endswith(".toml"))
+    label = name.removeprefix(_EXAMPLE)
+    if label not in known:
+        raise InputError(f"{name!r} is no example; {nearest(label, known, ', '.join(known))}")
+    return str(folder / f"{label}.toml")
+
+
 def is_file(name: str) -> bool:
     """Whether a word names a file that may stand for a spec."""
-    return name.endswith(".toml") or ("." in name and Path(name).is_file()) or Path(name).is_dir()
+    return (
+        name.startswith(_EXAMPLE)
+        or name.endswith(".toml")
+        or ("." in name and Path(name).is_file())
+        or Path(name).is_dir()
+    )
 
 
 def is_of_framework(path: str) -> bool:

@@ -269,6 +269,8 @@ def _sum(hidden: str, script: Script) -> str:
     """The value of an expression in whole numbers; left open where it has none."""
     text = hidden.replace("\x01", "(").replace("\x02", ")").replace("/", "//")[:200]
     try:
+        if re.search(r"\d[A-Za-z_.]", text):
+            raise ValueError("not whole numbers")
         return str(_whole(ast.parse(text, mode="eval").body, script))
     except (ValueError, SyntaxError, ZeroDivisionError, RecursionError, KeyError, MemoryError):
         return f"$UNKNOWN_SUM[{text}]"

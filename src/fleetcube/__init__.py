@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import laws as laws
     from fleetcube.grid.ask.simulate import simulate as simulate
+    from fleetcube.grid.diagnose import diagnose as diagnose
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
+    from fleetcube.grid.formats.write import export as export
     from fleetcube.grid.function import function as function
     from fleetcube.grid.plan.citations import citations as citations
     from fleetcube.grid.read.lookup import interp as interp
@@ -30,9 +32,11 @@ _HOME = {
     "Settings": "fleetcube.grid.run.settings",
     "Sweep": "fleetcube.grid.sweep",
     "citations": "fleetcube.grid.plan.citations",
+    "diagnose": "fleetcube.grid.diagnose",
     "evaluate": "fleetcube.grid.evaluate",
     "evaluate_table": "fleetcube.grid.rows.table",
     "explain": "fleetcube.grid.explain",
+    "export": "fleetcube.grid.formats.write",
     "function": "fleetcube.grid.function",
     "interp": "fleetcube.grid.read.lookup",
     "open_cube": "fleetcube.grid.store.cube",
@@ -45,9 +49,11 @@ __all__ = [
     "Sweep",
     "catalog",
     "citations",
+    "diagnose",
     "evaluate",
     "evaluate_table",
     "explain",
+    "export",
     "function",
     "interp",
     "laws",

@@ -10,6 +10,7 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Sweep
+from fleetcube.grid.first import first_spec
 from fleetcube.grid.formats import megatron_lm, shell
 from fleetcube.grid.formats.read import read_spec
 from fleetcube.grid.formats.write import changed, export
@@ -231,3 +232,75 @@ def test_a_script_that_doubles_itself_ends() -> None:
     lines = [f"A{k + 1}=$A{k}$A{k}$A{k}$A{k}" for k in range(40)]
     text = "\n".join(["A0=--num-layers", *lines, "run $A40"])
     assert sum(map(len, shell.read(text, "x").commands[0])) < 1 << 17
+
+
+# Doors: what a first spec says, examples that are installed, a measured step
+
+
+def test_a_first_spec_says_what_its_source_says(tmp_path: Path) -> None:
+    (tmp_path / "launch.sh").write_text(SCRIPT)
+    own = quiet(tmp_path / "launch.sh")
+    own["scenario"]["node"] = "dgx-a100"
+    (tmp_path / "first.toml").write_text(first_spec(own, "first.toml"))
+    assert read_spec(tmp_path / "first.toml") == own
+    empty = {
+        "outputs": ["step_time"],
+        "scenario": {"n_gpus": 64},
+        "axes": {"tensor_parallel": [1, 2]},
+    }
+    (tmp_path / "first.toml").write_text(first_spec(empty, "first.toml"))
+    assert read_spec(tmp_path / "first.toml") == empty
+
+
+def test_examples_are_installed() -> None:
+    assert Sweep.from_file("example:h100").spec["scenario"]["model"] == "llama-3-70b"
+    refused("'example:h10' is no example; did you mean 'h100'", Sweep.from_file, "example:h10")
+
+
+JOB = {
+    **{"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 512},
+    **{"tensor_parallel": 8, "pipeline_parallel": 4, "global_batch_size": 1024},
+    **{"sequence_parallel": True, "compute_model": "roofline", "calibration": "none"},
+}
+
+
+def test_each_cause_alone_gives_the_measured_step() -> None:
+    sweep = Sweep(JOB, {}, ["step_time"])
+    step = sweep.evaluate()["step_time"].item()
+    found = fleetcube.diagnose(sweep, step_time=1.2 * step)
+    assert found.predicted == pytest.approx(step)
+    assert {"gemm_efficiency", "straggler_slowdown"} <= {cause.name for cause in found.causes}
+    for cause in found.causes:
+        slow = fleetcube.evaluate(["step_time"], **{**JOB, cause.name: cause.needed})
+        assert slow["step_time"].item() == pytest.approx(1.2 * step, rel=1e-3), cause.name
+    for part in found.parts:
+        assert part.needed - part.now == pytest.approx(0.2 * step)
+    for change in found.changes:
+        faster = fleetcube.evaluate(["step_time", "infeasible_reason"], **JOB | {**change.inputs})
+        assert faster["step_time"].item() == pytest.approx(change.step_ratio * step)
+        assert faster["infeasible_reason"].item() == 0
+    assert found.best is not None
+    assert found.best.step_ratio <= min(change.step_ratio for change in found.changes)
+    assert found.published[0].model == "llama-3-70b"
+
+
+@cases("name, factor", ("mfu", 0.5), ("tokens_per_second", 0.5), ("step_time", 2.0))
+def test_whatever_was_measured_gives_the_same_step(name: str, factor: float) -> None:
+    sweep = Sweep(JOB, {}, [*dict.fromkeys(["step_time", name])])
+    told = sweep.evaluate()
+    found = fleetcube.diagnose(sweep, **{name: factor * told[name].item()})
+    assert found.measured == pytest.approx(2 * told["step_time"].item())
+    assert found.mfu == pytest.approx(0.5 * fleetcube.evaluate(["mfu"], **JOB)["mfu"].item())
+
+
+@cases(
+    "measured, words",
+    ({"mfu": 32}, "mfu = 32 is no measured value; give it above 0, shares up to 1"),
+    ({"step_time": -1}, "step_time = -1"),
+    ({"goodput": 0.9}, "goodput is not measured of a step"),
+    ({}, "give one measured value: step_time"),
+)
+def test_what_was_not_measured_is_refused(measured: dict[str, Any], words: str) -> None:
+    refused(words, fleetcube.diagnose, Sweep(JOB, {}, ["step_time"]), **measured)
+    several = Sweep({**JOB}, {"micro_batch_size": [1, 2]}, ["step_time"])
+    refused("micro_batch_size has 2 values", fleetcube.diagnose, several, mfu=0.3)

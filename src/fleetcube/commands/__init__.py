@@ -6,7 +6,9 @@ from fleetcube.commands.best import best
 from fleetcube.commands.calibrate import calibrate
 from fleetcube.commands.calibrations import calibrations
 from fleetcube.commands.compare import compare
+from fleetcube.commands.diagnose import diagnose
 from fleetcube.commands.explore import explore
+from fleetcube.commands.init import init
 from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
 from fleetcube.commands.reduce import reduce
@@ -18,6 +20,16 @@ from fleetcube.commands.uncertainty import uncertainty
 from fleetcube.commands.validate import validate
 
 COMMANDS: tuple[click.Command, ...] = (
-    *(best, calibrate, calibrations, compare, dominant_inputs, explore, global_sensitivity, plan),
-    *(plot, reduce, scaling_limit, schema, sensitivity, solve, uncertainty, validate),
+    *(
+        best,
+        calibrate,
+        calibrations,
+        compare,
+        diagnose,
+        dominant_inputs,
+        explore,
+        global_sensitivity,
+        init,
+    ),
+    *(plan, plot, reduce, scaling_limit, schema, sensitivity, solve, uncertainty, validate),
 )

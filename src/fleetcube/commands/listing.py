@@ -4,6 +4,7 @@ import click
 
 LISTING = {
     "Evaluate": {
+        "init": "Write a commented first spec.",
         "run": "Evaluate a spec: print a table, or write a cube.",
         "compare": "Compare two specs: what differs, and because of what.",
         "simulate": "Simulate the failures of a spec's jobs.",
@@ -29,6 +30,7 @@ LISTING = {
         "explore": "View a cube or a spec in a browser.",
     },
     "Trust": {
+        "diagnose": "Is a measured step what its job should reach, and what to change.",
         "validate": "Compare predictions with published measurements.",
         "calibrate": "Fit the model to your own measurements.",
         "calibrations": "Rank the calibrations that a spec may take.",
@@ -38,6 +40,7 @@ LISTING = {
 
 
 MEANT = {  # words that are not commands -> commands that do what they say
+    "init": ("new", "start", "create", "template"),
     "run": ("train", "evaluate", "eval", "sweep", "predict", "estimate"),
     "plan": ("train", "layout", "recommend", "advise", "size", "tune", "search"),
     "compare": ("diff", "versus", "vs"),
@@ -56,6 +59,7 @@ MEANT = {  # words that are not commands -> commands that do what they say
     "slice": ("cut", "select", "export", "csv", "query"),
     "plot": ("draw", "chart", "graph", "picture"),
     "explore": ("serve", "view", "ui", "browse", "web"),
+    "diagnose": ("why", "slow", "profile", "bottleneck"),
     "validate": ("check", "test", "accuracy"),
     "calibrate": ("fit", "measure"),
     "verify": ("check", "fsck", "checksum"),

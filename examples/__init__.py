@@ -1,0 +1,1 @@
+"""Example specs: `fleetcube run example:h100`."""

@@ -1,0 +1,87 @@
+"""A first spec: what is known of a job, and in comments what is assumed of the rest."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..kernels.inputs import INPUTS
+from ..kernels.roles import DECIDING
+from .ask.layouts import OPEN, layout_at
+from .explain import readable
+from .run.evaluation import Evaluation, is_known
+from .spec import values
+
+_OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
+_ABOUT = {
+    "The job": ("sequence_length", "global_batch_size", "training_tokens", "precision"),
+    "The layout: `fleetcube plan` searches what is not stated": OPEN,
+    "The cluster": ("gpu_mttf", "checkpoint_write_bandwidth", "gpu_hour_price", "gpus_per_node"),
+}
+_LABELS = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+
+
+def first_spec(spec: Mapping[str, Any], name: str) -> str:
+    """The text of a commented spec that says what `spec` says."""
+    scenario = dict(spec["scenario"])
+    known = is_known(scenario, {}, ["step_time"])
+    now = layout_at(Evaluation(scenario, {}, ["step_time"]), _names()) if known else {}
+    return "\n".join([*_lines(spec, scenario, now, name), ""])
+
+
+def _names() -> Sequence[str]:
+    names = dict.fromkeys([*(n for row in _ABOUT.values() for n in row), *DECIDING])
+    return [each for each in names if each in INPUTS]
+
+
+def _lines(
+    spec: Mapping[str, Any], scenario: Mapping[str, Any], now: Mapping[str, Any], name: str
+) -> Iterator[str]:
+    yield f"# fleetcube run {name} | plan {name} | explain {name}"
+    yield f"outputs = {_written(list(spec['outputs'] or _OUTPUTS))}"
+    yield ""
+    yield "[scenario]"
+    yield "# Behind a # stand values that are assumed, or not known: remove it to state one"
+    for key, value in scenario.items():
+        yield f"{key} = {_written(value)}"
+    for key, example in _LABELS.items():
+        if key not in scenario:
+            yield f'# {key} = "{example}"  # fleetcube catalog {key}'
+    for title, row in _ABOUT.items():
+        left = [key for key in row if key not in scenario]
+        if left:
+            yield ""
+            yield f"# {title}"
+        yield from (_comment(key, now) for key in left)
+    yield ""
+    yield "[axes]"
+    for key, value in spec["axes"].items():
+        yield f"{key} = {_written(value)}"
+    if not spec["axes"]:
+        yield "# n_gpus = [512, 1024, 2048]"
+
+
+def _comment(key: str, now: Mapping[str, Any]) -> str:
+    if key not in INPUTS:
+        return f"# {key} = "
+    row = INPUTS[key]
+    value = now.get(key, row.default)
+    about = row.description.split(".")[0].split(":")[0].split("(")[0].strip()
+    if value is None:
+        about = f"{about} [{row.unit}]" if row.unit != "1" else about
+        said = ""
+    elif row.kind == "option" or row.unit == "1":
+        said = _written(value)
+    else:
+        said = f'"{readable(float(value), values.unit_of(key), key)}"'
+    return f"# {key} = {said}  # {about}"
+
+
+def _written(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_written(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_written, value))}]"
+    return json.dumps(value) if not isinstance(value, float) else repr(value)

@@ -1,0 +1,129 @@
+"""`fleetcube diagnose`: a measured step beside what its job should reach, and what to change."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from fleetcube.commands import complete
+from fleetcube.commands.changed import changed
+from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.table import print_foot, print_table, with_unit
+
+_PARTS, _CAUSES = 5, 7  # lines shown
+_MOST = 30  # times a part: more is no explanation
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
+def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
+    """Compare a measured step with its prediction: what explains it, what to change.
+
+    Of SELECTORS, one states what was measured: step_time, mfu, hfu, model_flops_per_gpu or
+    tokens_per_second. The others change the spec.
+
+    \b
+    Example:
+      fleetcube diagnose examples/h100.toml n_gpus=2048 mfu=0.32
+      fleetcube diagnose launch.sh node=dgx-h100 step_time=5.3s
+    """
+    from fleetcube.grid.diagnose import RATES, STEP
+    from fleetcube.grid.diagnose import diagnose as asked
+    from fleetcube.grid.show.selectors import pairs
+
+    measured = {n: v for n, v in pairs(selectors).items() if n in (STEP, *RATES)}
+    others = [text for text in selectors if text.partition("=")[0] not in measured]
+    sweep = changed(spec, others, otherwise=[STEP])
+    with progress("diagnosing"):
+        found = asked(sweep, **measured)
+    if as_json:
+        say(json.dumps(dataclasses.asdict(found)))
+        return
+    _print_verdict(found)
+    _print_published(found)
+    _print_causes(found)
+    _print_changes(found, spec)
+    print_foot(sweep.with_outputs([STEP]).evaluate())
+
+
+def _print_verdict(found: Any) -> None:
+    from fleetcube.kernels.reasons import REASONS
+
+    ratio = found.measured / found.predicted
+    ends = f" ({with_unit(found.low, 's', '')} to {with_unit(found.high, 's', '')})"
+    known = found.low == found.low
+    place = "inside" if found.inside else "outside"
+    step, told = (with_unit(time, "s", "") for time in (found.measured, found.predicted))
+    say_wrapped(
+        f"measured: a step of {step}, MFU {found.mfu:.3f}; predicted: {told}{ends * known}, "
+        f"MFU {found.mfu * ratio:.3f}"
+    )
+    of = f", {place} the 90 % interval" if known else ""
+    say(f"the step takes {ratio:.3g} times what is predicted{of}")
+    if found.reason:
+        say(f"by the model this cannot run: {REASONS[found.reason]}")
+
+
+def _print_published(found: Any) -> None:
+    if found.best is not None:
+        mfu = found.mfu * found.measured / found.predicted / found.best.step_ratio
+        say_wrapped(f"a good run of this model on these GPUs: MFU {mfu:.3f} ({found.best_layout})")
+    for run in found.published:
+        model = run.model or f"{run.parameters / 1e9:.3g}e9 parameters"
+        say_wrapped(f"published: {model}, {run.n_gpus:.0f} GPUs: MFU {run.mfu:.3f} ({run.id})")
+
+
+def _print_causes(found: Any) -> None:
+    gap = found.measured - found.predicted
+    say("")
+    what = "slower" if gap > 0 else "faster"
+    size = with_unit(abs(gap), "s", "")
+    say(f"{size} {what} than predicted; one of these alone would explain it:")
+    rows = [
+        [part.name, with_unit(part.now, "s", ""), with_unit(part.needed, "s", "")]
+        for part in found.parts[:_PARTS]
+        if part.needed < _MOST * part.now
+    ]
+    rows += [
+        [cause.name, *(_value(cause.name, number) for number in (cause.now, cause.needed))]
+        for cause in found.causes[:_CAUSES]
+    ]
+    print_table(["", "as predicted", "would be"], rows)
+
+
+def _value(name: str, number: float) -> str:
+    from fleetcube.grid.spec.values import unit_of
+
+    return with_unit(number, unit_of(name), name)
+
+
+def _print_changes(found: Any, spec: str) -> None:
+    """Changes as flags of the file that was read, with what they bring."""
+    say("")
+    limit = found.memory_limit
+    if not found.changes:
+        say("no change of one input of the layout brings more than 0.5 %")
+    for change in found.changes:
+        mfu = found.mfu / change.step_ratio
+        fits = f"{change.memory / 1e9:.1f} of {limit / 1e9:.1f} GB"
+        say_wrapped(
+            f"{', '.join(_flags(spec, change.inputs))}: step {change.step_ratio - 1:+.1%}, "
+            f"MFU {found.mfu:.3f} -> {mfu:.3f}, memory {fits}"
+        )
+
+
+def _flags(spec: str, inputs: Mapping[str, Any]) -> list[str]:
+    from fleetcube.grid.ask.layouts import in_command
+    from fleetcube.grid.formats.read import is_of_framework, read_job
+    from fleetcube.grid.formats.write import WRITERS, changed
+
+    if is_of_framework(spec) and (job := read_job(spec)).table.software in WRITERS:
+        return [line[2:] for line in changed(job, inputs) if line.startswith("+")] or [
+            f"without {line[2:]}" for line in changed(job, inputs)
+        ]
+    return [f"{name}={in_command(value)}" for name, value in inputs.items()]

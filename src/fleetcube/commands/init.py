@@ -1,0 +1,41 @@
+"""`fleetcube init`: write a commented first spec."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fleetcube.commands import complete
+from fleetcube.commands.say import say
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
+    """Write a first spec with comments: what is known of a job, and what is assumed of the rest.
+
+    SELECTORS are what is known: name=value, or a file that says it (a config.json, a launch
+    script, an example:NAME).
+
+    \b
+    Example:
+      fleetcube init job.toml model=llama-3-70b node=dgx-h100 n_gpus=512
+      fleetcube init job.toml config.json node=dgx-h100 n_gpus=512
+    """
+    from fleetcube.commands.changed import changed_spec
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.first import first_spec
+    from fleetcube.grid.measured.file import check_target, write
+    from fleetcube.grid.show.selectors import narrow
+
+    check_target(Path(path), overwrite)
+    files = [text for text in selectors if "=" not in text]
+    said = [text for text in selectors if "=" in text]
+    if len(files) > 1:
+        raise InputError(f"{files[1]!r} is a second file; give one, and name=value")
+    empty: dict[str, Any] = {"outputs": [], "scenario": {}, "axes": {}}
+    spec = changed_spec(files[0], said) if files else narrow(empty, said)[0]
+    write(Path(path), first_spec(spec, path))
+    say(f"wrote {path}")
