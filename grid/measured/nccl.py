@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..spec.bounded import read_bytes
+from ..formats.training_log import ESCAPES
+from ..spec.bounded import read_text
 
 LARGEST = 1 << 26  # bytes of a log
 LONGEST = 1000  # characters of a line: rows have at most 300
@@ -34,7 +35,6 @@ FACTORS: Mapping[str, tuple[int, int]] = {
     "sendrecv": (1, 0),
 }
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _TAG = re.compile(r"\s*\[[\w.,:-]{1,80}\](?:<std(?:out|err|diag)>)?:?")
 _RANK = re.compile(r"#\s+Rank\s+(\d{1,8})\s+(?:Group\s+(\d{1,8})\s+)?Pid\s+\d+\s+on\s+(\S+)")
 _TEST = re.compile(rf"\b({'|'.join(FACTORS)}|alltoallv|gather|scatter|hypercube)_perf(?:_mpi)?\b")
@@ -107,9 +107,7 @@ class Measured:
 
 def read_log(path: str | Path) -> Log:
     """Every row of an nccl-tests log, text or JSON. Raises InputError."""
-    content = read_bytes(path, LARGEST, "a log", "leave only what nccl-tests printed")
-    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return parse_log(content.decode(encoding, errors="replace"))
+    return parse_log(read_text(path, LARGEST, "a log", "leave only what nccl-tests printed"))
 
 
 def parse_log(text: str) -> Log:
@@ -125,7 +123,7 @@ def parse_log(text: str) -> Log:
     for line in re.split(r"\r\n|\r|\n", text):
         if len(line) > LONGEST:
             continue
-        line = _ESCAPES.sub("", line)
+        line = ESCAPES.sub("", line)
         if "#" in line or "_perf" in line:
             _header(log, line)
             header = _HEADER.search(line) if "algbw" in line else None

@@ -83,10 +83,15 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
     """Read a CSV whose columns are inputs or catalog kinds, and one the measured output. A heading
     may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers are in the
     base unit. Unreadable rows are counted by reason. Raises InputError."""
+    text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
+    return parse_table(str(path), text, of)
+
+
+def parse_table(path: str, text: str, of: str = "step_time") -> Table:
+    """The table in a CSV's text, as `read_table` does."""
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
-    text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
-    return _read_rows(rows_of(str(path), text), of)
+    return _read_rows(rows_of(path, text), of)
 
 
 def _read_rows(rows: list[list[str]], of: str) -> Table:

@@ -18,3 +18,14 @@ def read_bytes(path: str | Path, largest: int, give: str, less: str) -> bytes:
     if len(data) > largest:
         raise InputError(f"{name!r} has more than {largest:,} bytes; {less}")
     return data
+
+
+def read_text(path: str | Path, largest: int, give: str, less: str) -> str:
+    """The text of a file that a program printed. Raises InputError."""
+    return decoded(read_bytes(path, largest, give, less))
+
+
+def decoded(data: bytes) -> str:
+    """Text in UTF-8 or UTF-16."""
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return data.decode(encoding, errors="replace")

@@ -9,16 +9,21 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.picture import drawing, look, looks
+from fleetcube.commands.routing import show_routing
 from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
     from fleetcube.grid.measured.fit import Fit
 
+_STEPS = ("a CSV of step times", "a training log")
+
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("--ranks", type=int, help="Ranks of the test.  [as the log says]")
+@click.option(
+    "--ranks", type=int, help="Ranks of the test, or of the experts.  [as log or spec says]"
+)
 @click.option(
     "--collective",
     shell_complete=complete.collectives,
@@ -56,23 +61,29 @@ def calibrate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
+    """Fit the model to measurements: nccl-tests' or a training's log, or a CSV of step times.
 
-    A log gives latency, bandwidth and square-root term of the collective. A CSV, with columns of
-    inputs and step_time, updates the calibration to published steps, or fits only the inputs of
-    --fit. A spec uses the file that -o writes: calibration = "my-cluster.toml".
+    The output of nccl-tests or rccl-tests gives latency, bandwidth and square-root term of the
+    collective. A CSV, with columns of inputs and step_time, updates the calibration to published
+    steps, or fits only the inputs of --fit; so does the median step of a training log (Megatron,
+    torchtitan, MaxText, NeMo, DeepSpeed; charts of W&B and TensorBoard as CSV). A spec uses the
+    file that -o writes: calibration = "my-cluster.toml". Tokens counted by expert (CSV, NPZ) give
+    expert_load_imbalance and capacity_factor.
 
     \b
     Example:
       all_reduce_perf -b 8 -e 8G -f 2 > all_reduce.log
       fleetcube calibrate all_reduce.log -o my-cluster.toml --plot residuals.png
       fleetcube calibrate steps.csv --spec job.toml -o my-steps.toml
+      fleetcube calibrate train.log --spec job.toml -o my-steps.toml
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
     """
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.formats.routing import Routing
+    from fleetcube.grid.formats.training_log import TrainingLog
     from fleetcube.grid.measured import file as calibration_file
     from fleetcube.grid.measured.fit import fit_collective
-    from fleetcube.grid.measured.nccl import measured, read_log
+    from fleetcube.grid.measured.nccl import Log, measured
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
 
@@ -82,11 +93,21 @@ def calibrate(
         check_picture(Path(plot))
     said = looks(given, {"--plot": plot})
     notes: list[str] = []
-    if Path(log).suffix.lower() == ".csv":
-        options = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
-        options |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
-        _refuse(options, "a CSV of step times")
-        result: Any = _steps(log, spec, fit, of)
+    read = _read(log, of)
+    options = {"--collective": collective, "--in-place": in_place}
+    options |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
+    if isinstance(read, Routing):
+        options |= {"--fit": fit or None, "--of": of, "-o": output, "--plot": plot}
+        _refuse(options, "tokens counted by expert")
+        show_routing(read, spec, ranks, as_json)
+        return
+    if not isinstance(read, Log):
+        options |= {"--ranks": ranks}
+        if isinstance(read, TrainingLog):
+            options |= {"--of": of}
+            notes += read.said()
+        _refuse(options, _STEPS[isinstance(read, TrainingLog)])
+        result: Any = _steps(read, spec, fit, of)
         values, errors = calibration_file.step_values(result), _known(result.standard_errors)
         what = "Training steps" if not fit else ", ".join(result.values)
         if result.doubt is not None and output is not None:
@@ -94,7 +115,7 @@ def calibrate(
         notes += [result.doubt] if result.doubt is not None else []
     else:
         _refuse({"--spec": spec, "--fit": fit or None, "--of": of}, "a log of nccl-tests")
-        result = fit_collective(measured(read_log(log), ranks, collective, in_place))
+        result = fit_collective(measured(read, ranks, collective, in_place))
         values, errors = {}, {}
         what = f"All-reduce on {result.ranks} ranks"
         if output is not None:
@@ -123,14 +144,35 @@ def _refuse(options: dict[str, Any], what: str) -> None:
             raise InputError(f"{option} is not for {what}; leave it out")
 
 
-def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
-    from fleetcube.grid.formats.read import read_spec
-    from fleetcube.grid.measured.steps import STEP, fit_steps, read_table
+def _read(path: str, of: str | None) -> Any:
+    """What a file holds, by its content: a table of steps, a training log, tokens by expert, or the
+    output of nccl-tests. A pipe is read once. Raises InputError."""
+    from fleetcube.grid.formats import routing, training_log
+    from fleetcube.grid.measured import nccl, steps
+    from fleetcube.grid.spec.bounded import decoded, read_bytes
+
+    give, less = "a log or a CSV", "leave only its lines of measurements"
+    content = read_bytes(path, training_log.LARGEST, give, less)
+    table = Path(path).suffix.lower() == ".csv"
+    counts = routing.parse_routing(content, path) if table or content[:4] == routing.ZIP else None
+    if counts is not None:
+        return counts
+    text = decoded(content)
+    if training_log.is_training_log(text):
+        return training_log.parse_training_log(text, path)
+    return steps.parse_table(path, text, of or steps.STEP) if table else nccl.parse_log(text)
+
+
+def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.grid.formats.training_log import TrainingLog
+    from fleetcube.grid.measured.logged import table_of
+    from fleetcube.grid.measured.steps import STEP, fit_steps
     from fleetcube.grid.measured.update import update_steps
+    from fleetcube.grid.formats.read import read_spec
 
     of = of or STEP
-    table = read_table(log, of)
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
+    table = table_of(read, scenario) if isinstance(read, TrainingLog) else read
     return fit_steps(table, scenario, fit, of) if fit else update_steps(table, scenario, of)
 
 

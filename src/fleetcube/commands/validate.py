@@ -25,7 +25,10 @@ _EACH = ["record", "output", "measured", "predicted", "ratio", "90 %"]
 
 @click.command()
 @click.option(
-    "--records", multiple=True, type=click.Path(), help="CSV or JSON; repeat.  [published tables]"
+    "--records",
+    multiple=True,
+    type=click.Path(),
+    help="CSV, JSON or training log; repeat.  [published tables]",
 )
 @click.option("--spec", type=click.Path(), help="Spec that gives inputs missing in records.")
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
@@ -52,6 +55,8 @@ def validate(
     step_time [ms]; id, group, source and note are optional. JSON holds the same as a list of
     objects. --write makes such a file of the published tables.
 
+    A training log is compared by its median step, at the inputs of --spec.
+
     Errors are in per cent of the measured value: mean, median and maximum of their sizes, and
     their signed mean (bias). rank is Spearman's correlation of predicted and measured throughput.
     dummy is the mean error of predicting one MFU, the best, for the whole group; covered is the
@@ -62,12 +67,14 @@ def validate(
     Example:
       fleetcube validate
       fleetcube validate --records mine.json --group my-cluster --plot a.png
+      fleetcube validate --records train.log --spec job.toml
       fleetcube validate --group mosaic --write rows.csv
     """
     from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured import file, own
     from fleetcube.grid.measured import validate as grid
+    from fleetcube.grid.measured.logged import row_of, training_logs
     from fleetcube.grid.measured.records import read_records
     from fleetcube.grid.plots.picture import check_picture
 
@@ -75,12 +82,14 @@ def validate(
         check_picture(Path(plot))
     if write is not None:
         file.check_target(Path(write), overwrite, own.ENDINGS)
-    rows, left_out = read_records(records or None)
-    if spec is not None:
-        if not records:
-            raise InputError("--spec is for records of your own; add --records mine.csv")
-        scenario = read_spec(spec)["scenario"]
-        rows = [dataclasses.replace(row, inputs={**scenario, **row.inputs}) for row in rows]
+    if spec is not None and not records:
+        raise InputError("--spec is for records of your own; add --records mine.csv")
+    scenario = read_spec(spec)["scenario"] if spec is not None else {}
+    logs = training_logs(records)
+    logged = [row_of(path, log, scenario) for path, log in logs.items()]
+    others = [path for path in records if path not in logs]
+    rows, left_out = read_records(others or None) if others or not logged else ([], [])
+    rows = [dataclasses.replace(row, inputs={**scenario, **row.inputs}) for row in rows] + logged
     groups = {row.group for row in rows} | {record.group for record in left_out}
     for name in group:
         if name not in groups:
@@ -95,9 +104,9 @@ def validate(
     if as_json:
         say(json.dumps(as_dict(validation), indent=2))
     else:
-        _print_rows(validation.rows, rows) if each and validation.rows else _print_groups(
-            validation
-        )
+        _print_rows(validation.rows, rows) if (
+            each or logged
+        ) and validation.rows else _print_groups(validation)
         _print_left_out(validation, listed)
     if plot is not None:
         from fleetcube.grid.plots.validation import plot_validation
