@@ -271,10 +271,10 @@ def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
     left_out = {
         "of another global batch": len(steps) - len(alike),
         "of warm-up": first,
-        f"of {len(alike)} that took over {ratio:.3g} times the median": int(
+        f"of {len(alike)} that took over {ratio:.4g} times the median": int(
             (odd & (times > median))[first:].sum()
         ),
-        f"of {len(alike)} that took under {2 - ratio:.3g} of it": int(
+        f"of {len(alike)} that took under {2 - ratio:.4g} of it": int(
             (odd & (times < median))[first:].sum()
         ),
     }

@@ -1,4 +1,4 @@
-"""Read the output of nccl-tests: sizes and times of a collective, among any other lines.
+"""Read the output of nccl-tests or rccl-tests: times of a collective, among any other lines.
 
 Each test prints a row for every size, type and operation: size, count, type, then redop and root if
 the test has them, then time, algbw, busbw and an error count, out of place and in place. Prefixes
@@ -112,9 +112,10 @@ def read_log(path: str | Path) -> Log:
 
 def parse_log(text: str) -> Log:
     """Every row of a log's text. Raises InputError for more than MOST_ROWS."""
-    if text.lstrip()[:1] == "{":
+    if text.lstrip()[:1] in ("{", "["):
         try:
-            return _from_json(json.loads(text))
+            report = json.loads(text)
+            return _from_rccl(report) if isinstance(report, list) else _from_json(report)
         except (ValueError, RecursionError):
             pass  # not JSON: a log that begins with a brace
     log = Log()
@@ -259,6 +260,24 @@ def _from_json(report: Any) -> Log:
             times = result.get(place) if isinstance(result, dict) else None
             if isinstance(times, dict):
                 _add_json(log, result, times, place == "in_place")
+    return log
+
+
+def _from_rccl(report: list[Any]) -> Log:
+    """The rows of a report written by rccl-tests, -Z json. Raises ValueError for other JSON."""
+    entries = [entry for entry in report if isinstance(entry, dict) and "busBw" in entry]
+    if not entries:
+        raise ValueError
+    log = Log()
+    names = {name.replace("_", ""): name for name in FACTORS}  # "AllReduce", "AlltoAll"
+    log.tests[0].collective = names.get(str(entries[0].get("name")).lower())
+    ranks, share = (entries[0].get(key) for key in ("ranks", "ranksPerNode"))  # where MPI ran it
+    if isinstance(ranks, int) and isinstance(share, int) and 0 < share <= ranks <= 1 << 16:
+        log.tests[0].groups[0] = {rank: str(rank // share) for rank in range(ranks)}
+    for entry in entries:
+        keys = {"time": "time", "alg_bw": "algBw", "bus_bw": "busBw", "nwrong": "wrong"}
+        times = {name: entry.get(key) for name, key in keys.items()}
+        _add_json(log, entry, times, entry.get("inPlace") == 1)
     return log
 
 

@@ -48,6 +48,11 @@ node = "dgx-h100"
 fabric = "infiniband-ndr"
 n_gpus = 64
 """
+TRAIN = "".join(  # Megatron-LM, megatron/training/training.py
+    f" iteration {k:8d}/      50 | consumed samples: {128 * k:12d} | elapsed time per iteration "
+    f"(ms): {9000.0 if k == 1 else 2000.0 + k:.1f} | global batch size:   128 |\n"
+    for k in range(1, 12)
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +63,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "ms.csv").write_text(STEPS.replace("[s]", "[ms]"), encoding="utf-8")
     (folder / "share.csv").write_text("gpus,mfu\n32,35\n", encoding="utf-8")
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
+    (folder / "train.log").write_text(TRAIN, encoding="utf-8")
+    (folder / "routing.csv").write_text("layer,0,1,2,3\n0,10,20,30,40\n", encoding="utf-8")
     (folder / "empty.log").write_text("nothing\n", encoding="utf-8")
     (folder / "there.toml").write_text("x = 1\n", encoding="utf-8")
     return folder
@@ -123,6 +130,39 @@ def test_a_table_of_steps_becomes_a_file_with_an_interval(
     assert ("from published steps" in done.stdout) == (not fit)
 
 
+def test_a_training_log_is_a_row_of_its_median(folder: Path) -> None:
+    table = "n_gpus,global_batch_size,step_time\n64,128,2.0065\n"  # of 2.002 to 2.011
+    (folder / "row.csv").write_text(table, encoding="utf-8")
+    made = []
+    for name in ("train.log", "row.csv"):
+        arguments = [name, "--spec", "spec.toml", "-o", "logged.toml", "--overwrite"]
+        done = fleetcube("calibrate", *arguments, folder=folder)
+        assert done.returncode == 0, done.stderr
+        made.append(dict(record("calibration", str(folder / "logged.toml")).values))
+        if name == "train.log":
+            assert "Megatron-LM: median of 10 2.0065 s per step +- " in done.stderr
+            assert "left out: 1 of warm-up" in done.stderr
+    assert made[0] == made[1]
+    arguments = ["--records", "train.log", "--spec", "spec.toml"]
+    (row,) = [
+        line.split()
+        for line in fleetcube("validate", *arguments, folder=folder).stdout.splitlines()
+        if line.startswith("train.log  ")
+    ]
+    assert row[:4] == ["train.log", "step_time", "2.006", "s"]
+
+
+def test_tokens_by_expert_become_lines_of_a_spec(folder: Path) -> None:
+    done = fleetcube("calibrate", "routing.csv", "--ranks", "2", folder=folder)
+    assert done.stdout.splitlines()[0].startswith("expert_load_imbalance = 1.4  # busiest of 2")
+    assert "\n# capacity_factor = 1.6  # drops no token\n" in done.stdout
+    told = json.loads(fleetcube("calibrate", "routing.csv", "--json", folder=folder).stdout)
+    assert (told["ranks"], told["expert_load_imbalance"]) == (4, 1.6)
+    (folder / "experts.toml").write_text("[scenario]\nexperts = 8\n", encoding="utf-8")
+    done = fleetcube("calibrate", "routing.csv", "--spec", "experts.toml", folder=folder)
+    assert "the file has 4 experts, the spec 8" in done.stderr
+
+
 def test_a_wrong_unit_is_asked_about(folder: Path) -> None:
     done = fleetcube("calibrate", "ms.csv", "--spec", "spec.toml", folder=folder)
     assert done.returncode == 0, done.stderr
@@ -136,6 +176,8 @@ BAD = [
     (["all_reduce.log", "--collective", "all_gather"], "holds all_reduce, not all_gather"),
     (["all_reduce.log", "--collective", "x"], "has no law;"),
     (["all_reduce.log", "--spec", "spec.toml"], "--spec is not for a log"),
+    (["train.log", "--of", "mfu"], "--of is not for a training log"),
+    (["routing.csv", "-o", "z.toml"], "-o is not for tokens counted by expert"),
     (["steps.csv", "--ranks", "8"], "--ranks is not for a CSV"),
     (["steps.csv", "--out-of-place"], "--in-place is not for a CSV"),
     (["steps.csv"], "needs a GPU and has none; give gpu, node or peak_flops_bf16"),

@@ -18,13 +18,17 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.ask.runs import read_target
+from fleetcube.grid.formats.routing import parse_routing
+from fleetcube.grid.formats.training_log import parse_training_log, read_training_log
 from fleetcube.grid.measured.nccl import read_log
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.steps import read_table
 from fleetcube.grid.show.selectors import narrow, select
 from fleetcube.grid.spec.file import read_spec
 
-from .test_calibrate_command import STEPS, log
+from ..grid.test_routing import COUNTS, csv, npz
+from ..grid.test_training_log import EXPORTS, PRINTS
+from .test_calibrate_command import STEPS, TRAIN, log
 
 FUZZ = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 SPEC = """\
@@ -146,6 +150,7 @@ READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
     "spec.toml": (SPEC, plan_of),
     "ours.toml": (CALIBRATION, lambda path: record("calibration", str(path))),
     "all_reduce.log": (log(), read_log),
+    "train.log": (TRAIN, read_training_log),
     "steps.csv": (STEPS, read_table),
     "mine.json": (RECORDS, read_records),
     "mine.csv": (ROWS, read_records),
@@ -166,6 +171,27 @@ def test_files(name: str, tmp_path: Path) -> None:
         answered(lambda: read(path))
 
     fuzz()
+
+
+LOGS = ["\n".join(show(k, 2.0) for k in range(3)) for show in PRINTS.values()]
+
+
+@FUZZ
+@given(st.sampled_from([*LOGS, *EXPORTS.values()]).flatmap(edited))
+def test_training_logs(held: bytes) -> None:
+    answered(lambda: parse_training_log(held.decode("utf-8", "replace")).said())
+
+
+@FUZZ
+@given(
+    st.sampled_from([npz(COUNTS), npz(COUNTS / 7, x=COUNTS), csv("layer,0,1,2,3", label=True)]),
+    st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=6)), min_size=1, max_size=3),
+)
+def test_tokens_by_expert(held: bytes, edits: list[tuple[float, bytes]]) -> None:
+    for share, piece in edits:
+        place = int(share * len(held))
+        held = held[:place] + piece + held[place + len(piece) :]
+    answered(lambda: parse_routing(held, "counts"))
 
 
 @pytest.mark.parametrize("name", READERS)

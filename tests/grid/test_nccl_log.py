@@ -317,3 +317,39 @@ def test_a_row_stands_after_few_words() -> None:
     row = ROWS.splitlines()[0]
     for words, rows in ((10, 2), (60, 0)):
         assert len(parse_log(begins + "x " * words + row).rows) == rows
+
+
+# src/common.cu of ROCm/rccl-tests: Reporter::writeFile, and the lines of a table
+RCCL = (
+    "# Collective test starting: all_reduce_perf\n#\nrccl-tests: Version HEAD:e1b8a3a\n"
+    "# Using devices\n"
+    + "".join(
+        f"#  Rank {k:2d} Group  0 Pid   9632 on   GPU-{k // 8} device {k % 8:2d} [0000:72:00] AMD "
+        "Instinct MI355X\n"
+        for k in range(16)
+    )
+    + "RCCL version : 2.27.7-develop:29e1567\nHIP version  : 7.0.51831-a3e329ad8\n"
+    + COLUMNS
+    + "  8589934592    2147483648     float     sum      -1    36956  232.44  435.82      0 "
+    "   36911  232.72  436.36    N/A\n"
+)
+ENTRY = (
+    '{{"numCycle":0, "name":"AllReduce", "nodes":2, "ranks":16, "ranksPerNode":8, "gpusPerRank":1, '
+    '"size":8589934592, "type":"float", "redop":"sum", "inPlace":{}, "time":{:f}, "algBw":{:f}, '
+    '"busBw":{:f}, "wrong":"{}"}}'
+)
+
+
+def test_rccl_tests_print_the_same_table_and_a_report_of_their_own() -> None:
+    size, times = 8589934592, (36956e-6, 36911e-6)
+    speeds = [size / time / 1e9 for time in times]
+    entries = [
+        ENTRY.format(k, time * 1e6, speed, speed * 1.875, wrong)
+        for k, time, speed, wrong in zip((0, 1), times, speeds, ("0", "N/A"), strict=True)
+    ]
+    for text in (RCCL, "[\n" + ",\n".join(entries) + "\n]\n"):
+        log = found(text)
+        assert (log.collective, log.ranks, log.gpus_per_node) == ("all_reduce", 16, 8)
+        assert [row.in_place for row in log.rows] == [False, True]
+        assert [row.seconds for row in log.rows] == pytest.approx(times)
+        assert not log.dropped
