@@ -11,7 +11,6 @@ import re
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,10 @@ LARGEST = 1 << 26  # bytes of a file, and of the array in it
 MOST = 1 << 16  # experts
 _EXPERT = re.compile(r"(?i)\s*(?:expert[ _-]?)?(\d{1,9})(?:\.\d{0,9})?\s*")
 _LABEL = re.compile(r"(?i)\s*(?:layer|step|iteration|row)?\s*")
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
-_BROKEN += (ValueError, NotImplementedError, RuntimeError, SyntaxError, MemoryError)
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError),
+    *(NotImplementedError, RuntimeError, SyntaxError, MemoryError),
+)
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,13 @@ class Routing:
     counts: Array
 
     def imbalance(self, ranks: int) -> float:
-        """Tokens of the busiest rank over the mean, of all rows: the step waits for it in each."""
-        busiest = self.of_ranks(ranks).max(axis=1).sum()
-        return float(busiest / (self.counts.sum() / ranks))
-
-    def of_ranks(self, ranks: int) -> Array:
-        """Tokens [row, rank]. Raises InputError."""
+        """Tokens of the busiest rank over the mean, of all rows: the step waits for it in each.
+        Raises InputError."""
         rows, experts = self.counts.shape
         if not 1 <= ranks <= experts or experts % ranks:
             raise InputError(f"{experts} experts do not divide among {ranks} ranks; give a divisor")
-        return self.counts.reshape(rows, ranks, -1).sum(axis=2)
+        by_rank: Array = self.counts.reshape(rows, ranks, -1).sum(axis=2)
+        return float(by_rank.max(axis=1).sum() / (by_rank.sum() / ranks))
 
     def capacity(self, dropped: float) -> float:
         """The least tokens that an expert must take, over the mean of its row, so that at most this
@@ -78,9 +76,9 @@ def _from_npz(content: bytes, name: str) -> Array:
                 )
             with packed.open(arrays[0]) as file:
                 data = io.BytesIO(file.read(LARGEST + 1))
-        version = np.lib.format.read_magic(data)
-        read = np.lib.format.read_array_header_1_0
-        shape, fortran, kind = (read if version == (1, 0) else _newer)(data)
+        if np.lib.format.read_magic(data) != (1, 0):
+            raise ValueError("its header is not of version 1.0")
+        shape, fortran, kind = np.lib.format.read_array_header_1_0(data)
         held = data.getbuffer().nbytes - data.tell()
         cells = int(np.prod([int(n) for n in shape], dtype=object))
         fits = kind.kind in "iuf" and cells * kind.itemsize == held
@@ -92,10 +90,6 @@ def _from_npz(content: bytes, name: str) -> Array:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{name!r} is no NPZ of NumPy ({error}); write it anew") from None
-
-
-def _newer(data: Any) -> Any:
-    return np.lib.format.read_array_header_2_0(data)
 
 
 def _from_csv(content: bytes, name: str) -> Array | None:

@@ -12,14 +12,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import InputError
-from ..spec.bounded import read_text
 
 LARGEST = 1 << 26  # bytes of a log
 LONGEST = 4096  # characters that are read of a line
@@ -31,20 +30,15 @@ _LEAST = 0.01  # of the median: times of steady jobs are all alike as printed
 _LINE = re.compile(r"[^\r\n]+")  # bars of progress are written over with \r
 _NUMBER = r"\s*(\d[\d,]{0,20}(?:\.\d{0,20})?(?:[eE][+-]?\d{1,3})?)"
 STEP, SAMPLE, TOKEN = "step", "sample", "token of a GPU"
-_BRIDGE = "Step Time :"
-_MEGATRON = (
-    rf"\biteration\s+(\d{{1,12}})/|elapsed time per iteration \(ms\):{_NUMBER}"
-    rf"|global batch size:{_NUMBER}"
-    r"|(?:throughput per GPU \(TFLOP/s/GPU\)|GPU utilization|TFLOPs|approx flops per GPU):"
-    rf"{_NUMBER}"
-)
+_BRIDGE = "Step Time :"  # above the line of an iteration: training/utils/train_utils.py of it
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a framework prints a step, in lines with `mark`, below one with `above`. `pattern` has a
-    group for each of step number, time, global batch and TFLOP/s per GPU. `unit` [s] is of a time;
-    None if the log has rates of what `per` names. `mean`: over all steps since the line before."""
+    """How a framework prints a step, in lines with `mark`. `pattern` has one group for each of step
+    number, time, global batch and TFLOP/s per GPU. `unit` [s] is of a time; None if the log has
+    rates of what `per` names. `mean`: over all steps since the line before. What is not printed
+    has a group that matches nothing."""
 
     framework: str
     source: str
@@ -53,7 +47,6 @@ class Format:
     unit: float | None = 1.0
     per: str = STEP
     mean: bool = False
-    above: str = ""
 
     def read(self, text: str) -> dict[int, float]:
         """Numbers in a line by group, as first printed."""
@@ -66,19 +59,13 @@ class Format:
 
 FORMATS = (
     Format(
-        "Megatron-Bridge",
-        "NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/utils/train_utils.py",
-        "elapsed time per iteration (ms):",
-        _MEGATRON,
-        1e-3,
-        mean=True,
-        above=_BRIDGE,
-    ),
-    Format(
         "Megatron-LM",
         "NVIDIA/Megatron-LM, megatron/training/training.py (training_log)",
         "elapsed time per iteration (ms):",
-        _MEGATRON,
+        rf"\biteration\s+(\d{{1,12}})/|elapsed time per iteration \(ms\):{_NUMBER}"
+        rf"|global batch size:{_NUMBER}"
+        r"|(?:throughput per GPU \(TFLOP/s/GPU\)|GPU utilization|TFLOPs|approx flops per GPU):"
+        rf"{_NUMBER}",
         1e-3,
         mean=True,
     ),
@@ -195,12 +182,6 @@ def is_training_log(text: str) -> bool:
     return _exported(text) is not None or next(_printed(text), None) is not None
 
 
-def read_training_log(path: str | Path) -> TrainingLog:
-    """The steps of a log, or of an exported chart. Raises InputError."""
-    text = read_text(path, LARGEST, "a training log", "leave only the lines of steps (grep)")
-    return parse_training_log(text, str(path))
-
-
 def parse_training_log(text: str, name: str = "") -> TrainingLog:
     """The steps of a log's text; `name` is that of the file. Raises InputError."""
     found: dict[Format, dict[int, Step]] = {}
@@ -212,10 +193,8 @@ def parse_training_log(text: str, name: str = "") -> TrainingLog:
         if len(found[form]) > MOST:
             raise InputError(f"the log has more than {MOST:,} steps; give part of it")
     if not found:
-        raise InputError(
-            f"the log has no line of a step of {', '.join(dict.fromkeys(_names()))}, and is no "
-            "table of W&B or TensorBoard; give one"
-        )
+        known = ", ".join(dict.fromkeys(form.framework for form in FORMATS))
+        raise InputError(f"no line is a step of {known}, and no chart of W&B; give such a log")
     form = min(found, key=lambda form: (form.per != STEP, -len(found[form])))
     steps = list(found[form].values())
     notes = []
@@ -227,10 +206,6 @@ def parse_training_log(text: str, name: str = "") -> TrainingLog:
     return _kept(form, steps, notes)
 
 
-def _names() -> list[str]:
-    return [form.framework for form in FORMATS]
-
-
 def _printed(text: str) -> Iterator[tuple[Format, Step]]:
     """Every step of a log's text."""
     above = ""
@@ -239,14 +214,15 @@ def _printed(text: str) -> Iterator[tuple[Format, Step]]:
         if _BRIDGE in line:
             above = line
         for form in FORMATS:
-            if form.mark not in line or form.above not in above:
+            if form.mark not in line:
                 continue
             found = form.read(ESCAPES.sub("", f"{above} {line}"))
             time = _seconds(found.get(_TIME), form)
             if time is not None and _NUMBERED in found:
-                above = ""
                 number = int(min(found[_NUMBERED], 1e12))
-                yield form, Step(number, time, found.get(_BATCH), found.get(_FLOPS))
+                made = replace(form, framework="Megatron-Bridge") if above else form
+                above = ""
+                yield made, Step(number, time, found.get(_BATCH), found.get(_FLOPS))
                 break
 
 
@@ -265,17 +241,14 @@ def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
     times = np.array([step.time for step in alike])
     median = float(np.median(times))
     deviation = max(_NORMAL * float(np.median(np.abs(times - median))), _LEAST * median)
-    odd = np.abs(times - median) > _ODD * deviation
-    first = int(np.argmin(odd))  # of the steps that are not odd
-    ratio = 1 + _ODD * deviation / median
+    limit = _ODD * deviation
+    odd = np.abs(times - median) > limit
+    warm = int(np.argmin(odd))  # steps before the first that is not odd
     left_out = {
         "of another global batch": len(steps) - len(alike),
-        "of warm-up": first,
-        f"of {len(alike)} that took over {ratio:.4g} times the median": int(
-            (odd & (times > median))[first:].sum()
-        ),
-        f"of {len(alike)} that took under {2 - ratio:.4g} of it": int(
-            (odd & (times < median))[first:].sum()
+        "of warm-up": warm,
+        f"of {len(alike)} over {limit / median:.2g} times the median away from it": int(
+            odd[warm:].sum()
         ),
     }
     kept = tuple(step for step, out in zip(alike, odd, strict=True) if not out)
@@ -284,27 +257,31 @@ def _kept(form: Format, steps: list[Step], notes: list[str]) -> TrainingLog:
 
 def _exported(text: str) -> tuple[int, int] | None:
     """The columns of step and time of a table of W&B or TensorBoard; None for other text."""
-    line = text.lstrip("\ufeff").partition("\n")[0][:LONGEST]
-    names = [name.strip() for name in next(csv.reader([line.strip()]), [])] if "," in line else []
+    names = _headings(text)
     if names == _TENSORBOARD:
         return 1, 2
     timed = [k for k, name in enumerate(names) if k and " - " in name and _SECONDS.fullmatch(name)]
     return (0, timed[0]) if timed and _STEPS.fullmatch(names[0]) else None
 
 
+def _headings(text: str) -> list[str]:
+    """Cells of the first line."""
+    line = _LINE.search(text)
+    return [*map(str.strip, next(csv.reader([line[0][:LONGEST]] if line else []), []))]
+
+
 def _rows(text: str, name: str) -> Iterator[tuple[Format, Step]]:
     """The steps of an exported table. TensorBoard's times are differences of wall time where its
     values are not times of steps."""
     number, timed = _exported(text) or (0, 1)
-    lines = text.lstrip("\ufeff").splitlines()
-    names = next(csv.reader(lines[:1]))
-    others = [n for n in names if _SECONDS.fullmatch(n) and n != names[timed]]
-    if others:
-        raise InputError(f"the table has times of several runs ({others[0][:60]!r}); keep one")
-    by_clock = timed == 2 and names[0] == _TENSORBOARD[0] and not _tagged(name)
+    names = _headings(text)
+    if sum(_SECONDS.fullmatch(name) is not None for name in names) > 1:
+        raise InputError("the table has times of several runs; keep the column of one")
+    tagged = _SECONDS.fullmatch(Path(name).stem.rpartition("tag-")[2])  # run-RUN-tag-TAG.csv
+    by_clock = names == _TENSORBOARD and not tagged
     before: tuple[float, float] | None = None
-    for line in lines[1:]:
-        cells = line[:LONGEST].replace('"', "").split(",")
+    for line in _LINE.finditer(text):
+        cells = line[0][:LONGEST].replace('"', "").split(",")
         try:
             step, value, clock = (float(cells[k]) for k in (number, timed, 0))
         except (ValueError, IndexError):
@@ -315,8 +292,3 @@ def _rows(text: str, name: str) -> Iterator[tuple[Format, Step]]:
         time = _seconds(value, _EXPORT)
         if time is not None and abs(step) < 1e12:
             yield _EXPORT, Step(int(step), time)
-
-
-def _tagged(name: str) -> bool:
-    """Whether a file of TensorBoard is of step times: run-RUN-tag-TAG.csv."""
-    return _SECONDS.fullmatch(Path(name).stem.rpartition("tag-")[2]) is not None

@@ -155,7 +155,7 @@ def test_a_training_log_is_a_row_of_its_median(folder: Path) -> None:
 def test_tokens_by_expert_become_lines_of_a_spec(folder: Path) -> None:
     done = fleetcube("calibrate", "routing.csv", "--ranks", "2", folder=folder)
     assert done.stdout.splitlines()[0].startswith("expert_load_imbalance = 1.4  # busiest of 2")
-    assert "\n# capacity_factor = 1.6  # drops no token\n" in done.stdout
+    assert "\n# capacity_factor = 1.6  # drops 0 % of tokens" in done.stdout
     told = json.loads(fleetcube("calibrate", "routing.csv", "--json", folder=folder).stdout)
     assert (told["ranks"], told["expert_load_imbalance"]) == (4, 1.6)
     (folder / "experts.toml").write_text("[scenario]\nexperts = 8\n", encoding="utf-8")

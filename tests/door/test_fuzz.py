@@ -19,11 +19,12 @@ from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.ask.runs import read_target
 from fleetcube.grid.formats.routing import parse_routing
-from fleetcube.grid.formats.training_log import parse_training_log, read_training_log
+from fleetcube.grid.formats.training_log import LARGEST, parse_training_log
 from fleetcube.grid.measured.nccl import read_log
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.steps import read_table
 from fleetcube.grid.show.selectors import narrow, select
+from fleetcube.grid.spec.bounded import read_text
 from fleetcube.grid.spec.file import read_spec
 
 from ..grid.test_routing import COUNTS, csv, npz
@@ -150,7 +151,10 @@ READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
     "spec.toml": (SPEC, plan_of),
     "ours.toml": (CALIBRATION, lambda path: record("calibration", str(path))),
     "all_reduce.log": (log(), read_log),
-    "train.log": (TRAIN, read_training_log),
+    "train.log": (
+        TRAIN,
+        lambda path: parse_training_log(read_text(path, LARGEST, "a log", "less")),
+    ),
     "steps.csv": (STEPS, read_table),
     "mine.json": (RECORDS, read_records),
     "mine.csv": (ROWS, read_records),

@@ -94,7 +94,7 @@ def calibrate(
     said = looks(given, {"--plot": plot})
     notes: list[str] = []
     read = _read(log, of)
-    options = {"--collective": collective, "--in-place": in_place}
+    options: dict[str, Any] = {"--collective": collective, "--in-place": in_place}
     options |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
     if isinstance(read, Routing):
         options |= {"--fit": fit or None, "--of": of, "-o": output, "--plot": plot}
@@ -165,15 +165,17 @@ def _read(path: str, of: str | None) -> Any:
 
 def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
     from fleetcube.grid.formats.training_log import TrainingLog
-    from fleetcube.grid.measured.logged import table_of
-    from fleetcube.grid.measured.steps import STEP, fit_steps
+    from fleetcube.grid.measured.logged import step_of
+    from fleetcube.grid.measured.steps import STEP, Table, fit_steps
     from fleetcube.grid.measured.update import update_steps
     from fleetcube.grid.formats.read import read_spec
 
     of = of or STEP
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    table = table_of(read, scenario) if isinstance(read, TrainingLog) else read
-    return fit_steps(table, scenario, fit, of) if fit else update_steps(table, scenario, of)
+    if isinstance(read, TrainingLog):
+        seconds, inputs = step_of(read, scenario)
+        read = Table({name: [value] for name, value in inputs.items()}, [seconds], [1])
+    return fit_steps(read, scenario, fit, of) if fit else update_steps(read, scenario, of)
 
 
 def _network(

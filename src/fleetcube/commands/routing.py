@@ -3,12 +3,12 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from fleetcube.commands.say import say_each
+from fleetcube.commands.say import say
 
 if TYPE_CHECKING:
     from fleetcube.grid.formats.routing import Routing
 
-_DROPPED = {"no token": 0.0, "1 % of tokens": 0.01}
+_DROPPED = (0.0, 0.01)  # shares of tokens
 
 
 def show_routing(routing: "Routing", spec: str | None, ranks: int | None, as_json: bool) -> None:
@@ -26,21 +26,12 @@ def show_routing(routing: "Routing", spec: str | None, ranks: int | None, as_jso
             f"the file has {experts} experts, the spec {said['experts']:.0f}; give the spec of it"
         )
     ranks = ranks or int(said.get("expert_parallel", experts))
-    imbalance = routing.imbalance(ranks)
-    capacities = {told: routing.capacity(share) for told, share in _DROPPED.items()}
+    name, imbalance = "expert_load_imbalance", routing.imbalance(ranks)
+    factors = {share: routing.capacity(share) for share in _DROPPED}
     if as_json:
-        factors = dict(zip(map(str, _DROPPED.values()), capacities.values(), strict=True))
-        found = {"expert_load_imbalance": imbalance, "capacity_factor": factors}
-        say_each([json.dumps({**found, "ranks": ranks, "experts": experts, "rows": rows})], False)
+        counted = {"ranks": ranks, "experts": experts, "rows": rows}
+        say(json.dumps({name: imbalance, "capacity_factor": factors, **counted}))
         return
-    say_each(
-        [
-            f"expert_load_imbalance = {imbalance:.4g}  # busiest of {ranks} ranks over the mean: "
-            f"{experts} experts, {rows} rows",
-            *(
-                f"# capacity_factor = {factor:.4g}  # drops {'' if not share else 'at most '}{told}"
-                for (told, factor), share in zip(capacities.items(), _DROPPED.values(), strict=True)
-            ),
-        ],
-        err=False,
-    )
+    say(f"{name} = {imbalance:.4g}  # busiest of {ranks} ranks, {experts} experts, {rows} rows")
+    for share, factor in factors.items():
+        say(f"# capacity_factor = {factor:.4g}  # drops {100 * share:g} % of tokens, at most")

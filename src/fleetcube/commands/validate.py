@@ -15,6 +15,7 @@ from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
 
 if TYPE_CHECKING:
+    from fleetcube.grid.formats.training_log import TrainingLog
     from fleetcube.grid.measured.predict import Compared
     from fleetcube.grid.measured.row import Row
     from fleetcube.grid.measured.validate import Accuracy, Validation
@@ -74,7 +75,7 @@ def validate(
     from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured import file, own
     from fleetcube.grid.measured import validate as grid
-    from fleetcube.grid.measured.logged import row_of, training_logs
+    from fleetcube.grid.measured.logged import training_logs
     from fleetcube.grid.measured.records import read_records
     from fleetcube.grid.plots.picture import check_picture
 
@@ -86,7 +87,7 @@ def validate(
         raise InputError("--spec is for records of your own; add --records mine.csv")
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
     logs = training_logs(records)
-    logged = [row_of(path, log, scenario) for path, log in logs.items()]
+    logged = [_row(path, log, scenario) for path, log in logs.items()]
     others = [path for path in records if path not in logs]
     rows, left_out = read_records(others or None) if others or not logged else ([], [])
     rows = [dataclasses.replace(row, inputs={**scenario, **row.inputs}) for row in rows] + logged
@@ -115,6 +116,17 @@ def validate(
     for path in (write, plot):
         if path is not None:
             say(f"wrote {path}", err=as_json)
+
+
+def _row(path: str, log: "TrainingLog", scenario: dict[str, Any]) -> "Row":
+    """The median step of a training log."""
+    from fleetcube.grid.measured.logged import step_of
+    from fleetcube.grid.measured.predict import STEP
+    from fleetcube.grid.measured.row import Row
+
+    seconds, inputs = step_of(log, scenario)
+    name, group = Path(path).name, Path(path).stem
+    return Row(name, group, "", {**scenario, **inputs}, STEP, seconds, tuple(log.said()))
 
 
 def as_dict(validation: "Validation") -> dict[str, Any]:
