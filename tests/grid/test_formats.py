@@ -281,7 +281,7 @@ def test_each_cause_alone_gives_the_measured_step() -> None:
         assert faster["infeasible_reason"].item() == 0
     assert found.best is not None
     assert found.best.step_ratio <= min(change.step_ratio for change in found.changes)
-    assert found.published[0].model == "llama-3-70b"
+    assert "llama-3-70b" in {run.model for run in found.published}
 
 
 @cases("name, factor", ("mfu", 0.5), ("tokens_per_second", 0.5), ("step_time", 2.0))

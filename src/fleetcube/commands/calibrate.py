@@ -164,11 +164,11 @@ def _read(path: str, of: str | None) -> Any:
 
 
 def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.formats.training_log import TrainingLog
     from fleetcube.grid.measured.logged import step_of
     from fleetcube.grid.measured.steps import STEP, Table, fit_steps
     from fleetcube.grid.measured.update import update_steps
-    from fleetcube.grid.formats.read import read_spec
 
     of = of or STEP
     scenario = read_spec(spec)["scenario"] if spec is not None else {}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
 _PARTS, _CAUSES = 5, 7  # lines shown
@@ -25,20 +25,26 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     """Compare a measured step with its prediction: what explains it, what to change.
 
     Of SELECTORS, one states what was measured: step_time, mfu, hfu, model_flops_per_gpu or
-    tokens_per_second. The others change the spec.
+    tokens_per_second; or one is a training log, which SPEC may be itself where it prints its
+    arguments. The others change the spec.
 
     \b
     Example:
       fleetcube diagnose examples/h100.toml n_gpus=2048 mfu=0.32
       fleetcube diagnose launch.sh node=dgx-h100 step_time=5.3s
+      fleetcube diagnose launch.sh train.log node=dgx-h100
     """
     from fleetcube.grid.diagnose import RATES, STEP
     from fleetcube.grid.diagnose import diagnose as asked
     from fleetcube.grid.show.selectors import pairs
 
-    measured = {n: v for n, v in pairs(selectors).items() if n in (STEP, *RATES)}
-    others = [text for text in selectors if text.partition("=")[0] not in measured]
+    logs = [text for text in selectors if "=" not in text]
+    stated = [text for text in selectors if "=" in text]
+    measured: dict[str, Any] = {n: v for n, v in pairs(stated).items() if n in (STEP, *RATES)}
+    others = [text for text in stated if text.partition("=")[0] not in measured]
     sweep = changed(spec, others, otherwise=[STEP])
+    if logs or not measured:
+        measured |= _logged(logs or [spec], sweep)
     with progress("diagnosing"):
         found = asked(sweep, **measured)
     if as_json:
@@ -49,6 +55,21 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
     _print_causes(found)
     _print_changes(found, spec)
     print_foot(sweep.with_outputs([STEP]).evaluate())
+
+
+def _logged(paths: Sequence[str], sweep: Any) -> dict[str, float]:
+    """The step of a training log, and what was left out of it."""
+    from fleetcube.grid.ask.layouts import point
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.measured.logged import step_of, training_logs
+
+    found = training_logs(paths)
+    if len(paths) > 1 or (paths and not found and not paths[0].endswith(".toml")):
+        raise InputError(f"{paths[-1]!r} is not one training log; give one, or step_time=...")
+    for path, log in found.items():
+        say_each([f"{path}: {told}" for told in log.said()])
+        return {"step_time": step_of(log, point(sweep))[0]}
+    return {}
 
 
 def _print_verdict(found: Any) -> None:
