@@ -111,6 +111,7 @@ except fleetcube.InputError as error:
 """
 
 
+@pytest.mark.slow
 def test_without_jax_all_else_works_and_its_engine_names_the_extra() -> None:
     words = [sys.executable, "-c", WITHOUT_JAX]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)

@@ -162,6 +162,7 @@ def test_what_is_measured_is_printed_as_it_begins(
     assert re.fullmatch(r"features: took \d+ s", last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["reduce", "store"])
 def test_memory(load: Any, how: str) -> None:
     memory = load("memory")

@@ -93,6 +93,7 @@ def test_the_factor_holds_nine_of_ten() -> None:
     assert inside == pytest.approx(19 / 20)
 
 
+@pytest.mark.slow
 def test_goals_that_were_reached_stay_reached() -> None:
     groups = {(group.group, group.of): group for group in validate(*read_records()).groups}
     bounds = {

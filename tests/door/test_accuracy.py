@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from docs.make.accuracy import PAGE, PEERS, PICTURE, own, page, tables
 from fleetcube.grid.measured.predict import Compared
 from fleetcube.grid.measured.records import read_records
@@ -14,6 +16,7 @@ def test_the_page_is_what_is_generated() -> None:
     assert PICTURE.exists()
 
 
+@pytest.mark.slow
 def test_every_record_is_on_the_page() -> None:
     found, (rows, left_out) = own(), read_records()
     assert sum(group.n for group in found.groups) == len(found.rows)

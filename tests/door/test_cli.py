@@ -97,6 +97,7 @@ def test_a_dash_prints_csv_and_nothing_else(folder: Path) -> None:
     assert not (folder / "-").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["-o", "-"]])
 def test_a_reader_that_stops_early_is_no_error(folder: Path, more: list[str]) -> None:
     command = [sys.executable, "-m", "fleetcube", "slice", "cube.zarr", *more]

@@ -198,6 +198,7 @@ def test_distributions_stand_at_their_medians_without_an_interval(tmp_path: Path
     assert "are at their medians" in text
 
 
+@pytest.mark.slow
 @needs_node
 @each("name", ("h100.toml", "llama-3-405b-in-phases.toml"))
 def test_examples_answer_as_they_are_run(name: str, tmp_path: Path) -> None:

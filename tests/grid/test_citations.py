@@ -121,6 +121,7 @@ def test_reductions_cubes_cuts_and_files_carry_it(sweep: Sweep, tmp_path: Path) 
         assert citations(read) == wanted
 
 
+@pytest.mark.slow
 def test_show_prints_it(sweep: Sweep, tmp_path: Path) -> None:
     sweep.to_zarr(tmp_path / "a.zarr")
     command = [sys.executable, "-m", "fleetcube", "show", "a.zarr", "--bibtex"]

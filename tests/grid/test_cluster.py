@@ -101,6 +101,7 @@ def test_a_reduction_is_that_of_threads(client: Any, asked: str, monkeypatch: Pa
     assert bool(values.notnull().any())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_every_engine_runs_on_dask(client: Any, engine: str) -> None:
     axes = {name: AXES[name] for name in ("gpu_mttf", "n_gpus")}
@@ -351,6 +352,7 @@ def _pretend(what: str) -> None:
     cluster.fingerprint = lambda *given: {**fingerprint(*given), **held}
 
 
+@pytest.mark.slow
 @cases("what", "version.fleetcube", "version.numba", "version.numpy", "code.kernels.trace", WITHOUT)
 def test_a_worker_that_differs(client: Any, sweep: Sweep, tmp_path: Path, what: str) -> None:
     path, lines = tmp_path / "a.zarr", []

@@ -40,6 +40,7 @@ def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
         assert one.attrs.get("units") == other.attrs.get("units"), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_cubes_hold_values(sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: Patch) -> None:
     # several along every axis; compiled engines get fewer formulas and fewer axes to cut

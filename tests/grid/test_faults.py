@@ -80,6 +80,7 @@ def finish(folder: Path, whole: Path) -> None:
     assert sorted(entry.name for entry in folder.iterdir()) == ["a.zarr", "spec.toml"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_sigint")
 def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
     running = subprocess.Popen([*RUN, "a.zarr"], cwd=folder, stderr=subprocess.PIPE, text=True)
@@ -136,6 +137,7 @@ def test_a_folder_that_is_not_writable(closed: Path) -> None:
     assert [entry.name for entry in closed.iterdir()] == ["spec.toml"]
 
 
+@pytest.mark.slow
 def test_a_sound_cube_need_not_be_writable_to_be_resumed(whole: Path) -> None:
     before = contents(whole / "whole.zarr")
     folders = [whole / "whole.zarr", whole]
@@ -151,6 +153,7 @@ def test_a_sound_cube_need_not_be_writable_to_be_resumed(whole: Path) -> None:
     assert contents(whole / "whole.zarr") == before
 
 
+@pytest.mark.slow
 def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: Path) -> None:
     partial = folder / "a.zarr.partial"
     with pytest.MonkeyPatch.context() as patch:
@@ -189,6 +192,7 @@ def each_byte(path: Path, check: Callable[[int], None], most: int = 10**9) -> No
         path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
     """Through plain Zarr, and through `verify`, whichever byte it is."""
     for name in ("job_time", "dominant_overhead", "infeasible_reason"):  # numbers and flags
@@ -203,6 +207,7 @@ def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
     assert cube.damage(Folder(small)) == []
 
 
+@pytest.mark.slow
 def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
     """Bytes all over every file that is not a chunk: metadata, coordinates, journal, seal."""
     blocks = journal.read_journal(Folder(small)).values()

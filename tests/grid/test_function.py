@@ -73,6 +73,7 @@ def test_a_function_may_take_more_inputs_than_numpy_has_dimensions() -> None:
     assert len(function("goodput", SCENARIO | {"n_gpus": 1024}, names).inputs) == 70
 
 
+@pytest.mark.slow
 @each("engine", ENGINES)
 def test_values_are_those_of_a_sweep(engine: str) -> None:
     points = drawn(60)
@@ -88,6 +89,7 @@ def test_values_are_those_of_a_sweep(engine: str) -> None:
                 assert_allclose(values, expected[name].values, rtol=1e-12 if engine == "jax" else 0)
 
 
+@pytest.mark.slow
 @each("engine", ENGINES)
 def test_arrays_broadcast_as_in_numpy(engine: str) -> None:
     with jax.enable_x64(True):
@@ -294,6 +296,7 @@ def test_machine_code_is_kept(tmp_path: Path) -> None:
     assert [(done.stdout, done.stderr) for done in found] == [("1\n", ""), ("0\n", "")]
 
 
+@pytest.mark.slow
 @each("engine", ENGINES)
 def test_functions_are_values(engine: str) -> None:
     both = ["young_interval", "cluster_mtbf"]

@@ -75,6 +75,7 @@ def stopped(url: str) -> str:
     return str(stopped_at(url))
 
 
+@pytest.mark.slow
 def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_path: Path) -> None:
     assert sweep.to_zarr(url, chunks=CHUNKS) == url
     assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS)))
@@ -216,6 +217,7 @@ def test_newer_formats_are_refused(sweep: Sweep, tmp_path: Path, monkeypatch: Pa
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["repo"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     url = f"icechunk://{tmp_path}/a"

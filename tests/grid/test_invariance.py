@@ -141,6 +141,7 @@ def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, thr
         same_bits(reference, other.evaluate(settings=Settings("numba", threads=threads)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_any_region_holds_what_the_whole_grid_holds(engine: str) -> None:
     chosen = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "tensor_parallel")}

@@ -82,6 +82,7 @@ def inside(
     return again
 
 
+@pytest.mark.slow
 def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str]) -> None:
     result, said = run(filled[0])
     assert result == filled[1]

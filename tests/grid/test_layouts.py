@@ -112,6 +112,7 @@ def test_what_the_limit_of_memory_costs_is_that_of_a_gpu_with_more() -> None:
     assert none["nearest_memory_margin"].item() == nearest < 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [60.0, 70.0, 80.0, 84.93])
 def test_what_is_recommended_fits_even_if_the_model_is_wrong(capacity: float) -> None:
     scenario = {**tomllib.loads(PLAN.read_text())["scenario"], "hbm_capacity": capacity * 1e9}
@@ -208,6 +209,7 @@ memory_headroom = false }
 """
 
 
+@pytest.mark.slow
 def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
     spec = written(tmp_path / "spec.toml", IN_PHASES)
     told = command(str(spec)).splitlines()
@@ -240,6 +242,7 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
     assert (as_json["last"], as_json["short"]["dims"]) == (None, {"rank": 1})
 
 
+@pytest.mark.slow
 def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
     spec = written(tmp_path / "spec.toml", IN_PHASES)
     for words, said in (
@@ -255,6 +258,7 @@ def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
     assert "Plan of" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_conditions_that_no_layout_meets_are_told_with_the_nearest() -> None:
     for words, told in (
         ([], r"no layout keeps to job_time <= 9 d: the least job_time is [\d.]+ d; change"),
@@ -308,6 +312,7 @@ def test_each_combination_is_planned_as_by_itself() -> None:
     assert 0 < sum(beaten) < len(beaten)
 
 
+@pytest.mark.slow
 def test_one_table_answers_for_all_choices() -> None:
     words = ["n_gpus=8,4096,8192", "node=dgx-h100,dgx-b200", "--of", "job_cost"]
     lines = command(str(PLAN), *words, "--where", "job_time <= 200 d").splitlines()
@@ -329,6 +334,7 @@ def test_chips_that_are_no_slice_leave_other_choices_their_answers() -> None:
     assert found["whole_layout"].values[1] == ""
 
 
+@pytest.mark.slow
 def test_the_whole_layout_and_what_is_assumed_stand_beside_an_answer(tmp_path: Path) -> None:
     text = """outputs = ["job_time"]
 scenario = { model = "llama-3-405b", node = "dgx-h100", fabric = "roce-400g", n_gpus = 16384, \

@@ -46,6 +46,7 @@ for words in ("show a.zarr", "slice a.zarr n_gpus=8", "verify a.zarr"):
 """
 
 
+@pytest.mark.slow
 def test_a_cube_is_read_without_file_locks(tmp_path: Path) -> None:
     Sweep({}, **SMALL).to_zarr(tmp_path / "a.zarr")
     given: Any = dict(cwd=tmp_path, capture_output=True, text=True, timeout=600)

@@ -83,6 +83,7 @@ def stopped(url: str) -> str:
     return str(stopped_at(url))
 
 
+@pytest.mark.slow
 def test_a_cube_of_objects_has_a_folders_bytes(sweep: Sweep, url: str, tmp_path: Path) -> None:
     assert sweep.to_zarr(url, chunks=CHUNKS) == url
     assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)))
@@ -198,6 +199,7 @@ def _harm(place: Objects, chunk: str, harm: str | None) -> None:
         place.write(batch, place.read(batch)[:-7])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["flip", "remove"])
 def test_a_damaged_chunk_is_mended(sweep: Sweep, url: str, harm: str, monkeypatch: Patch) -> None:
     sweep.to_zarr(url, chunks=CHUNKS)
@@ -350,6 +352,7 @@ def test_a_killed_run_gives_the_same_bytes(url: str, tmp_path: Path, monkeypatch
     assert held(url) == contents(Path(sweep.to_zarr(tmp_path / "a.zarr", chunks=sizes)))
 
 
+@pytest.mark.slow
 def test_the_commands_take_urls(url: str, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     done = fleetcube("run", "spec.toml", "-o", url, folder=tmp_path)
@@ -505,6 +508,7 @@ def test_a_lock_outlives_lost_answers(between: tuple[str, Faults], monkeypatch: 
     assert held > 0
 
 
+@pytest.mark.slow
 def test_a_stale_list_hides(between: Any, sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
     """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
     url, _ = between

@@ -122,6 +122,7 @@ def covering_rows() -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
     names = ["step_time", "job_time", "memory_per_gpu", "infeasible_reason"]
     wrong = []

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 
 from docs.make import pooled as made
 from docs.make.hierarchy import COEFFICIENTS, Pooled, Posterior, Steps, at
@@ -129,6 +130,7 @@ def test_two_rows_move_little_and_a_new_group_is_uncertain() -> None:
     assert steps[0][1] > 1.1 * steps[2][1] > 1.1 * 1.2 * steps[24][1]
 
 
+@pytest.mark.slow
 def test_the_catalog_has_the_posterior_of_the_carried_rows() -> None:
     of, fitted = made.rows()
     model = made.model(of)

@@ -143,6 +143,7 @@ NAMES = st.sampled_from(["gpus", "tp", "pct_seq", "gib_params_optimizer", "mem_a
 SECTION = st.dictionaries(NAMES, st.sampled_from(ODD)) | JUNK
 
 
+@pytest.mark.slow
 @given(
     group=GROUPS | JUNK,
     model=st.fixed_dictionaries({"name": st.sampled_from(["22B", "llama3_70b"]) | JUNK}) | JUNK,

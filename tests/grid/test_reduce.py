@@ -101,6 +101,7 @@ def test_winners_are_those_of_a_loop(question: Any, name: str, sense: str) -> No
             assert_array_equal(label.values[place], wanted)
 
 
+@pytest.mark.slow
 @SLOW
 @given(questions())
 def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:

@@ -152,6 +152,7 @@ def test_threads_share_what_is_kept(monkeypatch: Patch) -> None:
     assert not failed
 
 
+@pytest.mark.slow
 @pytest.mark.machine
 def test_calls_that_come_back_have_the_same_bits(monkeypatch: Patch) -> None:
     """By NumPy, by compiled kernels, into fresh and into reused arrays."""

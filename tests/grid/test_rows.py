@@ -43,6 +43,7 @@ DRAWN: dict[str, tuple[list[Any], float]] = {
 OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead", "d_goodput_d_gpu_mttf"]
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 3)  # classes of several blocks

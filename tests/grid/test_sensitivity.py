@@ -185,6 +185,7 @@ def test_sobol_indices_of_a_sum_are_shares_of_the_variance() -> None:
     assert found["input"].values[0] == "provision_time"
 
 
+@pytest.mark.slow
 def test_sobol_indices_of_a_product_hold_the_interaction() -> None:
     pytest.importorskip("SALib")
     scenario = dict(
@@ -268,6 +269,7 @@ def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}

@@ -555,6 +555,7 @@ def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
     assert "fleetcube simulate" in shell(tmp_path, "--help").stdout.split("Example:")[1]
 
 
+@pytest.mark.slow
 def test_what_the_shell_cannot_show_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
     spec = f"{SPEC}gpu_mttf = {{geomspace = [1e6, 1e9], num = 100}}\n"
     (tmp_path / "spec.toml").write_text(spec, encoding="utf-8")

@@ -34,6 +34,7 @@ def test_twice_the_reliability_carries_twice_the_cluster() -> None:
     assert float(found["cluster_mtbf"]) == pytest.approx(old, rel=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_a_grid_is_solved_point_by_point(engine: str) -> None:
     of, second, aim = "job_time", "inter_node_bandwidth", 90 * DAY

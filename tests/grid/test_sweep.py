@@ -220,6 +220,7 @@ def test_masking_spreads_an_output_over_the_axes_that_decide_and_keeps_the_reaso
         assert np.isnan(masked["step_time"].values).tolist() == [False, True]
 
 
+@pytest.mark.slow
 def test_float32_holds_the_rounded_values() -> None:
     axes = {"n_gpus": [64, 512], "gpu_mttf": [1e8, 2e8]}
     given = {"memory_per_gpu": "60 GB", "step_time": 5.0, "straggler_overhead": 0.01}

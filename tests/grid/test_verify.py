@@ -24,6 +24,7 @@ def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
 
 
+@pytest.mark.slow
 @cases(
     "engine, dtype, mask",
     *itertools.product(["numpy"], ["float64", "float32"], [False, True]),
@@ -99,6 +100,7 @@ def test_wrong_values_are_found(sweep: Sweep, tmp_path: Path, monkeypatch: Patch
     assert all(problem.startswith("cluster_mtbf at ") for problem in problems)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_bad(sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
     command = [sys.executable, "-m", "fleetcube", "verify", "a.zarr"]

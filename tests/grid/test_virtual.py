@@ -108,6 +108,7 @@ def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
     xarray.testing.assert_identical(part.load(), expected)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=scaled(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -252,6 +253,7 @@ def wait_for_kernels() -> None:
     raise AssertionError("nothing was compiled in ten minutes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [False, True])
 def test_compiling_in_the_background_changes_no_bit(mask: bool, monkeypatch: Patch) -> None:
     compile_at_once(monkeypatch)
@@ -288,6 +290,7 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: Patch) -> 
     assert len(tried) == 1  # and not asked again
 
 
+@pytest.mark.slow
 def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
     path = written(tmp_path / "sweep.toml", SPEC)
     script = (

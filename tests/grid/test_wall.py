@@ -206,6 +206,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
         of({key: value for key, value in JOB.items() if key != "gpu_hour_price"}, day_price=1)
 
 
+@pytest.mark.slow
 def test_the_command_prints_draws_and_writes_json(tmp_path: Path) -> None:
     picture = tmp_path / "wall.png"
     words = ["scaling-limit", "examples/h100.toml", "gpu_mttf=50000h", "pipeline_parallel=8"]

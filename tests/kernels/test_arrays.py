@@ -95,6 +95,7 @@ def test_laws_are_traced(module: str) -> None:
         np.testing.assert_allclose(array, of_numpy(name), rtol=1e-10, err_msg=name)
 
 
+@pytest.mark.slow
 @each("name", sorted(SOME | LONG))
 def test_an_array_of_jax_gives_one_of_its_type(name: str) -> None:
     operands = [operand.astype(np.float32) for operand in points(name, False)]
@@ -161,6 +162,7 @@ def refused(*args: Any, **kwargs: Any) -> Any:
     raise AssertionError("a law computes a lazy array")
 
 
+@pytest.mark.slow
 @each("name", sorted(SOME))
 def test_lazy_arrays_stay_lazy_and_in_their_chunks(name: str) -> None:
     stays_lazy(name)

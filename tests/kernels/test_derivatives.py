@@ -219,6 +219,7 @@ def moved(scenario: dict[str, Any]) -> list[str]:
     return [name for name in NUMBERS if name in unlike]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", EDGES)
 def test_derivatives_at_edges_are_finite_and_a_side(edge: str) -> None:
     scenario = {**JOB, **EDGES[edge]}

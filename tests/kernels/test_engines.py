@@ -205,6 +205,7 @@ def test_javascript_agrees_with_numpy(topic: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.machine
 def test_scalars_have_the_bits_of_arrays() -> None:
     formulas = {f"{name}_": function for name, function in FORMULAS.items()}

@@ -76,6 +76,7 @@ def test_a_kind_alone_waits_for_none(job: dict[str, Any], kind: str) -> None:
     assert got["contention_time"] <= hidden + 1e-12 * got["step_time"]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(jobs(), st.sampled_from(KINDS))
 def test_more_overlap_or_bandwidth_is_never_slower(job: dict[str, Any], kind: str) -> None:

@@ -125,6 +125,7 @@ def changed(here: Arrays, formulas: Mapping[str, graph.Function], name: str, val
     return {**found, "feasible": found["infeasible_reason"] == 0}
 
 
+@pytest.mark.slow
 @given(CHOICES, SEEDS)
 @settings(max_examples=scaled(60))
 def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -> None:

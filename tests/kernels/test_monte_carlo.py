@@ -257,6 +257,7 @@ def test_free_checkpoints_at_every_instant_leave_the_recovery() -> None:
 # Weibull failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
 @pytest.mark.parametrize("during", [0.0, 1.0])
 def test_one_segment_is_tried_until_it_survives(shape: float, during: float) -> None:
@@ -413,6 +414,7 @@ def closed(spares: int, busy: float, pool: float) -> dict[str, float]:
     return job(spares=spares, repair=busy * 1e4, pool=pool, nodes=512.0, work=4e7)
 
 
+@pytest.mark.slow
 def test_a_closed_pool_waits_as_queueing_theory_says() -> None:
     sizes = [(spares, busy) for spares in (0, 1, 2, 5, 10) for busy in (0.1, 1.0, 4.0)]
     for pool in (monte_carlo.CLOSED, monte_carlo.IDLE_SAFE):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def job_of(drawn: dict[str, Any]) -> dict[str, Any]:
     return job | {"n_gpus": gpus, "global_batch_size": 4 * gpus}
 
 
+@pytest.mark.slow
 @given(JOBS, st.sampled_from([*TOPICS]))
 def test_options_of_one_rank_change_no_bit(drawn: dict[str, Any], one: str) -> None:
     job = job_of(drawn | {one: 1})

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fleetcube.kernels.calculus import ranges
 from fleetcube.kernels.calculus.ranges import Range
@@ -61,6 +62,7 @@ def values(function: Any, operands: list[Any]) -> Array:
         )
 
 
+@pytest.mark.slow
 def test_ranges_hold_what_formulas_compute() -> None:
     rng = generator(1)
     finite = points = 0

@@ -211,6 +211,7 @@ def test_wall_is_where_the_expected_time_is_stationary(case: tuple[float, ...]) 
         assert got == pytest.approx(float(mpmath.exp(root)), rel=1e-11)
 
 
+@pytest.mark.slow
 def test_wall_has_derivatives() -> None:
     # n = sqrt(A / D): dn/dA = n / 2A, dn/dD = -n / 2D, dn/dC = 0.
     import jax

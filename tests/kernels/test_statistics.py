@@ -148,6 +148,7 @@ LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numba", "jax"])
 @pytest.mark.parametrize("name", LAWS)
 def test_engines_agree(name: str, engine: str) -> None:
