@@ -2,6 +2,7 @@
 
 from .records import AUTO as AUTO
 from .records import CONFIGURED as CONFIGURED
+from .records import FROM_FILES as FROM_FILES
 from .records import KINDS as KINDS
 from .records import NONE as NONE
 from .records import CatalogError as CatalogError

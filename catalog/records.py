@@ -41,6 +41,7 @@ _FACTS: dict[str, str | type] = {
     "layer_pattern": str,  # counts of layers, read from it by grid
     **dict.fromkeys(_COUNTS, "1"),
     "node_power": "W",
+    "recovery_time": "s",
     "slice_shapes": str,  # 2x2x1 and so on; 4ix4jx4k are all multiples of 4
     "fabric": str,  # that of a node's own network cards
     "version": str,
@@ -92,6 +93,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("gpu_mttf", "nic_mttf", "psu_mttf", "cable_mttf", "switch_mttf", "host_mttf"),
             *("software_mttf", "silent_corruption_mttf", "mtbf_model"),
             *("reference_mtbf", "reference_gpus", "mtbf_exponent"),
+            *("interruption_mttf", "detection_time", "reinit_time", "recovery_time"),
         ),
         "software": ("steps_as", "version", "has", "pipelined", "divides", "own"),
         "site": ("pue", "grid_carbon_intensity", "electricity_price"),
@@ -108,7 +110,8 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-_FROM_FILES = "calibration"  # the kind whose records users may also keep in files
+_FITTED = "calibration"
+FROM_FILES = (_FITTED, "reliability")  # kinds whose records users may also keep in files
 CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
 AUTO = "auto"  # the calibration inferred from the scenario
 NONE = "none"  # no calibration, not even auto
@@ -137,7 +140,7 @@ def one_line(message: str) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """One entry: its source, and its values in SI base units.
+    """One entry: its source, and its values in SI base units; distributions are as written.
 
     `standard_errors` belong to fitted values, in the same units; `steps_of` is the cell of
     published steps from which a user's fit started, "" for others.
@@ -212,7 +215,7 @@ def unit(name: str) -> str | type:
 
 
 _AUTO = Record(
-    _FROM_FILES,
+    _FITTED,
     AUTO,
     1,
     "found from the scenario's GPU, precision, software and layers",
@@ -222,7 +225,7 @@ _AUTO = Record(
     MappingProxyType({"compute_model": "roofline"}),
 )
 _NONE = Record(
-    _FROM_FILES,
+    _FITTED,
     NONE,
     1,
     "efficiencies as the scenario states them, or their start values",
@@ -257,12 +260,12 @@ def editions(name: str) -> Mapping[str, Record]:
 
 
 def record(kind_name: str, label: Any) -> Record:
-    """The record of a label or label@edition, or of a file: a calibration's, or a model's
+    """The record of a label or label@edition, or of a file: of FROM_FILES, or a model's
     config.json, which may also be a folder that has one, or the JSON text itself.
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
-    if kind_name == _FROM_FILES and isinstance(label, str) and label in _FOUND:
+    if kind_name == _FITTED and isinstance(label, str) and label in _FOUND:
         return _FOUND[label]
     if is_path(kind_name, label):
         return label.record if isinstance(label, FileLabel) else _file(kind_name, label)
@@ -294,10 +297,10 @@ def _elsewhere(kind_name: str, label: Any) -> str:
 
 
 def is_path(kind_name: str, label: Any) -> bool:
-    """Whether a calibration or a model is given as a file path; of a model also as a folder."""
-    if not isinstance(label, str) or kind_name not in (_FROM_FILES, CONFIGURED):
+    """Whether a record of FROM_FILES or a model is given as a path; of a model also as a folder."""
+    if not isinstance(label, str) or kind_name not in (*FROM_FILES, CONFIGURED):
         return False
-    if kind_name == _FROM_FILES:
+    if kind_name in FROM_FILES:
         return label.endswith(".toml")
     return not label.startswith("{") and (label.endswith(".json") or "/" in label)
 
@@ -430,11 +433,12 @@ def _entry(
         raise CatalogError(f"{where}: date = {table['date']!r} is not YYYY-MM or YYYY-MM-DD")
     values = {}
     for name, value in table.items():
-        if name in _ABOUT or (name in _TABLES and kind_name == _FROM_FILES):
+        if name in _ABOUT or (name in _TABLES and kind_name in FROM_FILES):
             continue
         if name not in KINDS[kind_name]:
             raise CatalogError(f"{where} has an unknown key {name!r}; known: {KINDS[kind_name]}")
-        values[name] = _value(where, name, value)
+        spread = isinstance(value, dict) and unit(name) == "s"
+        values[name] = _distribution(where, name, value) if spread else _value(where, name, value)
     return Record(
         kind_name,
         label,
@@ -522,6 +526,15 @@ def _value(where: str, key: str, value: Any) -> Any:
             f"{where}: {key} = {value!r} is not finite; only lifetimes may be infinite"
         )
     return number
+
+
+def _distribution(where: str, key: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table for grid, which knows distributions and refuses what is none."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        raise CatalogError(f"{where}: {key} is no distribution; write numbers and text") from None
+    return value
 
 
 def _number(where: str, key: str, value: Any) -> float:

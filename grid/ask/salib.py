@@ -77,4 +77,6 @@ def _distribution(name: str, distribution: Distribution) -> tuple[str, list[floa
         far = 40 * last
         ends = [max(distribution.low, first - far), min(distribution.high, first + far)]
         return "truncnorm", [*ends, first, last]
-    raise InputError(f"{name} has an empirical distribution, which SALib lacks; give another")
+    raise InputError(
+        f"{name} has a distribution of {distribution.kind} values, which SALib lacks; give another"
+    )

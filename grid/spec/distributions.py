@@ -19,8 +19,14 @@ KINDS = {
     "lognormal": "[median, factor of one standard deviation]",
     "uniform": "[low, high]",
     "empirical": "[value, value, ...]",
+    "events": 'number, hours = "component time"',
 }
+LIFETIMES = ("_mttf", "_mtbf")  # ends of names of mean times between events
+_OF_LOGARITHMS = ("lognormal", "events")  # their deviation is that of the logarithm
+_NOT_CUT = ("uniform", "empirical", "events")
 MOST_OUTSIDE = 0.01  # probability allowed outside the bounds of an input
+
+MOST_EVENTS = 10**9
 
 INSIDE_90 = 1.6448536269514722  # standard deviations: 90 % of a normal distribution are within
 
@@ -31,7 +37,9 @@ class Distribution:
 
     `values` are mean and standard deviation (normal), median and factor of one standard deviation
     (lognormal), the ends (uniform) or sorted values (empirical). A normal or lognormal one is
-    truncated at `low` and `high`, and rescaled to a probability of 1.
+    truncated at `low` and `high`, and rescaled to a probability of 1. Of `events` they are shape
+    and time of the mean time T / G between events, where G is of the gamma distribution: k events
+    in the time T leave the shape k + 1/2 (Jeffreys 1946, Proc. R. Soc. A 186).
     """
 
     kind: str
@@ -47,8 +55,12 @@ class Distribution:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation as written: of the logarithm for a lognormal one."""
+        """Standard deviation as written: of the logarithm for lognormal ones and events."""
         first, last = self.values[0], self.values[-1]
+        if self.kind == "events":
+            from scipy.special import polygamma
+
+            return math.sqrt(polygamma(1, first))
         if self.kind == "empirical":
             return float(np.std(self.values)) if math.isfinite(last) else math.inf
         if self.kind == "uniform":
@@ -58,12 +70,12 @@ class Distribution:
     @property
     def multiplies(self) -> bool:
         """Whether quantities proportional to it, or to its exponential, are lognormal."""
-        return self.kind == "lognormal" or self.of_logarithm
+        return self.kind in _OF_LOGARITHMS or self.of_logarithm
 
     @property
     def scale(self) -> float:
         """Factor from a slope to a standard deviation; x d/dx is d/dln x."""
-        return self.deviation * (self.median if self.kind == "lognormal" else 1.0)
+        return self.deviation * (self.median if self.kind in _OF_LOGARITHMS else 1.0)
 
     def at(self, share: Array) -> Array:
         """The inverse CDF."""
@@ -73,8 +85,11 @@ class Distribution:
         if self.kind == "empirical":
             place = np.ceil(share * len(self.values)).astype(int) - 1
             return np.asarray(np.array(self.values)[np.maximum(place, 0)])
-        from scipy.special import ndtri
+        from scipy.special import gammainccinv, ndtri
 
+        if self.kind == "events":
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.clip(last / gammainccinv(first, share), self.low, self.high))
         below, inside = self._inside()
         z = self.deviation * ndtri(below + share * inside)
         quantiles = first + z if self.kind == "normal" else first * elementary.exp(z)
@@ -97,7 +112,7 @@ class Distribution:
     @property
     def outside(self) -> float:
         """Probability that is truncated."""
-        return 0.0 if self.kind in ("uniform", "empirical") else 1.0 - self._inside()[1]
+        return 0.0 if self.kind in _NOT_CUT else 1.0 - self._inside()[1]
 
 
 # Of a prediction error: 90 % within -1 and 1
@@ -113,9 +128,11 @@ def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
     """Read a distribution of an input: a table of its kind and numbers. Raises InputError."""
     if name in LABELS or values.is_option(name):
         raise InputError(f"{name} takes names, not a distribution; sweep it as an axis")
+    if spec.keys() == {"events", "hours"}:
+        return of_events(name, spec["events"], spec["hours"])
     kind = next(iter(spec), None)
-    if len(spec) != 1 or kind not in KINDS:
-        wrong = [key for key in spec if key not in KINDS]
+    if len(spec) != 1 or kind not in KINDS or kind == "events":
+        wrong = [key for key in spec if key not in {*KINDS, "hours"}]
         hint = nearest(str(wrong[0]), KINDS, "choose one") if wrong else "keep one"
         forms = ", ".join(f"{{{key} = {takes}}}" for key, takes in KINDS.items())
         raise InputError(f"{name} = {shown(dict(spec))} is not one of {forms}; {hint}")
@@ -131,6 +148,32 @@ def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
     if not math.isfinite(first):
         raise InputError(f"{name}: {kind} = {shown(numbers)} is not finite; give finite numbers")
     return _continuous(name, kind, first, numbers)
+
+
+def of_events(name: str, events: Any, hours: Any) -> Distribution:
+    """A mean time between events, as a number of events in a component time leave it."""
+    if not name.endswith(LIFETIMES) or values.unit_of(name) != "s":
+        raise InputError(f"{name} is no mean time between failures; give another distribution")
+    number = isinstance(events, int | float | np.number) and not isinstance(events, bool)
+    if not number or not 0 <= events <= MOST_EVENTS:
+        raise InputError(
+            f"{name}: events = {shown(events)} is not a number from 0 to {MOST_EVENTS:,}; "
+            "give how many were counted"
+        )
+    if not isinstance(hours, str):
+        raise InputError(f'{name}: hours = {shown(hours)} has no unit; write it as "2.1e7 h"')
+    time = values.number(name, hours)
+    if not math.isfinite(time):
+        raise InputError(f"{name}: hours = {shown(hours)} is not finite; give a finite time")
+    low, high = _bounds(name)
+    return Distribution("events", (float(events) + 0.5, time), low, high)
+
+
+def _bounds(name: str) -> tuple[float, float]:
+    """The least and the most that an input may be; above 0, the bound itself is not valid."""
+    row = INPUTS.get(name)
+    low, high = (row.low, row.high) if row else (-math.inf, math.inf)
+    return (max(low, float(np.nextafter(0, 1))) if row and row.positive else low), high
 
 
 def _continuous(name: str, kind: str, first: float, numbers: Sequence[Any]) -> Distribution:
@@ -155,9 +198,7 @@ def _continuous(name: str, kind: str, first: float, numbers: Sequence[Any]) -> D
                 f"{name}: uniform from {shown(numbers[0])} to {shown(numbers[1])} is not a range; "
                 "give [low, high], finite, low below high"
             )
-    low, high = (row.low, row.high) if row else (-math.inf, math.inf)
-    if row and row.positive:
-        low = max(low, float(np.nextafter(0, 1)))  # above 0: the bound itself is not valid
+    low, high = _bounds(name)
     cut = Distribution(kind, (first, float(last)), low, high)
     if cut.outside > MOST_OUTSIDE:
         ends = f"{row.low:g} to {row.high:g}" if row else "its bounds"

@@ -123,7 +123,8 @@ def resolve(
     explicit = {*stated, *owner}
     for whole, parts in MEASURED.items():
         said = {*labels}.union(explicit, *(axis.records for axis in swept))
-        if whole in said and (beside := sorted(parts & said)):
+        own = {kind for kind in labels if whole in record(kind, labels[kind]).values}
+        if whole in said and (beside := sorted(parts & said - own)):
             raise InputError(
                 f"{whole} is of all causes, and {beside[0]} would count some again; keep one"
             )
@@ -145,6 +146,12 @@ def resolve(
     swept, per_decade = _set_by_labels(
         swept, labels, constants, options, explicit, free, used, tables, remarks, found, torus.rows
     )
+    distributions |= {
+        name: distribution(name, value)
+        for entry in (record(kind, label) for kind, label in labels.items())
+        for name, value in entry.values.items()
+        if isinstance(value, Mapping) and name not in explicit and values.is_known(name)
+    }
     counted = hardware.counted(swept, constants, free)
     constants |= {name: row.item() for name, (_, row) in counted.rows.items()}
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
@@ -474,7 +481,11 @@ def _values_of(
     if entry.values:  # "none" is not recorded: a spec without a label means the same
         used.setdefault((kind, label), entry)
     spelled = patterns.spelled_out({**entry.values, **entry.values.get("own", {})}, {})
-    own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
+    own = {
+        key: distribution(key, value).median if isinstance(value, Mapping) else value
+        for key, value in spelled.items()
+        if key in INPUTS or key in load()
+    }
     gpu = entry.values.get("gpu")
     for whole, (rest, count, each) in BESIDE_GPUS.items():
         if isinstance(gpu, str) and whole in own:

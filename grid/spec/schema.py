@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...catalog import AUTO, CONFIGURED, KINDS, NONE, kind
+from ...catalog import AUTO, CONFIGURED, FROM_FILES, KINDS, NONE, kind
 from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
 from ...kernels.declare import Input
@@ -116,13 +116,17 @@ _NAMES: Schema = {
         {"$ref": "#/definitions/together"},
     ],
 }
+_TEXT: Schema = {"type": "string"}
 _ROUND: Schema = {"type": "boolean", "description": "round to whole numbers"}
 _ENDS = [{"required": [space], "properties": {space: _PAIR}} for space in ("linspace", "geomspace")]
 _SHARED: Schema = {
     "distribution": {
         "anyOf": [
-            _table({law: _LIST if law == "empirical" else _PAIR}, law) for law in DISTRIBUTIONS
+            _table({law: _LIST if law == "empirical" else _PAIR}, law)
+            for law in DISTRIBUTIONS
+            if law != "events"
         ]
+        + [_table({"events": {"type": "number", "minimum": 0}, "hours": _TEXT}, "events", "hours")]
     },
     "sample": _table({"empirical": _LIST}, "empirical"),
     # valid combinations of keys in a table that generates values
@@ -165,7 +169,9 @@ def _value(name: str) -> Schema:
         labels: list[Schema] = [{"enum": list(kind(name))}]
         labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # an earlier edition
         if name == "calibration":
-            labels += [{"enum": [AUTO, NONE]}, {"type": "string", "pattern": r"\.toml$"}]
+            labels.append({"enum": [AUTO, NONE]})
+        if name in FROM_FILES:
+            labels.append({"type": "string", "pattern": r"\.toml$"})
         if name == CONFIGURED:
             labels += [{"type": "string", "pattern": r"\.json$|/|^\{"}, {"type": "object"}]
         return {"anyOf": labels}
