@@ -4,9 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .physics.cost.roles import BESIDE_GPUS as BESIDE_GPUS
+from .physics.failures.roles import ALL_CAUSES as ALL_CAUSES
 from .physics.failures.roles import BESIDE_IT as BESIDE_IT
 from .physics.failures.roles import LEFT_OUT as LEFT_OUT
+from .physics.failures.roles import LOST as LOST
 from .physics.failures.roles import MEASURED as MEASURED
+from .physics.failures.roles import PARTS_MTTF as PARTS_MTTF
+from .physics.failures.roles import SHARED_BY as SHARED_BY
 from .physics.failures.roles import UNPLAYED as UNPLAYED
 from .physics.layout.inputs import MODULES as MODULES
 from .physics.layout.roles import RECOMPUTED as RECOMPUTED

@@ -85,14 +85,14 @@ def text(
     """A calibration as TOML: a file, or the record of a label."""
     prefix = f"{label}." if label else ""
     lines = [f"[{label}]"] if label else []
-    lines += [f"{name} = {_quoted(value)}" for name, value in about.items()]
+    lines += [f"{name} = {quoted(value)}" for name, value in about.items()]
     lines += [f"{name} = {_written(name, values[name], 6)}" for name in sorted(values, key=_order)]
     lines += ["", f"[{prefix}standard_errors]"]
     lines += [f"{name} = {_written(name, errors[name], 3)}" for name in sorted(errors, key=_order)]
     lines += ["", f"[{prefix}fit]"]
     for name, value in fit.items():
         shown = json.dumps(value) if isinstance(value, list) else value
-        lines.append(f"{name} = {_quoted(value) if isinstance(value, str) else shown}")
+        lines.append(f"{name} = {quoted(value) if isinstance(value, str) else shown}")
     return "\n".join(lines) + "\n"
 
 
@@ -109,18 +109,18 @@ def _written(name: str, value: Any, digits: int) -> str:
     """A value in a record's notation: a number with its unit, or a choice."""
     base = unit(name)
     if not isinstance(base, str):
-        return _quoted(value) if isinstance(value, str) else written(value)
+        return quoted(value) if isinstance(value, str) else written(value)
     if base == "1":
         return str(_rounded(value, digits))
     factor, shown = scale(base, value, name)
-    return _quoted(f"{_rounded(value / factor, digits)} {shown}")
+    return quoted(f"{_rounded(value / factor, digits)} {shown}")
 
 
 def _rounded(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A string literal valid in both TOML and JSON."""
     # "replace" for lone surrogates; TOML, unlike JSON, requires DEL escaped
     encodable = text.encode("utf-8", "replace").decode()

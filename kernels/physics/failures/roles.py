@@ -47,3 +47,20 @@ MEASURED: Mapping[str, frozenset[str]] = {
 BESIDE_IT: Mapping[str, Mapping[str, str]] = {
     "gpu_mttf": {"nic_mttf": "nics_per_node", "psu_mttf": "series_psus_per_node"},
 }
+# parts that fail: their mean time to failure, the input that counts them on a node ("": one of
+# them), and the part that takes their failures where none is counted
+PARTS_MTTF: Mapping[str, tuple[str, str, str]] = {
+    "gpu": ("gpu_mttf", "gpus_per_node", ""),
+    "silent_corruption": ("silent_corruption_mttf", "gpus_per_node", ""),
+    "host": ("host_mttf", "", ""),
+    "software": ("software_mttf", "", ""),
+    "nic": ("nic_mttf", "nics_per_node", "host"),
+    "cable": ("cable_mttf", "cables_per_node", "nic"),
+    "psu": ("psu_mttf", "series_psus_per_node", "host"),
+    "switch": ("switch_mttf", "", ""),
+}
+# the GPUs that share one of a part, where it is none of a node
+SHARED_BY: Mapping[str, str] = {"switch": "gpus_per_switch"}
+ALL_CAUSES = ("interruption_mttf", "gpus_per_node")  # the same of all parts together, per GPU
+# what a log may say of an interruption: until it was noticed, to start again, or all in all
+LOST = {"detection": "detection_time", "restart": "reinit_time", "lost": "recovery_time"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcube.commands import complete
+from fleetcube.commands import complete, failures
 from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.routing import show_routing
 from fleetcube.commands.say import say, say_each
@@ -40,6 +40,11 @@ _STEPS = ("a CSV of step times", "a training log")
     help="CSV: input to fit; may be repeated.  [all, starting from published steps]",
 )
 @click.option("--of", help="CSV: the measured column.  [step_time]")
+@click.option("--gpus", type=int, help="Failures: GPUs watched.  [as Slurm's accounting says]")
+@click.option("--hours", help='Failures: how long, as "54 d".  [as the log says]')
+@click.option("--kind", multiple=True, help="Failures: NAME=PART of a kind, none to leave it out.")
+@click.option("--prior", help="Failures: a record of reliability to start at.")
+@click.option("--weight", type=float, help="Failures: how many events that record counts as.")
 @click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
 @click.option("--overwrite", is_flag=True, help="Replace an existing calibration file.")
 @click.option("--plot", type=click.Path(), help="Draw fit and residuals: .png, .pdf or .svg.")
@@ -61,7 +66,7 @@ def calibrate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Fit the model to measurements: nccl-tests' or a training's log, or a CSV of step times.
+    """Fit the model to measurements: a log of collectives, of training or of failures, or a CSV.
 
     The output of nccl-tests or rccl-tests gives latency, bandwidth and square-root term of the
     collective. A CSV, with columns of inputs and step_time, updates the calibration to published
@@ -70,6 +75,10 @@ def calibrate(
     file that -o writes: calibration = "my-cluster.toml". Tokens counted by expert (CSV, NPZ) give
     expert_load_imbalance and capacity_factor.
 
+    A log of failures (columns time, node and kind; sacct --parsable2; kernel logs with Xids; NVIDIA
+    Resiliency Extension; ml-goodput-measurement) gives mean times between them, with what few
+    events leave open: reliability = "reliability.toml".
+
     \b
     Example:
       all_reduce_perf -b 8 -e 8G -f 2 > all_reduce.log
@@ -77,6 +86,7 @@ def calibrate(
       fleetcube calibrate steps.csv --spec job.toml -o my-steps.toml
       fleetcube calibrate train.log --spec job.toml -o my-steps.toml
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
+      fleetcube calibrate failures.csv --gpus 16384 --hours "54 d" -o reliability.toml
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.routing import Routing
@@ -91,11 +101,16 @@ def calibrate(
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
         check_picture(Path(plot))
+    about_failures = {name: given.pop(name) for name in failures.NAMES}
     said = looks(given, {"--plot": plot})
+    nccl: dict[str, Any] = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
+    nccl |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
+    if not (fit or of) and (events := failures.log_of(log, about_failures)):
+        _refuse({**nccl, "--plot": plot}, "a log of failures")
+        return failures.report(events, log, spec, output, as_json, **about_failures)
     notes: list[str] = []
     read = _read(log, of)
-    options: dict[str, Any] = {"--collective": collective, "--in-place": in_place}
-    options |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
+    options: dict[str, Any] = {name: value for name, value in nccl.items() if name != "--ranks"}
     if isinstance(read, Routing):
         options |= {"--fit": fit or None, "--of": of, "-o": output, "--plot": plot}
         _refuse(options, "tokens counted by expert")

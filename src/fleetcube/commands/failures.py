@@ -1,0 +1,136 @@
+"""`fleetcube calibrate` of a log of failures: mean times between them, and a record."""
+
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleetcube.commands.say import say, say_each
+from fleetcube.commands.table import print_table
+
+if TYPE_CHECKING:
+    from fleetcube.grid.formats.event_log import Log
+    from fleetcube.grid.measured.failures import Failures
+
+NAMES = ("gpus", "hours", "kind", "prior", "weight")  # options of logs of failures alone
+
+
+def log_of(path: str, given: dict[str, Any]) -> "Log | None":
+    """The log of failures in a file; None for measurements of other sorts."""
+    from fleetcube.grid.formats.event_log import read_log, recognized, text_of
+    from fleetcube.grid.measured import own
+
+    if any(given.values()):
+        return read_log(path)
+    if not Path(path).is_file():  # a pipe is read once
+        return None
+    text = text_of(path)
+    return None if own.is_table(text) else recognized(text)
+
+
+def report(
+    log: "Log",
+    path: str,
+    spec: str | None,
+    output: str | None,
+    as_json: bool,
+    gpus: int | None,
+    hours: str | None,
+    kind: Sequence[str],
+    prior: str | None,
+    weight: float | None,
+) -> None:
+    from fleetcube.grid.measured import failures
+    from fleetcube.grid.measured.file import write
+    from fleetcube.grid.spec.file import read_spec
+
+    scenario = read_spec(spec)["scenario"] if spec is not None else {}
+    found = failures.failures(
+        log, scenario, _watched(log, gpus, hours), failures.kinds_of(kind), _prior(prior, weight)
+    )
+    (_json if as_json else _show)(found, log)
+    say_each(f"note: {note}" for note in found.notes)
+    if output is not None:
+        time = f"{found.gpu_seconds / 3600:.6g} GPU hours"
+        about = {
+            "title": f"Failures by {Path(path).name}",
+            "source": f"fleetcube calibrate {path}",
+            "date": datetime.date.today().isoformat(),
+            "note": "; ".join([f"{found.events:,} events in {time}, of {log.of}", *found.notes]),
+        }
+        write(Path(output), failures.text(found, about, {"watched": time}))
+        say(f"wrote {output}", err=as_json)
+
+
+def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, float] | None:
+    from fleetcube.catalog.units import UnitError, parse
+    from fleetcube.grid.errors import InputError, check_count
+
+    if gpus is None and hours is None:
+        return None
+    if gpus is None or (hours is None and not log.seconds):
+        raise InputError(
+            '--gpus and --hours go together; give both, as --gpus 16384 --hours "54 d"'
+        )
+    try:
+        seconds = log.seconds if hours is None else parse(hours, "s", "--hours")
+    except UnitError as error:
+        raise InputError(str(error)) from None
+    return check_count("--gpus", gpus), seconds
+
+
+def _prior(prior: str | None, weight: float | None) -> tuple[str, float] | None:
+    from fleetcube.grid.errors import InputError
+
+    if prior is None and weight is None:
+        return None
+    if prior is None or weight is None or not 0 < weight <= 1e6:
+        raise InputError(
+            "--prior names a record and --weight how many events it counts as, up to a million; "
+            "give both, as --prior llama-3-405b-components --weight 10"
+        )
+    return prior, weight
+
+
+def _show(found: "Failures", log: "Log") -> None:
+    from fleetcube.grid.measured.failures import ENDS, HOUR, quantiles
+    from fleetcube.grid.show.tables import scale
+
+    rows = []
+    for rate in found.rates:
+        low, median, high = rate.law.at(ENDS) / HOUR
+        span = f"{low:,.5g} to {high:,.5g}" if rate.events else f"above {low:,.5g}, 95 % sure"
+        rows.append(
+            [rate.name, f"{rate.events:g}", f"{rate.seconds / HOUR:,.6g}", f"{median:,.5g}"]
+        )
+        rows[-1].append(span)
+    print_table(["", "events", "component hours", "median [h]", "90 % [h]"], rows)
+    low, _, high = found.whole.law.at(ENDS) / HOUR
+    say(
+        f"{found.events:,} events in {found.gpu_seconds / HOUR:,.6g} GPU hours, {log.of}: one in "
+        + (f"{found.gpu_seconds / HOUR / found.events:,.5g} " if found.events else "more than ")
+        + (f"({low:,.5g} to {high:,.5g})" if found.events else f"{low:,.5g}")
+    )
+    few, many = found.again
+    say(f"as many GPU hours again: {few:.0f} to {many:.0f} events, 90 of 100 times")
+    for name, seconds in found.lost.items():
+        factor, unit = scale("s", seconds, name)
+        low, median, high = (each / factor for each in quantiles(seconds))
+        say(f"{name}: median {median:.4g} {unit}, 90 % {low:.4g} to {high:.4g} ({len(seconds)})")
+
+
+def _json(found: "Failures", log: "Log") -> None:
+    from fleetcube.grid.measured.failures import ENDS, quantiles
+
+    told: dict[str, Any] = {
+        rate.name: {
+            "events": rate.events,
+            "component_seconds": rate.seconds,
+            "quantiles": dict(zip(map(str, ENDS), rate.law.at(ENDS).tolist(), strict=True)),
+        }
+        for rate in found.rates
+    }
+    told |= {name: {"quantiles": quantiles(seconds)} for name, seconds in found.lost.items()}
+    told |= {"events": found.events, "gpu_seconds": found.gpu_seconds, "again": found.again}
+    say(json.dumps({**told, "of": log.of, "notes": found.notes}, indent=2))
