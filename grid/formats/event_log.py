@@ -1,5 +1,6 @@
 """Logs of failures: tables of events, Slurm's accounting, Xids of NVIDIA's driver, restarts."""
 
+import contextlib
 import csv
 import json
 import math
@@ -14,55 +15,45 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.units import UnitError, parse
+from ...kernels.roles import LOST
 from ..errors import InputError, shown
 from ..spec.bounded import read_bytes
 from ..text import unguarded
 
 LARGEST = 1 << 26  # bytes of a log
 MOST_ROWS = 200_000
-MOST_COUNT = 1_000_000  # events of one row
 LONGEST = 2_000  # characters of a line, or of a name in it
 NO_FAILURE = "-"  # a kind that interrupts nothing
-# Words for a part that fails, in this order: "switch/cable" of no one knows which is the card's
-KINDS: Mapping[str, tuple[str, ...]] = {
-    NO_FAILURE: ("planned", "scheduled maintenance", "preempted", "no failure"),
-    "silent_corruption": ("silent", "sdc", "corruption"),
-    "psu": ("psu", "power supply", "power supplies"),
-    "gpu": ("gpu", "gpus", "hbm", "hbm3", "hbm3e", "sram", "ecc", "nvlink", "nvswitch", "xid"),
-    "nic": ("nic", "nics", "hca", "network card", "switch/cable", "switch or cable", "network"),
-    "cable": ("cable", "cables", "optics", "transceiver", "link flap"),
-    "switch": ("switch", "switches", "leaf", "tor"),
-    "software": ("software", "bug", "watchdog", "nccl", "dependency", "job", "code", "application"),
-    "host": ("host", "node", "cpu", "memory", "dimm", "ssd", "disk", "chassis", "board", "server"),
+# Words for a part that fails, in this order: "switch/cable" is the card's, as no one knows
+_WORDS = {
+    NO_FAILURE: "planned|scheduled|preempted|no failure",
+    "silent_corruption": "silent|sdc|corruption",
+    "psu": "psu|power supply|power supplies",
+    "gpu": r"gpus?|hbm\w?|sram|ecc|nvlink|nvswitch",
+    "nic": "nics?|hca|network|switch/cable",
+    "cable": "cables?|optics|transceiver|link flap",
+    "switch": "switch(es)?|leaf|tor",
+    "software": "software|bug|watchdog|nccl|dependency|job|code|application",
+    "host": "host|node|cpu|memory|dimm|ssd|disk|chassis|board|server",
 }
-_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "time": ("time", "timestamp", "date", "datetime", "when", "start", "start time", "event time"),
-    "node": ("node", "host", "hostname", "node name", "server", "instance", "machine", "nodelist"),
-    "kind": (
-        *("kind", "type", "cause", "category", "component", "reason", "root cause", "failure"),
-        *("failure type", "error", "event", "fault", "interruption cause", "interruption kind"),
-    ),
-    "count": ("count", "events", "interruptions", "failures", "number"),
-    "lost": ("lost", "time lost", "minutes lost", "lost minutes", "downtime", "down time"),
-    "detection": ("detection", "detection time", "time to detect", "detection minutes"),
-    "restart": ("restart", "restart time", "time to restart", "reinit time", "restart minutes"),
+# Headings, in plain words
+_COLUMNS = {
+    "time": "time|time ?stamp|date|date ?time|when|start|(start|event) time",
+    "node": "node|nodes|host|host ?name|node ?name|server|instance|machine|node ?list",
+    "kind": "kind|type|(root )?cause|category|component|reason|fault|error|event|"
+    "(failure|interruption)( kind| type| cause)?",
+    "count": "count|events|interruptions|failures|number",
+    "lost": "lost|time lost|lost time|down ?time",
+    "detection": "detection|detection time|time to detect",
+    "restart": "restart|(restart|reinit) time|time to restart",
 }
-_NAMED = {name: column for column, names in _COLUMNS.items() for name in names}
-_TIMES = ("lost", "detection", "restart")
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
-    **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "h"),
-}
+_UNITS = {"s": "s|sec|secs|seconds?", "min": "min|mins|minutes?", "h": "h|hrs?|hours?"}
 # What Slurm says of a job: the part at fault, "" where it does not tell (Slurm, sacct, job states)
 _STATES = {
     **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), "host"),
     **dict.fromkeys(("FAILED", "OUT_OF_MEMORY", "OOM"), "software"),
-    **dict.fromkeys(("REQUEUED", "SPECIAL_EXIT"), ""),
-    **dict.fromkeys(
-        ("CANCELLED", "COMPLETED", "COMPLETING", "CONFIGURING", "DEADLINE"), NO_FAILURE
-    ),
-    **dict.fromkeys(("PENDING", "PREEMPTED", "RESIZING", "REVOKED", "RUNNING"), NO_FAILURE),
+    **dict.fromkeys(("COMPLETED", "COMPLETING", "CONFIGURING", "PENDING", "RUNNING"), NO_FAILURE),
+    **dict.fromkeys(("CANCELLED", "DEADLINE", "PREEMPTED", "RESIZING", "REVOKED"), NO_FAILURE),
     **dict.fromkeys(("STOPPED", "SUSPENDED", "TIMEOUT"), NO_FAILURE),
 }
 _ELAPSED = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6}(?:\.\d{1,9})?)")
@@ -70,22 +61,17 @@ _GPUS = re.compile(r"gres/gpu(:[^=,]{1,60})?=(\d{1,9})")
 # Xids by what NVIDIA's catalog has one do: reset or replace the GPU, restart the application, or
 # nothing (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2025-10). A
 # contained memory error (94) is the GPU's, though a restart of the application is enough
-_XIDS: Mapping[str, tuple[int, ...]] = {
-    "gpu": (
-        *(46, 48, 54, 62, 64, 74, 79, 94, 95, 109, 110, 119, 120, 136, 140, 142, 143),
-        *(144, 145, 146, 147, 148, 149, 150, 155, 156, 158, 171, 172),
-    ),
-    "software": (
-        *(8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84),
-        *(85, 86, 88, 89, *range(96, 106), *range(126, 136), 139),
-    ),
-    NO_FAILURE: (
-        *(37, 38, 43, 44, 45, 63, 66, 67, 92, 93, 106, 107, 121, 137, 141, 152, 153, 154, 157),
-        *(160, 161),
-    ),
+_OF_GPU = (46, 48, 54, 62, 64, 74, 79, 94, 95, 109, 110, 119, 120, 136, 140, 142, 143)
+_OF_GPU += (*range(144, 151), 155, 156, 158, 171, 172)
+_OF_SOFTWARE = (8, 11, 13, 25, 31, 32, 39, 40, 41, 60, *range(68, 73), 75, 76, 77, 80)
+_OF_SOFTWARE += (*range(82, 87), 88, 89, *range(96, 106), *range(126, 136), 139)
+_OF_NONE = (37, 38, 43, 44, 45, 63, 66, 67, 92, 93, 106, 107, 121, 137, 141, 152, 153, 154, 157)
+_XIDS: Mapping[int, str] = {
+    **dict.fromkeys(_OF_GPU, "gpu"),
+    **dict.fromkeys(_OF_SOFTWARE, "software"),
+    **dict.fromkeys((*_OF_NONE, 160, 161), NO_FAILURE),
 }
 _CODE = re.compile(r"\bxid:? ?(\d{1,4})\b", re.IGNORECASE)
-_PART_OF = {code: part for part, codes in _XIDS.items() for code in codes}
 _XID = re.compile(r"NVRM: Xid \([^)]{1,40}\): (\d{1,4})\b")
 _STAMP = re.compile(
     r"\[(\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})\]|\[ *(\d{1,12}\.\d{1,9})\]"
@@ -93,7 +79,9 @@ _STAMP = re.compile(
 )
 _HOST = re.compile(r"([\w.-]{1,80}) kernel:|^([\w.-]{1,80}): ")
 # NVIDIA Resiliency Extension, shared_utils/profiling.py
-_CYCLE = re.compile(r"Cycle: (\w{1,9}) Event: (\w{1,40}) Node: .{1,200} Time: ([\d :.-]{8,30}) UTC")
+_CYCLE = re.compile(
+    r"Cycle: \w{1,9} Event: failure_detected Node: .{1,200} Time: ([\d :.-]{8,30}) "
+)
 _RESTART = re.compile(r"Cycle: (\w{1,9}) total_restart_time(?: \([\w ]{1,30}\))?: ([\d.]{1,20})s")
 _FORMATS = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%Y %b %d %H:%M:%S")
 
@@ -154,59 +142,36 @@ def recognized(text: str) -> Log | None:
 
 def _reader_of(headings: Collection[str]) -> Callable[[Sequence[Mapping[str, Any]]], Log] | None:
     """What reads the rows of such headings; None if they are of no events."""
-    names = {_plain(heading)[0] for heading in headings}
-    columns = {_NAMED.get(name) for name in names}
-    if {"state", "elapsed"} <= names:
+    names, columns, _ = zip(*map(_plain, headings), strict=True) if headings else ((), (), ())
+    if {"state", "elapsed"} <= {*names}:
         return _jobs
     if "job_start_time" in headings:
         return _restarts
-    return _table if "kind" in columns or {"time", "node"} <= columns else None
+    return _table if "kind" in columns or {"time", "node"} <= {*columns} else None
 
 
 def part_of(kind: str) -> str:
     """The part that a kind of failure is of, by its words; "" for an unknown one."""
     if code := _CODE.search(kind[:LONGEST]):
-        return _PART_OF.get(int(code[1]), "")
-    words = f" {re.sub(r'[^a-z0-9/]+', ' ', kind.lower())} "
-    spread = words.replace("/", " ")
-    return next(
-        (
-            part
-            for part, known in KINDS.items()
-            for word in known
-            if f" {word} " in words or f" {word} " in spread
-        ),
-        "",
-    )
+        return _XIDS.get(int(code[1]), "")
+    words = re.sub(r"[^a-z0-9/]+", " ", kind[:LONGEST].lower())
+    found = (part for part, known in _WORDS.items() if re.search(rf"\b({known})\b", words))
+    return next(found, "")
 
 
 def time_of(text: Any) -> float | None:
     """Seconds since 1970 of a date, or of a number of seconds or milliseconds; None if unreadable.
     Without a zone it is UTC: only differences matter."""
-    text = str(text).strip()[:60]
-    try:
+    text = _text(text)[:60]
+    with contextlib.suppress(ValueError):
         number = float(text)
         return (number / 1000 if number > 1e11 else number) if math.isfinite(number) else None
-    except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        found = next(filter(None, (_dated(text, form) for form in _FORMATS)), None)
-    if found is None:
-        return None
-    try:
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (OverflowError, ValueError):
-        return None
-
-
-def _dated(text: str, form: str) -> datetime | None:
-    year = "" if form[:2] != "%Y" else "2000 "  # of a kernel's log, which states none
-    try:
-        return datetime.strptime(year + text, form)
-    except ValueError:
-        return None
+    for form in ("", *_FORMATS):
+        with contextlib.suppress(ValueError, OverflowError):
+            dated = f"2000 {text}" if form[:2] == "%Y" else text  # a kernel states no year
+            found = datetime.strptime(dated, form) if form else datetime.fromisoformat(text)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def _rows(text: str) -> Iterator[dict[str, Any]]:
@@ -244,6 +209,7 @@ def _cells(text: str) -> Iterator[dict[str, Any]]:
         return
     if not _reader_of(heading):
         return
+    yield dict.fromkeys(heading, "")  # of a log without any event, too
     try:
         for cells in table:
             yield dict(zip(heading, map(unguarded, cells), strict=False))
@@ -252,27 +218,30 @@ def _cells(text: str) -> Iterator[dict[str, Any]]:
 
 
 @lru_cache(10_000)
-def _plain(heading: str) -> tuple[str, str]:
-    """A heading in plain words without its unit, and that unit: minutes if it has none."""
+def _plain(heading: str) -> tuple[str, str, str]:
+    """A heading in plain words without its unit, what it is of, and that unit, by default min."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", heading[:80]).lower().split()
-    unit = next((_UNITS[word] for word in reversed(words) if word in _UNITS), "min")
-    plain = " ".join(words)
-    return (plain if plain in _NAMED else " ".join(w for w in words if w not in _UNITS)), unit
+    units = {word: unit for word in words for unit, n in _UNITS.items() if re.fullmatch(n, word)}
+    name = " ".join(word for word in words if word not in units)
+    column = next((of for of, known in _COLUMNS.items() if re.fullmatch(known, name)), "")
+    if not name and units:
+        column = "lost"  # "minutes"
+    return name, column, next(iter(units.values()), "min")
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Log:
     log = Log("a table of events")
     columns: dict[str, tuple[str, str]] = {}
     for heading in dict.fromkeys(heading for row in rows for heading in row):
-        name, unit = _plain(heading)
-        columns.setdefault(_NAMED.get(name, ""), (heading, unit))
+        _, column, unit = _plain(heading)
+        columns.setdefault(column, (heading, unit))
     columns.pop("", None)
     for row in rows:
         cells = {name: _text(row.get(heading)) for name, (heading, _) in columns.items()}
         if not any(cells.values()):
             continue
         lost = {}
-        for name in filter(cells.get, _TIMES):
+        for name in filter(cells.get, LOST):
             seconds = _seconds(cells[name], columns[name][1])
             if seconds is None:
                 log.dropped[f"{name} times that cannot be read"] += 1
@@ -295,26 +264,17 @@ def _text(value: Any) -> str:
 
 
 def _count(text: str) -> int:
-    if not text:
-        return 1
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (number.is_integer() and 0 <= number <= MOST_COUNT):
-        raise InputError(
-            f"count = {shown(text)} is not a whole number from 0 to {MOST_COUNT:,}; fix that row"
-        )
-    return int(number)
+    if not re.fullmatch(r"\d{0,9}(\.0*)?", text):
+        raise InputError(f"count = {shown(text)} is not a whole number; fix that row")
+    return int(float(text or 1))
 
 
 def _seconds(text: str, unit: str) -> float | None:
     """A time of a cell, with a unit of its own or that of its column."""
-    if _ELAPSED.fullmatch(text):
-        return _elapsed(text)
+    plain = re.fullmatch(r"[\d_]{1,20}(\.\d{0,20})?", text)
     try:
-        plain = re.fullmatch(r"[\d_]{1,20}(\.\d{0,20})?", text)
-        found = parse(f"{text} {unit}" if plain else text, "s", "time")
+        found = _elapsed(text)
+        found = parse(f"{text} {unit}" if plain else text, "s", "time") if found is None else found
     except UnitError:
         return None
     return found if 0 <= found < math.inf else None
@@ -334,7 +294,7 @@ def _jobs(rows: Sequence[Mapping[str, Any]]) -> Log:
     log = Log("Slurm's accounting")
     for row in rows:
         cells = {_plain(heading)[0].replace(" ", ""): _text(cell) for heading, cell in row.items()}
-        if "." in cells.get("jobid", ""):
+        if "." in cells.get("jobid", "") or not any(cells.values()):
             continue
         state = cells.get("state", "").partition(" ")[0].rstrip("+").upper()
         elapsed, gpus = _elapsed(cells.get("elapsed", "")), _gpus(cells.get("alloctres", ""))
@@ -382,8 +342,8 @@ def _cycles(text: str) -> Log:
     restarts: dict[str, float] = {}
     for line in text.splitlines():
         cut = line[:LONGEST]
-        if (match := _CYCLE.search(cut)) and match[2] == "failure_detected":
-            log.events.append(Event(time_of(match[3]), "all ranks", "", ""))
+        if match := _CYCLE.search(cut):
+            log.events.append(Event(time_of(match[1]), "all ranks", "", ""))
         elif (match := _RESTART.search(cut)) and (seconds := time_of(match[2])) is not None:
             restarts[match[1]] = max(seconds, restarts.get(match[1], 0.0))
     log.lost["restart"] = list(restarts.values())

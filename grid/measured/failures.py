@@ -14,13 +14,14 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import ALL_CAUSES, LOST, PARTS_MTTF, SHARED_BY
 from ..errors import InputError, nearest, shown
 from ..formats.event_log import NO_FAILURE, Event, Log
-from ..spec.distributions import Distribution, distribution, of_events
+from ..spec.distributions import distribution, of_events
 from ..spec.scenario import resolve
 from .file import quoted
 
 WINDOW = 600.0  # seconds: lines of one node that follow within are one event
 MOST_VALUES = 20  # of an empirical distribution that is written
 ENDS = (0.05, 0.5, 0.95)
+THREE = -math.log(ENDS[0])  # events that are none in 5 % of the cases
 _UNKNOWN = "host"  # takes the events of kinds that no one knows: a node's failure
 
 
@@ -33,8 +34,10 @@ class Rate:
     seconds: float
 
     @property
-    def law(self) -> Distribution:
-        return of_events(self.name, self.events, f"{self.seconds} s")
+    def quantiles(self) -> list[float]:
+        """The mean time at ENDS. Its own mean is infinite after no event, and never shown."""
+        law = of_events(self.name, self.events, f"{self.seconds} s")
+        return [float(each) for each in law.at(np.array(ENDS))]
 
     @property
     def written(self) -> str:
@@ -47,13 +50,14 @@ class Failures:
 
     rates: tuple[Rate, ...]
     events: int
+    gpus: int  # 0 where their number changes
     gpu_seconds: float
     lost: Mapping[str, Sequence[float]]
     notes: tuple[str, ...]
 
     @property
     def whole(self) -> Rate:
-        """All causes together, without a prior."""
+        """All causes together, without a record's."""
         return Rate(ALL_CAUSES[0], self.events, self.gpu_seconds)
 
     @property
@@ -98,7 +102,11 @@ def failures(
     }
     lost = {name: seconds for name, seconds in lost.items() if seconds}
     whole = sum(event.count for event in events)
-    return Failures(tuple(rates.values()), whole, gpu_seconds, lost, tuple(notes))
+    if not whole:
+        ends = f"{gpu_seconds / HOUR / THREE:,.4g} GPU hours (rule of three)"
+        notes.append(f"no event: 95 % sure of a mean above {ends}; the table is of Jeffreys' prior")
+    gpus = watched[0] if watched else 0
+    return Failures(tuple(rates.values()), whole, gpus, gpu_seconds, lost, tuple(notes))
 
 
 def merged(events: Sequence[Event]) -> tuple[list[Event], int]:
@@ -226,7 +234,6 @@ def kinds_of(given: Sequence[str]) -> dict[str, str]:
 
 
 def quantiles(seconds: Sequence[float]) -> list[float]:
-    """The ends of 90 % of some times, and their median between."""
     return [float(each) for each in np.quantile(seconds, ENDS)]
 
 

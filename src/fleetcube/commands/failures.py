@@ -94,26 +94,27 @@ def _prior(prior: str | None, weight: float | None) -> tuple[str, float] | None:
 
 
 def _show(found: "Failures", log: "Log") -> None:
-    from fleetcube.grid.measured.failures import ENDS, HOUR, quantiles
+    from fleetcube.grid.measured.failures import HOUR, quantiles
     from fleetcube.grid.show.tables import scale
+
+    def hours(low: float, median: float, high: float) -> str:
+        known = f"{low / HOUR:,.5g} to {high / HOUR:,.5g}"
+        return known if found.events else f"above {low / HOUR:,.5g}, 95 % sure"
 
     rows = []
     for rate in found.rates:
-        low, median, high = rate.law.at(ENDS) / HOUR
-        span = f"{low:,.5g} to {high:,.5g}" if rate.events else f"above {low:,.5g}, 95 % sure"
-        rows.append(
-            [rate.name, f"{rate.events:g}", f"{rate.seconds / HOUR:,.6g}", f"{median:,.5g}"]
-        )
-        rows[-1].append(span)
+        median = f"{rate.quantiles[1] / HOUR:,.5g}"
+        cells = [rate.name, f"{rate.events:g}", f"{rate.seconds / HOUR:,.6g}", median]
+        rows.append([*cells, hours(*rate.quantiles)])
     print_table(["", "events", "component hours", "median [h]", "90 % [h]"], rows)
-    low, _, high = found.whole.law.at(ENDS) / HOUR
-    say(
-        f"{found.events:,} events in {found.gpu_seconds / HOUR:,.6g} GPU hours, {log.of}: one in "
-        + (f"{found.gpu_seconds / HOUR / found.events:,.5g} " if found.events else "more than ")
-        + (f"({low:,.5g} to {high:,.5g})" if found.events else f"{low:,.5g}")
-    )
+    say(f"{found.events:,} events in {found.gpu_seconds / HOUR:,.6g} GPU hours, {log.of}")
+    if found.gpus and found.events:
+        low, _, high = found.whole.quantiles
+        mean = found.gpu_seconds / found.gpus / found.events / HOUR
+        ends = f"{low / HOUR / found.gpus:.4g} to {high / HOUR / found.gpus:.4g} h"
+        say(f"{found.gpus:,} GPUs were stopped every {mean:.4g} h (90 %: {ends})")
     few, many = found.again
-    say(f"as many GPU hours again: {few:.0f} to {many:.0f} events, 90 of 100 times")
+    say(f"as many GPU hours again: {few:,.0f} to {many:,.0f} events, 90 of 100 times")
     for name, seconds in found.lost.items():
         factor, unit = scale("s", seconds, name)
         low, median, high = (each / factor for each in quantiles(seconds))
@@ -124,13 +125,9 @@ def _json(found: "Failures", log: "Log") -> None:
     from fleetcube.grid.measured.failures import ENDS, quantiles
 
     told: dict[str, Any] = {
-        rate.name: {
-            "events": rate.events,
-            "component_seconds": rate.seconds,
-            "quantiles": dict(zip(map(str, ENDS), rate.law.at(ENDS).tolist(), strict=True)),
-        }
+        rate.name: {"events": rate.events, "seconds": rate.seconds, "quantiles": rate.quantiles}
         for rate in found.rates
     }
-    told |= {name: {"quantiles": quantiles(seconds)} for name, seconds in found.lost.items()}
+    told |= {name: quantiles(seconds) for name, seconds in found.lost.items()}
     told |= {"events": found.events, "gpu_seconds": found.gpu_seconds, "again": found.again}
-    say(json.dumps({**told, "of": log.of, "notes": found.notes}, indent=2))
+    say(json.dumps({"shares": ENDS, **told, "of": log.of, "notes": found.notes}, indent=2))
