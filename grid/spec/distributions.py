@@ -133,7 +133,8 @@ def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
     kind = next(iter(spec), None)
     if len(spec) != 1 or kind not in KINDS or kind == "events":
         wrong = [key for key in spec if key not in {*KINDS, "hours"}]
-        hint = nearest(str(wrong[0]), KINDS, "choose one") if wrong else "keep one"
+        only = "give both" if len(spec) == 1 else "keep one"
+        hint = nearest(str(wrong[0]), KINDS, "choose one") if wrong else only
         forms = ", ".join(f"{{{key} = {takes}}}" for key, takes in KINDS.items())
         raise InputError(f"{name} = {shown(dict(spec))} is not one of {forms}; {hint}")
     numbers = spec[kind]
