@@ -18,6 +18,7 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.ask.runs import read_target
+from fleetcube.grid.formats import event_log
 from fleetcube.grid.formats.routing import parse_routing
 from fleetcube.grid.formats.training_log import LARGEST, parse_training_log
 from fleetcube.grid.measured.nccl import read_log
@@ -158,6 +159,7 @@ READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
     "steps.csv": (STEPS, read_table),
     "mine.json": (RECORDS, read_records),
     "mine.csv": (ROWS, read_records),
+    "failures.csv": ("time,node,kind,lost [h]\n2024-05-01,n1,gpu,2\n", event_log.read_log),
 }
 
 

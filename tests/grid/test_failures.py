@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fleetcube import Sweep
+from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
+from fleetcube.catalog.files import parse_toml
 from fleetcube.grid.formats.event_log import Log, part_of, recognized, time_of
 from fleetcube.grid.measured.failures import failures, kinds_of, text
 from fleetcube.grid.spec.distributions import distribution
 
+from ..draws import generator, scaled
 from .common import cases, on_h100, refused, written
 
 HOUR = 3600.0
@@ -274,6 +276,41 @@ def test_other_events_are_refused(name: str, spec: Any, said: str, tmp_path: Pat
         path.write_text(head + "{ events = 1979-05-27 }", encoding="utf-8")
         with pytest.raises(CatalogError, match="no distribution"):
             record("reliability", str(path))
+
+
+PIECES = ["1e999", "-1", "nan", "9" * 5000, "|", ",", ";", "\n", "\0", '"', "{", "]", "[" * 2000]
+PIECES += [
+    '{"a":' * 1500,
+    "NODE_FAIL",
+    "gres/gpu=",
+    "\ud7ff",
+    "\x1b[2J",
+    "\t",
+    "lost [h]",
+    " " * 3000,
+]
+PIECES += [":" * 500, "true", "null", "count", "1e30", "NVRM: Xid (PCI:0): 79", "1979-05-27"]
+
+
+@pytest.mark.slow
+@cases("log", TABLE, JSONL, SLURM, XIDS, CYCLES, STARTS)
+def test_damaged_logs_are_read_or_refused_in_one_line(log: str) -> None:
+    draws = generator(5)
+    for _ in range(scaled(2000)):
+        damaged = log
+        for _ in range(draws.integers(1, 6)):
+            at, length = draws.integers(len(damaged) + 1), draws.choice([0, 1, 3, 12, 60])
+            piece = PIECES[draws.integers(len(PIECES))]
+            damaged = damaged[:at] + piece + damaged[at + length :]
+        try:
+            found = recognized(damaged)
+            if found is not None:
+                made = failures(found, {}, (8, HOUR), {}, None)
+                assert all(rate.quantiles[0] > 0 for rate in made.rates)
+                parse_toml(text(made, {"title": "x", "note": "; ".join(made.notes)}, {}))
+        except InputError as error:
+            told = str(error)
+            assert "\n" not in told
 
 
 def test_words_name_parts_and_dates_times() -> None:
