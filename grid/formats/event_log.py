@@ -364,7 +364,7 @@ def _restarts(rows: Sequence[Mapping[str, Any]]) -> Log:
             starts += 1
             continue
         if starts > 0:
-            lost = {} if last is None else {"lost": time - last}
+            lost: dict[str, float] = {} if last is None else {"lost": time - last}
             log.events.append(Event(time, "", "", "", starts, lost))
         last, starts = time, 0
     if starts > 0:

@@ -213,3 +213,30 @@ def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], 
 def test_help_has_an_example(folder: Path) -> None:
     done = fleetcube("calibrate", "--help", folder=folder)
     assert "fleetcube calibrate" in done.stdout.split("Example:")[1]
+
+
+def test_a_log_of_failures_becomes_a_record(folder: Path) -> None:
+    (folder / "events.csv").write_text("cause,count,downtime\ngpu,40,12 min\nNIC,3,1 h\n")
+    asked = ["calibrate", "events.csv", "--gpus", "1024", "--hours", "90 d"]
+    done = fleetcube(*asked, "-o", "reliability.toml", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "43 events in 2,212,000 GPU hours" in done.stdout
+    assert "1,024 GPUs were stopped every 50.23 h" in done.stdout
+    assert "recovery_time: median 36 min" in done.stdout
+    values = record("reliability", str(folder / "reliability.toml")).values
+    assert values["gpu_mttf"] == {"events": 40, "hours": "2.21184e+06 h"}
+    assert values["host_mttf"] == float("inf")
+    told = json.loads(fleetcube(*asked, "--json", folder=folder).stdout)
+    assert told["gpu_mttf"]["events"] == 40
+    for words, arguments in (
+        ("does not say how many GPUs", asked[:2]),
+        ("go together", asked[:4]),
+        ('--hours = "5"', [*asked[:5], "5"]),
+        ("give both, as --prior", [*asked, "--weight", "3"]),
+        ("--plot is not for a log of failures", [*asked, "--plot", "x.png"]),
+        ("exists; choose another name", [*asked, "-o", "there.toml"]),
+        ("holds no failures", ["calibrate", "steps.csv", *asked[2:]]),
+    ):
+        refused = fleetcube(*arguments, folder=folder)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert words in refused.stderr

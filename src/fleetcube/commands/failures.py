@@ -94,31 +94,31 @@ def _prior(prior: str | None, weight: float | None) -> tuple[str, float] | None:
 
 
 def _show(found: "Failures", log: "Log") -> None:
-    from fleetcube.grid.measured.failures import HOUR, quantiles
+    from fleetcube.grid.measured.failures import quantiles
     from fleetcube.grid.show.tables import scale
-
-    def hours(low: float, median: float, high: float) -> str:
-        known = f"{low / HOUR:,.5g} to {high / HOUR:,.5g}"
-        return known if found.events else f"above {low / HOUR:,.5g}, 95 % sure"
+    from fleetcube.kernels.declare import HOUR
 
     rows = []
     for rate in found.rates:
-        median = f"{rate.quantiles[1] / HOUR:,.5g}"
-        cells = [rate.name, f"{rate.events:g}", f"{rate.seconds / HOUR:,.6g}", median]
-        rows.append([*cells, hours(*rate.quantiles)])
+        low, median, high = (_short(end / HOUR) for end in rate.quantiles)
+        span = f"{low} to {high}" if rate.events else f"above {low}, 95 % sure"
+        rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), median, span])
     print_table(["", "events", "component hours", "median [h]", "90 % [h]"], rows)
-    say(f"{found.events:,} events in {found.gpu_seconds / HOUR:,.6g} GPU hours, {log.of}")
+    say(f"{found.events:,} events in {_short(found.gpu_seconds / HOUR)} GPU hours, {log.of}")
     if found.gpus and found.events:
-        low, _, high = found.whole.quantiles
-        mean = found.gpu_seconds / found.gpus / found.events / HOUR
-        ends = f"{low / HOUR / found.gpus:.4g} to {high / HOUR / found.gpus:.4g} h"
-        say(f"{found.gpus:,} GPUs were stopped every {mean:.4g} h (90 %: {ends})")
+        low, _, high = (_short(end / HOUR / found.gpus) for end in found.whole.quantiles)
+        mean = _short(found.gpu_seconds / found.gpus / found.events / HOUR)
+        say(f"{found.gpus:,} GPUs were stopped every {mean} h (90 %: {low} to {high} h)")
     few, many = found.again
     say(f"as many GPU hours again: {few:,.0f} to {many:,.0f} events, 90 of 100 times")
     for name, seconds in found.lost.items():
         factor, unit = scale("s", seconds, name)
-        low, median, high = (each / factor for each in quantiles(seconds))
-        say(f"{name}: median {median:.4g} {unit}, 90 % {low:.4g} to {high:.4g} ({len(seconds)})")
+        low, median, high = (_short(each / factor) for each in quantiles(seconds))
+        say(f"{name}: median {median} {unit}, 90 % {low} to {high} ({len(seconds)})")
+
+
+def _short(number: float) -> str:
+    return f"{float(f'{number:.4g}'):,.12g}"
 
 
 def _json(found: "Failures", log: "Log") -> None:
