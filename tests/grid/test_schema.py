@@ -65,7 +65,9 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
 def test_specs_that_are_evaluated_are_valid(text: str) -> None:
     spec = tomllib.loads(text)
     assert wrong(spec) == ""
-    Sweep(spec.get("scenario", {}), spec.get("axes", {}), spec["outputs"], phases=spec.get("phase"))
+    given = spec.get("scenario", {}).items()
+    scenario = {name: value for name, value in given if not str(value).startswith("my-")}  # files
+    Sweep(scenario, spec.get("axes", {}), spec["outputs"], phases=spec.get("phase"))
 
 
 def test_defaults_choices_and_labels_are_valid() -> None:
