@@ -43,7 +43,7 @@ _COLUMNS = {
     "kind": "kind|type|(root )?cause|category|component|reason|fault|error|event|"
     "(failure|interruption)( kind| type| cause)?",
     "count": "count|events|interruptions|failures|number",
-    "lost": "lost|time lost|lost time|down ?time",
+    "lost": "lost|time lost|lost time|down ?time|recovery time",
     "detection": "detection|detection time|time to detect",
     "restart": "restart|(restart|reinit) time|time to restart",
 }

@@ -1,6 +1,7 @@
 """From events to mean times between failures: by part, with what few events leave open."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,10 +75,10 @@ def failures(
     scenario: Mapping[str, Any],
     watched: tuple[int, float] | None,
     parts: Mapping[str, str],
-    prior: tuple[str, float] | None,
+    prior: str | None,
 ) -> Failures:
     """Rates of a log: of `watched` GPUs and seconds, else of the time that it states; with the
-    parts that some kinds are of, and a record as if it had seen some events. Raises InputError."""
+    parts that some kinds are of, and "RECORD=N", N events more of each. Raises InputError."""
     gpu_seconds = math.prod(watched) if watched else log.gpu_seconds
     if not 0 < gpu_seconds < math.inf:
         raise InputError(
@@ -85,28 +86,39 @@ def failures(
             'add --gpus 16384 --hours "54 d"'
         )
     per_gpu = _per_gpu(scenario, None if watched else log)
-    told = [replace(event, part=_part(event, parts)) for event in log.events]
-    counted = [event for event in told if event.part != NO_FAILURE and event.count]
-    events, repeated = merged(counted)
-    notes = _left_out(log, repeated, sum(e.count for e in told) - sum(e.count for e in counted))
+    events, notes = _counted(log, parts)
     counts = _by_part(events, per_gpu, notes)
-    shares = {PARTS_MTTF[part][0]: share for part, share in per_gpu.items()}
-    shares[ALL_CAUSES[0]] = 1.0
+    shares = {PARTS_MTTF[part][0]: share for part, share in per_gpu.items()} | {ALL_CAUSES[0]: 1.0}
     rates = {name: Rate(name, n, gpu_seconds * shares[name]) for name, n in counts.items()}
     if prior is not None:
-        _add_record(rates, prior, shares, gpu_seconds)
-        notes.append(f"the record {prior[0]} counts as {prior[1]:g} events more of each rate")
+        notes.append(_add_record(rates, prior, shares, gpu_seconds))
+    if not events:
+        ends = f"{gpu_seconds / HOUR / THREE:,.4g} GPU hours (rule of three)"
+        notes.append(f"no event: 95 % sure of a mean above {ends}; the table is of Jeffreys' prior")
+    whole, gpus = sum(event.count for event in events), watched[0] if watched else 0
+    return Failures(
+        tuple(rates.values()), whole, gpus, gpu_seconds, _lost(log, events), tuple(notes)
+    )
+
+
+def _counted(log: Log, parts: Mapping[str, str]) -> tuple[list[Event], list[str]]:
+    """The events of a log, each once, and remarks on what is left out."""
+    told = [replace(e, part=parts.get(e.kind.lower(), e.part)) for e in log.events]
+    failed = [event for event in told if event.part != NO_FAILURE and event.count]
+    events, repeated = merged(failed)
+    within = f"of one node within {WINDOW / 60:.0f} minutes"
+    notes = [f"{repeated:,} lines repeat an event, {within}, and do not count"] if repeated else []
+    if idle := sum(event.count for event in told) - sum(event.count for event in failed):
+        notes.append(f"{idle:,} lines are of no failure, such as jobs that ended, or plans")
+    return events, notes + [f"{n:,} left out: {why}" for why, n in log.dropped.items() if n]
+
+
+def _lost(log: Log, events: Sequence[Event]) -> dict[str, list[float]]:
     lost = {
         name: [*log.lost.get(column, ()), *(e.lost[column] for e in events if column in e.lost)]
         for column, name in LOST.items()
     }
-    lost = {name: seconds for name, seconds in lost.items() if seconds}
-    whole = sum(event.count for event in events)
-    if not whole:
-        ends = f"{gpu_seconds / HOUR / THREE:,.4g} GPU hours (rule of three)"
-        notes.append(f"no event: 95 % sure of a mean above {ends}; the table is of Jeffreys' prior")
-    gpus = watched[0] if watched else 0
-    return Failures(tuple(rates.values()), whole, gpus, gpu_seconds, lost, tuple(notes))
+    return {name: seconds for name, seconds in lost.items() if seconds}
 
 
 def merged(events: Sequence[Event]) -> tuple[list[Event], int]:
@@ -134,10 +146,6 @@ def _joined(first: Event, second: Event) -> Event:
     }
     named = first if first.part else second
     return replace(named, time=first.time, count=max(first.count, second.count), lost=lost)
-
-
-def _part(event: Event, parts: Mapping[str, str]) -> str:
-    return parts.get(event.kind.lower(), event.part)
 
 
 def _per_gpu(scenario: Mapping[str, Any], log: Log | None) -> dict[str, float]:
@@ -187,19 +195,16 @@ def _by_part(
     return counts
 
 
-def _left_out(log: Log, repeated: int, idle: int) -> list[str]:
-    within = f"of one node within {WINDOW / 60:.0f} minutes"
-    notes = [f"{repeated:,} lines repeat an event, {within}, and do not count"] if repeated else []
-    if idle:
-        notes.append(f"{idle:,} lines are of no failure, such as jobs that ended, or plans")
-    return notes + [f"{n:,} left out: {reason}" for reason, n in log.dropped.items() if n]
-
-
 def _add_record(
-    rates: dict[str, Rate], prior: tuple[str, float], shares: Mapping[str, float], watched: float
-) -> None:
+    rates: dict[str, Rate], prior: str, shares: Mapping[str, float], watched: float
+) -> str:
     """Add some events at the rates of a record, each in the time that it has for them."""
-    label, weight = prior
+    label, _, number = prior.rpartition("=")
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number) or not (weight := float(number)):
+        raise InputError(
+            f"--prior {shown(prior)} does not say how many events the record counts as; "
+            "write RECORD=N, as llama-3-405b-components=10"
+        )
     try:
         held = record("reliability", label).values
     except CatalogError as error:
@@ -218,6 +223,7 @@ def _add_record(
     for name, mean in means.items():
         rate = rates.get(name, Rate(name, 0, watched * shares[name]))
         rates[name] = Rate(name, rate.events + weight, rate.seconds + weight * mean)
+    return f"the record {label} counts as {weight:g} events more of each rate"
 
 
 def kinds_of(given: Sequence[str]) -> dict[str, str]:

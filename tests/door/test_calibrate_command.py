@@ -232,7 +232,7 @@ def test_a_log_of_failures_becomes_a_record(folder: Path) -> None:
         ("does not say how many GPUs", asked[:2]),
         ("go together", asked[:4]),
         ('--hours = "5"', [*asked[:5], "5"]),
-        ("give both, as --prior", [*asked, "--weight", "3"]),
+        ("write RECORD=N", [*asked, "--prior", "rsc-1"]),
         ("--plot is not for a log of failures", [*asked, "--plot", "x.png"]),
         ("exists; choose another name", [*asked, "-o", "there.toml"]),
         ("holds no failures", ["calibrate", "steps.csv", *asked[2:]]),

@@ -168,12 +168,12 @@ def test_the_spec_says_how_many_parts_there_are() -> None:
 
 
 def test_a_record_counts_as_some_events_more() -> None:
-    (rate,) = of("kind,count\ngpu,5", prior=("llama-3-405b-run", 10.0)).rates
+    (rate,) = of("kind,count\ngpu,5", prior="llama-3-405b-run=10").rates
     assert (rate.events, rate.seconds) == (15, pytest.approx(HOUR * (16_000 + 10 * 50_677)))
-    (whole,) = of("time,node\n", prior=("mlsysim-reference", 2.0)).rates
+    (whole,) = of("time,node\n", prior="mlsysim-reference=2").rates
     # 8 GPUs and 8 cards of a node, whose supplies do not stop it
     assert whole.seconds == pytest.approx(HOUR * (16_000 + 2 / (1 / 50_000 + 1 / 150_000)))
-    refused("states no MTTF", of, TABLE, prior=("rsc-1-empirical", 1.0))
+    refused("states no MTTF", of, TABLE, prior="rsc-1-empirical=1")
 
 
 def test_the_mean_time_is_of_the_inverse_gamma_distribution() -> None:

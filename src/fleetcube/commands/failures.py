@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from fleetcube.grid.formats.event_log import Log
     from fleetcube.grid.measured.failures import Failures
 
-NAMES = ("gpus", "hours", "kind", "prior", "weight")  # options of logs of failures alone
+NAMES = ("gpus", "hours", "kind", "prior")  # options of logs of failures alone
 
 
 def log_of(path: str, given: dict[str, Any]) -> "Log | None":
     """The log of failures in a file; None for measurements of other sorts."""
     from fleetcube.grid.formats.event_log import read_log, recognized, text_of
-    from fleetcube.grid.measured import own
+    from fleetcube.grid.measured.cells import headings_of, named
+    from fleetcube.grid.measured.steps import STEP
 
     if any(given.values()):
         return read_log(path)
     if not Path(path).is_file():  # a pipe is read once
         return None
     text = text_of(path)
-    return None if own.is_table(text) else recognized(text)
+    return None if (STEP in {named(each)[0] for each in headings_of(text)}) else recognized(text)
 
 
 def report(
@@ -39,7 +40,6 @@ def report(
     hours: str | None,
     kind: Sequence[str],
     prior: str | None,
-    weight: float | None,
 ) -> None:
     from fleetcube.grid.measured import failures
     from fleetcube.grid.measured.file import write
@@ -47,7 +47,7 @@ def report(
 
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
     found = failures.failures(
-        log, scenario, _watched(log, gpus, hours), failures.kinds_of(kind), _prior(prior, weight)
+        log, scenario, _watched(log, gpus, hours), failures.kinds_of(kind), prior
     )
     (_json if as_json else _show)(found, log)
     say_each(f"note: {note}" for note in found.notes)
@@ -78,19 +78,6 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
     except UnitError as error:
         raise InputError(str(error)) from None
     return check_count("--gpus", gpus), seconds
-
-
-def _prior(prior: str | None, weight: float | None) -> tuple[str, float] | None:
-    from fleetcube.grid.errors import InputError
-
-    if prior is None and weight is None:
-        return None
-    if prior is None or weight is None or not 0 < weight <= 1e6:
-        raise InputError(
-            "--prior names a record and --weight how many events it counts as, up to a million; "
-            "give both, as --prior llama-3-405b-components --weight 10"
-        )
-    return prior, weight
 
 
 def _show(found: "Failures", log: "Log") -> None:
