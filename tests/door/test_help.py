@@ -64,6 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / "all_reduce.log").write_text(log(), encoding="utf-8")
     (folder / "steps.csv").write_text(STEPS, encoding="utf-8")
+    (folder / "events.csv").write_text("kind,count\ngpu,148\n", encoding="utf-8")
     (folder / "job.toml").write_text(SPEC, encoding="utf-8")
     drawn = help_of("uncertainty").partition("In the spec:\n")[2].partition("\n\n")[0]
     uncertain = SPEC.replace("step_time", "job_time") + drawn

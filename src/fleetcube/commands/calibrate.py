@@ -76,7 +76,7 @@ def calibrate(
 
     A log of failures (columns time, node and kind; sacct --parsable2; kernel logs with Xids; NVIDIA
     Resiliency Extension; ml-goodput-measurement) gives mean times between them, with what few
-    events leave open: reliability = "reliability.toml".
+    events leave open: reliability = "mttf.toml".
 
     \b
     Example:
@@ -85,7 +85,7 @@ def calibrate(
       fleetcube calibrate steps.csv --spec job.toml -o my-steps.toml
       fleetcube calibrate train.log --spec job.toml -o my-steps.toml
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
-      fleetcube calibrate failures.csv --gpus 16384 --hours "54 d" -o reliability.toml
+      fleetcube calibrate events.csv --gpus 16384 --hours "54 d" -o mttf.toml
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.routing import Routing
