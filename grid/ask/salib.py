@@ -78,5 +78,5 @@ def _distribution(name: str, distribution: Distribution) -> tuple[str, list[floa
         ends = [max(distribution.low, first - far), min(distribution.high, first + far)]
         return "truncnorm", [*ends, first, last]
     raise InputError(
-        f"{name} has a distribution of {distribution.kind} values, which SALib lacks; give another"
+        f"{name} has the distribution {distribution.kind}, which SALib lacks; give another"
     )
