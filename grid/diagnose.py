@@ -109,7 +109,7 @@ def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
     name, value = _one(measured)
     _check_point(sweep)
     scenario = point(sweep)
-    outputs = dict.fromkeys([STEP, MFU, name, "memory_per_gpu", "memory_limit", REASON])
+    outputs = dict.fromkeys([STEP, MFU, name, "memory_per_gpu", "memory_margin", REASON])
     told = interval(Evaluation(scenario, {}, [*outputs]), None, Settings("numpy"))
     step = told[STEP].item()
     if not 0 < step < math.inf:
@@ -128,7 +128,7 @@ def diagnose(sweep: Sweep, **measured: Any) -> Diagnosis:
         best=best,
         best_layout=layout,
         memory=told["memory_per_gpu"].item(),
-        memory_limit=told["memory_limit"].item(),
+        memory_limit=told["memory_per_gpu"].item() / (1 - told["memory_margin"].item()),
         published=_published(scenario),
         reason=told[REASON].item(),
     )

@@ -22,7 +22,7 @@ _EXAMPLE = "example:"
 
 
 def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[str, Any]:
-    """The tables of a spec, whatever says them; what else was read is a warning.
+    """The tables of a spec, whatever says them; what is not understood is a warning.
 
     `given` are inputs that are stated elsewhere, which the file may leave open. Raises InputError.
     """
@@ -34,7 +34,8 @@ def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[st
     elif Path(name).suffix == ".toml":
         return file.read_spec(name)
     job = read_job(name)
-    warnings.warn(summary(job), stacklevel=1)  # once, whoever asks
+    if job.unknown or job.remarks:
+        warnings.warn(summary(job), stacklevel=1)  # once, whoever asks
     return spec_of(job, given)
 
 
@@ -43,11 +44,11 @@ def located(name: str) -> str:
     if not name.startswith(_EXAMPLE):
         return name
     folder = resources.files("fleetcube.examples")
-    known = sorted(each.name[:-5] for each in folder.iterdir() if each.name.endswith(".toml"))
+    files = {Path(each.name).stem: each for each in folder.iterdir() if each.name[:1].islower()}
     label = name.removeprefix(_EXAMPLE)
-    if label not in known:
-        raise InputError(f"{name!r} is no example; {nearest(label, known, ', '.join(known))}")
-    return str(folder / f"{label}.toml")
+    if label not in files:
+        raise InputError(f"{name!r} is no example; {nearest(label, files, listed(sorted(files)))}")
+    return str(files[label])
 
 
 def is_file(name: str) -> bool:
