@@ -54,8 +54,8 @@ def cli(context: click.Context, debug: bool, verbose: int) -> None:
 
     \b
     Example:
-      fleetcube run examples/h100.toml n_gpus=4096 gpu_mttf=50000h -v job_time
-      fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
+      fleetcube run example:h100 n_gpus=4096 gpu_mttf=50000h -v job_time
+      fleetcube run example:scaling-and-reliability -o cubes/scaling.zarr
       fleetcube explain goodput
     """
     if debug:

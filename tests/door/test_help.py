@@ -1,6 +1,7 @@
 """The command line: runnable help, errors, exit status, completion, progress."""
 
 import io
+import json
 import re
 import shlex
 import signal
@@ -66,6 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "steps.csv").write_text(STEPS, encoding="utf-8")
     (folder / "events.csv").write_text("kind,count\ngpu,148\n", encoding="utf-8")
     (folder / "job.toml").write_text(SPEC, encoding="utf-8")
+    (folder / "train.log").write_text(TRAINED, encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(SHAPE), encoding="utf-8")
     drawn = help_of("uncertainty").partition("In the spec:\n")[2].partition("\n\n")[0]
     uncertain = SPEC.replace("step_time", "job_time") + drawn
     (folder / "spec.toml").write_text(uncertain, encoding="utf-8")
@@ -73,6 +76,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+TRAINED = "".join(
+    f"iteration {k}/ 90 | elapsed time per iteration (ms): {9000 + k} | global batch size: 1024 |\n"
+    for k in range(20)
+)
+SHAPE = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096} | {
+    **{"num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000}
+}
 MINE = """[{"id": "a/1", "group": "my-cluster", "source": "mine", "inputs": {"model": "llama-3-8b",
 "gpu": "h100-sxm", "n_gpus": 64, "global_batch_size": 128, "fabric": "infiniband-ndr"},
 "measured": {"step_time": 2.0}}]"""

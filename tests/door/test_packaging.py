@@ -18,7 +18,9 @@ from fleetcube.grid.plan import citations
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-FOLDERS = {"src/fleetcube": "", "kernels": "kernels/", "grid": "grid/", "catalog": "catalog/"}
+FOLDERS = {"src/fleetcube": ""} | {
+    name: f"{name}/" for name in ("kernels", "grid", "catalog", "examples")
+}
 NO_BUILDER = re.compile(
     "No matching distribution|Could not find a version|ConnectionError|No module"
 )

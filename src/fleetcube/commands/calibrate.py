@@ -83,7 +83,7 @@ def calibrate(
       all_reduce_perf -b 8 -e 8G -f 2 > all_reduce.log
       fleetcube calibrate all_reduce.log -o my-cluster.toml --plot residuals.png
       fleetcube calibrate steps.csv --spec job.toml -o my-steps.toml
-      fleetcube calibrate train.log --spec job.toml -o my-steps.toml
+      fleetcube calibrate train.log --spec job.toml -o my-training.toml
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
       fleetcube calibrate events.csv --gpus 16384 --hours "54 d" -o mttf.toml
     """

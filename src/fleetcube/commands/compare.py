@@ -50,7 +50,7 @@ def compare(
       fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus \\
           --of job_cost
       fleetcube compare examples/h100.toml gpu=h100-sxm,b200-sxm n_gpus=4096
-      fleetcube compare launch.sh best node=dgx-h100
+      fleetcube compare examples/pretrain-llama-3-70b.sh best node=dgx-h100
     """
     from fleetcube.grid.ask.compare import compare as compare_sweeps
     from fleetcube.grid.ask.terms import USUAL

@@ -30,9 +30,10 @@ def diagnose(spec: str, selectors: tuple[str, ...], as_json: bool) -> None:
 
     \b
     Example:
-      fleetcube diagnose examples/h100.toml n_gpus=2048 mfu=0.32
-      fleetcube diagnose launch.sh node=dgx-h100 step_time=5.3s
-      fleetcube diagnose launch.sh train.log node=dgx-h100
+      fleetcube diagnose examples/h100.toml pipeline_parallel=4 n_gpus=2048 \\
+          mfu=0.32
+      fleetcube diagnose examples/pretrain-llama-3-70b.sh train.log \\
+          node=dgx-h100
     """
     from fleetcube.grid.diagnose import RATES, STEP
     from fleetcube.grid.diagnose import diagnose as asked

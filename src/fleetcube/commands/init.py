@@ -21,8 +21,8 @@ def init(path: str, selectors: tuple[str, ...], overwrite: bool) -> None:
 
     \b
     Example:
-      fleetcube init job.toml model=llama-3-70b node=dgx-h100 n_gpus=512
-      fleetcube init job.toml config.json node=dgx-h100 n_gpus=512
+      fleetcube init first.toml model=llama-3-70b node=dgx-h100 n_gpus=512
+      fleetcube init second.toml config.json node=dgx-h100 n_gpus=512
     """
     from fleetcube.commands.changed import changed_spec
     from fleetcube.grid.errors import InputError

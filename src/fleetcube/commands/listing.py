@@ -30,7 +30,7 @@ LISTING = {
         "explore": "View a cube or a spec in a browser.",
     },
     "Trust": {
-        "diagnose": "Is a measured step what its job should reach, and what to change.",
+        "diagnose": "Explain a measured step, and what to change.",
         "validate": "Compare predictions with published measurements.",
         "calibrate": "Fit the model to your own measurements.",
         "calibrations": "Rank the calibrations that a spec may take.",
