@@ -1,0 +1,81 @@
+"""Files of nested tables: TOML, YAML and JSON, of bounded size and depth, and nothing executed."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from ...catalog.files import parse_toml
+from ..errors import InputError
+
+LARGEST = 1 << 18  # letters of a file
+_MOST_DEEP = 32
+_MOST_WHOLE = 1 << 63
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parsed(text: str, path: str, kind: str) -> dict[str, Any]:
+    """The tables of a text: `kind` is toml, yaml or json. Raises InputError."""
+    if len(text) > LARGEST:
+        raise InputError(f"{path!r} has more than {LARGEST:,} letters; give one job's file")
+    try:
+        tree = _PARSERS[kind](text)
+        _check(tree)
+    except yaml.MarkedYAMLError as error:
+        at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        why = f"{error.problem}{at}"[:200]
+    except (ValueError, TypeError, RecursionError, OverflowError, yaml.YAMLError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+    else:
+        return tree
+    raise InputError(f"{path!r} is not read as {kind.upper()}: {why}; correct it")
+
+
+def flat(tree: Mapping[Any, Any]) -> dict[str, Any]:
+    """Values by dotted names; lists and empty tables are values."""
+    made: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = flat(value) if isinstance(value, Mapping) and value else {"": value}
+        made |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items()}
+    return made
+
+
+def _yaml(text: str) -> Any:
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) not in (None, "!"):
+            raise ValueError(f"it has an alias or a tag in line {event.start_mark.line + 1}")
+        if depth > _MOST_DEEP:
+            raise RecursionError
+    return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "toml": parse_toml,
+    "yaml": _yaml,
+    "json": json.loads,
+}
+
+
+def _check(tree: Any) -> None:
+    """Refuse what is no table, too deep, or beyond the numbers of any computer."""
+    if not isinstance(tree, dict):
+        raise ValueError("it is no table")
+    level: list[Any] = [tree]
+    for _ in range(_MOST_DEEP):
+        level = [part for whole in level for part in _parts(whole)]
+        if any(isinstance(part, int) and abs(part) > _MOST_WHOLE for part in level):
+            raise ValueError("it holds a whole number beyond 64 bits")
+    if level:
+        raise RecursionError
+
+
+def _parts(whole: Any) -> Iterator[Any]:
+    if isinstance(whole, dict):
+        yield from whole.keys()
+        yield from whole.values()
+    elif isinstance(whole, list | tuple):
+        yield from whole
