@@ -2,22 +2,24 @@
 
 import json
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
 from ..spec import file
 from ..spec.bounded import read_bytes
-from . import megatron_lm, shell
-from .table import Job, listed
+from . import maxtext, megatron_lm, shell, torchtitan
+from .table import Job, listed, whole
 
-FORMATS: tuple[Any, ...] = (megatron_lm,)  # asked in this order whether a text is theirs
+# Asked in this order whether a text is theirs
+FORMATS: tuple[Any, ...] = (torchtitan, maxtext, megatron_lm)
 OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that names none
 _GIVE = "a spec, a config.json, or a framework's file"
-_VOCABULARY = "vocab_size"
+_VOCABULARY, _GPUS = "vocab_size", "n_gpus"
 _EXAMPLE = "example:"
 
 
@@ -31,9 +33,10 @@ def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[st
         model = _model(name)
         if model is not None:
             return model
-    elif Path(name).suffix == ".toml":
-        return file.read_spec(name)
-    job = read_job(name)
+    text = file.text_of(name) if Path(name).suffix == ".toml" else _text_of(name)
+    if Path(name).suffix == ".toml" and not torchtitan.is_own(text, name):
+        return file.tables_of(text, name)
+    job = _job_of(text, name)
     if job.unknown or job.remarks:
         warnings.warn(summary(job), stacklevel=1)  # once, whoever asks
     return spec_of(job, given)
@@ -63,16 +66,28 @@ def is_file(name: str) -> bool:
 
 def is_of_framework(path: str) -> bool:
     """Whether a file is neither a spec nor a model's config.json."""
-    return Path(path).is_file() and Path(path).suffix not in (".toml", ".json")
+    path = located(path)
+    if not Path(path).is_file():
+        return False
+    if Path(path).suffix == ".json":
+        return _model(path) is None
+    return Path(path).suffix != ".toml" or torchtitan.is_own(file.text_of(path), path)
 
 
 def read_job(path: str) -> Job:
     """What a framework's file says, field by field. Raises InputError."""
+    return _job_of(_text_of(located(path)), path)
+
+
+def _text_of(path: str) -> str:
     data = read_bytes(path, shell.LARGEST, _GIVE, "give one job's file")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path!r} is not text; give {_GIVE}") from None
+
+
+def _job_of(text: str, path: str) -> Job:
     for of in FORMATS:
         if of.is_own(text, path):
             job: Job = of.read(text, path)
@@ -84,21 +99,44 @@ def read_job(path: str) -> Job:
 def spec_of(job: Job, given: Collection[str] = ()) -> dict[str, Any]:
     """The spec of a framework's file. Raises InputError where it leaves an input open."""
     scenario = {"software": job.table.software, **job.scenario}
-    if "model" not in given and job.config:
-        config: dict[str, Any] = {"model_type": job.table.software, **job.config}
+    if isinstance(scenario.get("model"), Mapping) or ("model" not in given and job.config):
+        told = job.config or scenario["model"]
+        config: dict[str, Any] = {"model_type": job.table.software, **told}
         length = scenario.get("sequence_length")
         config |= {"sequence_length": length} if length else {}
         if _VOCABULARY in given:
             config.setdefault(_VOCABULARY, 1)  # the one given counts
         scenario["model"] = config
     open_ = {name: why for name, why in job.asked.items() if name not in given}
+    gpus = _number(given.get(_GPUS)) if isinstance(given, Mapping) else None
+    for name, share in job.of_gpus.items():
+        if name not in given and gpus is not None:
+            scenario[name] = whole(gpus * share)
+        elif name not in given and _GPUS in given:
+            open_[name] = f"it is {share:g} times {_GPUS}, which is no one number"
     if "model" in given:
         open_.pop(_VOCABULARY, None)
     if open_:
         name, why = next(iter(open_.items()))
         more = f" (and {listed([*open_][1:])})" if len(open_) > 1 else ""
         raise InputError(f"{job.path!r} leaves {name} open: {why}; give {name}=...{more}")
+    scenario = {name: _with_unit(name, value) for name, value in scenario.items()}
     return {"outputs": [*OUTPUTS], "scenario": scenario, "axes": {}}
+
+
+def _with_unit(name: str, value: Any) -> Any:
+    """A number of a field with its unit, which the file does not name."""
+    unit = INPUTS[name].unit if name in INPUTS else "1"
+    return f"{value:g} {unit}" if isinstance(value, int | float) and unit != "1" else value
+
+
+def _number(said: Any) -> float | None:
+    """A positive number that is stated; None for several or none."""
+    try:
+        number = float(said)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 < number < 1e30 else None
 
 
 def summary(job: Job) -> str:

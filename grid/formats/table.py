@@ -1,5 +1,6 @@
 """Fields of a framework's file as inputs, by a table of its names, and back."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...catalog import record
 from ...catalog.files import parse_toml
 from ...catalog.huggingface import COUNTS
 from ...kernels.inputs import INPUTS
@@ -45,7 +47,7 @@ class Table:
 class Job:
     """What a file of the field says. `read` and `ignored` are its fields with what they became, and
     why they change nothing; `unknown` are those not understood, `asked` inputs that a field
-    leaves to a variable."""
+    leaves to a variable, `of_gpus` those that are so many times the number of GPUs."""
 
     table: Table
     path: str = ""
@@ -56,6 +58,7 @@ class Job:
     ignored: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
+    of_gpus: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def set(self, name: str, inputs: Mapping[str, Any]) -> None:
@@ -63,6 +66,14 @@ class Job:
         self.scenario |= inputs
         self.ignored.pop(name, None)
         self.read[name] = ", ".join(f"{key} = {_told(value)}" for key, value in inputs.items())
+
+    def set_per_gpu(self, name: str, share: float) -> None:
+        """Take an input that grows with the number of GPUs, which a launcher may state."""
+        gpus = self.scenario.get("n_gpus")
+        if gpus is None:
+            self.of_gpus[name] = share
+        else:
+            self.scenario[name] = whole(gpus * share)
 
     def take(self, name: str, why: str = "read with others") -> Any:
         """The value of a field that a reader's own code reads; None where it is not given."""
@@ -124,7 +135,7 @@ def _take(job: Job, name: str, value: Any) -> None:
             job.read[name] = "off"
     elif name in of.words:
         row = of.words[name]
-        word = str(value).strip().lower()
+        word = _lower(value)
         if word not in row:
             raise InputError(
                 f"{job.path!r}: {name} = {shown(value)} is not known; use one of {', '.join(row)}, "
@@ -169,6 +180,20 @@ def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def with_open_words(of: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields, with words that the table lacks left open: what they set is asked for."""
+    return {
+        name: f"<{value}>"
+        if name in of.words and value is not None and _lower(value) not in of.words[name]
+        else value
+        for name, value in fields.items()
+    }
+
+
+def _lower(value: Any) -> str:
+    return str(value).strip().lower()
+
+
 def _holds(inputs: Mapping[str, Any], scenario: Mapping[str, Any]) -> bool:
     return bool(inputs) and all(scenario.get(key) == value for key, value in inputs.items())
 
@@ -184,6 +209,11 @@ def _fitting(name: str, value: Any, told: str) -> Any:
     if row is not None and row.kind == "option":
         return value
     return _number(name, value, 0)
+
+
+def whole(number: float) -> float:
+    """A number without the error of a product, and as a whole one where it is."""
+    return round(number) if abs(number - round(number)) < 1e-9 * abs(number) else number
 
 
 def _number(name: str, value: Any, least: float) -> float:
@@ -214,6 +244,13 @@ def _written(value: Any) -> Any:
 def _told(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def values_of(model: Any) -> Mapping[str, Any]:
+    """What the record of a model says: of a label, or of a configuration's fields."""
+    if model is None:
+        return {}
+    return record("model", json.dumps(model) if isinstance(model, Mapping) else model).values
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

@@ -50,7 +50,7 @@ def _yaml(text: str) -> Any:
             raise ValueError(f"it has an alias or a tag in line {event.start_mark.line + 1}")
         if depth > _MOST_DEEP:
             raise RecursionError
-    return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
+    return yaml.load(text, Loader=_LOADER)
 
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
@@ -79,3 +79,14 @@ def _parts(whole: Any) -> Iterator[Any]:
         yield from whole.values()
     elif isinstance(whole, list | tuple):
         yield from whole
+
+
+def as_toml(fields: Mapping[str, Any]) -> str:
+    """Dotted names as tables; one name alone in one line."""
+    if len(fields) == 1:
+        return "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+    tables: dict[str, list[str]] = {}
+    for name, value in fields.items():
+        table, _, key = name.rpartition(".")
+        tables.setdefault(table, []).append(f"{key} = {json.dumps(value)}")
+    return "\n\n".join("\n".join([f"[{table}]", *rows]) for table, rows in tables.items())

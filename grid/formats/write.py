@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...catalog import record
-from ...catalog.records import json_label
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
-from . import megatron_lm
+from . import maxtext, megatron_lm, torchtitan
 from .read import spec_of
-from .table import Job
+from .table import Job, values_of
 
-WRITERS: Mapping[str, Any] = {megatron_lm.NAME: megatron_lm}
+WRITERS: Mapping[str, Any] = {each.NAME: each for each in (megatron_lm, torchtitan, maxtext)}
 
 
 def export(scenario: Mapping[str, Any], framework: str) -> str:
@@ -39,11 +37,7 @@ def writer_of(framework: str) -> Any:
 
 def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What a scenario and the record of its model say of the model."""
-    model = scenario.get("model")
-    if model is None:
-        return {}
-    label = json_label(model) if isinstance(model, Mapping) else model
-    return dict(record("model", label).values)
+    return {**values_of(scenario.get("model")), **scenario}
 
 
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:

@@ -16,13 +16,22 @@ LARGEST = 1 << 24  # bytes of a spec
 
 def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
     """The tables of a TOML spec, empty if missing. Raises InputError."""
+    return tables_of(text_of(path), path)
+
+
+def text_of(path: str | PathLike[str]) -> str:
+    """The text of a file that may be a spec, which may be a pipe: read once. Raises InputError."""
     data = read_bytes(Path(path), LARGEST, "a TOML file", "give axes by their ends")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(
             f"cannot read {str(path)!r}: it is not UTF-8 text; give a TOML file"
         ) from None
+
+
+def tables_of(text: str, path: str | PathLike[str]) -> dict[str, Any]:
+    """The tables of a spec's text. Raises InputError."""
     try:
         spec = parse_toml(text)
     except ValueError as error:
