@@ -75,6 +75,14 @@ class Job:
         else:
             self.scenario[name] = whole(gpus * share)
 
+    def set_batch(self, share: float, steps: str) -> None:
+        """Take the sequences of each GPU and step, and the tokens of a field's steps."""
+        number = max(0, self.number(steps, -1) or 0)
+        if "global_batch_size" not in self.asked:
+            self.set_per_gpu("global_batch_size", share)
+            if tokens := number * self.scenario.get("sequence_length", 0):
+                self.set_per_gpu("training_tokens", share * tokens)
+
     def take(self, name: str, why: str = "read with others") -> Any:
         """The value of a field that a reader's own code reads; None where it is not given."""
         value = self.fields.get(name)
@@ -177,6 +185,15 @@ def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
         if told in shape and field_ is not None:
             name = next(name for name, said in of.model.items() if said == field_)
             made[name] = _written(shape[told])
+    return made
+
+
+def counted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields to write whose numbers are whole. Raises InputError."""
+    made = {n: whole(v) if isinstance(v, float) else v for n, v in fields.items()}
+    for name, value in made.items():
+        if isinstance(value, float):
+            raise InputError(f"{name} = {value:g} is no whole number; choose n_gpus that fit")
     return made
 
 
