@@ -35,14 +35,10 @@ _LATENT = {
     **{"q_lora_rank": 0, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64},
     "v_head_dim": 128,
 }
-_EXPERTS = [
-    "num_experts",
-    "num_experts_per_tok",
-    "moe_intermediate_size",
-    "n_shared_experts",
-    "first_k_dense_replace",
-    "interleave_moe_layer_step",
-]
+_EXPERTS = (
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts"),
+    *("first_k_dense_replace", "interleave_moe_layer_step"),
+)
 _OTHER_BLOCKS = ("qwen3_next", "qwen3_5", "simple", "simple_mlp", "gemma4", "deepseek4", "envy")
 _PARALLEL = re.compile(r"(ici|dcn)_(\w+)_parallelism")
 _REST = {"ici_fsdp_parallelism": -1, "dcn_data_parallelism": -1}  # take what is left
@@ -173,7 +169,7 @@ def _degrees(job: Job, sizes: Mapping[str, float], left: str) -> None:
         job.asked |= dict.fromkeys(inputs.get(left, (left, "micro_batch_size")), rest)
     parallel = ("tensor_parallel", "context_parallel", "expert_parallel")
     said |= {name: whole(sizes[name]) for name in parallel}
-    said["sequence_parallel"] = said["tensor_parallel"] > 1
+    said |= {"pipeline_parallel": 1, "sequence_parallel": said["tensor_parallel"] > 1}
     if said["expert_parallel"] == 1 and left != "expert_parallel":
         said.pop("expert_dispatch", None)
     shard = sizes["data_parallel_shard"] * sizes["expert_parallel"]

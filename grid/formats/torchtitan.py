@@ -61,7 +61,10 @@ def read(text: str, path: str) -> Job:
         return made(flat(parsed(text, path, "toml")), path)
     rows = [shell.options(words) for words in shell.read(text, path).commands]
     best = max(rows, key=lambda row: sum("." in name for name in row), default={})
-    job = made({n.replace("-", "_") if "." in n else n: v for n, v in best.items()}, path)
+    first = {name: str(value).split(" ")[0] for name, value in best.items() if "." not in name}
+    job = made(
+        {n if n in first else n.replace("-", "_"): v for n, v in (best | first).items()}, path
+    )
     if named := job.fields.get("job.config_file"):
         job.remarks.append(f"not read: {named}, whose fields the flags replace")
     return job
