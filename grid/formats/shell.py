@@ -99,7 +99,9 @@ def options(words: Iterable[str]) -> dict[str, Any]:
 
 def _statements(text: str, path: str) -> Iterator[list[str]]:
     """Words of each statement, quotes removed; an array is a word NAME=( and those up to )."""
-    text = _HEREDOC.sub("\n", text.replace("\\\r\n", " ").replace("\\\n", " "))
+    text = _HEREDOC.sub(
+        "\n", text.rstrip().removesuffix("\\").replace("\\\r\n", " ").replace("\\\n", " ")
+    )
     text = _COMMENT.sub("", text).replace("\r", "")
     # spaces within an expression or a call would cut it
     text = _SUMS.sub(_hidden, text)
@@ -224,7 +226,7 @@ def _match(branch: _Branch) -> None:
 
 def _assign(script: Script, words: list[str]) -> None:
     """Set the variables of a statement, or one array."""
-    if words[0].endswith("("):
+    if words and words[0].endswith("("):
         found = _ASSIGNED.fullmatch(words[0].removesuffix("("))
         pairs = [(found, " ".join(words[1:]))] if found else []
     else:
