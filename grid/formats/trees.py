@@ -21,14 +21,14 @@ def parsed(text: str, path: str, kind: str) -> dict[str, Any]:
         raise InputError(f"{path!r} has more than {LARGEST:,} letters; give one job's file")
     try:
         tree = _PARSERS[kind](text)
-        _check(tree)
+        checked = _check(tree)
     except yaml.MarkedYAMLError as error:
         at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         why = f"{error.problem}{at}"[:200]
     except (ValueError, TypeError, RecursionError, OverflowError, yaml.YAMLError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
     else:
-        return tree
+        return checked
     raise InputError(f"{path!r} is not read as {kind.upper()}: {why}; correct it")
 
 
@@ -60,7 +60,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def _check(tree: Any) -> None:
+def _check(tree: Any) -> dict[str, Any]:
     """Refuse what is no table, too deep, or beyond the numbers of any computer."""
     if not isinstance(tree, dict):
         raise ValueError("it is no table")
@@ -71,6 +71,7 @@ def _check(tree: Any) -> None:
             raise ValueError("it holds a whole number beyond 64 bits")
     if level:
         raise RecursionError
+    return tree
 
 
 def _parts(whole: Any) -> Iterator[Any]:
