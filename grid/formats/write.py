@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...catalog import record
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
+from ..spec import values
 from . import maxtext, megatron_lm, torchtitan
 from .read import spec_of
 from .table import Job, values_of
@@ -22,9 +24,12 @@ def export(scenario: Mapping[str, Any], framework: str) -> str:
     Returns the text of its arguments or of its file. Raises InputError.
     """
     writer = writer_of(framework)
-    defaults = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
-    defaults["zero_stage"] = INPUTS["zero_stage"].default
-    return str(writer.as_text(writer.written({**defaults, **scenario}, shape_of(scenario))))
+    usual = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+    own = record("software", writer.NAME).values.get("own", {})
+    whole = {**usual, **own, **_in_base_units(scenario)}
+    if whole["pipeline_schedule"] == "1f1b" and whole.get("virtual_stages", 1) > 1:
+        whole["pipeline_schedule"] = "interleaved"
+    return str(writer.as_text(writer.written(whole, shape_of(scenario))))
 
 
 def writer_of(framework: str) -> Any:
@@ -35,6 +40,16 @@ def writer_of(framework: str) -> Any:
     return WRITERS[framework]
 
 
+def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario whose numbers are plain."""
+    return {
+        name: values.number(name, value)
+        if name in INPUTS and INPUTS[name].kind != "option" and isinstance(value, str)
+        else value
+        for name, value in scenario.items()
+    }
+
+
 def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What a scenario and the record of its model say of the model."""
     return {**values_of(scenario.get("model")), **scenario}
@@ -43,8 +58,9 @@ def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
-    own = {**spec_of(job, {*job.asked})["scenario"]}
-    now, before = (writer.written(each, shape_of(each)) for each in ({**own, **scenario}, own))
+    own = _in_base_units(spec_of(job, {*job.asked})["scenario"])
+    new = own | _in_base_units(scenario)
+    now, before = (writer.written(each, shape_of(each)) for each in (new, own))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]
     lines = []
     for name in dict.fromkeys(names):

@@ -99,8 +99,7 @@ def test_older_names_and_what_is_left_of_the_gpus(tmp_path: Path) -> None:
     """GPUs come with the command: 64 / (2 x 4) replicas of 8 sequences, in pieces of 8 / 4."""
     path = tmp_path / "old.toml"
     path.write_text(OLD_TITAN, encoding="utf-8")
-    with pytest.warns(UserWarning, match="torchtitan"):
-        said = read_spec(path, {"n_gpus": "64", "recompute": "full"})["scenario"]
+    said = read_spec(path, {"n_gpus": "64", "recompute": "full"})["scenario"]
     assert (said["global_batch_size"], said["micro_batch_size"]) == (64, 2)
     assert (said["software"], said["model"]) == ("torchtitan-eager", "llama-2-7b")
     with pytest.raises(
