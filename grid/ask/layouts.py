@@ -33,7 +33,7 @@ from ..spec.axis import Array, Axis
 from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
-from .runs import Target, read_condition
+from .runs import Target, conditions_of
 from .sensitivity import Kind, frozen, rank_inputs
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def best_layouts(
     sign = sign_of(sense)
     if k > _MOST_RANKS:
         raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
-    conditions = [read_condition("where", text) for text in where]
     spec: Any = sweep.spec
+    conditions = conditions_of(spec["scenario"], where)
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(
@@ -253,7 +253,7 @@ def stated_and_free(
 ) -> "tuple[dict[str, Any], xarray.Dataset, xarray.Dataset]":
     """The layout that a spec of one point states, its values, and the best layout instead."""
     scenario = point(sweep)
-    conditions = [read_condition("where", text) for text in where]
+    conditions = conditions_of(scenario, where)
     outputs = dict.fromkeys([*_outputs(sweep, of), *(n for c in conditions for n in c.outputs)])
     stated = Evaluation(scenario, {}, [*outputs])
     values = interval(stated, None, Settings("numpy")).assign(chances(scenario, conditions))

@@ -33,7 +33,7 @@ from ..spec.axis import Array, Axis
 from ..spec.scenario import Problem, resolve
 from .extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from .gradient import check_quantity, uncounted
-from .runs import Target, read_condition, whole_unit
+from .runs import Target, conditions_of, whole_unit
 from .solve.solve import check_free, without
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def optimize(
             raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
     sign = sign_of(sense)
     check_quantity(of)
-    conditions = [read_condition("where", text) for text in where]
+    conditions = conditions_of(spec["scenario"], where)
     ranges = [_range(name, ends) for name, ends in between.items()]
     problem = resolve(spec["scenario"], spec["axes"], [span.name for span in ranges])
     for span in ranges:

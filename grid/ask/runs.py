@@ -24,7 +24,7 @@ from ..plan.plan import Plan
 from ..reduce.search import WORTH
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
-from ..spec import values
+from ..spec import dates, values
 from ..spec.axes import make_axes
 from ..spec.scenario import Problem
 
@@ -92,6 +92,13 @@ def read_condition(argument: str, text: Any) -> Target:
     return condition
 
 
+def conditions_of(scenario: Mapping[str, Any], where: Names) -> list[Target]:
+    """Read the bounds of `where`; a date of `finish` counts from the start of the scenario."""
+    since = dates.start_of(scenario)
+    texts = check_texts("where", where)
+    return [read_condition("where", dates.as_time(text, since)) for text in texts]
+
+
 def also_judged(problem: Problem, plan: Plan) -> list[str]:
     """Reasons that judge the outputs of a plan beside the layout's."""
     found = []
@@ -130,9 +137,9 @@ def judged(
 ) -> tuple[Kind, list[Target]]:
     """A sweep of some outputs, those of conditions, and reasons if these are known; the conditions,
     and, of answers (`only`), those of reasons that the plan does not mask by."""
-    conditions = [read_condition("where", text) for text in check_texts("where", where)]
-    read = [*names, *(name for each in conditions for name in each.outputs)]
     spec: Any = sweep.spec
+    conditions = conditions_of(spec["scenario"], where)
+    read = [*names, *(name for each in conditions for name in each.outputs)]
     if settings.infeasible in ("exclude", "mark") and is_known(
         spec["scenario"], spec["axes"], [REASON]
     ):

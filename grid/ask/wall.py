@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.roles import HEADROOM, REASON
-from ..errors import InputError, check_texts, shown
+from ..errors import InputError, shown
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Engine, Settings
@@ -23,7 +23,7 @@ from ..spec.axis import Array
 from ..spec.scenario import resolve
 from .gradient import uncounted
 from .layouts import WHOLE, best_layouts, candidates, inputs_of
-from .runs import Names, Target, read_condition, whole_unit
+from .runs import Names, Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -69,7 +69,7 @@ def wall(
     scenario, axes = _one_point(spec)
     phased = bool(phases.names(scenario))
     batch = _batch(scenario, phased) if batch_grows else None
-    limits = [read_condition("where", text) for text in check_texts("where", where)]
+    limits = conditions_of(scenario, where)
     price = None if day_price is None else _positive(_COST, day_price)
     sizes, step, last = _sizes(scenario, axes, between)
     outputs = [

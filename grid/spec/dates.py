@@ -67,8 +67,8 @@ def as_time(target: str, start: date | None) -> str:
     last = day(text)
     if start is None:
         raise InputError(
-            f"target {shown(target)} needs the day on which the job starts; add --start, "
-            f"or {NAME} to the spec"
+            f"target {shown(target)} needs the day on which the job starts; add {NAME} to the "
+            "spec, or --start"
         )
     if last < start:
         raise InputError(f"{last} is before the start, {start}; give a later date")

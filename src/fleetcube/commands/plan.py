@@ -149,17 +149,25 @@ def _print_written(
 
 def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
     """Refuse conditions that no layout meets, and say how near layouts come to each."""
-    from fleetcube.grid.ask.runs import read_condition
+    from fleetcube.grid.ask.runs import conditions_of
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.reduce.kept import met
 
     parts = []
-    for condition in (read_condition("--where", text) for text in where):
+    for condition in conditions_of(sweep.spec["scenario"], where):
         of, sense = condition.of, "min" if condition.relation == "<=" else "max"
-        best = sweep.best(of, 1, sense=sense, search=search)[of]
+        alone = sweep.with_outputs(condition.outputs)
+        moved = {*condition.outputs} & {*alone._plan("numpy").layout_dependent}
+        found = sweep.best(of, 1, sense=sense, search=search) if moved else alone.evaluate()
+        best = found[of]
+        if not moved and met(condition, found).any():
+            continue
         if best.notnull().any():  # else nothing can run, which is said as without conditions
             value = (best.min() if sense == "min" else best.max()).item()
             word = "least" if sense == "min" else "greatest"
-            parts.append(f"the {word} {of} is {with_unit(value, best.attrs['units'], of)}")
+            which = f"the {word} {of}" if moved or best.size > 1 else of
+            said = f"{which} is {with_unit(value, best.attrs['units'], of)}"
+            parts.append(said if moved else f"{said} in every layout")
     if parts:
         raise InputError(
             f"no layout keeps to {' and '.join(where)}: {', '.join(parts)}; change a condition"
