@@ -18,9 +18,10 @@ from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
-from ..spec import dates, patterns, phases, values
+from ..spec import dates, hardware, patterns, phases, values
 from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
+from .extrapolation import with_remarks
 from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
@@ -98,11 +99,16 @@ def compare(
     names = _outputs(pair)
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
-    both, reasons, attributes = _values(pair, names)
+    both, reasons, (on_a, on_b) = _values(pair, names)
+    alike = [name for name in flat[0] if name in flat[1] and flat[0][name] == flat[1][name]]
+    notes = hardware.shared(((k, str(own[k])) for own in flat for k in KINDS if k in own), alike)
+    read = pair[0].with_outputs(names)._plan("numpy").structure.used
+    said = [line for name, line in notes.items() if name in read]
     differing = _differing(*flat)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
+    attributes = with_remarks(on_a, said), with_remarks(on_b, said)
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts)
 
 

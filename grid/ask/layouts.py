@@ -104,6 +104,8 @@ def best_layouts(
         raise InputError(f"k = {k} is more than {_MOST_RANKS} layouts; give fewer")
     spec: Any = sweep.spec
     conditions = conditions_of(spec["scenario"], where)
+    read = dict.fromkeys([of, *also, *(name for each in conditions for name in each.outputs)])
+    sweep.with_outputs([*read])  # refuses what is unknown before a search names its own axes
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(

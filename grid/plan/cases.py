@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...catalog import kind
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import in_phase, parts, side_by_side
 from ...kernels.graph import formulas as graph
@@ -137,9 +138,18 @@ def formulas_of(
             try:
                 known[key] = _selected(needed, choice)
             except (MissingInputError, UnknownNameError) as error:
-                raise InputError(f"{error}{_where(problem, choice)}") from None
+                said = f"{error}{_without(problem, str(error))}{_where(problem, choice)}"
+                raise InputError(said) from None
         formulas.append(known[key])
     return formulas
+
+
+def _without(problem: Problem, error: str) -> str:
+    """That records of GPUs are silent on an input that is missing."""
+    name = error.partition(" ")[0]
+    silent = [own.label for own in problem.records if own.kind == "gpu" and name not in own.values]
+    known = any(name in own.values for own in kind("gpu").values())
+    return f"; the catalog has none of {', '.join(silent)}" if known and silent else ""
 
 
 def _selected(needed: Sequence[str], choice: Choice) -> Formulas:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,6 +179,18 @@ def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collecti
             f"{whole * size - n:,.0f} are idle{more}, which power and cost leave out"
         )
     return Made(rows, notes)
+
+
+def shared(kinds: Iterable[tuple[str, str]], stated: Collection[str]) -> dict[str, str]:
+    """Remarks on values that a scenario states once for several GPUs or nodes."""
+    sheets = {label: _sheets({kind: label}) for kind, label in kinds if kind in _KINDS}
+    own = {name for pair in sheets.values() for sheet in pair for name in sheet}
+    every = ", ".join(sheets)
+    return {
+        name: f"{name} is stated once, and the same for {every}, instead of what each has"
+        for name in sorted(own & {*stated})
+        if len(sheets) > 1
+    }
 
 
 def powered(given: Collection[str]) -> dict[str, str]:

@@ -176,6 +176,10 @@ def resolve(
         notes={
             **notes,
             **counted.notes,
+            **hardware.shared(
+                ((kind, label) for a in swept for kind, row in a.records.items() for label in row),
+                stated,
+            ),
             **framework.notes(used.values(), constants | options, swept),
         },
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),

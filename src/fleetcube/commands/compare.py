@@ -62,7 +62,7 @@ def compare(
         sweeps, named, selectors = _and_best(a, selectors[1:], usual)
     elif selectors and "=" not in selectors[0]:
         named, selectors = (a, selectors[0]), selectors[1:]
-        sweeps = (changed(a, otherwise=usual), changed(named[1], otherwise=usual))
+        sweeps = tuple(_changed(path, selectors, usual) for path in named)
     else:
         sweeps, named, selectors = _two_values(a, selectors, usual)
     comparison = compare_sweeps(*sweeps, of=of, at=pairs(selectors), over=over)
@@ -95,6 +95,18 @@ def _and_best(
     return (own, own.replace(scenario=free)), (spec, f"{spec}, best layout"), ()
 
 
+def _changed(
+    spec: str, selectors: Sequence[str], usual: Sequence[str], lists: Sequence[str] = ()
+) -> Any:
+    """The sweep of a spec with what selectors give beside its axes, which are cut later."""
+    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.show.selectors import pairs
+
+    axes = read_spec(spec, pairs(selectors))["axes"]
+    given = [text for text in selectors if text.partition("=")[0] not in axes or text in lists]
+    return changed(spec, given, otherwise=usual)
+
+
 def _two_values(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
@@ -106,7 +118,7 @@ def _two_values(
     from fleetcube.grid.spec.axes import make_axes
 
     lists = [text for text in selectors if "," in text]
-    both = changed(spec, lists, otherwise=usual)
+    both = _changed(spec, selectors, usual, lists)
     two = [name for name in pairs(lists) if both._sizes.get(name) == 2]
     if len(two) != 1:
         raise InputError(
