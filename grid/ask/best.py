@@ -16,8 +16,8 @@ from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..spec import phases
 from .layouts import ALWAYS, best_layouts, by_phase, point
-from .nearest import NEAREST, nearest, nearest_of_grid
-from .optimize import optimize
+from .nearest import NEAREST, nearest, nearest_of_grid, nearest_of_ranges
+from .optimize import NONE_RUNS, optimize
 from .runs import Kind, Names, judged, narrowed, with_headroom
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def best(
     where, also = check_texts("where", where), check_texts("also", also)
     if search is None:
         found = _of_grid(sweep, of, k, sense, over, where, also, settings)
-        nothing = isinstance(of, str) and not where and not found[of].notnull().any()
-        if nothing and settings._answers_run:
-            found.attrs[NEAREST] = nearest_of_grid(sweep, str(of), str(sense))
+        first, way = (row if isinstance(row, str) else row[0] for row in (of or "", sense))
+        if settings._answers_run and not found[first].notnull().any():
+            found.attrs[NEAREST] = nearest_of_grid(sweep, first, way, bool(where))
         return found
     if not isinstance(search, Mapping):
         search = check_texts("search", search)
@@ -60,7 +60,11 @@ def best(
         if k is not None:
             raise InputError(f"k = {k}: a search of ranges has one answer; leave k out")
         sure = with_headroom(sweep, search) if settings._answers_run else sweep
-        return optimize(sure._spec_of([of]), of, sense, search, where, also, over or (), settings)
+        spec = sure._spec_of([of])
+        found = optimize(spec, of, sense, search, where, also, over or (), settings)
+        if settings._answers_run and (found["optimum_status"] == NONE_RUNS).all():
+            found.attrs[NEAREST] = nearest_of_ranges(sure, of, search)
+        return found
     if over:
         raise InputError("over is for axes; layouts are searched at each point: leave it out")
     if not phases.names(sweep.spec["scenario"]):

@@ -12,6 +12,7 @@ from ..reduce.pareto import sign_of
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
+from ..spec import values
 from ..spec.axes import make_axes
 from ..spec.axis import Array
 from .layouts import LAYOUT, WHOLE, best_layouts, candidates, freed, in_command, point
@@ -23,6 +24,7 @@ MOST = 1 << 22  # points evaluated for each of cluster and batch
 MOST_POINTS = 100_000  # of a grid without an answer
 _FAR = 2.0  # factor up to which clusters and batches are tried
 (_GPUS,), (_BATCH,) = STEPS, RUN_STEPS
+_NONE = "none tried within"
 _MEMORY = "out_of_memory"
 _SAID = {"gpus_not_divisible", "batch_not_divisible", "batch_smaller_than_data_parallel"}
 
@@ -49,20 +51,35 @@ def nearest(scenario: Mapping[str, Any], of: str, search: Sequence[str] = ()) ->
     return _line(now, _why(reasons, now, bool(tried)), found, _other(sure, of) if not tried else "")
 
 
-def nearest_of_grid(sweep: Evaluation, of: str, sense: str) -> str:
-    """The same for the point of axes that would be the best; empty for more than MOST_POINTS."""
-    if sweep.points > MOST_POINTS or not is_known(*_parts(sweep), [REASON]):
+def nearest_of_ranges(sweep: Evaluation, of: str, ranges: Mapping[str, Sequence[Any]]) -> str:
+    """The same for the last values of ranges, or the first if none can run near these."""
+    lines = []
+    for end in (-1, 0):
+        at = {name: values.number(name, row[end]) for name, row in ranges.items()}
+        ends = {n: math.floor(v) if values.is_whole(n) else v for n, v in at.items()}
+        lines.append(nearest({**point(sweep), **ends}, of))
+    return next((line for line in lines if line and _NONE not in line), lines[0])
+
+
+def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False) -> str:
+    """The same for the point of axes that would be the best, of more than MOST_POINTS at the ends;
+    empty if some can run but none keeps to conditions (`bound`)."""
+    if not is_known(*_parts(sweep), [REASON]):
         return ""
-    found = sweep.with_outputs([of]).evaluate(settings=Settings("numpy", "include"))
+    axes = make_axes(sweep.spec["axes"])
+    if sweep.points > MOST_POINTS:
+        ends = {n: axis.cut(np.unique([0, axis.size - 1])) for n, axis in axes.items()}
+        sweep = sweep.replace(axes=ends)
+    if sweep.points > MOST_POINTS:
+        return ""
+    found = sweep.with_outputs([of, REASON]).evaluate(settings=Settings("numpy", "include"))
     if (fits := int((found[REASON] == 0).sum())) > 0:
-        return (
-            f"{fits:,} of {found[REASON].size:,} points fit in memory if the model of it is right: "
-            f"{HEADROOM} = false counts them"
-        )
-    values = sign_of(sense) * found[of].values
-    if not np.isfinite(values).any():
+        said = f"{fits:,} of {found[REASON].size:,} points fit in memory if the model of it is right"
+        return "" if bound else f"{said}: {HEADROOM} = false counts them"
+    row = sign_of(sense) * found[of].values
+    if not np.isfinite(row).any():
         return ""
-    at = np.unravel_index(np.where(np.isfinite(values), values, np.inf).argmin(), values.shape)
+    at = np.unravel_index(np.where(np.isfinite(row), row, np.inf).argmin(), row.shape)
     place = {str(name): int(k) for name, k in zip(found[of].dims, at, strict=True)}
     axes = make_axes(sweep.spec["axes"])
     said = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
@@ -143,5 +160,5 @@ def _line(now: Mapping[str, float], why: str, found: Mapping[str, float], layout
     ways = [f"{found[_GPUS]:,.0f} GPUs can"] if _GPUS in found else []
     ways += [f"{gpus or 'it can'} with a batch of {found[_BATCH]:,.0f}"] if _BATCH in found else []
     ways += [f"{gpus or 'it can'} with the layout {layout}"] if layout else []
-    nearest = ", or ".join(ways) or f"none tried within a factor of {_FAR:g} can either"
+    nearest = ", or ".join(ways) or f"{_NONE} a factor of {_FAR:g} can either"
     return f"{gpus and gpus + ' GPUs: '}{why}; {nearest}"

@@ -46,6 +46,7 @@ ROWS = 65_536  # evaluated at a time
 MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative violation of a condition allowed for rounding
 STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
+NONE_RUNS = 2
 _START, _CHOICE = "start", "choice"
 
 

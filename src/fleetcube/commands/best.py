@@ -9,6 +9,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.points import answer, goal
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 if TYPE_CHECKING:
@@ -159,4 +160,5 @@ def _print_optimum(
     if not (status == names.index("no_feasible_point")).any():
         answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))
+    say_wrapped(str(answer.attrs.get("fleetcube_nearest", "")))
     print_foot(answer, between)
