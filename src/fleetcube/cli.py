@@ -42,7 +42,7 @@ _SIMULATED = {  # columns shown if the spec gives the input
 @click.group(
     cls=Listed,
     context_settings=_SETTINGS,
-    epilog="Exit status: 0 success; 1 failure, or damage found; 2 input refused; "
+    epilog="Exit status: 0 success; 1 failure, or damage found; 2 input refused, or no answer; "
     "130 or 143 stopped by Ctrl-C or SIGTERM.",
 )
 @click.version_option(__version__, prog_name="fleetcube")
@@ -569,7 +569,7 @@ def run() -> None:
     stop.listen()
     try:
         # not standalone: click would print errors and exit by itself
-        cli(prog_name="fleetcube", standalone_mode=False)
+        sys.exit(cli(prog_name="fleetcube", standalone_mode=False))
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and "\n" not in error.message:  # else help
             say(f"fleetcube: {refusal(error)}", err=True)

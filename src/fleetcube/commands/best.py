@@ -7,7 +7,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import answer, goal
+from fleetcube.commands.points import answer, check_answered, goal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, write_table
@@ -91,6 +91,7 @@ def best(
                 also=also,
             )
         _print_optimum(found, between, output)
+        check_answered(found["optimum_status"] == 0)
         return
     sweep = Sweep(problem["scenario"], problem["axes"], names, settings=settings)
     asked: dict[str, Any] = {"of": names[0], "sense": goals[0][1]}

@@ -9,7 +9,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.points import goal
+from fleetcube.commands.points import check_answered, goal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
@@ -107,6 +107,7 @@ def plan(
             write(report(sweep, found, of, said, spec), output)
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
+        check_answered(found[of].notnull())
         return
     if not stated:
         if sweep.points == 1:
@@ -118,6 +119,7 @@ def plan(
             _print_written(spec, problem, found, framework)
     if output is not None:
         say(f"wrote {output}")
+    check_answered(found[of].notnull())
 
 
 def _print_written(
@@ -199,6 +201,7 @@ def _plan_stated(
         said = f"the best of {best.attrs['fleetcube_tried']:,} layouts: {best[WHOLE].values[0]}"
         say_wrapped(f"{said}: {of} {with_unit(then, attrs, of)}{change}")
     print_foot(values)
+    check_answered((reason == 0) | best[of].notnull())
     return best
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, write_table
 
@@ -11,6 +13,12 @@ if TYPE_CHECKING:
     from fleetcube.grid.sweep import Sense
 
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
+
+
+def check_answered(answered: Any) -> None:
+    """End as for input that is refused if there is no answer at any point, once that is said."""
+    if not answered.any():
+        raise click.exceptions.Exit(2)
 
 
 def goal(text: str) -> tuple[str, "Sense"]:

@@ -6,6 +6,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
+from fleetcube.commands.points import check_answered
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
@@ -76,6 +77,7 @@ def solve(
         solutions = solve_spec(problem, unknown, aim, ends, False if relaxed else None, settings)
     if output is not None:
         write_table(solutions, output)
+        _check_solved(solutions, unknown)
         return
     columns = ("next_above", f"nearest_{unknown}", f"nearest_{aim.of}")
     marked = [name for name in ALSO_REASONS if name in solutions and (solutions[name] > 0).any()]
@@ -88,6 +90,14 @@ def solve(
     if said != target:
         say(f"{target.strip()}, started on {since}: {said}")
     print_foot(solutions, [unknown])
+    _check_solved(solutions, unknown)
+
+
+def _check_solved(solutions: "xarray.Dataset", unknown: str) -> None:
+    """End with a status where no point is solved, nor meets the target everywhere."""
+    reason = solutions["unsolved_reason"]
+    everywhere = str(reason.attrs["flag_meanings"]).split().index("met_everywhere")
+    check_answered(solutions[unknown].notnull() | (reason == everywhere))
 
 
 def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> list[str]:
