@@ -103,11 +103,16 @@ def also_judged(problem: Problem, plan: Plan) -> list[str]:
     """Reasons that judge the outputs of a plan beside the layout's."""
     found = []
     for reason, size in ALSO_REASONS.items():
-        if size in plan.structure.used:
-            with contextlib.suppress(InputError):  # not all that it needs is known
-                Plan(problem, [reason], "numpy")
-                found.append(reason)
+        if size in plan.structure.used and judges(problem, reason):
+            found.append(reason)
     return found
+
+
+def judges(problem: Problem, reason: str, *free: str) -> bool:
+    """Whether all that a reason needs is known, but for inputs that are sought."""
+    with contextlib.suppress(InputError):
+        return bool(Plan(problem, [reason], "numpy", free=free).outputs)
+    return False
 
 
 def whole_unit(problem: Problem, name: str) -> int:

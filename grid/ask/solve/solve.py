@@ -17,7 +17,7 @@ import numpy as np
 from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, name_of
 from ....kernels.engines.job import pool
-from ....kernels.roles import ALSO_REASONS, NEAR, REASON, STEPS
+from ....kernels.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
 from ...plan.execute import evaluate_block
@@ -31,7 +31,8 @@ from ...spec.axis import Array, Axis
 from ...spec.scenario import Problem, resolve
 from ..extrapolation import FACTOR, extrapolation_error, remarks, with_remarks
 from ..gradient import uncounted
-from ..runs import Target, also_judged, whole_unit
+from ..layouts import DEGREES
+from ..runs import Target, also_judged, judges, whole_unit
 from .bracket import Bracket, Near, Solution, box, put, within
 from .running import Counts, bisected, nothing
 from .running import nearest as nearest_of
@@ -104,7 +105,9 @@ def solve_spec(
     codes = {name: variables.pop(name) for name in search.judged}
     coords |= codes if settings.infeasible != "include" else {}
     attrs = root_attributes(plan, spec) | uncounted(plan, [unknown])
-    attrs = with_remarks(attrs, remarks(problem, {unknown: answers[unknown]}))
+    said = [f"not judged: whether a job runs at this {unknown}; no layout is given, see plan"]
+    said = [*remarks(problem, {unknown: answers[unknown]}), *(said if search.unjudged else [])]
+    attrs = with_remarks(attrs, said)
     return xarray.Dataset(variables, coords, attrs)
 
 
@@ -157,6 +160,11 @@ class Solver:
         if unknown not in needed:
             raise InputError(f"{target} does not depend on {unknown}; solve for another input")
         also = also_judged(problem, scan)
+        apart = runs and unknown in {*STEPS, *RUN_STEPS} and REASON not in scan.outputs
+        apart = apart and judges(problem, REASON, unknown)
+        laid = any(name in problem.numbers for name in DEGREES)
+        also = [*also, *([REASON] if apart and laid else [])]
+        self.unjudged = apart and not laid
         if runs:  # what a target does not depend on may decide whether a job can run
             judged = Plan(scan.problem, [*target.outputs, *also], engine)
             known = [n for n in (REASON, *also) if n in judged.outputs]
@@ -189,7 +197,7 @@ class Solver:
         self.reasons = [REASON] * (laid_out and REASON in self.plan.outputs) + also
         self.judged = [*self.reasons, *(near if REASON in self.reasons else [])]
         self.runs = runs and bool(self.reasons)
-        self.unit = whole_unit(problem, unknown)
+        self.unit = whole_unit(problem, unknown) if runs else 1
         self.counts = Counts(problem, unknown)
 
     def evaluate(
@@ -317,9 +325,7 @@ class Solver:
             count = self.evaluate(tile, at, [self.steps])[self.steps]
             step = np.where(np.isfinite(count) & (count > 0), np.rint(at / count), 1.0)
         step = np.where(np.isfinite(step), step, 1.0)
-        if self.runs:
-            step = np.lcm(step.astype(np.int64), self.unit).astype(float)
-        return step
+        return np.lcm(step.astype(np.int64), self.unit).astype(float)
 
     def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
         """Evaluate the output into `outs` where a condition holds."""
