@@ -1,5 +1,7 @@
 """The memory of a GPU as an account, component by component and tensor by tensor."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from ...kernels.roles import (
@@ -12,6 +14,8 @@ from ...kernels.roles import (
     WITHOUT_LATENTS,
 )
 from ..errors import InputError
+from ..show.tables import label
+from ..spec import framework
 
 WHOLE, ACTIVATIONS, LOGITS, STAYS, MOVED, TOKENS, LATENTS = ACCOUNT
 NEEDED = (REASON, *MEMORY, *dict.fromkeys((*ACCOUNT[1:], *PARTS, *TENSORS)))
@@ -43,8 +47,21 @@ def rows(point: Any) -> list[Row]:
     return sorted(some, key=lambda line: -line[1])
 
 
+def _had(how: str, attrs: Mapping[Any, Any]) -> str:
+    """Of what makes a line smaller, what the software of a point has."""
+    entries = json.loads(attrs.get("fleetcube_catalog", "[]"))
+    rows = [entry["values"].get("has", {}) for entry in entries if entry["kind"] == framework.KIND]
+    kept = []
+    for part in how.split(", "):
+        name, _, choice = part.partition(" = ")
+        words = [{*map(label, row[name])} for row in rows if name in row]
+        if not choice or all(own & {choice, "modules"} for own in words):
+            kept.append(part)
+    return ", ".join(kept)
+
+
 def table(point: Any) -> tuple[list[str], list[list[str]]]:
     """The account as text: headings, and a row for each line and for their sum."""
-    told = [[what, f"{size / 1e9:.2f}", how] for what, size, how in rows(point)]
+    told = [[what, f"{size / 1e9:.2f}", _had(how, point.attrs)] for what, size, how in rows(point)]
     whole = ["all", f"{float(point[WHOLE]) / 1e9:.2f}", ""]
     return ["memory of a GPU", "GB", "made smaller by"], [*told, whole]

@@ -100,16 +100,23 @@ def compare(
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
     both, reasons, (on_a, on_b) = _values(pair, names)
-    alike = [name for name in flat[0] if name in flat[1] and flat[0][name] == flat[1][name]]
-    notes = hardware.shared(((k, str(own[k])) for own in flat for k in KINDS if k in own), alike)
-    read = pair[0].with_outputs(names)._plan("numpy").structure.used
-    said = [line for name, line in notes.items() if name in read]
     differing = _differing(*flat)
+    said = _shared(pair[0], flat, differing, names)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
     attributes = with_remarks(on_a, said), with_remarks(on_b, said)
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts)
+
+
+def _shared(
+    a: Evaluation, flat: Sequence[Mapping[str, Any]], differing: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    """Remarks on what outputs read, and both state alike for different GPUs or nodes."""
+    kinds = [(kind, own[kind]) for own in flat for kind in differing if kind in {*KINDS} & {*own}]
+    notes = hardware.shared(kinds, {*flat[0]} & {*flat[1]} - {*differing})
+    read = a.with_outputs(names)._plan("numpy").structure.used
+    return [line for name, line in notes.items() if name in read]
 
 
 def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:

@@ -74,7 +74,9 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
         return ""
     found = sweep.with_outputs([of, REASON]).evaluate(settings=Settings("numpy", "include"))
     if (fits := int((found[REASON] == 0).sum())) > 0:
-        said = f"{fits:,} of {found[REASON].size:,} points fit in memory if the model of it is right"
+        said = (
+            f"{fits:,} of {found[REASON].size:,} points fit in memory if the model of it is right"
+        )
         return "" if bound else f"{said}: {HEADROOM} = false counts them"
     row = sign_of(sense) * found[of].values
     if not np.isfinite(row).any():

@@ -19,6 +19,7 @@ from ..errors import InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
+from ..spec.axis import Array
 from ..text import guarded, visible
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ def cannot_run(one: Any) -> str:
         return ""
     reason = one[REASON]
     return f"It cannot run: {meanings(reason.attrs, reason.values.reshape(1))[0]}."
+
+
+def wrong_points(cube: Any, left: bool) -> list[str]:
+    """A line on layouts that cannot run: whether their values are `left` out."""
+    count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
+    given = "beside them is what the formulas give; --infeasible exclude leaves it out"
+    held = "what depends on them is left out" if left else given
+    return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {held}"] if count else []
 
 
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
@@ -254,7 +263,7 @@ def _decimals(value: float, digits: int) -> int:
     return max(0, digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]))
 
 
-def check_target(path: Path) -> None:
+def check_target(path: Path, overwrite: bool = False) -> None:
     """Refuse a file that cannot be written; "-" is standard output."""
     if path == STDOUT:
         return
@@ -263,15 +272,17 @@ def check_target(path: Path) -> None:
             f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending, or write - for "
             "CSV to standard output"
         )
-    check_new(path)
+    if path.exists() and not (overwrite and path.is_file()):
+        raise InputError(f"{str(path)!r} exists; choose another name, or --overwrite")
+    check_new(path, overwrite)
     if (writer := _WRITERS.get(path.suffix.lower())) and not find_spec(writer):
         raise InputError(f"writing {path.suffix} {_EXTRA}")
 
 
-def check_new(path: Path) -> None:
+def check_new(path: Path, overwrite: bool = False) -> None:
     """Refuse a file that exists, and a folder that is not writable."""
     check_path(path)
-    if path.exists():
+    if path.exists() and not overwrite:
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -289,24 +300,30 @@ def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
         )
 
 
-def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
-    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-").
+def export(
+    cube: "xarray.Dataset", path: Path, whole: bool = False, overwrite: bool = False
+) -> None:
+    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-"). Of rows, those
+    without a value that cannot run are left out.
 
     Values are in base units, counts are whole numbers. CSV and Excel are for people: units in
     headings, flags in words; other formats have flag codes and their meanings. Tables have axes and
     variables; with `whole`, and in .nc and .json, also the values that labels stand for.
     """
-    check_target(path)
+    check_target(path, overwrite)
     check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
     if path == STDOUT:
         table = _frame_for_people(cube.load(), whole).to_csv(index=False)
         sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
         sys.stdout.flush()
         return
+    made = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}") if path.exists() else path
     try:
-        _write(cube.load(), path, whole)
+        _write(cube.load(), made, whole)
+        if made != path:  # the old one stays until the new one is complete
+            os.replace(made, path)
     except BaseException as error:
-        path.unlink(missing_ok=True)  # leave no partial file
+        made.unlink(missing_ok=True)  # leave no partial file
         extra = isinstance(error, ImportError)
         if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
             raise InputError(f"writing {path.suffix} {_EXTRA}") from None
@@ -314,6 +331,25 @@ def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
             why = getattr(error, "strerror", None) or f"{error}; is the disk full?"
             raise InputError(f"cannot write {str(path)!r} ({why}); choose another") from None
         raise
+
+
+def left_out(cube: "xarray.Dataset", path: Path) -> int:
+    """Rows that a file of them leaves out."""
+    grid = path.suffix.lower() in (".nc", ".json")
+    return 0 if grid or REASON not in cube else int(_blank(cube, _dims(cube)).sum())
+
+
+def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
+    """Which rows over some axes have no value because they cannot run."""
+    size = math.prod(cube.sizes[dim] for dim in dims)
+    if REASON not in cube or not {*cube[REASON].dims} <= {*dims}:
+        return np.zeros(size, bool)
+    none = _cells(cube, REASON, dims) > 0
+    for name in (str(name) for name in cube.data_vars if name != REASON):
+        cells = _cells(cube, name, dims)
+        flags = "flag_meanings" in cube[name].attrs
+        none &= cells == -1 if flags else np.isnan(cells) if cells.dtype.kind == "f" else False
+    return np.asarray(none)
 
 
 def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
@@ -367,7 +403,7 @@ def _frame_for_people(
         if name == TIME:
             days = _dates(told, dims)
             columns |= {f"ends on: {head}" if head == "90 %" else head: row for head, row in days}
-    return pandas.DataFrame(columns)
+    return pandas.DataFrame(columns)[~_blank(told, dims)]
 
 
 def _whole(name: str, cells: Any) -> Any:
@@ -418,6 +454,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     told = [str(name) for name in cube.coords] if whole else [*_told(cube, dims, False), REASON]
     more = (name for name in told if name not in dims and name in cube.coords)
     names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
+    frame = frame[~_blank(cube, dims)]
     columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
     table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]

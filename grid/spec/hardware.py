@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import NONE, record
+from ...catalog import kind as catalog_kind
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from . import auto
@@ -19,6 +20,8 @@ _X, _Y = "torus_x", "torus_y"
 _LINK, _INSIDE, NETWORK = "inter_node_bandwidth", "intra_node_bandwidth", "fabric"
 _REST, _NODE_POWER = "node_overhead_power", "node_power"
 COUNTED = frozenset({CHIPS, NODE, DOMAIN})
+_LARGEST_NODE = 16  # GPUs of a server
+_TRAY = "-tray"  # ending of records of racks by the tray
 _KINDS = ("gpu", "node")
 _SHAPES, _LARGEST = "slice_shapes", "largest_slice"
 _ANY = "4ix4jx4k"  # in slice_shapes: all sizes are multiples of 4
@@ -179,6 +182,27 @@ def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collecti
             f"{whole * size - n:,.0f} are idle{more}, which power and cost leave out"
         )
     return Made(rows, notes)
+
+
+def nodes(
+    axes: Sequence[Axis], constants: Mapping[str, float], stated: Collection[str]
+) -> dict[str, str]:
+    """A remark on a node that is `stated` so large that it is a rack."""
+    given = {*constants}.union(*(axis.numbers for axis in axes))
+    rows = [[constants.get(NODE, 0.0)], *(a.numbers[NODE] for a in axes if NODE in a.numbers)]
+    size = float(np.nanmax(np.concatenate(rows)))
+    if NODE not in stated or DOMAIN in given or size <= _LARGEST_NODE:
+        return {}
+    said = f"{NODE} = {size:g} is taken as one domain of fast links, which fails as a whole"
+    return {NODE: f"{said}; for smaller nodes in one domain give {DOMAIN}, too"}
+
+
+def trays(axes: Sequence[Axis], labels: Mapping[str, str]) -> dict[str, str]:
+    """Remarks on racks whose record counts them as nodes, where another counts their trays."""
+    racks = [labels.get("node", ""), *(n for a in axes for n in a.records.get("node", ()))]
+    some = [name for name in racks if f"{name}{_TRAY}" in catalog_kind("node")]
+    said = [f"a node of {n} is a whole rack; for parts of racks give {n}{_TRAY}" for n in some[:1]]
+    return dict.fromkeys([NODE] if said else [], "".join(said))
 
 
 def shared(kinds: Iterable[tuple[str, str]], stated: Collection[str]) -> dict[str, str]:

@@ -153,6 +153,10 @@ def resolve(
         if isinstance(value, Mapping) and name not in explicit and values.is_known(name)
     }
     counted = hardware.counted(swept, constants, free)
+    if hardware.CHIPS in free or hardware.CHIPS in counted.notes:
+        notes |= hardware.trays(swept, labels)
+    notes |= hardware.nodes(swept, constants, explicit)
+    kinds = ((kind, label) for a in swept for kind, row in a.records.items() for label in row)
     constants |= {name: row.item() for name, (_, row) in counted.rows.items()}
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
     parted, phased = phases.parted(tables, job)
@@ -176,10 +180,7 @@ def resolve(
         notes={
             **notes,
             **counted.notes,
-            **hardware.shared(
-                ((kind, label) for a in swept for kind, row in a.records.items() for label in row),
-                stated,
-            ),
+            **hardware.shared(kinds, stated),
             **framework.notes(used.values(), constants | options, swept),
         },
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),

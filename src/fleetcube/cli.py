@@ -21,7 +21,14 @@ from fleetcube.commands.changed import accounted, changed, traffic, with_ends
 from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
-from fleetcube.commands.table import every_column, print_foot, print_table, to_file, write_table
+from fleetcube.commands.table import (
+    REPLACES,
+    every_column,
+    print_foot,
+    print_table,
+    to_file,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -97,7 +104,7 @@ def _logging(verbose: int) -> Callable[[], None]:
     help="Number format of the cube.  [float64]",
 )
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB a chunk]")
-@click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing cube or table.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
 @click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
 @complete.infeasible("mark")
@@ -147,9 +154,11 @@ def run_spec(
 
     sweep = changed(spec, selectors, variable)
     if output in (None, "-") or Path(output).suffix.lower() in FORMATS:
+        click.get_current_context().meta[REPLACES] = overwrite
         if output is not None:
-            check_target(Path(output))
-        only: dict[str, Any] = {"--overwrite": overwrite, "--resume": resume, "--append": append}
+            check_target(Path(output), overwrite)
+        only: dict[str, Any] = {"--resume": resume, "--append": append}
+        only |= {"--overwrite": overwrite and output in (None, "-")}
         only |= {"--chunks": chunks, "--dask": dask}
         for option in (name for name, value in only.items() if value):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
@@ -219,9 +228,10 @@ def _evaluated(
 ) -> None:
     """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
     from fleetcube.grid.ask.interval import is_predicted
+    from fleetcube.grid.ask.runs import also_judged
     from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.run.stream import user_sizes
-    from fleetcube.grid.show.tables import check_rows, check_sheet, table
+    from fleetcube.grid.show.tables import check_rows, check_sheet, table, wrong_points
 
     plan = sweep._plan(engine, infeasible == "exclude")
     dims = {dim for own in plan.out_dims.values() for dim in own}
@@ -232,10 +242,14 @@ def _evaluated(
     if interval is None:  # CSV columns stay fixed, because programs read them
         interval = output is None and is_predicted(plan)
     settings = Settings(engine, infeasible, threads)
+    also = also_judged(sweep._problem, plan) if infeasible != "include" else []
+    sweep = sweep.with_outputs(list(dict.fromkeys([*sweep._outputs, *also]))) if also else sweep
     compute = sweep.prediction_interval if interval else sweep.evaluate
     values = compute(settings=settings)
     if output is None:
-        print_table(*table(values.assign_coords(_near(sweep))))
+        fine = [name for name in also if (values[name] == 0).all()]
+        print_table(*table(values.drop_vars(fine).assign_coords(_near(sweep))))
+        say_each(wrong_points(values, infeasible == "exclude"))
     else:
         write_table(values, output, every)
     _remarks(values, err=True)

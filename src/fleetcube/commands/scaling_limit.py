@@ -112,5 +112,5 @@ def _print(found: "xarray.Dataset") -> None:
     time = with_unit(float(found["fastest_time"]), "s", "job_time")
     last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
     if "sync_wall_gpus" in found:
-        last += f" (by formula, any count: {float(found['sync_wall_gpus']):,.0f})"
+        last += f" (sync_wall_gpus, were any count possible: {float(found['sync_wall_gpus']):,.0f})"
     say(last)

@@ -122,6 +122,10 @@ def _remarks(solutions: "xarray.Dataset", unknown: str, aim: str, of: str) -> li
         remarks.append(
             f"{everywhere} of {reason.size} points meet the target at every {unknown} searched"
         )
+    if "infeasible_reason" in solutions.coords:
+        wrong = int(((solutions["infeasible_reason"] > 0) & (reason == 0)).sum())
+        said = f"{wrong} of {reason.size} points: this {unknown} meets the target and cannot run; "
+        remarks += [said + "--infeasible exclude finds one that can"] * (wrong > 0)
     if "next_above" in solutions:
         above = solutions["next_above"]
         least = float(above.min())

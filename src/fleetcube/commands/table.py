@@ -13,26 +13,37 @@ import click
 
 from fleetcube.commands.say import say, say_each
 
+REPLACES = "fleetcube.replaces"  # of a command's context: whether a file that exists is replaced
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
 _PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
 
 
-def _writable(_: Any, __: Any, output: str | None) -> str | None:
+def _replaces(context: click.Context, _: Any, overwrite: bool) -> None:
+    context.meta[REPLACES] = overwrite
+
+
+def _writable(context: click.Context, _: Any, output: str | None) -> str | None:
     """Refuse a file that cannot be written before anything is computed."""
     from fleetcube.grid.show.tables import check_target
 
     if output is not None:
-        check_target(Path(output))
+        check_target(Path(output), context.meta[REPLACES])
     return output
 
 
-to_file = click.option(
-    "-o",
-    "--output",
-    type=click.Path(),
-    callback=_writable,
-    help="Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV.",
-)
+def to_file(command: Any) -> Any:
+    """The options of a table's file, which `write_table` writes."""
+    written = "Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV."
+    command = click.option(
+        "--overwrite",
+        is_flag=True,
+        is_eager=True,  # before the file is checked
+        expose_value=False,
+        callback=_replaces,
+        help="Replace an existing file.",
+    )(command)
+    path = click.option("-o", "--output", type=click.Path(), callback=_writable, help=written)
+    return path(command)
 
 
 every_column = click.option(
@@ -123,8 +134,9 @@ def with_unit(value: float, unit: str, name: str) -> str:
 
 def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
-    from fleetcube.grid.show.tables import export
+    from fleetcube.grid.show.tables import export, left_out
 
-    export(dataset, Path(output), every)
+    export(dataset, Path(output), every, click.get_current_context().meta.get(REPLACES, False))
     if output != "-":
-        say(f"wrote {output}")
+        left = left_out(dataset, Path(output))
+        say(f"wrote {output}{f', without {left:,} rows that cannot run' if left else ''}")
