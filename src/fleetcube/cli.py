@@ -249,7 +249,7 @@ def _evaluated(
     if output is None:
         fine = [name for name in also if (values[name] == 0).all()]
         print_table(*table(values.drop_vars(fine).assign_coords(_near(sweep))))
-        say_each(wrong_points(values, infeasible == "exclude"))
+        say_wrapped(*wrong_points(values, infeasible == "exclude"), err=True)
     else:
         write_table(values, output, every)
     _remarks(values, err=True)

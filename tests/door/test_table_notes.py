@@ -119,7 +119,7 @@ def test_run_writes_a_narrow_table_or_all_columns(spec: str, tmp_path: Path) -> 
     ("words", "line"),
     [
         (("--all", "-o", "cube.zarr"), "--all is for tables"),
-        (("--overwrite", "-o", "x.csv"), "--overwrite is for cubes"),
+        (("--overwrite", "-o", "-"), "--overwrite is for cubes"),
         (("-o", "no/such/x.csv"), "create it first"),
     ],
 )

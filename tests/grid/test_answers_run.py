@@ -2,6 +2,7 @@
 answers are held against every point of the grid, evaluated and judged one by one."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ def spec(tmp_path: Path) -> str:
     return str(path)
 
 
-def said(*words: str, fails: bool = False) -> str:
+def said(*words: str, fails: bool = False, status: int = 0) -> str:
     done = CliRunner().invoke(cli, [*words])
-    assert bool(done.exit_code) == fails, done.output
+    assert bool(done.exit_code) if fails else done.exit_code == status, done.output
     return " ".join(done.output.split()) if not fails else str(done.exception or done.output)
 
 
@@ -75,10 +76,11 @@ def test_what_is_solved_for_runs(spec: str) -> None:
     assert " 8 16,384 " in table
     assert "solved" in table
     more = ("solve", spec, "--for", "n_gpus", "--target", "job_time <= 3000 d", "tensor_parallel=1")
-    assert "none_can_run" in said(*more)
-    assert "1 of 1 points: no n_gpus that meets" in said(*more)
+    assert "none_can_run" in said(*more, status=2)
+    assert "1 of 1 points: no n_gpus that meets" in said(*more, status=2)
     marked = ("solve", spec, "--for", "n_gpus", "--target", "job_time <= 250 d")
-    assert "no: batch_not_divisible" in said(*marked, "--infeasible", "mark")
+    assert "no: batch_not_divisible" in (words := said(*marked, "--infeasible", "mark"))
+    assert "1 of 2 points: this n_gpus meets the target and cannot run" in words
 
 
 def test_gpus_that_are_solved_for_are_whole_nodes() -> None:
@@ -188,7 +190,7 @@ def test_the_nearest_that_can_run_is_said(spec: str, tmp_path: Path) -> None:
     text = SPEC.split("[axes]")[0].replace("llama-3-405b", "llama-3-70b")
     text = text.replace("pipeline_parallel = 16", "n_gpus = 2000\ntensor_parallel = 8")
     job.write_text(text, encoding="utf-8")
-    plan = said("plan", str(job))
+    plan = said("plan", str(job), status=2)
     line = plan[plan.index("2,000 GPUs: ") :]
     assert line.startswith("2,000 GPUs: no layout divides a batch of 1,024; 2,048 GPUs can, or ")
     batch = float(line.split("with a batch of ")[1].split()[0].replace(",", ""))
@@ -228,6 +230,84 @@ def test_nothing_is_searched_where_nothing_can_run() -> None:
     found = Sweep(job, axes, ["job_time"]).best("job_time", settings=how)
     assert math.isnan(float(found["job_time"]))
     assert max(points, default=0) < 1000
+
+
+def test_a_condition_that_no_layout_moves_is_said_with_its_value(spec: str) -> None:
+    words = ("plan", spec, "n_gpus=4096", "tensor_parallel=8", "micro_batch_size=1")
+    refusal = said(*words, "--where", "facility_power <= 1 MW", fails=True)
+    assert "facility_power is 6.267 MW in every layout" in refusal  # 512 x 10.2 kW x 1.2
+    by = ("start_date=2026-01-01", "--where", "finish <= 2026-01-02")
+    assert "no layout keeps to finish <= 2026-01-02: the least job_time" in said(
+        *words, *by, fails=True
+    )
+    late = ("best", spec, "--of", "job_cost", "start_date=2026-01-01", "--where")
+    assert " 8 16,384 " in said(*late, "finish <= 2027-01-01")
+
+
+def test_ranges_and_fronts_name_the_nearest_that_can_run(spec: str) -> None:
+    words = ("best", spec, "--of", "job_time", "tensor_parallel=8", "--search")
+    line = "16,000 GPUs: this layout does not divide a batch of 1,024; 16,384 GPUs can"
+    assert line in said(*words, "n_gpus=15000:16000", status=2)
+    front = ("best", spec, "--of", "job_time", "--of", "job_cost", "tensor_parallel=8")
+    assert "; 2,048 GPUs can" in said(*front, "n_gpus=2000", fails=True)
+
+
+def test_what_reads_no_layout_is_solved_in_nodes_and_judged_by_a_layout_given(spec: str) -> None:
+    words = ("solve", spec, "--for", "n_gpus", "--target", "facility_power <= 5 MW")
+    assert " 8 2,048 " in said(*words)  # 1,024 sequences over powers of two
+    job = {"node": "dgx-h100", "model": "llama-3-70b", "global_batch_size": 1024}
+    found = Sweep({**job, "fabric": "roce-400g", "calibration": "none"}).solve(
+        "n_gpus", "facility_power <= 5 MW"
+    )
+    assert float(found["n_gpus"]) == 8 * math.floor(5e6 / (10.2e3 * 1.2))
+    assert "not judged" in found.attrs["fleetcube_remarks"]
+
+
+def test_selectors_complete_the_specs_that_are_compared(tmp_path: Path) -> None:
+    for name, node in (("a", "dgx-h100"), ("b", "dgx-b200")):
+        job = SPEC.split("[axes]")[0].replace("dgx-h100", node) + "tensor_parallel = 8\n"
+        (tmp_path / name).write_text(job, encoding="utf-8")
+    words = ("compare", str(tmp_path / "a"), str(tmp_path / "b"), "n_gpus=16384")
+    assert "at n_gpus = 16384" in said(*words)
+    told = said(*words, "gpu_tdp=700W", "--of", "facility_power")
+    assert "gpu_tdp is stated once, and the same for dgx-h100, dgx-b200" in told
+    chips = said("compare", *words[1:], "node=tpu-v5p-pod", "--of", "facility_power", fails=True)
+    assert "the catalog has none of tpu-v5p" in chips
+
+
+def test_racks_are_told_from_nodes() -> None:
+    job = {"model": "llama-3-70b", "fabric": "roce-400g", "calibration": "none", "n_gpus": 576}
+    job |= {"global_batch_size": 1152, "tensor_parallel": 8}
+
+    def remarks(**more: Any) -> str:
+        found = Sweep({**job, **more}, {}, ["job_time"]).evaluate(settings=Settings("numpy"))
+        return str(found.attrs.get("fleetcube_remarks", ""))
+
+    assert "one domain of fast links" in remarks(gpu="gb200", gpus_per_node=72)
+    assert "one domain" not in remarks(gpu="gb200", gpus_per_node=4, gpus_per_domain=72)
+    assert "one domain" not in remarks(node="gb200-nvl72")
+    assert "give gb200-nvl72-tray" in remarks(node="gb200-nvl72", n_gpus=580)
+    found = Sweep({**job, "node": "gb200-nvl72"}).solve("n_gpus", "job_time <= 900 d")
+    assert "give gb200-nvl72-tray" in found.attrs["fleetcube_remarks"]
+
+
+def test_the_account_of_memory_names_what_software_has(spec: str) -> None:
+    words = ("explain", "memory_per_gpu", spec, "n_gpus=16384", "tensor_parallel=8")
+    assert {"zero_stage = 3", "zero_stage = 2"} <= {*re.findall("zero_stage = [23]", said(*words))}
+    assert "zero_stage = 1" in (told := said(*words, "software=megatron-lm"))
+    assert not re.findall("zero_stage = [23]", told)
+
+
+def test_serving_that_does_not_fit_has_its_reason_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "serve.toml"
+    rows = 'model = "llama-3-405b"\nnode = "dgx-h100"\ntensor_parallel = 8\n'
+    path.write_text(
+        f'outputs = ["decode_tokens_per_second"]\n[scenario]\n{rows}prompt_tokens = 1000\n'
+        "output_tokens = 200\n",
+        encoding="utf-8",
+    )
+    assert "no_request_fits" in said("run", str(path))  # 810 GB of weights over 8 x 80 GB
+    assert "serving_memory_reason" not in said("run", str(path), "model=llama-3-8b")
 
 
 @pytest.mark.slow  # some 300 questions

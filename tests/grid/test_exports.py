@@ -10,10 +10,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import xarray
 
-from fleetcube import Sweep
+from fleetcube import Settings, Sweep
 from fleetcube.catalog import units
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
@@ -47,6 +48,35 @@ def test_tables_say_when_jobs_end_that_start_on_a_day(tmp_path: Path) -> None:
     names = ("job_time_low", "job_time_high")
     ends = [dates.end(date(2027, 1, 31), found[name].item()) for name in names]
     assert row["ends on: 90 %"] == " to ".join(ends)
+
+
+def test_rows_that_cannot_run_are_left_out_with_their_values(tmp_path: Path) -> None:
+    some = {"n_gpus": [8, 60], "micro_batch_size": [1, 2]}  # 60 GPUs are no multiple of 8
+    job = {**SCENARIO, "global_batch_size": 64, "fabric": "infiniband-ndr"}
+    for outputs, left in ((["job_time"], 2), (["job_time", "it_power"], 0)):
+        sweep = Sweep(job, some, outputs)
+        for how, out in (("exclude", left), ("mark", 0)):
+            found = sweep.evaluate(settings=Settings("numpy", how))
+            slicing.export(found, tmp_path / "x.csv", overwrite=True)
+            slicing.export(found, tmp_path / "x.parquet", overwrite=True)
+            assert len(rows((tmp_path / "x.csv").read_text())) == 4 - out
+            assert pyarrow.parquet.read_table(tmp_path / "x.parquet").num_rows == 4 - out
+            assert slicing.left_out(found, tmp_path / "x.csv") == out
+
+
+def test_a_table_is_replaced_once_the_new_one_is_complete(
+    cube: xarray.Dataset, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("mine", encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr("pandas.DataFrame.to_csv", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            slicing.export(cube, path, overwrite=True)
+    assert [own.read_text(encoding="utf-8") for own in tmp_path.iterdir()] == ["mine"]
+    slicing.export(cube, path, overwrite=True)
+    assert len(rows(path.read_text(encoding="utf-8"))) == 8
+    refused("exists; choose another name", slicing.export, cube, path)
 
 
 def test_errors_of_netcdf(cube: xarray.Dataset, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -198,7 +228,7 @@ def test_a_dash_is_standard_output(cube: xarray.Dataset, tmp_path: Path, capsys:
 
 def test_a_file_that_is_there_is_refused_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match="exists; choose another name or remove it"):
+    with pytest.raises(InputError, match="exists; choose another name, or --overwrite"):
         slicing.check_target(tmp_path / "a.csv")
     with pytest.raises(InputError, match="or write - for CSV to standard output"):
         slicing.check_target(Path("/dev/stdout"))
