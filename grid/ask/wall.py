@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import HEADROOM, REASON
+from ...kernels.roles import HEADROOM, NEAR, REASON
 from ..errors import InputError, shown
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
@@ -78,7 +78,8 @@ def wall(
         *(n for each in limits for n in each.outputs),
     ]
     priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
-    outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else [])]))
+    near = [NEAR] if not phased and is_known(scenario, {**axes, SIZE: [MOST]}, [NEAR]) else []
+    outputs = list(dict.fromkeys([*outputs, *([_COST] if priced else []), *near]))
     engine = settings.engine
     open_ = Evaluation(scenario, {**axes, CLUSTER: _axis(sizes, None)}, [TIME])
     best_at = _planned(open_, search)
@@ -124,6 +125,7 @@ def wall(
         few = found[SIZE].values
         found.attrs = _scan(scenario, axes, few, outputs, engine, batch, best_at).attrs
     found = _doubled(found, times)
+    found = found.set_coords(NEAR) if NEAR in found else found
     if batch is None:
         found = _fastest(found, at_best, axes, tried, settings, limits)
     ends = _ended(found, limits, price) | _lost(found)  # slowing limits before ending ones

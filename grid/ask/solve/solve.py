@@ -191,7 +191,7 @@ class Solver:
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
         laid_out = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
-        near = [NEAR] if laid_out and NEAR not in outputs else []
+        near = [NEAR] if (laid_out or REASON in also) and NEAR not in outputs else []
         outputs += [name for name in also if name not in outputs]
         self.plan = Plan(problem, [*outputs, *near], engine, free=free)
         self.reasons = [REASON] * (laid_out and REASON in self.plan.outputs) + also
