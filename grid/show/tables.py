@@ -272,18 +272,16 @@ def check_target(path: Path, overwrite: bool = False) -> None:
             f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending, or write - for "
             "CSV to standard output"
         )
-    if path.exists() and not (overwrite and path.is_file()):
-        raise InputError(f"{str(path)!r} exists; choose another name, or --overwrite")
-    check_new(path, overwrite)
+    check_new(path, overwrite, "--overwrite")
     if (writer := _WRITERS.get(path.suffix.lower())) and not find_spec(writer):
         raise InputError(f"writing {path.suffix} {_EXTRA}")
 
 
-def check_new(path: Path, overwrite: bool = False) -> None:
+def check_new(path: Path, overwrite: bool = False, instead: str = "remove it") -> None:
     """Refuse a file that exists, and a folder that is not writable."""
     check_path(path)
-    if path.exists() and not overwrite:
-        raise InputError(f"{str(path)!r} exists; choose another name or remove it")
+    if path.exists() and not (overwrite and path.is_file()):
+        raise InputError(f"{str(path)!r} exists; choose another name or {instead}")
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InputError(f"there is no folder {str(folder)!r}; create it first")

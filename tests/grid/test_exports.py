@@ -228,7 +228,7 @@ def test_a_dash_is_standard_output(cube: xarray.Dataset, tmp_path: Path, capsys:
 
 def test_a_file_that_is_there_is_refused_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match="exists; choose another name, or --overwrite"):
+    with pytest.raises(InputError, match="exists; choose another name or --overwrite"):
         slicing.check_target(tmp_path / "a.csv")
     with pytest.raises(InputError, match="or write - for CSV to standard output"):
         slicing.check_target(Path("/dev/stdout"))
