@@ -105,7 +105,7 @@ def compare(
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
-    attributes = with_remarks(on_a, said), with_remarks(on_b, said)
+    attributes = with_remarks({**on_a}, said), with_remarks({**on_b}, said)
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts)
 
 

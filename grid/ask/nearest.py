@@ -74,19 +74,18 @@ def nearest_of_grid(sweep: Evaluation, of: str, sense: str, bound: bool = False)
         return ""
     found = sweep.with_outputs([of, REASON]).evaluate(settings=Settings("numpy", "include"))
     if (fits := int((found[REASON] == 0).sum())) > 0:
-        said = (
-            f"{fits:,} of {found[REASON].size:,} points fit in memory if the model of it is right"
-        )
-        return "" if bound else f"{said}: {HEADROOM} = false counts them"
+        share = f"{fits:,} of {found[REASON].size:,} points"
+        said = f"{share} fit in memory if the model of it is right: {HEADROOM} = false counts them"
+        return "" if bound else said
     row = sign_of(sense) * found[of].values
     if not np.isfinite(row).any():
         return ""
     at = np.unravel_index(np.where(np.isfinite(row), row, np.inf).argmin(), row.shape)
     place = {str(name): int(k) for name, k in zip(found[of].dims, at, strict=True)}
     axes = make_axes(sweep.spec["axes"])
-    said = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
+    labels = {n: axis.labels[place.get(n, 0)] for n, axis in axes.items() if axis.size > 1}
     line = nearest(point(sweep, place), of)
-    where = ", ".join(f"{name} {in_command(value)}" for name, value in said.items())
+    where = ", ".join(f"{name} {in_command(value)}" for name, value in labels.items())
     return f"at {where}: {line}" if where and line else line
 
 

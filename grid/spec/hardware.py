@@ -189,7 +189,10 @@ def nodes(
 ) -> dict[str, str]:
     """A remark on a node that is `stated` so large that it is a rack."""
     given = {*constants}.union(*(axis.numbers for axis in axes))
-    rows = [[constants.get(NODE, 0.0)], *(a.numbers[NODE] for a in axes if NODE in a.numbers)]
+    rows: list[Any] = [
+        [constants.get(NODE, 0.0)],
+        *(a.numbers[NODE] for a in axes if NODE in a.numbers),
+    ]
     size = float(np.nanmax(np.concatenate(rows)))
     if NODE not in stated or DOMAIN in given or size <= _LARGEST_NODE:
         return {}
