@@ -15,8 +15,6 @@ _PRINTED = re.compile(r"^(?:.*\]:)?\s*(\w{2,60}) \.{3,} (.*?)\s*$", re.MULTILINE
 _NODES = ("nnodes", "nodes", "N")
 _PROCESSES = ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
 _SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
-# Vocabularies of tokenizers that have one (megatron/training/tokenizer, their model files)
-_VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Llama3Tokenizer": 128256}
 _PRECISIONS = {
     "delayed": "fp8",
     "tensorwise": "fp8",
@@ -49,6 +47,15 @@ def read(text: str, path: str) -> Job:
         return made(printed, path, printed=True)
     if other := _OTHERS.search(text):
         raise InputError(f"{path!r} runs {other[0]}, which no input counts; give a decoder's")
+    fields, sourced = arguments(text, path)
+    job = made(fields, path)
+    if sourced:
+        job.remarks.append(f"not read: {listed(sourced)}, which the script reads")
+    return job
+
+
+def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
+    """Arguments of a script by name, and the scripts that it reads. Raises InputError."""
     script = shell.read(text, path)
     texts = [*script.commands, *map(shell.split, script.variables.values())]
     names = of()
@@ -59,17 +66,18 @@ def read(text: str, path: str) -> Job:
         raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
     if len(known & best.keys()) < len(known & {name for row in found for name in row}) / 2:
         best = {name: value for row in found for name, value in row.items()}  # in pieces
-    batch = [shell.options(line.split()) for line in _SBATCH.findall(text)]
+    batch = [shell.options(line.split(" #")[0].split()) for line in _SBATCH.findall(text)]
     nodes = {name: value for row in batch for name, value in row.items()}
-    job = made({**{n: nodes[n] for n in (*_NODES, *_PROCESSES) if n in nodes}, **best}, path)
-    if script.sourced:
-        job.remarks.append(f"not read: {listed(script.sourced)}, which the script reads")
-    return job
+    launched = {name: nodes[name] for name in (*_NODES, *_PROCESSES) if name in nodes}
+    return {**launched, **best}, script.sourced
 
 
-def made(fields: Mapping[str, Any], path: str, printed: bool = False) -> Job:
-    """The job of arguments by name, without dashes in front. Raises InputError."""
-    job = job_of(of(), fields, path)
+def made(
+    fields: Mapping[str, Any], path: str, printed: bool = False, names: Table | None = None
+) -> Job:
+    """The job of arguments by name, without dashes in front; `names` are those of a framework that
+    has more of them. Raises InputError."""
+    job = job_of(names or of(), fields, path)
     if printed:  # all of them, with their defaults: a False is as good as none
         job.unknown = {}
     _cluster(job)
@@ -120,13 +128,15 @@ def _model(job: Job) -> None:
     else:
         config.setdefault("num_experts_per_tok", 2)
         config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
-    if layers := job.number("mtp-num-layers"):
+    if layers := job.number("mtp-num-layers", 0):
         job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
     if "vocab_size" not in config:
-        kind = job.take("tokenizer-type", "vocabulary")
-        config["vocab_size"] = _VOCABULARIES.get(str(kind), 0)
-        if not config["vocab_size"]:
-            del config["vocab_size"]
+        kinds = [str(job.take(f"tokenizer-{name}", "vocabulary")) for name in ("type", "model")]
+        sizes = job.table.vocabularies.items()
+        known = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
+        if known:
+            config["vocab_size"] = known[0]
+        else:
             job.asked.setdefault("vocab_size", "the tokenizer is not in the file")
 
 
@@ -221,17 +231,17 @@ def _recompute(job: Job) -> None:
         kind = kind or "selective"
     for name in ("checkpoint-activations", "activations-checkpoint-method"):
         kind = kind or ("full" if job.take(name, "recompute") else None)
-    if kind is None or kind is False:
+    method = job.take("recompute-method", "recomputed_layers or recompute_unit_layers")
+    number = job.number("recompute-num-layers", 0)
+    if kind is None or kind is False or number == 0:
         job.scenario["recompute"] = False
         return
     if is_open(kind):
         job.asked["recompute"] = f"recompute-granularity is {kind}"
         return
     if kind == "full":
-        number = job.number("recompute-num-layers") or 1
-        method = job.take("recompute-method", "recomputed_layers or recompute_unit_layers")
         name = "recomputed_layers" if method == "block" else "recompute_unit_layers"
-        job.set("recompute-granularity", {"recompute": "full", name: number})
+        job.set("recompute-granularity", {"recompute": "full", name: number or 1})
         return
     names = str(job.take("recompute-modules", "recompute") or "core_attn").replace(",", " ").split()
     job.set("recompute-granularity", {"recompute": "+".join(names)})
@@ -240,7 +250,8 @@ def _recompute(job: Job) -> None:
 def _precision(job: Job) -> None:
     """Formats of the products, and of what is summed."""
     said = job.scenario
-    sixteen = next((name for name in ("bf16", "fp16") if job.take(name, "precision")), None)
+    kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
+    sixteen = next((name for name, on in kinds.items() if on and not is_open(on)), None)
     recipe = str(job.take("fp8-recipe", "precision") or "delayed")
     if job.take("fp4-format", "precision"):
         said["precision"] = "nvfp4"
@@ -254,7 +265,8 @@ def _precision(job: Job) -> None:
     elif sixteen:
         said["precision"] = sixteen
     else:
-        job.asked.setdefault("precision", "it trains in FP32 (neither --bf16 nor --fp16)")
+        left = next((f"{name} is {on}" for name, on in kinds.items() if is_open(on)), None)
+        job.asked.setdefault("precision", left or "it trains in FP32 (neither bf16 nor fp16)")
     narrow = job.take("grad-reduce-in-bf16", "gradient_storage")
     if job.take("accumulate-allreduce-grads-in-fp32", "gradient_storage") and not narrow:
         said["gradient_bytes_per_element"] = 4
@@ -275,7 +287,7 @@ def _memory(job: Job) -> None:
         said["zero_stage"] = _SHARDED[sharding]
     elif job.take("use-torch-fsdp2", "zero_stage"):
         said["zero_stage"] = 3
-    if instances := job.number("num-distributed-optimizer-instances", 2):
+    if (instances := job.number("num-distributed-optimizer-instances") or 1) > 1:
         replica = said.get("tensor_parallel", 1) * said.get("pipeline_parallel", 1)
         replicas = said.get("n_gpus", 0) / replica / said.get("context_parallel", 1)
         if replicas:
@@ -314,9 +326,11 @@ def _tokens(job: Job) -> None:
         job.set("train-iters", {"training_tokens": steps * batch * sequence})
 
 
-def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+def written(
+    scenario: Mapping[str, Any], shape: Mapping[str, Any], names: Table | None = None
+) -> dict[str, Any]:
     """The arguments of a scenario, and of a model's record, without dashes; True is a bare one."""
-    made = model_fields(of(), shape) | fields_of(of(), scenario)
+    made = model_fields(names or of(), shape) | fields_of(names or of(), scenario)
     made |= _narrow_fields(scenario) | _recompute_fields(scenario) | _sharding_fields(scenario)
     if shape.get("gated_ffn"):
         made["swiglu"] = True

@@ -23,7 +23,8 @@ MOST_FIELDS = 10_000
 class Table:
     """A framework's names. `inputs` and `model` are numbers under another name, of ours and of a
     config.json; `switches` and `words` set inputs; `absent` says what the framework does where a
-    field is missing; `without` are patterns of fields that no quantity depends on, by why."""
+    field is missing; `without` are patterns of fields that no quantity depends on, by why;
+    `vocabularies` are sizes by a pattern of the tokenizer's name."""
 
     framework: str
     software: str
@@ -36,6 +37,7 @@ class Table:
     absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     without: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    vocabularies: Mapping[str, int] = field(default_factory=dict)
 
     def why_without(self, name: str) -> str | None:
         """Why no quantity depends on a field; None where one may."""
