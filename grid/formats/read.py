@@ -12,11 +12,24 @@ from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
 from ..spec import file
 from ..spec.bounded import read_bytes
-from . import maxtext, megatron_lm, shell, torchtitan
+from . import (
+    deepspeed,
+    maxtext,
+    megatron_bridge,
+    megatron_lm,
+    megatron_yaml,
+    nemo,
+    primus,
+    shell,
+    torchtitan,
+)
 from .table import Job, listed, whole
 
 # Asked in this order whether a text is theirs
-FORMATS: tuple[Any, ...] = (torchtitan, maxtext, megatron_lm)
+FORMATS: tuple[Any, ...] = (
+    *(primus, megatron_yaml, megatron_bridge, nemo, torchtitan, maxtext),
+    *(deepspeed, megatron_lm),
+)
 OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that names none
 _GIVE = "a spec, a config.json, or a framework's file"
 _VOCABULARY, _GPUS = "vocab_size", "n_gpus"
@@ -92,7 +105,7 @@ def _job_of(text: str, path: str) -> Job:
         if of.is_own(text, path):
             job: Job = of.read(text, path)
             return job
-    known = ", ".join(of.of().framework for of in FORMATS)
+    known = ", ".join(dict.fromkeys(of.of().framework for of in FORMATS))
     raise InputError(f"{path!r} is of no kind that is read; give a spec, or a file of {known}")
 
 

@@ -7,11 +7,12 @@ from ...catalog import record
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
 from ..spec import values
-from . import maxtext, megatron_lm, torchtitan
+from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
 from .read import spec_of
 from .table import Job, values_of
 
-WRITERS: Mapping[str, Any] = {each.NAME: each for each in (megatron_lm, torchtitan, maxtext)}
+_WRITTEN = (megatron_lm, megatron_bridge, torchtitan, maxtext, deepspeed)
+WRITERS: Mapping[str, Any] = {each.NAME: each for each in _WRITTEN}
 
 
 def export(scenario: Mapping[str, Any], framework: str) -> str:

@@ -1,0 +1,143 @@
+"""DeepSpeed's JSON, and the launch scripts of Megatron-DeepSpeed that name one."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..spec.bounded import read_bytes
+from . import megatron_lm, shell
+from .renamed import Renamed, dotted, job, renamed
+from .table import Job
+from .trees import LARGEST, flat, parsed
+
+NAME = "deepspeed"
+_KEYS = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n(\s*\{.*?\})\s*\n\s*\1\s*$", re.S | re.M)
+_PLACE = re.compile(r":\s*([A-Z][A-Z0-9_]{3,40})(?=\s*[,}\n])")  # of a template
+_JSON = {
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization.stage"),
+    *("zero_optimization.offload_optimizer.device", "zero_optimization.mics_shard_size"),
+    *("bf16.enabled", "fp16.enabled", "data_types.grad_accum_dtype", "communication_data_type"),
+}
+_ONLY = ("offloaded-optimizer", "sharding-group", "gradient-sums", "gradient-wire")  # in the JSON
+_NOT_HERE = (
+    *("use-megatron-fsdp", "data-parallel-sharding-strategy", "group-query-attention"),
+    *("grad-reduce-in-bf16", "accumulate-allreduce-grads-in-fp32"),
+)
+_FILE = "ds_config.json"
+_TOLD = "<auto>"  # left to the trainer, as a place to fill in
+
+
+def of() -> Renamed:
+    return renamed("deepspeed")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text is a JSON of DeepSpeed's, or a script with its arguments."""
+    if text.lstrip().startswith("{"):
+        return any(f'"{key}"' in text for key in _KEYS)
+    return megatron_lm.is_own(text, path) and bool(
+        re.search(r"--(deepspeed|zero-stage|deepspeed[-_]config)\b", text)
+    )
+
+
+def read(text: str, path: str) -> Job:
+    """The job of a JSON or a script. Raises InputError."""
+    if text.lstrip().startswith("{"):
+        fields: dict[str, Any] = {}
+        remarks = ["the training script says whether it recomputes: taken as false"]
+        said = _json(text, path)
+    else:
+        fields, sourced = megatron_lm.arguments(text, path)
+        _as_megatron(fields)
+        said, remarks = _named(text, fields, path)
+        remarks += [f"not read: {name}, which the script reads" for name in sourced]
+    made = job({**fields, **said}, path, of())
+    _batch(made, said)
+    _otherwise(made)
+    made.remarks += remarks
+    return made
+
+
+def _as_megatron(fields: dict[str, Any]) -> None:
+    """What Megatron-DeepSpeed does where an argument is missing (megatron/arguments.py)."""
+    fields.setdefault("zero-stage", 1)
+    if str(fields.get("num-experts", 1)) == "1":
+        fields.pop("num-experts", None)
+    else:
+        fields.setdefault("expert-interval", 2)
+        fields.setdefault("topk", 1)
+
+
+def _json(text: str, path: str) -> dict[str, Any]:
+    said = flat(parsed(_PLACE.sub(r': "<\1>"', text), path, "json"))
+    return {name: _TOLD if value == "auto" else value for name, value in said.items()}
+
+
+def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
+    """The JSON that a script names or writes, and what is not read of it."""
+    script = shell.read(text, path)
+    if found := _HEREDOC.search(text):
+        try:
+            return _json(shell.filled(found[2], script), path), []
+        except InputError:
+            return {}, ["not read: the JSON that the script writes"]
+    name = str(fields.get("deepspeed-config", ""))
+    if not name or name == "True":
+        return {}, []
+    file = Path(path).parent / name
+    if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", name) or ".." in name or not file.is_file():
+        return {}, [f"not read: {name[:60]}, which is not beside the script"]
+    data = read_bytes(str(file), LARGEST, "a JSON of DeepSpeed's", "give one job's")
+    return _json(data.decode(errors="replace"), str(file)), []
+
+
+def _batch(made: Job, said: Mapping[str, Any]) -> None:
+    """Samples of a step and of a replica, where the other numbers give them."""
+    steps = said.get("gradient_accumulation_steps")
+    if steps is not None:
+        made.read["gradient_accumulation_steps"] = "global_batch_size or micro_batch_size"
+        made.unknown.pop("gradient_accumulation_steps", None)
+    for name in ("global_batch_size", "micro_batch_size"):
+        if name not in made.scenario:
+            made.asked.setdefault(name, "it depends on the number of replicas")
+
+
+def _otherwise(made: Job) -> None:
+    """What it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
+    said = made.scenario
+    if said.get("recompute") == "core_attn":
+        said["recompute"] = "selective"
+    if "gradient-sums" not in made.fields:
+        wide = said.get("precision") == "bf16" and said.get("zero_stage") == 0
+        said["gradient_storage"] = "fp32" if wide else "bf16"
+    else:
+        said["gradient_storage"] = "fp32" if made.fields["gradient-sums"] == "fp32" else "bf16"
+
+
+def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
+    made = megatron_lm.written(scenario, shape, of())
+    for name in _NOT_HERE:
+        made.pop(name, None)
+    made["zero-stage"] = int(scenario.get("zero_stage", 1))
+    if scenario.get("recompute") == "selective":
+        made["recompute-granularity"] = "selective"
+    if made.get("fp16"):
+        made["gradient-sums"] = "fp16"
+    return made
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """A script that writes the JSON and names it; of one field, that field alone."""
+    told = {told for name, told in of().names.items() if isinstance(told, str) and name in _JSON}
+    tree = dotted({name: value for name, value in fields.items() if name in told}, of(), "")
+    rest = {name: value for name, value in fields.items() if name not in _ONLY}
+    if len(fields) == 1:
+        return json.dumps(tree) if tree else megatron_lm.as_text(rest)
+    flags = megatron_lm.as_text({"deepspeed": True, "deepspeed_config": _FILE, **rest})
+    body = json.dumps(tree, indent=2)
+    return f"cat << JSON > {_FILE}\n{body}\nJSON\ndeepspeed pretrain_gpt.py \\\n{flags}"

@@ -1,0 +1,67 @@
+"""Megatron-Bridge's YAML: a ConfigContainer, or what changes of a recipe's."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from . import megatron_lm
+from .renamed import Renamed, dotted, job, renamed
+from .table import Job
+from .trees import flat, parsed
+
+NAME = "megatron-bridge"
+_FIRST, _LAST = ("tokenizer",), ("mixed_precision", "comm_overlap")  # the last one counts
+_LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
+_SPLIT = "model.pipeline_model_parallel_layout"
+
+
+def of() -> Renamed:
+    return renamed("megatron_bridge")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text has sections of a ConfigContainer."""
+    del path
+    sections = {*re.findall(r"^(model|train|optimizer|mixed_precision|ddp|dataset):", text, re.M)}
+    own = re.search(r"^ +(global_batch_size|train_iters|tensor_model_parallel_size):", text, re.M)
+    return "train" in sections and len(sections) > 1 and own is not None
+
+
+def read(text: str, path: str) -> Job:
+    """The job of a YAML. Raises InputError."""
+    tree = parsed(text, path, "yaml")
+    said = flat(tree)
+    if isinstance(said.get("mixed_precision"), str):
+        said["mixed_precision"] = said["mixed_precision"].replace("-", "_")
+    if isinstance(said.get(_SPLIT), list):
+        said[_SPLIT] = _split(said[_SPLIT])
+    order = sorted(said, key=lambda name: name.startswith(_LAST) - name.startswith(_FIRST))
+    made = job({name: said[name] for name in order}, path, of())
+    if "model" in made.asked:
+        made.asked["model"] = "the recipe that the file changes has it"
+        made.remarks.append("what the file does not say is the recipe's: state it")
+    return made
+
+
+def _split(stages: list[Any]) -> str:
+    """A pipeline layout of lists, in Megatron-LM's letters."""
+    rows = ([str(each) for each in stage] if isinstance(stage, list) else [] for stage in stages)
+    return "|".join("".join(_LETTERS.get(each, "?") for each in row) for row in rows)
+
+
+def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a scenario that its YAML says under other names."""
+    made = megatron_lm.written(scenario, shape, of())
+    made["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
+    made["grad-reduce-in-bf16"] = "grad-reduce-in-bf16" in made
+    modules = made.get("recompute-modules")
+    return made | ({"recompute-modules": str(modules).split()} if modules else {})
+
+
+def as_text(fields: Mapping[str, Any]) -> str:
+    """A YAML; of one field, in one line."""
+    flow = None if len(fields) == 1 else False
+    tree = dotted(fields, of(), "model.")
+    return str(yaml.safe_dump(tree, sort_keys=False, default_flow_style=flow)).rstrip()

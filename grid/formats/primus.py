@@ -1,0 +1,88 @@
+"""Primus's YAML: the model's file and what changes of it, as arguments of Megatron-LM."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..spec.bounded import read_bytes
+from .renamed import Renamed, job, renamed
+from .table import Job
+from .trees import LARGEST, flat, parsed
+
+NAME = "megatron-lm"
+_DEFAULT = re.compile(r"\$\{(\w+):([^${}]*)\}")
+_BASE = "language_model.yaml"  # what models are by default
+_MOST_ABOVE, _MOST_FILES = 8, 16  # folders above a file, and files that it extends
+
+
+def of() -> Renamed:
+    return renamed("primus")
+
+
+def is_own(text: str, path: str) -> bool:
+    """Whether a text has a trainer of Primus."""
+    del path
+    return bool(re.search(r"^ +(pre|sft|post)_trainer:", text, re.M)) and "overrides:" in text
+
+
+def read(text: str, path: str) -> Job:
+    """The job of a YAML. Raises InputError."""
+    trainer = _trainer(parsed(_DEFAULT.sub(r"\2", text), path, "yaml"), path)
+    changes = trainer.get("overrides")
+    said = {} if not isinstance(changes, Mapping) else flat(changes)
+    names = [str(trainer.get(name)) for name in ("config", "model")]
+    kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
+    settings, model, base = (
+        _beside(path, f"primus/configs/{kind}/megatron", name) for kind, name in kinds
+    )
+    made = job({**settings, **model, **said}, path, of())
+    usual, now = {**settings, **base}, {**settings, **model, **said}
+    for name in [name for name in made.unknown if usual.get(name) == now.get(name)]:
+        del made.unknown[name]  # as it is by default
+    label = of().models.get(names[1].removesuffix(".yaml"))
+    if "model" not in made.asked:
+        return made
+    if label is None or _dashed(said) & {*of().model, "multi-latent-attention"}:
+        made.asked["model"] = f"its file {names[1][:60]} is not beside it"
+    else:
+        del made.asked["model"]
+        made.scenario["model"] = label
+        made.read["model"] = f"model = {label}"
+    return made
+
+
+def _dashed(said: Mapping[str, Any]) -> set[str]:
+    return {name.replace("_", "-") for name, value in said.items() if value is not None}
+
+
+def _trainer(tree: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The trainer of a file. Raises InputError."""
+    modules = tree.get("modules")
+    trainers = modules.values() if isinstance(modules, Mapping) else ()
+    for trainer in trainers:
+        if isinstance(trainer, Mapping) and trainer.get("framework") == "megatron":
+            return trainer
+    raise InputError(f"{path!r} has no trainer with framework: megatron; give one that has")
+
+
+def _beside(path: str, folder: str, name: str) -> dict[str, Any]:
+    """Fields of a file of Primus's repository, where the one that is read lies in it, and of those
+    that it extends; no others are opened."""
+    above = Path(path).absolute().parents[:_MOST_ABOVE]
+    rows: list[dict[str, Any]] = []
+    left, seen = [name], set[str]()
+    while left and len(seen) < _MOST_FILES:
+        name = left.pop(0)
+        plain = name not in seen and re.fullmatch(r"[\w.+-]{1,100}\.yaml", name)
+        places = [each / folder / name for each in above] if plain else []
+        seen.add(name)
+        for file in [place for place in places if place.is_file()][:1]:
+            data = read_bytes(str(file), LARGEST, "a file of Primus", "give one job's file")
+            text = _DEFAULT.sub(r"\2", data.decode(errors="replace"))
+            tree = parsed(text, str(file), "yaml")
+            more = tree.pop("extends", None) or tree.pop("bases", None)
+            left += map(str, reversed(more[:_MOST_FILES] if isinstance(more, list) else []))
+            rows.insert(0, flat(tree))
+    return {key: value for row in rows for key, value in row.items()}

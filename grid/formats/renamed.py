@@ -1,0 +1,122 @@
+"""Files that say Megatron-LM's arguments under names of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...catalog.files import parse_toml
+from ..errors import InputError, shown
+from . import megatron_lm
+from .table import Job, Table
+
+
+@dataclass(frozen=True)
+class Renamed(Table):
+    """Megatron-LM's table with a framework's own. `names` are its fields, by whole or last name, as
+    an argument, or by word as the arguments that they set; `defaults` hold where a file says
+    nothing, `models` are its names of catalog records."""
+
+    names: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def renamed(name: str) -> Renamed:
+    """The table of a format; an empty row of it takes away Megatron-LM's."""
+    own = parse_toml(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    made: dict[str, Any] = {**vars(megatron_lm.of())}
+    for part, row in own.items():
+        if isinstance(row, dict):
+            row = {key: each for key, each in {**made.get(part, {}), **row}.items() if each}
+        made[part] = row
+    for why, row in own.get("without", {}).items():
+        made["without"][why] = " | ".join(filter(None, (row, megatron_lm.of().without.get(why))))
+    return Renamed(**made)
+
+
+def job(said: Mapping[str, Any], path: str, of: Renamed) -> Job:
+    """The job of fields by dotted names. Raises InputError."""
+    fields, source = arguments(said, path, of)
+    off = {name for name, value in fields.items() if value in (False, 0, "", "none")}
+    if fields.get("fp16"):
+        fields.setdefault("bf16", False)
+    if fields.get("num-query-groups"):
+        fields.setdefault("group-query-attention", True)
+    on = {name: value for name, value in {**of.defaults, **fields}.items() if value is not False}
+    made = megatron_lm.made(on, path, names=of)
+    made.unknown = {name: value for name, value in made.unknown.items() if name not in off}
+    for name, why in made.asked.items():
+        told, is_, value = why.partition(" is ")
+        made.asked[name] = f"{source.get(told, told)}{is_}{value}"
+    for row in (made.read, made.ignored, made.unknown):
+        told = {source.get(name, name): why for name, why in row.items() if name not in of.defaults}
+        row.clear()
+        row.update(told)
+    return made
+
+
+def arguments(
+    said: Mapping[str, Any], path: str, of: Renamed
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arguments by name, and the field that says each. Raises InputError."""
+    made: dict[str, Any] = {}
+    source: dict[str, str] = {}
+    rows = [(name, value, _told(name, of)) for name, value in said.items() if value is not None]
+    for name, value, told in sorted(rows, key=lambda row: isinstance(row[2], Mapping)):
+        sets = _sets(name, value, told, path) if isinstance(told, Mapping) else {told: value}
+        made |= {key: _plain(each, key) for key, each in sets.items()}
+        source |= dict.fromkeys(sets, name)
+    return made, source
+
+
+def _told(name: str, of: Renamed) -> Any:
+    """What a field is called: as it is where no quantity depends on it."""
+    last = name.rpartition(".")[2]
+    told = of.names.get(name)
+    if told is None and name.count(".") < 2:  # deeper ones are of something else
+        told = of.names.get(last, None if of.why_without(name) else last.replace("_", "-"))
+    return told or name
+
+
+def _sets(name: str, value: Any, told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    word = str(value).strip().lower()
+    row: Mapping[str, Any] | None = told.get(word, told.get("*"))
+    if row is None:
+        raise InputError(
+            f"{path!r}: {name} = {shown(value)} is not known; use one of {', '.join(told)}"
+        )
+    return row
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A value as an argument has it: words of a list in one text."""
+    if isinstance(value, list) and name != "moe-layer-freq":
+        return " ".join(str(each) for each in value[:1000])
+    return value
+
+
+def dotted(fields: Mapping[str, Any], of: Renamed, section: str) -> dict[str, Any]:
+    """Nested fields that say arguments; `section` has those that the table does not name."""
+    made: dict[str, Any] = {}
+    left = dict(fields)
+    for name, told in of.names.items():
+        if isinstance(told, Mapping):
+            words = (word for word, sets in told.items() if sets and sets.items() <= left.items())
+            word = next(words, None)
+            if word is not None:
+                made[name] = {"true": True, "false": False}.get(word, word)
+                left = {key: each for key, each in left.items() if key not in told[word]}
+        elif told in left:
+            made[name] = left.pop(told)
+    made |= {f"{section}{name.replace('-', '_')}": value for name, value in left.items()}
+    tree: dict[str, Any] = {}
+    for name, value in made.items():
+        *above, last = name.split(".")
+        inner = tree
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return tree
