@@ -185,8 +185,8 @@ def test_files_of_primus_that_lie_in_its_repository_are_read(tmp_path: Path) -> 
     folder.mkdir(parents=True)
     (tmp_path / "examples").mkdir()
     (folder / "base.yaml").write_text("swiglu: true\nnum_layers: 1\ntokenizer_type: null\n")
-    shape = "extends: [base.yaml, ../../secret.yaml, llama3.1_8B.yaml]\nnum_layers: 2\nhidden_size: 64\nodd: 3\n"
-    more = "num_attention_heads: 4\ntokenizer_model: meta-llama/Llama-3.1-8B\n"
+    shape = "extends: [base.yaml, ../../secret.yaml, llama3.1_8B.yaml]\nnum_layers: 2\nodd: 3\n"
+    more = "hidden_size: 64\nnum_attention_heads: 4\ntokenizer_model: meta-llama/Llama-3.1-8B\n"
     (folder / "llama3.1_8B.yaml").write_text(shape + more)
     (tmp_path / "primus" / "secret.yaml").write_text("num_layers: 99\n")
     path = tmp_path / "examples" / "job.yaml"
