@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...catalog.records import kind
 from ..errors import InputError
 from ..spec.bounded import read_bytes
 from .renamed import Renamed, job, renamed
@@ -35,13 +36,13 @@ def read(text: str, path: str) -> Job:
     names = [str(trainer.get(name)) for name in ("config", "model")]
     kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
     settings, model, base = (
-        _beside(path, f"primus/configs/{kind}/megatron", name) for kind, name in kinds
+        _beside(path, f"primus/configs/{folder}/megatron", name) for folder, name in kinds
     )
     made = job({**settings, **model, **said}, path, of())
     usual, now = {**settings, **base}, {**settings, **model, **said}
     for name in [name for name in made.unknown if usual.get(name) == now.get(name)]:
         del made.unknown[name]  # as it is by default
-    label = of().models.get(names[1].removesuffix(".yaml"))
+    label = _label(names[1].removesuffix(".yaml"))
     if "model" not in made.asked:
         return made
     if label is None or _dashed(said) & {*of().model, "multi-latent-attention"}:
@@ -51,6 +52,16 @@ def read(text: str, path: str) -> Job:
         made.scenario["model"] = label
         made.read["model"] = f"model = {label}"
     return made
+
+
+def _label(name: str) -> str | None:
+    """The catalog's record of a model's file: of the same letters and digits, or by the table."""
+
+    def plain(text: str) -> str:
+        return re.sub(r"_v0\.1$|\W|_", "", text.lower())
+
+    same = (label for label in kind("model") if plain(label) == plain(name))
+    return of().models.get(name) or next(same, None)
 
 
 def _dashed(said: Mapping[str, Any]) -> set[str]:

@@ -15,7 +15,7 @@ from .table import Job, Table
 @dataclass(frozen=True)
 class Renamed(Table):
     """Megatron-LM's table with a framework's own. `names` are its fields, by whole or last name, as
-    an argument, or by word as the arguments that they set; `defaults` hold where a file says
+    an argument, or by words as the arguments that they set; `defaults` hold where a file says
     nothing, `models` are its names of catalog records."""
 
     names: Mapping[str, Any] = field(default_factory=dict)
@@ -49,8 +49,8 @@ def job(said: Mapping[str, Any], path: str, of: Renamed) -> Job:
     made = megatron_lm.made(on, path, names=of)
     made.unknown = {name: value for name, value in made.unknown.items() if name not in off}
     for name, why in made.asked.items():
-        told, is_, value = why.partition(" is ")
-        made.asked[name] = f"{source.get(told, told)}{is_}{value}"
+        first, is_, value = why.partition(" is ")
+        made.asked[name] = f"{source.get(first, first)}{is_}{value}"
     for row in (made.read, made.ignored, made.unknown):
         told = {source.get(name, name): why for name, why in row.items() if name not in of.defaults}
         row.clear()
@@ -83,11 +83,12 @@ def _told(name: str, of: Renamed) -> Any:
 
 def _sets(name: str, value: Any, told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     word = str(value).strip().lower()
-    row: Mapping[str, Any] | None = told.get(word, told.get("*"))
+    row: Mapping[str, Any] | None = next(
+        (row for words, row in told.items() if word in words.split() or words == "*"), None
+    )
     if row is None:
-        raise InputError(
-            f"{path!r}: {name} = {shown(value)} is not known; use one of {', '.join(told)}"
-        )
+        known = ", ".join(" ".join(told).split())
+        raise InputError(f"{path!r}: {name} = {shown(value)} is not known; use one of {known}")
     return row
 
 
@@ -104,11 +105,12 @@ def dotted(fields: Mapping[str, Any], of: Renamed, section: str) -> dict[str, An
     left = dict(fields)
     for name, told in of.names.items():
         if isinstance(told, Mapping):
-            words = (word for word, sets in told.items() if sets and sets.items() <= left.items())
-            word = next(words, None)
-            if word is not None:
+            rows = told.items()
+            words = next((w for w, sets in rows if sets and sets.items() <= left.items()), None)
+            if words is not None:
+                word = words.split()[0]
                 made[name] = {"true": True, "false": False}.get(word, word)
-                left = {key: each for key, each in left.items() if key not in told[word]}
+                left = {key: each for key, each in left.items() if key not in told[words]}
         elif told in left:
             made[name] = left.pop(told)
     made |= {f"{section}{name.replace('-', '_')}": value for name, value in left.items()}
