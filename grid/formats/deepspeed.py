@@ -23,9 +23,10 @@ _JSON = {
     *("bf16.enabled", "fp16.enabled", "data_types.grad_accum_dtype", "communication_data_type"),
 }
 _ONLY = ("offloaded-optimizer", "sharding-group", "gradient-sums", "gradient-wire")  # in the JSON
+_SPELLED = {"num-query-groups": "num-key-value-heads"}
 _NOT_HERE = (
     *("use-megatron-fsdp", "data-parallel-sharding-strategy", "group-query-attention"),
-    *("grad-reduce-in-bf16", "accumulate-allreduce-grads-in-fp32"),
+    *("grad-reduce-in-bf16", "accumulate-allreduce-grads-in-fp32", "moe-token-dispatcher-type"),
 )
 _FILE = "ds_config.json"
 _TOLD = "<auto>"  # left to the trainer, as a place to fill in
@@ -126,6 +127,9 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
     made["zero-stage"] = int(scenario.get("zero_stage", 1))
     if scenario.get("recompute") == "selective":
         made["recompute-granularity"] = "selective"
+    if "num-experts" in made:
+        layers, dense = shape["layers"], shape.get("dense_layers", 0)
+        made["expert-interval"] = round(layers / max(1, layers - dense))
     if made.get("fp16"):
         made["gradient-sums"] = "fp16"
     return made
@@ -135,7 +139,7 @@ def as_text(fields: Mapping[str, Any]) -> str:
     """A script that writes the JSON and names it; of one field, that field alone."""
     told = {told for name, told in of().names.items() if isinstance(told, str) and name in _JSON}
     tree = dotted({name: value for name, value in fields.items() if name in told}, of(), "")
-    rest = {name: value for name, value in fields.items() if name not in _ONLY}
+    rest = {_SPELLED.get(name, name): fields[name] for name in fields if name not in _ONLY}
     if len(fields) == 1:
         return json.dumps(tree) if tree else megatron_lm.as_text(rest)
     flags = megatron_lm.as_text({"deepspeed": True, "deepspeed_config": _FILE, **rest})

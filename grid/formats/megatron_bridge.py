@@ -55,7 +55,11 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
     """The arguments of a scenario that its YAML says under other names."""
     made = megatron_lm.written(scenario, shape, of())
     made["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
-    made["grad-reduce-in-bf16"] = "grad-reduce-in-bf16" in made
+    if scenario.get("gradient_bytes_per_element") == 4:
+        made |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
+    made.pop("group-query-attention", None)  # by the number of groups
+    if "num-experts" not in made:
+        made.pop("moe-token-dispatcher-type", None)
     modules = made.get("recompute-modules")
     return made | ({"recompute-modules": str(modules).split()} if modules else {})
 

@@ -113,10 +113,10 @@ def dotted(fields: Mapping[str, Any], of: Renamed, section: str) -> dict[str, An
                 left = {key: each for key, each in left.items() if key not in told[words]}
         elif told in left:
             made[name] = left.pop(told)
-    made |= {f"{section}{name.replace('-', '_')}": value for name, value in left.items()}
+    made |= {name.replace("-", "_"): value for name, value in left.items()}
     tree: dict[str, Any] = {}
     for name, value in made.items():
-        *above, last = name.split(".")
+        *above, last = (name if "." in name else f"{section}{name}").split(".")
         inner = tree
         for part in above:
             inner = inner.setdefault(part, {})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import record
@@ -229,6 +230,19 @@ def test_wrong_values_are_one_line(
     assert "\n" not in str(error.value)
 
 
+# Fields of ConfigContainer (src/megatron/bridge/training/config.py)
+SECTIONS = {
+    "model",
+    "train",
+    "dataset",
+    "ddp",
+    "dist",
+    "mixed_precision",
+    "optimizer",
+    "comm_overlap",
+}
+
+
 def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
     """A layout that the software can run."""
     can = record("software", software).values
@@ -265,6 +279,8 @@ def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
         made |= {"recompute": "full", name: chosen.choice([1, 2, 5])}
     if model == "mixtral-8x7b":
         made["expert_parallel"] = chosen.choice([1, 2, 8])
+    if made["gradient_storage"] == "fp32" and chosen.random() < 0.3:
+        made["gradient_bytes_per_element"] = 4
     if bridge and model == "mixtral-8x7b":
         made["expert_dispatch"] = chosen.choice(can["has"]["expert_dispatch"])
     if chosen.random() < 0.3:
@@ -283,6 +299,8 @@ def test_what_is_written_is_read_back(software: str, name: str, tmp_path: Path) 
     for _ in range(scaled(250)):
         scenario = drawn(chosen, software)
         path.write_text(export(scenario, software), encoding="utf-8")
+        if name == "a.yaml":
+            assert {*yaml.safe_load(path.read_text())} <= SECTIONS
         job = read_job(str(path))
         assert not job.unknown
         assert not job.asked
@@ -292,6 +310,7 @@ def test_what_is_written_is_read_back(software: str, name: str, tmp_path: Path) 
         assert job.config["num_hidden_layers"] == shape["layers"]
         assert job.config["num_key_value_heads"] == shape["kv_heads"]
         assert job.config["gated_ffn"] is True
+        assert job.config.get("moe_layer_freq", 1) == 1
 
 
 def test_a_change_is_told_in_one_line_each(tmp_path: Path) -> None:
