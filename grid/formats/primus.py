@@ -8,11 +8,13 @@ from typing import Any
 from ...catalog.records import kind
 from ..errors import InputError
 from ..spec.bounded import read_bytes
+from . import torchtitan
 from .renamed import Renamed, job, renamed
 from .table import Job
 from .trees import LARGEST, flat, parsed
 
 NAME = "megatron-lm"
+_TRAINERS = ("megatron", torchtitan.NAME)
 _DEFAULT = re.compile(r"\$\{(\w+):([^${}]*)\}")
 _BASE = "language_model.yaml"  # what models are by default
 _MOST_ABOVE, _MOST_FILES = 8, 16  # folders above a file, and files that it extends
@@ -34,6 +36,8 @@ def read(text: str, path: str) -> Job:
     changes = trainer.get("overrides")
     said = {} if not isinstance(changes, Mapping) else flat(changes)
     names = [str(trainer.get(name)) for name in ("config", "model")]
+    if trainer["framework"] == torchtitan.NAME:
+        return _of_torchtitan(said, names[1], path)
     kinds = zip(("modules", "models", "models"), [*names, _BASE], strict=True)
     settings, model, base = (
         _beside(path, f"primus/configs/{folder}/megatron", name) for folder, name in kinds
@@ -48,6 +52,19 @@ def read(text: str, path: str) -> Job:
     if label is None or _dashed(said) & {*of().model, "multi-latent-attention"}:
         made.asked["model"] = f"its file {names[1][:60]} is not beside it"
     else:
+        del made.asked["model"]
+        made.scenario["model"] = label
+        made.read["model"] = f"model = {label}"
+    return made
+
+
+def _of_torchtitan(said: Mapping[str, Any], name: str, path: str) -> Job:
+    """The job of torchtitan's fields; the model's by its file, or by the catalog."""
+    own = _beside(path, "primus/configs/models/torchtitan", name)
+    made = torchtitan.made({**own, **said}, path)
+    label = _label(name.removesuffix(".yaml"))
+    changed = any(name.startswith("model.") for name in made.unknown)
+    if "model" in made.asked and label is not None and not changed:
         del made.asked["model"]
         made.scenario["model"] = label
         made.read["model"] = f"model = {label}"
@@ -73,9 +90,10 @@ def _trainer(tree: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     modules = tree.get("modules")
     trainers = modules.values() if isinstance(modules, Mapping) else ()
     for trainer in trainers:
-        if isinstance(trainer, Mapping) and trainer.get("framework") == "megatron":
+        if isinstance(trainer, Mapping) and trainer.get("framework") in _TRAINERS:
             return trainer
-    raise InputError(f"{path!r} has no trainer with framework: megatron; give one that has")
+    some = " or ".join(_TRAINERS)
+    raise InputError(f"{path!r} has no trainer with framework: {some}; give one that has")
 
 
 def _beside(path: str, folder: str, name: str) -> dict[str, Any]:

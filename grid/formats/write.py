@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...catalog import record
+from ...catalog import KINDS, record
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import TEXTS
 from ..errors import InputError, nearest
 from ..spec import values
 from . import deepspeed, maxtext, megatron_bridge, megatron_lm, torchtitan
@@ -27,10 +28,11 @@ def export(scenario: Mapping[str, Any], framework: str) -> str:
     writer = writer_of(framework)
     usual = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
     own = record("software", writer.NAME).values.get("own", {})
-    whole = {**usual, **own, **_in_base_units(scenario)}
+    said = _in_base_units(scenario)
+    whole = {**usual, **own, **said}
     if whole["pipeline_schedule"] == "1f1b" and whole.get("virtual_stages", 1) > 1:
         whole["pipeline_schedule"] = "interleaved"
-    return str(writer.as_text(writer.written(whole, shape_of(scenario))))
+    return str(writer.as_text(writer.written(whole, shape_of(said))))
 
 
 def writer_of(framework: str) -> Any:
@@ -43,9 +45,10 @@ def writer_of(framework: str) -> Any:
 
 def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario whose numbers are plain."""
+    apart = {*KINDS, *TEXTS}
     return {
         name: values.number(name, value)
-        if name in INPUTS and INPUTS[name].kind != "option" and isinstance(value, str)
+        if isinstance(value, str) and name not in apart and not values.is_option(name)
         else value
         for name, value in scenario.items()
     }

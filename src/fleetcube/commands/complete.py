@@ -77,6 +77,13 @@ def _collectives() -> Iterable[str]:
     return FACTORS
 
 
+def _frameworks() -> Iterable[str]:
+    from fleetcube.grid.formats.write import WRITERS
+
+    return WRITERS
+
+
+frameworks = _beginning(_frameworks)
 quantities = _beginning(_quantities)
 collectives = _beginning(_collectives)
 inputs = _beginning(_inputs)

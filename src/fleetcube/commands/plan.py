@@ -1,7 +1,7 @@
 """The command `fleetcube plan`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 _LEVERS = 5
+_MOST_TRIED = 64  # layouts, for one that a framework can write
 _MEMORY = ("memory_margin", "memory_per_gpu")
 _TIMES = ("job_time", "job_time_low", "job_time_high")
 
@@ -37,7 +38,12 @@ _TIMES = ("job_time", "job_time_low", "job_time_high")
 @click.option("--start", help="Start date, to print the end date.  [start_date]")
 @click.option("-k", default=3, help="Best layouts to list; of several points in files.  [3]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
-@click.option("--as", "framework", help="Print the best layout in words of: megatron-lm, ...")
+@click.option(
+    "--as",
+    "framework",
+    shell_complete=complete.frameworks,
+    help="Print the best layout in words of: megatron-lm, torchtitan, ...",
+)
 @click.option("-o", "--output", type=click.Path(), help="Write an interactive report (.html).")
 def plan(
     spec: str,
@@ -63,7 +69,7 @@ def plan(
       fleetcube plan examples/plan.toml
       fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.layouts import LAYOUT, candidates, searched
+    from fleetcube.grid.ask.layouts import LAYOUT, candidates, freed, searched
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.write import writer_of
     from fleetcube.grid.live.page import check_target, write
@@ -95,7 +101,8 @@ def plan(
     if stated and not as_json:
         best = _plan_stated(sweep, of, sense, where, since)
         if framework is not None:
-            _print_written(spec, problem, best, framework)
+            free = sweep.replace(scenario=freed(sweep.spec["scenario"], of).spec["scenario"])
+            _print_written(spec, problem, best, framework, free.best, of, sense, where)
         if output is None:
             return
     with progress("planning"):
@@ -116,37 +123,65 @@ def plan(
             _print_several(found, of, sense, where)
         _print_foot(found, said)
         if framework is not None:
-            _print_written(spec, problem, found, framework)
+            _print_written(spec, problem, found, framework, sweep.best, of, sense, where, names)
     if output is not None:
         say(f"wrote {output}")
     check_answered(found[of].notnull())
 
 
 def _print_written(
-    path: str, problem: Mapping[str, Any], found: "xarray.Dataset", framework: str
+    path: str,
+    problem: Mapping[str, Any],
+    found: "xarray.Dataset",
+    framework: str,
+    again: Callable[..., "xarray.Dataset"],
+    of: str,
+    sense: str,
+    where: Sequence[str],
+    search: Sequence[str] = ("layout",),
 ) -> None:
     """Print the best layout of one point in a framework's words: what changes of its own file, or
-    all of it."""
-    from fleetcube.grid.ask.layouts import inputs_of
+    all of it. The framework may have no words for the very best: then the next that it has."""
+    from fleetcube.grid.ask.layouts import WHOLE, inputs_of
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.read import is_of_framework, read_job
-    from fleetcube.grid.formats.write import changed, export
 
     dims = [dim for dim in found["infeasible_reason"].dims if found.sizes[dim] > 1]
     if dims:
         raise InputError(f"--as writes one point, and there are several along {dims[0]}; name one")
-    best = found.isel(rank=0).squeeze(drop=True)
-    if best["infeasible_reason"].item():
-        return
-    scenario = {**problem["scenario"], **inputs_of(best)}
     job = read_job(path) if is_of_framework(path) else None
-    say("")
-    if job is None or job.table.software != framework:
-        say(export(scenario, framework))
-        return
+    job = None if job is None or job.table.software != framework else job
+    refused = ""
+    for most in (1, _MOST_TRIED):
+        rows = found if most == 1 else again(of, most, sense=sense, search=search, where=where)
+        rows = rows.squeeze(list(rows["infeasible_reason"].dims), drop=True)
+        for rank in range(most == 1 or rows.sizes["rank"]):
+            best = rows.isel(rank=rank)
+            if best["infeasible_reason"].item() or best[of].isnull().item():
+                break
+            try:
+                lines = _written(job, {**problem["scenario"], **inputs_of(best)}, framework)
+            except InputError as error:
+                refused = refused or str(error)
+                continue
+            say("")
+            if refused:
+                value = with_unit(best[of].item(), best[of].attrs["units"], of)
+                say_wrapped(f"{refused}; the best that it can: {best[WHOLE].item()}: {of} {value}")
+            say_each(lines or [f"{path} has the best layout"], err=False)
+            return
+    if refused:
+        raise InputError(refused)
+
+
+def _written(job: Any, scenario: Mapping[str, Any], framework: str) -> list[str]:
+    """The lines of a scenario in a framework's words, or those that change in a file."""
+    from fleetcube.grid.formats.write import changed, export
+
+    if job is None:
+        return export(scenario, framework).splitlines()
     lines = changed(job, scenario)
-    say(f"changes of {path}:" if lines else f"{path} has the best layout")
-    say_each(lines, err=False)
+    return [f"changes of {job.path}:", *lines] if lines else []
 
 
 def _check_reached(sweep: Any, search: list[str], where: Sequence[str]) -> None:
