@@ -1,6 +1,7 @@
 """Read what stands where a spec may: a spec, a model's config.json, or a file of a framework."""
 
 import json
+import re
 import warnings
 from collections.abc import Collection, Mapping
 from importlib import resources
@@ -34,6 +35,7 @@ OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that n
 _GIVE = "a spec, a config.json, or a framework's file"
 _VOCABULARY, _GPUS = "vocab_size", "n_gpus"
 _EXAMPLE = "example:"
+_TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)
 
 
 def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[str, Any]:
@@ -46,8 +48,8 @@ def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[st
         model = _model(name)
         if model is not None:
             return model
-    text = file.text_of(name) if Path(name).suffix == ".toml" else _text_of(name)
-    if Path(name).suffix == ".toml" and not torchtitan.is_own(text, name):
+    text = file.text_of(name)
+    if _is_spec(text, name):
         return file.tables_of(text, name)
     job = _job_of(text, name)
     if job.unknown or job.remarks:
@@ -84,23 +86,23 @@ def is_of_framework(path: str) -> bool:
         return False
     if Path(path).suffix == ".json":
         return _model(path) is None
-    return Path(path).suffix != ".toml" or torchtitan.is_own(file.text_of(path), path)
+    return not _is_spec(file.text_of(path), path)
 
 
 def read_job(path: str) -> Job:
     """What a framework's file says, field by field. Raises InputError."""
-    return _job_of(_text_of(located(path)), path)
+    return _job_of(file.text_of(located(path)), path)
 
 
-def _text_of(path: str) -> str:
-    data = read_bytes(path, shell.LARGEST, _GIVE, "give one job's file")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path!r} is not text; give {_GIVE}") from None
+def _is_spec(text: str, path: str) -> bool:
+    """Whether a text is a spec: by its tables, or by its name where it is no framework's."""
+    tables = _TABLES.search(text) is not None
+    return tables or (Path(path).suffix == ".toml" and not torchtitan.is_own(text, path))
 
 
 def _job_of(text: str, path: str) -> Job:
+    if len(text) > shell.LARGEST:
+        raise InputError(f"{path!r} has more than {shell.LARGEST:,} letters; give one job's file")
     for of in FORMATS:
         if of.is_own(text, path):
             job: Job = of.read(text, path)

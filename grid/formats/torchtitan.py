@@ -86,13 +86,13 @@ def made(fields: Mapping[str, Any], path: str) -> Job:
     for name in _SIZES:
         if job.scenario.setdefault(name, 1) == 1 and name in job.asked:
             job.asked |= dict.fromkeys(("global_batch_size", "n_gpus"), job.asked[name])
-    if shapes := [name for name in job.unknown if name.startswith("model.")]:
-        job.asked["model"] = f"{shapes[0]} changes its shape"
     _pipeline(job)
     _sharding(job)
     _batch(job, _MICROBATCHES in named or "experimental.pipeline_parallel_degree" in fields)
     _precision(job)
     _recompute(job)
+    if shapes := [name for name in job.unknown if name.startswith("model.")]:
+        job.asked["model"] = f"{shapes[0]} may change its shape"
     return job
 
 

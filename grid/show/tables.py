@@ -340,7 +340,7 @@ def left_out(cube: "xarray.Dataset", path: Path) -> int:
 def _blank(cube: "xarray.Dataset", dims: Sequence[str]) -> Array:
     """Which rows over some axes have no value because they cannot run."""
     size = math.prod(cube.sizes[dim] for dim in dims)
-    if REASON not in cube or not {*cube[REASON].dims} <= {*dims}:
+    if {*cube.data_vars} == {REASON} or REASON not in cube or {*cube[REASON].dims} - {*dims}:
         return np.zeros(size, bool)
     none = _cells(cube, REASON, dims) > 0
     for name in (str(name) for name in cube.data_vars if name != REASON):

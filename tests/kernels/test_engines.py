@@ -176,11 +176,10 @@ for _name, _function in FORMULAS.items():
         BY_TOPIC.setdefault(_topic, []).append(_function)
 
 
+@pytest.mark.slow
 @pytest.mark.fuzz
 @pytest.mark.parametrize("engine", COMPILED)
-@pytest.mark.parametrize(
-    "topic", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in BY_TOPIC]
-)
+@pytest.mark.parametrize("topic", BY_TOPIC)
 def test_formulas_agree_with_numpy(topic: str, engine: str) -> None:
     found, reference = (results(name, BY_TOPIC[topic]) for name in (engine, "numpy"))
     for name, values in reference.items():

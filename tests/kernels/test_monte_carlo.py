@@ -519,6 +519,7 @@ def test_failures_alike_are_one_kind_and_draw_as_before() -> None:
 TIERS = {"drive_every": 2.0, "storage_every": 2.0, "memory_stall": 10.0, "drive_stall": 20.0}
 
 
+@pytest.mark.slow
 def test_tiers_are_played_by_hand() -> None:
     # Lives of 1000 s, segments of 210 s, 20 s more for each second, on drives: these end at 440 and
     # 880 s. The first life loses 120 s, the next two 410 s of 850 s; the last needs 440 s.
