@@ -5,6 +5,7 @@ nothing; one that is on is read, is in `_WITHOUT_SHAPE`, or is named in the reco
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -30,7 +31,7 @@ COUNTS = {
     "experts_per_token": "num_experts_per_tok num_experts_per_token moe_k moe_topk "
     "ffn_config.moe_top_k",
     "expert_ffn_hidden_size": "moe_intermediate_size",
-    "expert_input_width": "moe_latent_size",
+    "expert_input_width": "moe_latent_size routed_expert_hidden_size",
     "linear_heads": "mamba_num_heads mamba_n_heads linear_num_value_heads linear_num_heads "
     "linear_attn_config.num_heads",
     "linear_head_size": "mamba_head_dim mamba_d_head linear_value_head_dim linear_head_dim "
@@ -106,12 +107,15 @@ _REFUSED = {
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "alternating updates and per-layer inputs"),
     **dict.fromkeys(("openelm", "deci", "nemotron-nas"), "layers of different widths"),
 }
-_ATTENDING = ("full_attention", "sliding_attention", "chunked_attention", "attention")
+_ATTENDING = (
+    *("full_attention", "sliding_attention", "chunked_attention", "attention"),
+    "deepseek_sparse_attention",
+)
 _STATEFUL = ("linear_attention", "mamba")
 _LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 _LEFT_OUT = {
     **dict.fromkeys(
-        ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"),
+        ["num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules"],
         "state prediction_layers to count them",
     ),
     "attention_chunk_size": "attention in chunks is counted whole",
@@ -133,7 +137,8 @@ _WITHOUT_SHAPE = re.compile(
         |scale_attn|reorder_and|scoring|topk_(method|group)|aux_loss|seq_aux).*
     | use_(cache|bias|parallel_residual|conv_bias|qk_norm|qkv_bias|flash_attn|mamba_kernels|mambapy
         |return_dict|rmsnorm|bidirectional_attention|grouped_mm|routing_bias|logits_masking)
-    | pretraining_tp | slow_but_exact | alibi | bias | clip_qkv | qk_norm | qk_layernorm | n_group
+    | pretraining_tp | slow_but_exact | alibi | bias | clip_qkv | qk_norm(_type)? | qk_layernorm
+    | n_group | mtp_.* | use_mtp
     | parallel_attn | do_layer_norm_before | do_sample | hidden_act | hidden_activation | ep_size
     | max_window_layers | offset_alibi | query_pre_attn_scalar | logit_scale | logits_scaling
     | masked_softmax_fusion | bias_dropout_fusion | apply_residual_connection_post_layernorm
@@ -380,11 +385,13 @@ def _context(fields: "_Fields", made: dict[str, Any]) -> list[str]:
 def _parsed(text: str) -> dict[str, Any]:
     """The object of a JSON text of bounded depth."""
 
-    def refuse(constant: str) -> None:
-        raise ValueError(f"it holds {constant}")
+    def constant(word: str) -> float:
+        if word != "Infinity":  # which Mamba-2's files hold, in time_step_limit
+            raise ValueError(f"it holds {word}")
+        return math.inf
 
     try:
-        config = json.loads(text, parse_constant=refuse)
+        config = json.loads(text, parse_constant=constant)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ValueError(f"it is not JSON: {reason[:200]}; give a config.json") from None
