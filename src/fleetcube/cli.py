@@ -583,7 +583,8 @@ def run() -> None:
     stop.listen()
     try:
         # not standalone: click would print errors and exit by itself
-        sys.exit(cli(prog_name="fleetcube", standalone_mode=False))
+        if status := cli(prog_name="fleetcube", standalone_mode=False):
+            sys.exit(status)
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and "\n" not in error.message:  # else help
             say(f"fleetcube: {refusal(error)}", err=True)
