@@ -316,7 +316,7 @@ def test_drawn_questions_are_answered_as_by_hand() -> None:
     draw = generator(57)
     verbs = ("best", "rank", "front", "least", "solve", "smallest", "most", "range", "limit")
     asked = dict.fromkeys(verbs, 0)
-    for _ in range(scaled(45)):
+    for _ in range(scaled(25)):
         job: dict[str, Any] = {
             "node": "dgx-h100",
             "fabric": "infiniband-ndr",

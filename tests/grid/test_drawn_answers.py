@@ -226,7 +226,7 @@ def test_answers_keep_to_the_rules_of_frameworks() -> None:
 
 @pytest.mark.slow
 def test_more_answers_keep_to_the_rules_of_frameworks() -> None:
-    checked, wrong = ask(scaled(100), 58)
+    checked, wrong = ask(scaled(50), 58)
     assert not wrong
     assert min(checked.values()) > 5, checked
 
