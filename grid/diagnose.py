@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,16 @@ from ..catalog import CatalogError, record
 from ..kernels.inputs import INPUTS
 from ..kernels.roles import REASON
 from .ask.interval import interval
-from .ask.layouts import LAYOUT, OPEN, WHOLE, best_layouts, freed, inputs_of, point
+from .ask.layouts import (
+    LAYOUT,
+    OPEN,
+    WHOLE,
+    best_layouts,
+    freed,
+    inputs_of,
+    point,
+    unsearched,
+)
 from .ask.sensitivity import frozen
 from .ask.step_parts import Part, step_parts, values_of
 from .errors import InputError, nearest
@@ -184,14 +193,20 @@ def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Caus
         row = _range(name, now, worse=time > step)
         if not len(row):
             continue
-        own = {key: value for key, value in scenario.items() if key != name}
-        swept = Evaluation(own, {name: row.tolist()}, [STEP]).evaluate(settings=Settings("numpy"))
-        times = np.broadcast_to(swept[STEP].values, row.shape)
+        times = _steps(scenario, name, row)
         same = math.isclose(times[0], step, rel_tol=1e-9)  # else it chooses other formulas
-        needed = _crossing(row, times, time) if same else None
-        if needed is not None:
-            found.append(Cause(name, now, needed))
+        k = _crossing(times, time) if same else None
+        if k is not None:
+            fine = np.linspace(row[k], row[k + 1], _TRIED)
+            found.append(Cause(name, now, _between(fine, _steps(scenario, name, fine), time)))
     return tuple(found)
+
+
+def _steps(scenario: Mapping[str, Any], name: str, row: Any) -> Any:
+    """Times of a step at values of an input."""
+    own = {key: value for key, value in scenario.items() if key != name}
+    swept = Evaluation(own, {name: row.tolist()}, [STEP]).evaluate(settings=Settings("numpy"))
+    return np.broadcast_to(swept[STEP].values, row.shape)
 
 
 def _range(name: str, now: float, worse: bool) -> np.ndarray[Any, Any]:
@@ -204,13 +219,16 @@ def _range(name: str, now: float, worse: bool) -> np.ndarray[Any, Any]:
     return np.linspace(now, end, _TRIED) if end != now else np.array([])
 
 
-def _crossing(row: Any, times: Any, time: float) -> float | None:
-    """The first value at which the step takes a time; None where none does."""
+def _crossing(times: Any, time: float) -> int | None:
+    """After which of some values the step first takes a time; None where it never does."""
     ahead = np.sign(times - time)
     change = np.flatnonzero(ahead[1:] * ahead[:-1] <= 0)
-    if not len(change) or not np.isfinite(times).all():
-        return None
-    k = int(change[0])
+    return int(change[0]) if len(change) and np.isfinite(times).all() else None
+
+
+def _between(row: Any, times: Any, time: float) -> float:
+    """The value at which the step takes a time, on a line between its neighbours."""
+    k = _crossing(times, time) or 0
     share = (time - times[k]) / (times[k + 1] - times[k]) if times[k + 1] != times[k] else 0.0
     return float(row[k] + share * (row[k + 1] - row[k]))
 
@@ -236,7 +254,10 @@ def _best(scenario: Mapping[str, Any], step: float) -> tuple[str, Change | None]
     """The best layout of all."""
     best = best_layouts(freed(scenario, STEP), STEP, "min", LAYOUT, (), (), 1, Settings())
     change = _change(best, step)
-    return (str(best[WHOLE].values.reshape(-1)[0]) if change else ""), change
+    if change is None:
+        return "", None
+    whole = replace(change, inputs={**unsearched(scenario, STEP), **change.inputs})
+    return str(best[WHOLE].values.reshape(-1)[0]), whole
 
 
 def _change(best: Any, step: float) -> Change | None:

@@ -270,6 +270,11 @@ def freed(scenario: Mapping[str, Any], of: str) -> Evaluation:
     return Evaluation(free, {}, [of])
 
 
+def unsearched(scenario: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """What a scenario states of the layout, at what it is where `freed` leaves it one value."""
+    return layout_at(freed(scenario, of), [name for name in OPEN if name in scenario])
+
+
 def point(sweep: Evaluation, at: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
     """The scenario of a sweep at the first point of its axes, but for those at another place."""
     axes = make_axes(sweep.spec["axes"])

@@ -112,6 +112,8 @@ def _otherwise(made: Job) -> None:
     said = made.scenario
     if said.get("recompute") == "core_attn":
         said["recompute"] = "selective"
+    if "gradient-wire" not in made.fields:  # of 16 bits
+        said.pop("gradient_bytes_per_element", None)
     if "gradient-sums" not in made.fields:
         wide = said.get("precision") == "bf16" and said.get("zero_stage") == 0
         said["gradient_storage"] = "fp32" if wide else "bf16"

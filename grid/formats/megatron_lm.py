@@ -64,8 +64,10 @@ def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:
     best = max(found, key=lambda row: len(known & row.keys()), default={})
     if not known & best.keys():
         raise InputError(f"{path!r} has no arguments of Megatron-LM; give its launch script")
-    if len(known & best.keys()) < len(known & {name for row in found for name in row}) / 2:
-        best = {name: value for row in found for name, value in row.items()}  # in pieces
+    pieces = {name: value for row in found for name, value in row.items()}
+    started = any(best is row for row in found[: len(script.commands)])
+    if not started or len(known & best.keys()) < len(known & pieces.keys()) / 2:
+        best = {**pieces, **best}
     batch = [shell.options(line.split(" #")[0].split()) for line in _SBATCH.findall(text)]
     nodes = {name: value for row in batch for name, value in row.items()}
     launched = {name: nodes[name] for name in (*_NODES, *_PROCESSES) if name in nodes}
@@ -103,6 +105,7 @@ def _model(job: Job) -> None:
         config.pop("num_key_value_heads", None)
     if config.get("hybrid_override_pattern"):
         config |= {"model_type": "nemotron_h", **_STATE, **config}
+        _pieces_of_pattern(job)
         config.pop("num_hidden_layers", None)
         if isinstance(hidden, int):
             config.setdefault("mamba_num_heads", 2 * hidden // config["mamba_head_dim"])
@@ -121,6 +124,8 @@ def _model(job: Job) -> None:
     if frequency is not None:
         config["moe_layer_freq"] = _pattern(str(frequency), job.path)
     _windows(job)
+    if variant := job.take("experimental-attention-variant", "model"):
+        job.asked["model"] = f"its attention is {str(variant)[:40]}"
     if not config.get("num_experts"):
         for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
             del config[name]
@@ -143,6 +148,15 @@ def _model(job: Job) -> None:
 # Defaults of MLATransformerConfig and of Mamba's layers (megatron/training/arguments.py)
 _STATE = {"mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128}
 _LATENT = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+
+
+def _pieces_of_pattern(job: Job) -> None:
+    """Stages' pieces of a pattern, which bars divide (hybrid_layer_allocation.py)."""
+    parts = str(job.config["hybrid_override_pattern"]).split("|")
+    job.config["hybrid_override_pattern"] = "".join(parts)
+    if len(parts) > 1:
+        stages = job.scenario.get("pipeline_parallel", 1)
+        job.scenario["virtual_stages"] = max(1, len(parts) // stages)
 
 
 def _windows(job: Job) -> None:
@@ -267,10 +281,24 @@ def _precision(job: Job) -> None:
     else:
         left = next((f"{name} is {on}" for name, on in kinds.items() if is_open(on)), None)
         job.asked.setdefault("precision", left or "it trains in FP32 (neither bf16 nor fp16)")
-    narrow = job.take("grad-reduce-in-bf16", "gradient_storage")
-    if job.take("accumulate-allreduce-grads-in-fp32", "gradient_storage") and not narrow:
-        said["gradient_bytes_per_element"] = 4
-    said["gradient_storage"] = "bf16" if narrow or sixteen == "fp16" else "fp32"
+    _gradients(job, sixteen)
+
+
+def _gradients(job: Job, sixteen: str | None) -> None:
+    """What gradients are summed and sent in: FP32 beside BF16, if it is not told otherwise
+    (validate_args)."""
+    said, main = job.scenario, job.take("main-grads-dtype", "gradient_storage")
+    added = job.take("accumulate-allreduce-grads-in-fp32", "gradient_storage")
+    wide = bool(added) or (sixteen != "fp16" and main != "bf16")
+    wide = wide and not job.take("grad-reduce-in-bf16", "gradient_storage")
+    main, sent = (
+        job.take(f"megatron-fsdp-{name}-dtype", "gradient_storage")
+        for name in ("main-grads", "grad-comm")
+    )
+    wide = wide if main in (None, "auto") else main == "fp32"
+    said["gradient_storage"] = "fp32" if wide else "bf16"
+    if (sent in (None, "auto") and wide) or sent == "fp32":
+        said.setdefault("gradient_bytes_per_element", 4)
 
 
 def _memory(job: Job) -> None:
@@ -278,11 +306,12 @@ def _memory(job: Job) -> None:
     said = job.scenario
     sharding = job.take("data-parallel-sharding-strategy", "zero_stage")
     own = [job.take(name, "zero_stage") for name in ("use-megatron-fsdp", "use-custom-fsdp")]
-    if any(own) and isinstance(sharding, str):
+    if any(own):
+        sharding = sharding or "optim_grads_params"
         if sharding not in _SHARDED:
             raise InputError(
-                f"{job.path!r}: data-parallel-sharding-strategy = {sharding[:40]!r} is not one of "
-                f"{', '.join(_SHARDED)}; correct it"
+                f"{job.path!r}: data-parallel-sharding-strategy = {str(sharding)[:40]!r} is not "
+                f"one of {', '.join(_SHARDED)}; correct it"
             )
         said["zero_stage"] = _SHARDED[sharding]
     elif job.take("use-torch-fsdp2", "zero_stage"):

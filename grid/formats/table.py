@@ -14,7 +14,9 @@ from ...catalog.huggingface import COUNTS
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, shown
 
-_UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?")  # a variable that nobody set, or a place to fill in
+_UNSET = re.compile(
+    r"\$|<[^<>]*>|\?\?\?|\byour_"
+)  # a variable that nobody set, or a place to fill in
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
 
@@ -70,11 +72,9 @@ class Job:
         self.read[name] = ", ".join(f"{key} = {_told(value)}" for key, value in inputs.items())
 
     def set_per_gpu(self, name: str, share: float) -> None:
-        """Take an input that grows with the number of GPUs, which a launcher may state."""
-        gpus = self.scenario.get("n_gpus")
-        if gpus is None:
-            self.of_gpus[name] = share
-        else:
+        """Take an input that grows with the number of GPUs, which may be stated elsewhere."""
+        self.of_gpus[name] = share
+        if (gpus := self.scenario.get("n_gpus")) is not None:
             self.scenario[name] = whole(gpus * share)
 
     def set_batch(self, share: float, steps: str) -> None:

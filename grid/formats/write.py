@@ -62,7 +62,8 @@ def shape_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def changed(job: Job, scenario: Mapping[str, Any]) -> list[str]:
     """What of a file changes for a scenario: "- old" and "+ new" fields, in the file's order."""
     writer = writer_of(job.table.software)
-    own = _in_base_units(spec_of(job, {*job.asked})["scenario"])
+    told = {name: scenario[name] for name in job.asked if name in scenario}
+    own = _in_base_units(spec_of(job, {*job.asked})["scenario"] | told)
     new = own | _in_base_units(scenario)
     now, before = (writer.written(each, shape_of(each)) for each in (new, own))
     names = [name for name in [*job.fields, *now] if before.get(name) != now.get(name)]

@@ -69,7 +69,7 @@ def plan(
       fleetcube plan examples/plan.toml
       fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.layouts import LAYOUT, candidates, freed, searched
+    from fleetcube.grid.ask.layouts import LAYOUT, candidates, freed, point, searched, unsearched
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.write import writer_of
     from fleetcube.grid.live.page import check_target, write
@@ -102,7 +102,8 @@ def plan(
         best = _plan_stated(sweep, of, sense, where, since)
         if framework is not None:
             free = sweep.replace(scenario=freed(sweep.spec["scenario"], of).spec["scenario"])
-            _print_written(spec, problem, best, framework, free.best, of, sense, where)
+            kept = {**problem["scenario"], **unsearched(point(sweep), of)}
+            _print_written(spec, {"scenario": kept}, best, framework, free.best, of, sense, where)
         if output is None:
             return
     with progress("planning"):
