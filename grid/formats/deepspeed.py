@@ -108,8 +108,12 @@ def _batch(made: Job, said: Mapping[str, Any]) -> None:
 
 
 def _otherwise(made: Job) -> None:
-    """What it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
+    """Tokens, what it recomputes, and how gradients are kept (DeepSpeedEngine.get_data_types)."""
     said = made.scenario
+    if tokens := made.number("train-tokens"):  # whichever ends it first
+        made.set(
+            "train-tokens", {"training_tokens": min(tokens, said.get("training_tokens", tokens))}
+        )
     if said.get("recompute") == "core_attn":
         said["recompute"] = "selective"
     if "gradient-wire" not in made.fields:  # of 16 bits

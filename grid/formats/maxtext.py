@@ -68,14 +68,20 @@ def read(text: str, path: str) -> Job:
         return made(flat(parsed(text, path, "yaml")), path)
     script = shell.read(text, path)
     names = {*of().inputs, *of().model, *of().words, "per_device_batch_size"}
-    best: tuple[tuple[bool, int], dict[str, str]] = ((False, 0), {})
+    best: tuple[tuple[bool, int], dict[str, str], str] = ((False, 0), {}, "")
     for words in [*script.commands, *map(shell.split, script.variables.values())]:
         fields = {found[1]: found[2] for word in words if (found := _FIELD.fullmatch(word))}
         ours = ("train" in " ".join(words[:6]), len(names & fields.keys()))
-        best = (ours, fields) if ours[1] and ours > best[0] else best
+        file = next((word for word in words if word.endswith(".yml")), "base.yml")
+        best = (ours, fields, file) if ours[1] and ours > best[0] else best
     if not best[1]:
         raise InputError(f"{path!r} has no fields of MaxText; give its launch script or YAML file")
-    return made(best[1], path)
+    job = made(best[1], path)
+    if not best[2].endswith("base.yml"):
+        job.remarks.append(f"not read: {best[2][-60:]}, whose fields these replace")
+        if "model_name" not in job.fields:
+            job.asked["model"] = "the YAML that is not read names it"
+    return job
 
 
 def made(fields: Mapping[str, Any], path: str) -> Job:

@@ -16,6 +16,8 @@ from .trees import LARGEST, flat, parsed
 NAME = "megatron-lm"
 _TRAINERS = ("megatron", torchtitan.NAME)
 _DEFAULT = re.compile(r"\$\{(\w+):([^${}]*)\}")
+# What a trainer of torchtitan is by default: primus/configs/modules/torchtitan/pre_trainer.yaml
+_OF_TORCHTITAN = {"activation_checkpoint.mode": "none", "compile.enable": True}
 _BASE = "language_model.yaml"  # what models are by default
 _MOST_ABOVE, _MOST_FILES = 8, 16  # folders above a file, and files that it extends
 
@@ -61,7 +63,7 @@ def read(text: str, path: str) -> Job:
 def _of_torchtitan(said: Mapping[str, Any], name: str, path: str) -> Job:
     """The job of torchtitan's fields; the model's by its file, or by the catalog."""
     own = _beside(path, "primus/configs/models/torchtitan", name)
-    made = torchtitan.made({**own, **said}, path)
+    made = torchtitan.made({**_OF_TORCHTITAN, **own, **said}, path)
     label = _label(name.removesuffix(".yaml"))
     changed = any(name.startswith("model.") for name in made.unknown)
     if "model" in made.asked and label is not None and not changed:

@@ -12,7 +12,7 @@ import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.grid.first import first_spec
 from fleetcube.grid.formats import megatron_lm, shell
-from fleetcube.grid.formats.read import read_spec
+from fleetcube.grid.formats.read import read_job, read_spec
 from fleetcube.grid.formats.write import changed, export
 
 from ..draws import generator, scaled
@@ -118,6 +118,49 @@ def test_what_a_script_leaves_open_is_asked_for(
     refused(words, quiet, tmp_path / "launch.sh")
     if name := words.partition("leaves ")[2].partition(" ")[0]:
         assert quiet(tmp_path / "launch.sh", name)["scenario"]["micro_batch_size"] == 4
+
+
+@cases(
+    "flags, sent, kept",  # megatron/training/arguments.py, validate_args
+    ("--bf16", 4, "fp32"),
+    ("--bf16 --grad-reduce-in-bf16", None, "bf16"),
+    ("--bf16 --main-grads-dtype bf16", None, "bf16"),
+    ("--bf16 --megatron-fsdp-main-grads-dtype bf16", None, "bf16"),
+    ("--bf16 --megatron-fsdp-grad-comm-dtype bf16", None, "fp32"),
+    ("--fp16", None, "bf16"),
+    ("--fp16 --accumulate-allreduce-grads-in-fp32", 4, "fp32"),
+)
+def test_gradients_are_summed_as_the_arguments_say(flags: str, sent: int, kept: str) -> None:
+    said = megatron_lm.read(SCRIPT.replace("--bf16", flags), "launch.sh").scenario
+    assert (said.get("gradient_bytes_per_element"), said["gradient_storage"]) == (sent, kept)
+
+
+def test_megatron_fsdp_shards_all_by_default() -> None:
+    text = SCRIPT.replace("--bf16", "--bf16 --use-megatron-fsdp")
+    assert megatron_lm.read(text, "launch.sh").scenario["zero_stage"] == 3
+
+
+def test_bars_of_a_hybrid_pattern_are_pieces_of_stages() -> None:
+    """Megatron-LM's hybrid_mr_mcore_te_tp1_pp2_vpp2: two stages of two pieces."""
+    pattern = "M-M-M-M*-M-|M-M-M*-M-M-|M-M*-M-M-M-|M*-M-M-M-M-"
+    text = SCRIPT.replace("--bf16", f"--bf16 --hybrid-layer-pattern {pattern}")
+    job = megatron_lm.read(text, "launch.sh")
+    assert job.scenario["virtual_stages"] == 2
+    assert job.config["hybrid_override_pattern"] == pattern.replace("|", "")
+
+
+def test_a_script_that_others_run_has_all_of_its_pieces() -> None:
+    shape = "--num-layers 2 --hidden-size 64 --num-attention-heads 1 --seq-length 8 --bf16"
+    text = f'A="--micro-batch-size 2 --global-batch-size 64"\nB="{shape} --vocab-size 9"\n'
+    said = megatron_lm.read(text, "model.sh").scenario
+    assert (said["micro_batch_size"], said["global_batch_size"]) == (2, 64)
+
+
+def test_places_to_fill_in_and_other_attention_are_asked_for() -> None:
+    text = SCRIPT.replace("--nodes=64", "--nodes=your_own_num_nodes").replace("--nnodes 64", "")
+    assert "n_gpus" not in megatron_lm.read(text, "launch.sh").scenario
+    text = SCRIPT.replace("--bf16", "--bf16 --experimental-attention-variant gated_delta_net")
+    assert "gated_delta_net" in megatron_lm.read(text, "launch.sh").asked["model"]
 
 
 def test_the_arguments_that_a_log_prints() -> None:
@@ -282,6 +325,29 @@ def test_each_cause_alone_gives_the_measured_step() -> None:
     assert found.best is not None
     assert found.best.step_ratio <= min(change.step_ratio for change in found.changes)
     assert "llama-3-70b" in {run.model for run in found.published}
+
+
+def test_the_best_layout_is_whole_and_causes_are_near(tmp_path: Path) -> None:
+    """Without a distributed optimizer, and with a cause that bends: both were wrong."""
+    text = SCRIPT.replace("--use-distributed-optimizer", "").replace("--vocab-size 51200", "")
+    (tmp_path / "launch.sh").write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sweep = Sweep.from_file(tmp_path / "launch.sh", node="dgx-a100", vocab_size=51200)
+    said = sweep.spec["scenario"]
+    step = sweep.with_outputs(["step_time"]).evaluate()["step_time"].item()
+    found = fleetcube.diagnose(sweep, step_time=3 * step)
+    for cause in found.causes:
+        slow = Sweep({**said, cause.name: cause.needed}, {}, ["step_time"]).evaluate()
+        assert slow["step_time"].item() == pytest.approx(3 * step, rel=1e-4), cause.name
+    assert found.best is not None
+    outputs = ["step_time", "memory_per_gpu"]
+    best = Sweep({**said, **found.best.inputs}, {}, outputs).evaluate()
+    assert best["step_time"].item() == pytest.approx(found.best.step_ratio * step)
+    assert best["memory_per_gpu"].item() == pytest.approx(found.best.memory)
+    lines = changed(read_job(str(tmp_path / "launch.sh")), {**said, **found.best.inputs})
+    assert "+ --use-distributed-optimizer" in lines
+    assert not any("vocab-size" in line for line in lines)
 
 
 @cases("name, factor", ("mfu", 0.5), ("tokens_per_second", 0.5), ("step_time", 2.0))

@@ -121,6 +121,19 @@ def test_tensor_parallelism_above_the_kv_heads_is_told(tmp_path: Path) -> None:
     assert "divides kv_heads" not in command(*asked, "tensor_parallel=8")
 
 
+@pytest.mark.slow
+def test_changes_of_a_plan_say_what_the_best_layout_has(tmp_path: Path) -> None:
+    """The best of a script without a distributed optimizer has one."""
+    flags = "--num-layers 24 --hidden-size 2304 --num-attention-heads 24 --seq-length 2048 --fp16"
+    more = "--vocab-size 51200 --micro-batch-size 1 --global-batch-size 512 --train-iters 9"
+    (tmp_path / "run.sh").write_text(
+        f"torchrun --nnodes 4 --nproc-per-node 8 a.py {flags} {more}\n"
+    )
+    said = command("plan", str(tmp_path / "run.sh"), "node=dgx-a100", "--as", "megatron-lm")
+    assert "ZeRO-1" in said
+    assert "+ --use-distributed-optimizer" in said
+
+
 def test_explain_lists_where_inputs_come_from(tmp_path: Path) -> None:
     said = command("explain", written(tmp_path, {**JOB, "software": "torchtitan"}))
     assert "stated: " in said

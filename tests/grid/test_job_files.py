@@ -156,6 +156,21 @@ def test_a_launch_script_of_maxtext(tmp_path: Path) -> None:
     assert count == pytest.approx(48 * layer + 2 * 32000 * 6144, rel=1e-3)
 
 
+def test_a_batch_of_each_chip_grows_with_the_chips_that_are_given(tmp_path: Path) -> None:
+    """MaxText's dcn_data_parallelism takes what is left: 13 sequences on each of 512 chips."""
+    text = "python3 train.py base.yml ici_fsdp_parallelism=64 per_device_batch_size=13 steps=2"
+    found = job(text, "22b.sh", tmp_path)
+    assert found.scenario["global_batch_size"] == 64 * 13
+    assert spec_of(found, {"n_gpus": 512})["scenario"]["global_batch_size"] == 512 * 13
+
+
+def test_a_configuration_that_a_script_names_is_not_read(tmp_path: Path) -> None:
+    text = "python3 train.py models/gpu/llama2_7b.yml ici_fsdp_parallelism=8 remat_policy=full"
+    found = job(text, "16vm.sh", tmp_path)
+    assert "model" in found.asked
+    assert "not read: models/gpu/llama2_7b.yml" in found.remarks[-1]
+
+
 def test_scale_doubles_heads_then_width_then_layers(tmp_path: Path) -> None:
     """64 = 2 ** 6: two doublings of each; 32: two of heads and width, and one of layers."""
     for scale, want in ((64, (8192, 64, 64, 28672)), (32, (8192, 32, 64, 28672))):

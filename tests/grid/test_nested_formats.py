@@ -181,6 +181,24 @@ def test_a_file_says_its_job(name: str, tmp_path: Path) -> None:
         assert float(found) == pytest.approx(PARAMETERS[name], rel=1e-3)
 
 
+def test_megatron_deepspeed_ends_at_its_tokens(tmp_path: Path) -> None:
+    """Its train() ends at train_tokens, with three times as many samples in its examples."""
+    path = tmp_path / "ds.sh"
+    more = "--num-layers 24 --train-samples 300 --train-tokens 204800"
+    path.write_text(MEGATRON_DEEPSPEED.replace("--num-layers 24", more))
+    assert read_job(str(path)).scenario["training_tokens"] == 204800
+
+
+def test_primus_runs_nothing_again_on_torchtitan_by_default(tmp_path: Path) -> None:
+    path = tmp_path / "primus.yaml"
+    path.write_text(
+        "modules: {\n pre_trainer: {framework: torchtitan, model: qwen3_8b.yaml,\n"
+        " overrides: {training: {seq_len: 4096}}}}\n"
+    )
+    said = read_job(str(path)).scenario
+    assert (said["recompute"], said["software"]) == (False, "torchtitan")
+
+
 def test_files_of_primus_that_lie_in_its_repository_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "primus" / "configs" / "models" / "megatron"
     folder.mkdir(parents=True)
