@@ -24,6 +24,8 @@ _PRECISIONS = {
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\.py\b")
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+_TORCH = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
+_TORCH |= {"torch.uint8": "fp8"}
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -42,7 +44,7 @@ def is_own(text: str, path: str) -> bool:
 
 def read(text: str, path: str) -> Job:
     """The job of a script or of a log's list of arguments. Raises InputError."""
-    printed = {name.replace("_", "-"): value for name, value in _PRINTED.findall(text)}
+    printed = {name.replace("_", "-"): _argument(said) for name, said in _PRINTED.findall(text)}
     if len(printed) > 20:
         return made(printed, path, printed=True)
     if other := _OTHERS.search(text):
@@ -52,6 +54,13 @@ def read(text: str, path: str) -> Job:
     if sourced:
         job.remarks.append(f"not read: {listed(sourced)}, which the script reads")
     return job
+
+
+def _argument(printed: str) -> str:
+    """A value that a log prints, as it was given: words of a list, formats by their names."""
+    if printed.startswith("['"):
+        return re.sub(r"[\[\]',]", "", printed)
+    return _TORCH.get(printed, printed)
 
 
 def arguments(text: str, path: str) -> tuple[dict[str, Any], list[str]]:

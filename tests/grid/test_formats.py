@@ -172,12 +172,17 @@ def test_the_arguments_that_a_log_prints() -> None:
         **{"micro_batch_size": 1, "global_batch_size": 128, "recompute_granularity": None},
         **{"use_distributed_optimizer": True, "untie_embeddings_and_output_weights": True},
         **{"pipeline_model_parallel_size": 1, "moe_token_dispatcher_type": "allgather"},
+        **{"cp_comm_type": ["p2p"], "rampup_batch_size": ["32", "32", "1000"]},
+        **{"use_precision_aware_optimizer": True, "main_grads_dtype": "torch.bfloat16"},
+        **{"exp_avg_dtype": "torch.bfloat16", "exp_avg_sq_dtype": "torch.uint8"},
     }
     lines = [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in rows.items()]
     job = megatron_lm.read("\n".join(["---- arguments ----", *lines]), "train.log")
     said = job.scenario
     assert (said["n_gpus"], said["tensor_parallel"], said["precision"]) == (16, 2, "bf16")
     assert said["sequence_parallel"] is True
+    assert (said["context_parallel_type"], said["ramp_start_batch_size"]) == ("p2p", 32)
+    assert (said["moment_bytes"], said["gradient_storage"]) == (1.5, "bf16")
     label = {"model_type": "megatron-lm", **job.config}
     count = fleetcube.evaluate(["parameters"], model=label)["parameters"].item()
     assert count == pytest.approx(8.03e9, rel=1e-3)  # Llama 3 8B
