@@ -15,7 +15,6 @@ from .trees import LARGEST, flat, parsed
 
 NAME = "deepspeed"
 _KEYS = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
-_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n(\s*\{.*?\})\s*\n\s*\1\s*$", re.S | re.M)
 _PLACE = re.compile(r":\s*([A-Z][A-Z0-9_]{3,40})(?=\s*[,}\n])")  # of a template
 _JSON = {
     *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization.stage"),
@@ -81,9 +80,10 @@ def _json(text: str, path: str) -> dict[str, Any]:
 def _named(text: str, fields: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[str]]:
     """The JSON that a script names or writes, and what is not read of it."""
     script = shell.read(text, path)
-    if found := _HEREDOC.search(text):
+    written = (each for each in shell.heredocs(text)[1] if each.lstrip().startswith("{"))
+    if (found := next(written, None)) is not None:
         try:
-            return _json(shell.filled(found[2], script), path), []
+            return _json(shell.filled(found, script), path), []
         except InputError:
             return {}, ["not read: the JSON that the script writes"]
     name = str(fields.get("deepspeed-config", ""))

@@ -11,7 +11,7 @@ from .table import Job, Table, fields_of, is_open, job_of, listed, model_fields,
 
 NAME = "megatron-lm"
 REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-_PRINTED = re.compile(r"^(?:.*\]:)?\s*(\w{2,60}) \.{3,} (.*?)\s*$", re.MULTILINE)
+_PRINTED = re.compile(r"^(?:.*\]:)?[ \t]*+(\w{2,60}) \.{3,} (.*)$", re.MULTILINE)
 _NODES = ("nnodes", "nodes", "N")
 _PROCESSES = ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
 _SBATCH = re.compile(r"^#SBATCH\s+(-\S.*)$", re.MULTILINE)
@@ -44,7 +44,9 @@ def is_own(text: str, path: str) -> bool:
 
 def read(text: str, path: str) -> Job:
     """The job of a script or of a log's list of arguments. Raises InputError."""
-    printed = {name.replace("_", "-"): _argument(said) for name, said in _PRINTED.findall(text)}
+    printed = {
+        name.replace("_", "-"): _argument(said.strip()) for name, said in _PRINTED.findall(text)
+    }
     if len(printed) > 20:
         return made(printed, path, printed=True)
     if other := _OTHERS.search(text):

@@ -16,12 +16,14 @@ from typing import Any
 
 from ..errors import InputError
 
-LARGEST = 1 << 20  # bytes of a script
-_MOST_LETTERS = 1 << 16  # of a variable filled in: scripts that double themselves end here
+LARGEST = 1 << 20  # bytes of a file
+_MOST_LETTERS = 1 << 16  # of a script, and of a variable filled in
+_MOST_FILLED = 1 << 18  # letters that variables give: scripts that double themselves end here
+_MOST_WORDS = 256  # of a condition
 _MOST_ROUNDS = 16
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?\n\s*\2\s*(?=\n|\Z)", re.DOTALL)
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
-_SUMS = re.compile(r"\$\(\(([^()$]*(?:\$\{?\w+\}?[^()$]*|\([^()]*\)[^()$]*)*)\)\)")
+_SUMS = re.compile(r"\$\(\(([^()$]*+(?:(?:\$\{?\w++\}?+|\([^()]*+\))[^()$]*+)*+)\)\)")
 _HIDDEN_SUM = re.compile(r"\$\x03([^\x03\x04$]*)\x04")
 _CALL = re.compile(r"\$\([^()]*\)|`[^`\n]*`")
 _VARIABLE = re.compile(
@@ -55,6 +57,7 @@ class Script:
     variables: dict[str, str] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
     sourced: list[str] = field(default_factory=list)
+    filled: int = 0  # letters that variables gave
     _branches: list["_Branch"] = field(default_factory=list)
 
     @property
@@ -75,6 +78,10 @@ class _Branch:
 
 def read(text: str, path: str) -> Script:
     """Read a script. Raises InputError."""
+    if len(text) > _MOST_LETTERS:
+        raise InputError(
+            f"{path!r} has more than {_MOST_LETTERS:,} letters, as no launch script has; give one"
+        )
     script = Script()
     for statement in _statements(text, path):
         _step(script, statement)
@@ -99,9 +106,8 @@ def options(words: Iterable[str]) -> dict[str, Any]:
 
 def _statements(text: str, path: str) -> Iterator[list[str]]:
     """Words of each statement, quotes removed; an array is a word NAME=( and those up to )."""
-    text = _HEREDOC.sub(
-        "\n", text.rstrip().removesuffix("\\").replace("\\\r\n", " ").replace("\\\n", " ")
-    )
+    text = text.rstrip().removesuffix("\\").replace("\\\r\n", " ").replace("\\\n", " ")
+    text, _ = heredocs(text)
     text = _COMMENT.sub("", text).replace("\r", "")
     # spaces within an expression or a call would cut it
     text = _SUMS.sub(_hidden, text)
@@ -129,6 +135,27 @@ def _statements(text: str, path: str) -> Iterator[list[str]]:
     except ValueError as error:
         raise InputError(f"{path!r} is no script: {error}; give a launch script") from None
     yield words
+
+
+def heredocs(text: str) -> tuple[str, list[str]]:
+    """A script without the texts that it writes in place, and these."""
+    lines = text.split("\n")
+    last = {line.strip(): at for at, line in enumerate(lines)}
+    kept: list[str] = []
+    inside: list[list[str]] = []
+    word = ""
+    for at, line in enumerate(lines):
+        if word:
+            inside[-1] += [] if line.strip() == word else [line]
+            word = "" if line.strip() == word else word
+            continue
+        found = _HEREDOC.search(line)
+        if found and last.get(found[2], 0) > at:
+            word = found[2]
+            inside.append([])
+            line = line[: found.start()]
+        kept.append(line)
+    return "\n".join(kept), ["\n".join(each) for each in inside]
 
 
 def _hidden(found: re.Match[str]) -> str:
@@ -246,6 +273,15 @@ def filled(text: str, script: Script) -> str:
     """A text with the variables that are known."""
 
     def value(found: re.Match[str]) -> str:
+        known = of_name(found)
+        script.filled += len(known)
+        if script.filled > _MOST_FILLED:
+            raise InputError(
+                f"a script's variables give more than {_MOST_FILLED:,} letters; state its values"
+            )
+        return known
+
+    def of_name(found: re.Match[str]) -> str:
         name = found["name"] or found["long"]
         rule, other = found["rule"], (found["other"] or "").strip("\"'")
         known = script.variables.get(name)
@@ -297,6 +333,8 @@ def _whole(node: ast.AST, script: Script) -> int:
 
 def _decided(words: list[str], script: Script) -> bool | None:
     """Whether a condition holds; None where it is not known."""
+    if len(words) > _MOST_WORDS:
+        return None
     for mark, whole in (("||", True), ("&&", False)):
         if mark in words:
             at = words.index(mark)

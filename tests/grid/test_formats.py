@@ -276,10 +276,25 @@ def test_changed_scripts_are_read_or_refused_in_one_line() -> None:
             megatron_lm.read(text, "launch.sh")
 
 
-def test_a_script_that_doubles_itself_ends() -> None:
-    lines = [f"A{k + 1}=$A{k}$A{k}$A{k}$A{k}" for k in range(40)]
-    text = "\n".join(["A0=--num-layers", *lines, "run $A40"])
-    assert sum(map(len, shell.read(text, "x").commands[0])) < 1 << 17
+@cases(
+    "lines",
+    ("\n".join(f"A{k + 1}=$A{k}$A{k}$A{k}$A{k}" for k in range(40)) + "\nrun $A40"),  # doubles
+    ("A=" + "x" * 20_000 + "\nrun " + "$A " * 10_000),  # 200 MB
+    ("X=$(( " + "$aaaa" * 12_000),  # each name of one to four letters
+    ("<<A\n" * 15_000),  # none ends
+    ("\nab ... " + " " * 60_000 + "x"),
+    ("if " + "[ a = a ] && " * 4_000 + "[ a = a ]; then"),
+    ("y" * 1_000_000),
+)
+def test_scripts_that_grow_end(lines: str) -> None:
+    text = f"A0=--num-layers\nrun --num-layers 4\n{lines}\n"
+    with contextlib.suppress(InputError):
+        assert megatron_lm.read(text, "x").fields["num-layers"] == "4"
+
+
+def test_texts_that_a_script_writes_are_apart() -> None:
+    text = "a\ncat << 'X' > f\n{ b }\n X\nc <<Y\n<<-Z\nd\n\tZ\n"
+    assert shell.heredocs(text) == ("a\ncat \nc <<Y\n\n", ["{ b }", "d"])
 
 
 # Doors: what a first spec says, examples that are installed, a measured step
