@@ -278,6 +278,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     ends = []
     for side in ("below", "above"):
         known = f"{name}_{side}" in case.formulas
+        known = known and np.isfinite(value)  # of all layers there are none more
         step = plan.table(case, f"{name}_{side}").item() - value if known else 0.0
         times = round(STEP * value / abs(step)) if step else 1
         ends.append(value + max(1, times) * step)

@@ -283,3 +283,10 @@ def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:
     assert "training tokens" in drawn
     with pytest.raises(InputError, match="change its ending"):
         tornado(sweep.rank_inputs("job_time"), "job_time", tmp_path / "tornado.gif")
+
+
+def test_all_layers_run_again_is_no_lever() -> None:
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 8, "global_batch_size": 128}
+    sweep = Sweep({**job, "recompute": "full"}, {}, ["step_time"])
+    found = sweep.rank_inputs("step_time", ["recomputed_layers", "global_batch_size"])
+    assert found["input"].values[0] == "global_batch_size"
