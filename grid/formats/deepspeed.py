@@ -26,7 +26,10 @@ _SPELLED = {"num-query-groups": "num-key-value-heads"}
 _NOT_HERE = (
     *("use-megatron-fsdp", "data-parallel-sharding-strategy", "group-query-attention"),
     *("grad-reduce-in-bf16", "accumulate-allreduce-grads-in-fp32", "moe-token-dispatcher-type"),
+    *("moe-grouped-gemm", "moe-layer-freq", "moe-ffn-hidden-size"),
+    "pipeline-model-parallel-layout",
 )
+_KINDS = ("tensor", "pipeline", "context")
 _FILE = "ds_config.json"
 _TOLD = "<auto>"  # left to the trainer, as a place to fill in
 
@@ -127,7 +130,10 @@ def _otherwise(made: Job) -> None:
 
 def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a scenario: those of the JSON, and the arguments of Megatron-DeepSpeed."""
+    _check(scenario, shape)
     made = megatron_lm.written(scenario, shape, of())
+    if scenario.get("pipeline_parallel", 1) == 1:
+        made["no-pipeline-parallel"] = True
     for name in _NOT_HERE:
         made.pop(name, None)
     made["zero-stage"] = int(scenario.get("zero_stage", 1))
@@ -139,6 +145,22 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
     if made.get("fp16"):
         made["gradient-sums"] = "fp16"
     return made
+
+
+def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
+    """Refuse what Megatron-DeepSpeed refuses (megatron/core/parallel_state.py), or cannot say."""
+    own, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
+    tensor, stages, context = (scenario.get(f"{name}_parallel", 1) for name in _KINDS)
+    why = {
+        "context_parallel beside tensor_parallel": min(context, tensor) > 1,
+        "context_parallel in a pipeline": min(context, stages) > 1,
+        "experts in a pipeline": shape.get("experts") and stages > 1,
+        "latent attention": shape.get("query_latent_size"),
+        "shared experts": shape.get("shared_experts"),
+        "experts narrower than dense layers": narrow not in (None, own),
+    }
+    if said := [name for name, holds in why.items() if holds]:
+        raise InputError(f"Megatron-DeepSpeed has no {said[0]}; choose another layout or framework")
 
 
 def as_text(fields: Mapping[str, Any]) -> str:

@@ -57,9 +57,8 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
     made["use-distributed-optimizer"] = scenario.get("zero_stage", 1) == 1
     if scenario.get("gradient_bytes_per_element") == 4:
         made |= {"accumulate-allreduce-grads-in-fp32": True, "grad-reduce-in-bf16": False}
-    made.pop("group-query-attention", None)  # by the number of groups
-    if "num-experts" not in made:
-        made.pop("moe-token-dispatcher-type", None)
+    for name in ("group-query-attention", "max-position-embeddings"):
+        made.pop(name, None)  # by the number of groups, and by the sequence
     modules = made.get("recompute-modules")
     return made | ({"recompute-modules": str(modules).split()} if modules else {})
 

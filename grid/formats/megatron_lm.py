@@ -1,7 +1,9 @@
 """Megatron-LM's arguments: in a launch script, a list of flags, or the list that a log prints."""
 
+import itertools
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -378,8 +380,17 @@ def written(
         made["group-query-attention"] = True
     if shape and shape.get("embedding_tables", 2) == 2:
         made["untie-embeddings-and-output-weights"] = True
-    if scenario.get("pipeline_layout"):
-        made["pipeline-model-parallel-layout"] = scenario["pipeline_layout"]
+    if "seq-length" in made:
+        made["max-position-embeddings"] = made["seq-length"]  # which it does not run without
+    made |= _expert_fields(shape)
+    if "num-experts" not in made:
+        made.pop("moe-token-dispatcher-type", None)
+    if shape.get("kv_elements_per_layer") and shape.get("value_head_size"):
+        made |= _latent_fields(shape)
+        for name in ("num-query-groups", "group-query-attention", "kv-channels"):
+            made.pop(name, None)
+    if layout := scenario.get("pipeline_layout") or _uneven(scenario, shape):
+        made["pipeline-model-parallel-layout"] = layout
         made.pop("num-virtual-stages-per-pipeline-rank", None)
     if scenario.get("pipeline_schedule") == "combined_1f1b":
         made["overlap-moe-expert-parallel-comm"] = True
@@ -390,8 +401,68 @@ def written(
 
 def as_text(fields: Mapping[str, Any]) -> str:
     """Arguments as a script has them, one a line."""
-    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in fields.items()]
+    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in quoted(fields)]
     return " \\\n".join(lines)
+
+
+def quoted(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Arguments with quotes about what a shell would read otherwise; words of a list stay apart."""
+    marks = re.compile(r"[|()*]")
+    return [(n, shlex.quote(v) if marks.search(str(v)) else v) for n, v in fields.items()]
+
+
+def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a model with experts has a rule of its own."""
+    if not shape.get("experts"):
+        return {}
+    made: dict[str, Any] = {"moe-grouped-gemm": True}  # without it some modules do not run again
+    layers, dense = int(shape.get("layers", 0)), int(shape.get("dense_layers", 0))
+    if dense:
+        every = layers // (layers - dense)
+        made["moe-layer-freq"] = every if every > 1 else f"([0]*{dense}+[1]*{layers - dense})"
+    if beside := shape.get("shared_experts"):
+        width = shape.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
+        made["moe-shared-expert-intermediate-size"] = int(beside * width)
+    return made
+
+
+def _latent_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Latent attention, of what the cache holds and the mean width of heads."""
+    cached, value = int(shape["kv_elements_per_layer"]), int(shape["value_head_size"])
+    rotary = _LATENT["qk_rope_head_dim"]
+    latent = int(shape.get("kv_latent_size") or cached - rotary)
+    rotary = cached - latent if cached - latent <= value else rotary  # or keys of an indexer
+    made = {"multi-latent-attention": True, "kv-lora-rank": latent}
+    if queries := shape.get("query_latent_size"):
+        made["q-lora-rank"] = int(queries)
+    nope = int(2 * shape["head_size"]) - value - rotary
+    return made | {
+        "qk-head-dim": nope,
+        "qk-pos-emb-head-dim": rotary,
+        "v-head-dim": value,
+    }
+
+
+_SPLITS = ("first_stage_layers", "last_stage_layers", "embedding_split_layers", "loss_split_layers")
+
+
+def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
+    """A pipeline layout of layers that its pieces do not divide, those in the middle with one more;
+    empty where they do, or the scenario says which stages have them."""
+    pieces = int(scenario.get("pipeline_parallel", 1) * scenario.get("virtual_stages", 1))
+    layers = int(shape.get("layers", 0))
+    if not layers % pieces or pieces > _MOST_PIECES or any(map(scenario.get, _SPLITS)):
+        return ""
+    each, more = divmod(layers, pieces)
+    first = (pieces - more + 1) // 2
+    rows = ["t" * (each + (first <= at < first + more)) for at in range(pieces)]
+    runs = [(row, len([*same])) for row, same in itertools.groupby(rows[1:-1])]
+    between = "".join(f"({row}|)*{count}" if count > 1 else f"{row}|" for row, count in runs)
+    modules = "m" * int(scenario.get("prediction_layers") or 0)
+    return f"E{rows[0]}|{between}{rows[-1]}{modules}L"
+
+
+_MOST_PIECES = 4096
 
 
 def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:

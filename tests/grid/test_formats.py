@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,47 @@ def test_what_is_written_reads_the_same() -> None:
         assert back == {name: value for name, value in own.items() if name != "model"}
     count = fleetcube.evaluate(["parameters"], model={"model_type": "megatron-lm", **job.config})
     assert count["parameters"].item() == pytest.approx(8.03e9, rel=1e-3)
+
+
+def test_a_model_of_experts_is_written_as_published() -> None:
+    text = export({"model": "deepseek-v3", "pipeline_parallel": 16, "n_gpus": 2048}, "megatron-lm")
+    job = megatron_lm.read(text, "flags.txt")
+    assert not job.unknown
+    # inference/configs/config_671B.json of deepseek-ai/DeepSeek-V3
+    said = {
+        **{"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128},
+        **{"qk_rope_head_dim": 64, "v_head_dim": 128, "moe_intermediate_size": 2048},
+        **{"moe_shared_expert_intermediate_size": 2048, "moe_layer_freq": [0] * 3 + [1] * 58},
+    }
+    assert {name: job.config.get(name) for name in said} == said
+    count = fleetcube.evaluate("parameters", model={"model_type": "megatron-lm", **job.config})
+    assert count.item() == pytest.approx(671e9, rel=1e-3)
+    assert {"--moe-grouped-gemm \\", "--multi-latent-attention \\"} <= {*text.splitlines()}
+
+
+@cases(
+    "model, stages, chunks, layout",
+    ("llama-3-405b", 16, 8, "'E|(t|)*126L'"),  # as pretrained: Llama Team 2024, section 3.3.2
+    ("deepseek-v3", 8, 6, None),
+    ("gpt-oss-120b", 2, 5, None),
+    ("llama-3-70b", 8, 10, ""),
+)
+def test_layers_that_do_not_divide_are_laid_out(
+    model: str, stages: int, chunks: int, layout: str | None
+) -> None:
+    job = {"model": model, "pipeline_parallel": stages, "virtual_stages": chunks}
+    words = shell.options(shell.split(export(job, "megatron-lm").replace("\\\n", " ")))
+    told = str(words.get("pipeline-model-parallel-layout", ""))
+    assert layout in (None, told and f"'{told}'")
+    if told:  # as PipelineParallelLayerLayout.parse_str_to_list unrolls it
+        for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+            told = re.sub(pattern, lambda found: found[1] * int(found[2]), told)
+        pieces = told.split("|")
+        assert len(pieces) == stages * chunks
+        layers = int(words["num-layers"])
+        assert "".join(pieces) == f"E{'t' * layers}L"
+        counts = [sum(piece.count("t") for piece in pieces[at::stages]) for at in range(stages)]
+        assert max(counts) == -(-layers // stages)
 
 
 def test_changes_of_a_script_are_those_of_its_arguments() -> None:

@@ -14,6 +14,7 @@ from fleetcube.grid.formats.read import read_job, read_spec
 from fleetcube.grid.formats.write import changed, export
 
 from ..draws import SEED, scaled
+from .common import cases, refused
 
 PRIMUS = """
 work_group: ${PRIMUS_TEAM:amd}
@@ -305,7 +306,25 @@ def drawn(chosen: random.Random, software: str) -> dict[str, Any]:
         made["offload"] = chosen.choice(["cpu"] if bridge else ["cpu", "nvme"])
     if not bridge and chosen.random() < 0.3:
         made["data_parallel_shard"] = chosen.choice([2, 8])
+    if not bridge:
+        made["pipeline_parallel"] = 1 if model == "mixtral-8x7b" else stages
+        alone = max(tensor, made["pipeline_parallel"]) == 1
+        made["context_parallel"] = made["context_parallel"] if alone else 1
     return made
+
+
+@cases(
+    "scenario, words",
+    ({"context_parallel": 2, "tensor_parallel": 2}, "no context_parallel beside tensor_parallel"),
+    ({"model": "mixtral-8x7b", "pipeline_parallel": 2}, "no experts in a pipeline"),
+    (
+        {"model": "mixtral-8x7b", "expert_ffn_hidden_size": 768},
+        "no experts narrower than dense layers",
+    ),
+    ({"model": "deepseek-v3"}, "no latent attention"),
+)
+def test_what_megatron_deepspeed_lacks_is_not_written(scenario: dict[str, Any], words: str) -> None:
+    refused(words, export, {"model": "llama-3-8b", **scenario}, "deepspeed")
 
 
 @pytest.mark.parametrize(
