@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, record
+from ...catalog import AUTO, CONFIGURED, KINDS, CatalogError, FileLabel, Record, is_path, record
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
@@ -255,6 +255,8 @@ def _constants(
         if name == dates.NAME:
             continue  # not an input of any formula
         values.check_name(name)
+        if name == CONFIGURED:
+            value = values.without_unit(name, value)  # a table of a file, as one label
         if isinstance(value, Mapping):
             law = distribution(name, value)  # read even if overridden: errors show
             if name not in swept:

@@ -212,3 +212,18 @@ def test_kinds_are_topics_of_inputs(folder: Path) -> None:
         done = fleetcube(*words, kind, folder=folder)
         assert done.returncode == 2
         assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("solve", "--for", "n_gpus", "--target", "job_time <= 60 d"),
+        ("scaling-limit", "--search", "none"),
+        ("sensitivity", "--of", "job_time"),
+    ],
+)
+def test_a_launch_script_is_asked_as_a_spec_is(asked: tuple[str, ...]) -> None:
+    command, *words = asked
+    script = "examples/pretrain-llama-3-70b.sh"
+    told = fleetcube(command, script, "node=dgx-h100", "gpu_mttf=50000h", *words)
+    assert (told.returncode, "n_gpus" in told.stdout) == (0, True), told.stderr

@@ -103,6 +103,19 @@ def changed(
     return Sweep(spec["scenario"], spec["axes"], chosen)
 
 
+def changed_and_cut(
+    path: str, selectors: Sequence[str], outputs: Sequence[str]
+) -> tuple[Any, dict[str, Any]]:
+    """The sweep of a spec, and its point that selectors name; they change one without axes."""
+    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.show.selectors import pairs
+
+    at = pairs(selectors)
+    if read_spec(path, at)["axes"]:
+        return changed(path, (), outputs), at
+    return changed(path, selectors, outputs), {}
+
+
 def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
     """A cut of a cube with its intervals; where these were not asked for, a note says why not."""
     from fleetcube.grid.ask.reevaluate import with_interval

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fleetcube.commands import complete
-from fleetcube.commands.changed import changed
+from fleetcube.commands.changed import changed, changed_and_cut
 from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
@@ -76,13 +76,11 @@ def sensitivity(
     from fleetcube.grid.plots.sensitivity import tornado as draw_tornado
     from fleetcube.grid.plots.sensitivity import tornado_boxes
     from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
-    from fleetcube.grid.show.selectors import pairs
 
     if tornado is not None:
         check_drawn(Path(tornado))
     said = looks({"title": title, "size": size, "dpi": dpi}, {"--tornado": tornado})
-    at = pairs(selectors)
-    sweep = changed(spec, (), [of])
+    sweep, at = changed_and_cut(spec, selectors, [of])
     chosen, left = _chosen(cut(sweep, at)[0], of, asked)
     with progress("evaluating"):
         ranking = sweep.rank_inputs(of, chosen, at=at)
@@ -133,7 +131,6 @@ def dominant_inputs(
     from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.plots.sensitivity import dominance_map
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.selectors import pairs
     from fleetcube.kernels.roles import REASON
 
     if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
@@ -144,7 +141,7 @@ def dominant_inputs(
     if picture is None:
         sweep, place = changed(spec, selectors, [of]), ""
     else:
-        sweep, place = cut(changed(spec, (), [of]), pairs(selectors), free=[str(x), str(y)])
+        sweep, place = cut(*changed_and_cut(spec, selectors, [of]), free=[str(x), str(y)])
     chosen, left = _chosen(sweep, of, asked)
     known = REASON in sweep._plan("numpy").outputs
     with progress("evaluating"):
@@ -192,11 +189,9 @@ def global_sensitivity(
           --of job_time
     """
     from fleetcube.grid.ask.sensitivity import ALL, cut
-    from fleetcube.grid.show.selectors import pairs
 
     named = bool(asked["wrt"] or asked["without"] or asked["kind"])
-    at = pairs(selectors)
-    sweep = changed(spec, (), [of])
+    sweep, at = changed_and_cut(spec, selectors, [of])
     chosen, left = _chosen(cut(sweep, at)[0], of, asked, ALL)
     with progress("evaluating"):
         ranking = sweep.global_sensitivity(
