@@ -28,6 +28,9 @@ _OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 _TORCH = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 _TORCH |= {"torch.uint8": "fp8"}
+_SPLITS = ("first_stage_layers", "last_stage_layers", "embedding_split_layers", "loss_split_layers")
+_MOST_PIECES = 4096
+_MARKS = re.compile(r"[|()*]")  # of a shell
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -401,14 +404,9 @@ def written(
 
 def as_text(fields: Mapping[str, Any]) -> str:
     """Arguments as a script has them, one a line."""
-    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in quoted(fields)]
+    told = {n: shlex.quote(v) if _MARKS.search(str(v)) else v for n, v in fields.items()}
+    lines = [f"--{name}" + ("" if value is True else f" {value}") for name, value in told.items()]
     return " \\\n".join(lines)
-
-
-def quoted(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Arguments with quotes about what a shell would read otherwise; words of a list stay apart."""
-    marks = re.compile(r"[|()*]")
-    return [(n, shlex.quote(v) if marks.search(str(v)) else v) for n, v in fields.items()]
 
 
 def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -435,15 +433,8 @@ def _latent_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
     made = {"multi-latent-attention": True, "kv-lora-rank": latent}
     if queries := shape.get("query_latent_size"):
         made["q-lora-rank"] = int(queries)
-    nope = int(2 * shape["head_size"]) - value - rotary
-    return made | {
-        "qk-head-dim": nope,
-        "qk-pos-emb-head-dim": rotary,
-        "v-head-dim": value,
-    }
-
-
-_SPLITS = ("first_stage_layers", "last_stage_layers", "embedding_split_layers", "loss_split_layers")
+    made["qk-head-dim"] = int(2 * shape["head_size"]) - value - rotary
+    return made | {"qk-pos-emb-head-dim": rotary, "v-head-dim": value}
 
 
 def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
@@ -460,9 +451,6 @@ def _uneven(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
     between = "".join(f"({row}|)*{count}" if count > 1 else f"{row}|" for row, count in runs)
     modules = "m" * int(scenario.get("prediction_layers") or 0)
     return f"E{rows[0]}|{between}{rows[-1]}{modules}L"
-
-
-_MOST_PIECES = 4096
 
 
 def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,14 +146,13 @@ def heredocs(text: str) -> tuple[str, list[str]]:
     word = ""
     for at, line in enumerate(lines):
         if word:
-            inside[-1] += [] if line.strip() == word else [line]
-            word = "" if line.strip() == word else word
+            word = word if line.strip() != word else ""
+            inside[-1] += [line] if word else []
             continue
         found = _HEREDOC.search(line)
         if found and last.get(found[2], 0) > at:
-            word = found[2]
+            word, line = found[2], line[: found.start()]
             inside.append([])
-            line = line[: found.start()]
         kept.append(line)
     return "\n".join(kept), ["\n".join(each) for each in inside]
 
