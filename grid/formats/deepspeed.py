@@ -152,12 +152,12 @@ def _check(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
     own, narrow = shape.get("ffn_hidden_size"), shape.get("expert_ffn_hidden_size")
     tensor, stages, context = (scenario.get(f"{name}_parallel", 1) for name in _KINDS)
     why = {
-        "context_parallel beside tensor_parallel": min(context, tensor) > 1,
-        "context_parallel in a pipeline": min(context, stages) > 1,
-        "experts in a pipeline": shape.get("experts") and stages > 1,
         "latent attention": shape.get("query_latent_size"),
         "shared experts": shape.get("shared_experts"),
         "experts narrower than dense layers": narrow not in (None, own),
+        "context_parallel beside tensor_parallel": min(context, tensor) > 1,
+        "context_parallel in a pipeline": min(context, stages) > 1,
+        "experts in a pipeline": shape.get("experts") and stages > 1,
     }
     if said := [name for name, holds in why.items() if holds]:
         raise InputError(f"Megatron-DeepSpeed has no {said[0]}; choose another layout or framework")
