@@ -35,6 +35,7 @@ OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that n
 _GIVE = "a spec, a config.json, or a framework's file"
 _VOCABULARY, _GPUS = "vocab_size", "n_gpus"
 _EXAMPLE = "example:"
+_ENDINGS = (".toml", ".sh", ".yaml", ".yml", ".json")
 _TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)
 
 
@@ -71,12 +72,8 @@ def located(name: str) -> str:
 
 def is_file(name: str) -> bool:
     """Whether a word names a file that may stand for a spec."""
-    return (
-        name.startswith(_EXAMPLE)
-        or name.endswith(".toml")
-        or ("." in name and Path(name).is_file())
-        or Path(name).is_dir()
-    )
+    told = name.startswith(_EXAMPLE) or Path(name).suffix in _ENDINGS
+    return told or ("." in name and Path(name).exists()) or Path(name).is_dir()
 
 
 def is_of_framework(path: str) -> bool:

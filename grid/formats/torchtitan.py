@@ -208,7 +208,10 @@ def written(scenario: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, 
     made = fields_of(of(), scenario)
     name, _, flavor = str(made.pop("model.flavor", "")).partition(" ")
     flavor = flavor if name in ("llama4", "gpt_oss") or "_" in flavor else flavor.upper()
-    made = ({"model.name": name, "model.flavor": flavor} if name else {}) | made
+    model = scenario.get("model")
+    unknown = f"<{model if isinstance(model, str) else 'your model'}: no flavor is known>"
+    own = {"model.name": name, "model.flavor": flavor} if name else {"model.flavor": unknown}
+    made = own | made
     made |= counted(_batch_fields(scenario) | _pipeline_fields(scenario, shape))
     made |= _recompute_fields(scenario, shape)
     kind = str(scenario.get("precision"))

@@ -26,7 +26,7 @@ def text_of(path: str | PathLike[str]) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(
-            f"cannot read {str(path)!r}: it is not UTF-8 text; give a TOML file"
+            f"cannot read {str(path)!r}: it is not UTF-8 text; give a spec, or a framework's file"
         ) from None
 
 
