@@ -37,10 +37,11 @@ def export(scenario: Mapping[str, Any], framework: str) -> str:
 
 def writer_of(framework: str) -> Any:
     """The format of a framework that is written. Raises InputError."""
-    if framework not in WRITERS:
+    fits = [name for name in WRITERS if framework in (name, name.rpartition("-")[2])]
+    if len(fits) != 1:
         some = f"choose one of {', '.join(WRITERS)}"
         raise InputError(f"{framework!r} is not written; {nearest(framework, WRITERS, some)}")
-    return WRITERS[framework]
+    return WRITERS[fits[0]]
 
 
 def _in_base_units(scenario: Mapping[str, Any]) -> dict[str, Any]:
