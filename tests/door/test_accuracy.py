@@ -11,6 +11,7 @@ from fleetcube.grid.measured.row import LeftOut
 from fleetcube.grid.measured.validate import Validation, accuracy
 
 
+@pytest.mark.slow
 def test_the_page_is_what_is_generated() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make docs/accuracy.md`"
     assert PICTURE.exists()

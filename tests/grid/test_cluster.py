@@ -147,6 +147,7 @@ def test_runs_are_as_long_as_need_be(seconds: float, left: int, threads: int, wa
     assert cluster.run_length(seconds, left, threads) == wanted
 
 
+@pytest.mark.slow
 def test_workers_have_few_runs_at_first(client: Any, sweep: Sweep, monkeypatch: Patch) -> None:
     sent: list[Any] = []
     submit, gather = client.submit, client.gather

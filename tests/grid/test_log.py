@@ -25,6 +25,7 @@ def sweep() -> Sweep:
     return Sweep({"series_psus_per_node": 2}, AXES, ["cluster_mtbf"])
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_unless_a_program_asks(tmp_path: Path) -> None:
     script = (
         "import sys; from fleetcube.kernels import log; import fleetcube;"

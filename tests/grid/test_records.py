@@ -591,6 +591,7 @@ SPOILED = st.sampled_from(CASES).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(records=st.lists(SPOILED | JUNK, min_size=1, max_size=4))
 def test_junk_is_left_out(records: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = written(tmp_path_factory.mktemp("junk") / "records.json", json.dumps(records))
