@@ -10,6 +10,7 @@ from .ask.layouts import OPEN, layout_at
 from .explain import readable
 from .run.evaluation import Evaluation, is_known
 from .spec import values
+from .spec.scenario import resolve
 
 _OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "goodput", "job_time")
 _ABOUT = {
@@ -21,8 +22,9 @@ _LABELS = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr
 
 
 def first_spec(spec: Mapping[str, Any], name: str) -> str:
-    """The text of a commented spec that says what `spec` says."""
+    """The text of a commented spec that says what `spec` says. Raises InputError."""
     scenario = dict(spec["scenario"])
+    resolve(scenario, spec["axes"])  # refuses what no command would take
     known = is_known(scenario, {}, ["step_time"])
     now = layout_at(Evaluation(scenario, {}, ["step_time"]), _names()) if known else {}
     return "\n".join([*_lines(spec, scenario, now, name), ""])

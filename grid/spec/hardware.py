@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -146,6 +146,22 @@ def own_cards(labels: Mapping[str, str], explicit: Collection[str]) -> tuple[str
     if own is None or {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
         return "", {}
     return own, {_LINK: f"no fabric is given: {own}, as the network cards of {labels['node']} are"}
+
+
+def with_own_cards(
+    axes: list[Axis], labels: Mapping[str, str], explicit: Collection[str]
+) -> tuple[list[Axis], dict[str, str]]:
+    """Axes whose nodes bring their own network cards along, where no fabric is stated."""
+    fitted = record("calibration", labels.get("calibration", NONE)).values
+    stated = {*explicit, *labels, *fitted, *(name for axis in axes for name in axis.records)}
+    made = []
+    for axis in axes:
+        own = [record("node", label).values.get(NETWORK) for label in axis.records.get("node", ())]
+        if own and None not in own and not {_LINK, NETWORK} & stated:
+            axis = replace(axis, records={**axis.records, NETWORK: tuple(map(str, own))})
+        made.append(axis)
+    told = "no fabric is given: each node has its own network cards"
+    return made, {_LINK: told} if made != axes else {}
 
 
 def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]) -> Made:

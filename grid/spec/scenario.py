@@ -137,6 +137,8 @@ def resolve(
     idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
     cards, notes = hardware.own_cards(labels, explicit)
     labels |= {hardware.NETWORK: cards} if cards else {}
+    swept, more = hardware.with_own_cards(swept, labels, explicit)
+    notes |= more
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}

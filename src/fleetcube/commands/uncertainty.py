@@ -57,6 +57,8 @@ def uncertainty(
 
     shares = _shares(quantiles)
     sweep = changed(spec, selectors)
+    if others := [name for name in variable if name not in sweep.spec["outputs"]]:
+        sweep = sweep.with_outputs([*sweep.spec["outputs"], *others])
     plan = sweep._plan("numpy")
     names = [check_output(plan, name) for name in variable] or numeric(plan)
     if output is None:
