@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import CatalogError, record
+from ..catalog import CatalogError
 from ..kernels.inputs import INPUTS
 from ..kernels.roles import REASON
 from .ask.interval import interval
@@ -29,7 +29,8 @@ from .measured.records import read_records
 from .measured.row import Row
 from .run.evaluation import Evaluation
 from .run.settings import Settings
-from .spec import values
+from .spec import auto, values
+from .spec.scenario import said_by
 from .sweep import Sweep
 
 STEP, MFU = "step_time", "mfu"
@@ -181,7 +182,6 @@ def _leaves(part: Part) -> list[Part]:
 
 def _causes(scenario: Mapping[str, Any], time: float, step: float) -> tuple[Cause, ...]:
     """Values of single inputs at which the step takes the measured time."""
-
     plan = Evaluation(scenario, {}, [STEP])._plan("numpy")
     numbers = frozen(plan)[1]
     used = {name for case in plan.cases for name in case.leaves}
@@ -269,47 +269,41 @@ def _change(best: Any, step: float) -> Change | None:
 
 def _published(scenario: Mapping[str, Any], most: int = 3) -> tuple[Published, ...]:
     """Published steps on the same GPU, the nearest in size and number of GPUs."""
-    own = _traits(scenario)
-    rows = [row for row in read_records()[0] if row.of == STEP]
-    alike = [row for row in rows if _traits(row.inputs)[:2] == own[:2]]
-    sizes = dict(zip(map(id, alike), _sizes([row.inputs for row in alike]), strict=True))
-    mine = _sizes([scenario])[0]
-    gpus = float(values.number("n_gpus", scenario["n_gpus"]))
+    rows = [row for row in read_records()[0] if row.of == STEP and "n_gpus" in row.inputs]
+    alike = [row for row in rows if _kind(row.inputs) == _kind(scenario)]
+    mine, *sizes = _sizes([scenario, *(row.inputs for row in alike)])
 
-    def distance(row: Row) -> float:
-        many = float(values.number("n_gpus", row.inputs["n_gpus"]))
-        narrow = str(row.inputs.get("precision", "bf16")) != str(scenario.get("precision", "bf16"))
-        return abs(math.log(sizes[id(row)] / mine)) + abs(math.log(many / gpus)) / 4 + narrow
+    def distance(pair: tuple[Row, float]) -> float:
+        row, size = pair
+        more, precisions = _gpus(row.inputs) / _gpus(scenario), (row.inputs, scenario)
+        narrow = len({str(each.get("precision", "bf16")) for each in precisions}) > 1
+        return abs(math.log(size / mine)) + abs(math.log(more)) / 4 + narrow
 
-    known = [row for row in alike if sizes[id(row)] > 0 and "n_gpus" in row.inputs]
-    chosen = sorted(known, key=distance)[:most] if mine > 0 else []
-    ideal = predicted([((MFU, STEP), row.inputs) for row in chosen])
+    known = [pair for pair in zip(alike, sizes, strict=True) if pair[1] > 0 and mine > 0]
+    chosen = sorted(known, key=distance)[:most]
+    ideal = predicted([((MFU, STEP), row.inputs) for row, _ in chosen])
     return tuple(
         Published(
             row.id,
             row.source,
             str(row.inputs.get("model", "")),
-            float(values.number("n_gpus", row.inputs["n_gpus"])),
-            sizes[id(row)],
+            _gpus(row.inputs),
+            size,
             told[0] * told[1] / row.measured,
         )
-        for row, told in zip(chosen, ideal, strict=True)
+        for (row, size), told in zip(chosen, ideal, strict=True)
         if not isinstance(told, str)
     )
 
 
-def _traits(inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+def _kind(inputs: Mapping[str, Any]) -> tuple[str, bool]:
     """GPU, and whether layers have experts."""
-    gpu = inputs.get("gpu")
-    if gpu is None and inputs.get("node") is not None:
-        gpu = record("node", str(inputs["node"])).values.get("gpu")
-    experts = inputs.get("mixture_of_experts", inputs.get("experts"))
-    model = inputs.get("model")
-    if isinstance(model, str) and experts is None:
-        experts = record("model", model).values.get("experts")
-    elif isinstance(model, Mapping):
-        experts = experts or model.get("num_experts")
-    return str(gpu).partition("-")[0], bool(experts)
+    cell = auto.cell_of(said_by(inputs))
+    return cell.gpu, cell.layers != "dense"
+
+
+def _gpus(inputs: Mapping[str, Any]) -> float:
+    return values.number("n_gpus", inputs["n_gpus"])
 
 
 def _sizes(all_inputs: Sequence[Mapping[str, Any]]) -> list[float]:

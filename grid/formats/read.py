@@ -139,7 +139,7 @@ def spec_of(job: Job, given: Collection[str] = ()) -> dict[str, Any]:
 def _with_unit(name: str, value: Any) -> Any:
     """A number of a field with its unit, which the file does not name."""
     unit = INPUTS[name].unit if name in INPUTS else "1"
-    return f"{value:g} {unit}" if isinstance(value, int | float) and unit != "1" else value
+    return f"{value!r} {unit}" if isinstance(value, int | float) and unit != "1" else value
 
 
 def _number(said: Any) -> float | None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
+from fleetcube.cli import cli
 from fleetcube.grid.formats.event_log import Log, part_of, recognized, time_of
 from fleetcube.grid.measured.failures import failures, kinds_of, text
 from fleetcube.grid.spec.distributions import distribution
@@ -276,6 +278,13 @@ def test_other_events_are_refused(name: str, spec: Any, said: str, tmp_path: Pat
         path.write_text(head + "{ events = 1979-05-27 }", encoding="utf-8")
         with pytest.raises(CatalogError, match="no distribution"):
             record("reliability", str(path))
+
+
+def test_a_script_gives_the_counts_of_parts(tmp_path: Path) -> None:
+    log = written(tmp_path / "events.csv", "cause,count\nGPU,9\n")
+    words = ["calibrate", str(log), "--gpus", "64", "--hours", "9 d", "--spec"]
+    done = CliRunner().invoke(cli, [*words, "example:pretrain-llama-3-70b"])
+    assert "64 GPUs were stopped every 24 h" in done.stdout, done.output
 
 
 PIECES = ["1e999", "-1", "nan", "9" * 5000, "|", ",", ";", "\n", "\0", '"', "{", "]", "[" * 2000]

@@ -13,8 +13,9 @@ import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.grid.first import first_spec
 from fleetcube.grid.formats import megatron_lm, shell
-from fleetcube.grid.formats.read import read_job, read_spec
+from fleetcube.grid.formats.read import read_job, read_spec, spec_of
 from fleetcube.grid.formats.write import changed, export
+from fleetcube.grid.measured.records import read_records
 
 from ..draws import generator, scaled
 from .common import cases, refused
@@ -432,3 +433,16 @@ def test_what_was_not_measured_is_refused(measured: dict[str, Any], words: str) 
     refused(words, fleetcube.diagnose, Sweep(JOB, {}, ["step_time"]), **measured)
     several = Sweep({**JOB}, {"micro_batch_size": [1, 2]}, ["step_time"])
     refused("micro_batch_size has 2 values", fleetcube.diagnose, several, mfu=0.3)
+
+
+def test_published_runs_are_of_the_same_gpu() -> None:
+    pod = {"model": "llama-3-8b", "node": "tpu-v5p-pod", "n_gpus": 256}
+    found = fleetcube.diagnose(Sweep(pod, {}, ["step_time"]), mfu=0.3)
+    rows = {row.id: row.inputs for row in read_records()[0]}
+    assert {rows[run.id]["gpu"] for run in found.published} == {"tpu-v5p"}
+
+
+def test_numbers_of_fields_keep_their_digits() -> None:
+    job = megatron_lm.read(SCRIPT, "launch.sh")
+    job.scenario["moment_bytes"] = 2.0000001
+    assert spec_of(job)["scenario"]["moment_bytes"] == "2.0000001 B"

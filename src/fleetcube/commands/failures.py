@@ -41,9 +41,9 @@ def report(
     kind: Sequence[str],
     prior: str | None,
 ) -> None:
+    from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured import failures
     from fleetcube.grid.measured.file import write
-    from fleetcube.grid.spec.file import read_spec
 
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
     found = failures.failures(
