@@ -76,14 +76,15 @@ def is_file(name: str) -> bool:
     return told or ("." in name and Path(name).exists()) or Path(name).is_dir()
 
 
-def is_of_framework(path: str) -> bool:
-    """Whether a file is neither a spec nor a model's config.json."""
-    path = located(path)
-    if not Path(path).is_file():
-        return False
-    if Path(path).suffix == ".json":
-        return _model(path) is None
-    return not _is_spec(file.text_of(path), path)
+def job_at(path: str) -> Job | None:
+    """The job of a framework's file; None for a spec or a config.json. Raises InputError."""
+    place = located(path)
+    if not Path(place).is_file():
+        return None
+    if Path(place).suffix == ".json" and _model(place) is not None:
+        return None
+    text = file.text_of(place)
+    return None if _is_spec(text, place) else _job_of(text, path)
 
 
 def read_job(path: str) -> Job:

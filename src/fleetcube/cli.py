@@ -441,13 +441,13 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.explain import explain as text
     from fleetcube.grid.explain import explain_traffic, origins
-    from fleetcube.grid.formats.read import is_file, is_of_framework, read_job, told
+    from fleetcube.grid.formats.read import is_file, job_at, told
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import cannot_run, memory_use
 
     if name is not None and is_file(name):
-        if is_of_framework(name):
-            say_each([*told(read_job(name)), ""], err=False)
+        if (job := job_at(name)) is not None:
+            say_each([*told(job), ""], err=False)
         point = traffic(name, selectors)
         say(explain_traffic(point))
         say_each(["", *origins(point.attrs)], err=False)

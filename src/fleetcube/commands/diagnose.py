@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_each, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
+
+if TYPE_CHECKING:
+    from fleetcube.grid.formats.table import Job
 
 _PARTS, _CAUSES = 5, 7  # lines shown
 _MOST = 30  # times a part: more is no explanation
@@ -126,26 +129,28 @@ def _value(name: str, number: float) -> str:
 
 def _print_changes(found: Any, spec: str) -> None:
     """Changes as flags of the file that was read, with what they bring."""
+    from fleetcube.grid.formats.read import job_at
+
     say("")
     limit = found.memory_limit
     if not found.changes:
         say("no change of one input of the layout brings more than 0.5 %")
+    job = job_at(spec)
     for change in found.changes:
         mfu = found.mfu / change.step_ratio
         fits = f"{change.memory / 1e9:.1f} of {limit / 1e9:.1f} GB"
         say_wrapped(
-            f"{', '.join(_flags(spec, change.inputs))}: step {change.step_ratio - 1:+.1%}, "
+            f"{', '.join(_flags(job, change.inputs))}: step {change.step_ratio - 1:+.1%}, "
             f"MFU {found.mfu:.3f} -> {mfu:.3f}, memory {fits}"
         )
 
 
-def _flags(spec: str, inputs: Mapping[str, Any]) -> list[str]:
+def _flags(job: "Job | None", inputs: Mapping[str, Any]) -> list[str]:
     from fleetcube.grid.ask.layouts import in_command
-    from fleetcube.grid.formats.read import is_of_framework, read_job
     from fleetcube.grid.formats.write import WRITERS, changed
 
-    if is_of_framework(spec) and (job := read_job(spec)).table.software in WRITERS:
-        return [line[2:] for line in changed(job, inputs) if line.startswith("+")] or [
-            f"without {line[2:]}" for line in changed(job, inputs)
-        ]
-    return [f"{name}={in_command(value)}" for name, value in inputs.items()]
+    if job is None or job.table.software not in WRITERS:
+        return [f"{name}={in_command(value)}" for name, value in inputs.items()]
+    lines = changed(job, inputs)
+    added = [line[2:] for line in lines if line.startswith("+")]
+    return added or [f"without {line[2:]}" for line in lines]

@@ -1,7 +1,8 @@
 """The command `fleetcube plan`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     import xarray
+
+    from fleetcube.grid.formats.table import Job
 
 _LEVERS = 5
 _MOST_TRIED = 64  # layouts, for one that a framework can write
@@ -103,7 +106,8 @@ def plan(
         if framework is not None:
             free = sweep.replace(scenario=freed(sweep.spec["scenario"], of).spec["scenario"])
             kept = {**problem["scenario"], **unsearched(point(sweep), of)}
-            _print_written(spec, {"scenario": kept}, best, framework, free.best, of, sense, where)
+            more = partial(free.best, of, _MOST_TRIED, sense=sense, search=LAYOUT, where=where)
+            _print_written(spec, kept, best, framework, of, more)
         if output is None:
             return
     with progress("planning"):
@@ -124,7 +128,8 @@ def plan(
             _print_several(found, of, sense, where)
         _print_foot(found, said)
         if framework is not None:
-            _print_written(spec, problem, found, framework, sweep.best, of, sense, where, names)
+            more = partial(sweep.best, of, _MOST_TRIED, sense=sense, search=names, where=where)
+            _print_written(spec, problem["scenario"], found, framework, of, more)
     if output is not None:
         say(f"wrote {output}")
     check_answered(found[of].notnull())
@@ -132,54 +137,60 @@ def plan(
 
 def _print_written(
     path: str,
-    problem: Mapping[str, Any],
+    scenario: Mapping[str, Any],
     found: "xarray.Dataset",
     framework: str,
-    again: Callable[..., "xarray.Dataset"],
     of: str,
-    sense: str,
-    where: Sequence[str],
-    search: Sequence[str] = ("layout",),
+    more: Callable[[], "xarray.Dataset"],
 ) -> None:
     """Print the best layout of one point in a framework's words: what changes of its own file, or
     all of it. The framework may have no words for the very best: then the next that it has."""
     from fleetcube.grid.ask.layouts import WHOLE, inputs_of
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.formats.read import is_of_framework, read_job
+    from fleetcube.grid.formats.read import job_at
 
     dims = [dim for dim in found["infeasible_reason"].dims if found.sizes[dim] > 1]
     if dims:
         raise InputError(f"--as writes one point, and there are several along {dims[0]}; name one")
-    job = read_job(path) if is_of_framework(path) else None
-    job = None if job is None or job.table.software != framework else job
+    job = job_at(path)
     refused = ""
-    for most in (1, _MOST_TRIED):
-        rows = found if most == 1 else again(of, most, sense=sense, search=search, where=where)
-        rows = rows.squeeze(list(rows["infeasible_reason"].dims), drop=True)
-        for rank in range(most == 1 or rows.sizes["rank"]):
-            best = rows.isel(rank=rank)
-            if best["infeasible_reason"].item() or best[of].isnull().item():
-                break
-            try:
-                lines = _written(job, {**problem["scenario"], **inputs_of(best)}, framework)
-            except InputError as error:
-                refused = refused or str(error)
-                continue
-            say("")
-            if refused:
-                value = with_unit(best[of].item(), best[of].attrs["units"], of)
-                say_wrapped(f"{refused}; the best that it can: {best[WHOLE].item()}: {of} {value}")
-            say_each(lines or [f"{path} has the best layout"], err=False)
-            return
+    for best in _running(found, of, more):
+        try:
+            lines = _written(job, {**scenario, **inputs_of(best)}, framework)
+        except InputError as error:
+            refused = refused or str(error)
+            continue
+        say("")
+        if refused:
+            value = with_unit(best[of].item(), best[of].attrs["units"], of)
+            say_wrapped(f"{refused}; the best that it can: {best[WHOLE].item()}: {of} {value}")
+        say_each(lines or [f"{path} has the best layout"], err=False)
+        return
     if refused:
         raise InputError(refused)
 
 
-def _written(job: Any, scenario: Mapping[str, Any], framework: str) -> list[str]:
-    """The lines of a scenario in a framework's words, or those that change in a file."""
+def _running(
+    found: "xarray.Dataset", of: str, more: Callable[[], "xarray.Dataset"]
+) -> Iterator["xarray.Dataset"]:
+    """The best layout that can run, then the next ones, searched where they are asked for."""
+    yield from _ranked(found.isel(rank=[0]), of)
+    yield from _ranked(more(), of)
+
+
+def _ranked(found: "xarray.Dataset", of: str) -> Iterator["xarray.Dataset"]:
+    rows = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
+    for rank in range(rows.sizes["rank"]):
+        best = rows.isel(rank=rank)
+        if best["infeasible_reason"].item() == 0 and best[of].notnull().item():
+            yield best
+
+
+def _written(job: "Job | None", scenario: Mapping[str, Any], framework: str) -> list[str]:
+    """The lines of a scenario in a framework's words, or those that change in a file of its."""
     from fleetcube.grid.formats.write import changed, export
 
-    if job is None:
+    if job is None or job.table.software != framework:
         return export(scenario, framework).splitlines()
     lines = changed(job, scenario)
     return [f"changes of {job.path}:", *lines] if lines else []
