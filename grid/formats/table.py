@@ -1,6 +1,5 @@
 """Fields of a framework's file as inputs, by a table of its names, and back."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +10,12 @@ from typing import Any
 from ...catalog import record
 from ...catalog.files import parse_toml
 from ...catalog.huggingface import COUNTS
+from ...catalog.records import json_label
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, shown
 
-_UNSET = re.compile(
-    r"\$|<[^<>]*>|\?\?\?|\byour_"
-)  # a variable that nobody set, or a place to fill in
+# A variable that nobody set, or a place to fill in
+_UNSET = re.compile(r"\$|<[^<>]*>|\?\?\?|\byour_")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 MOST_FIELDS = 10_000
 
@@ -163,12 +162,10 @@ def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
     nothing is said is left out."""
     made: dict[str, Any] = {}
     default = {key: value for row in of.absent.values() for key, value in row.items()}
-    for name, told in of.inputs.items():
+    for told, name in _first_names(of.inputs).items():
         value = scenario.get(told)
-        if value is not None and told not in (
-            of.inputs[each] for each in made if each in of.inputs
-        ):
-            made |= {} if default.get(told) == value else {name: _written(value)}
+        if value is not None and value != default.get(told):
+            made[name] = _written(value)
     for name, inputs in of.switches.items():
         if _holds(inputs, scenario) and not _holds(inputs, default):
             made[name] = True
@@ -181,12 +178,20 @@ def fields_of(of: Table, scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 def model_fields(of: Table, shape: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that say the counts of a model's record."""
+    known = _first_names(of.model)
     made: dict[str, Any] = {}
-    for told, names in COUNTS.items():
-        field_ = next((name for name in names.split() if name in of.model.values()), None)
-        if told in shape and field_ is not None:
-            name = next(name for name, said in of.model.items() if said == field_)
+    for told, fields in COUNTS.items():
+        name = next((known[each] for each in fields.split() if each in known), None)
+        if told in shape and name is not None:
             made[name] = _written(shape[told])
+    return made
+
+
+def _first_names(names: Mapping[str, str]) -> dict[str, str]:
+    """What fields are called, by what they say: the first of several."""
+    made: dict[str, str] = {}
+    for name, told in names.items():
+        made.setdefault(told, name)
     return made
 
 
@@ -269,7 +274,7 @@ def values_of(model: Any) -> Mapping[str, Any]:
     """What the record of a model says: of a label, or of a configuration's fields."""
     if model is None:
         return {}
-    return record("model", json.dumps(model) if isinstance(model, Mapping) else model).values
+    return record("model", json_label(model) if isinstance(model, Mapping) else model).values
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

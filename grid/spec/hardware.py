@@ -139,29 +139,29 @@ def _sheets(point: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, A
     return (record("gpu", label).values if label else {}), host
 
 
-def own_cards(labels: Mapping[str, str], explicit: Collection[str]) -> tuple[str, dict[str, str]]:
-    """The fabric of a node's own network cards where none is stated, and a remark; else empty."""
-    fitted = record("calibration", labels.get("calibration", NONE)).values
-    own = record("node", labels["node"]).values.get(NETWORK) if "node" in labels else None
-    if own is None or {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
-        return "", {}
-    return own, {_LINK: f"no fabric is given: {own}, as the network cards of {labels['node']} are"}
-
-
-def with_own_cards(
+def own_cards(
     axes: list[Axis], labels: Mapping[str, str], explicit: Collection[str]
-) -> tuple[list[Axis], dict[str, str]]:
-    """Axes whose nodes bring their own network cards along, where no fabric is stated."""
+) -> tuple[list[Axis], dict[str, str], dict[str, str]]:
+    """Axes and labels of the nodes' own network cards where no fabric is stated, and a remark."""
     fitted = record("calibration", labels.get("calibration", NONE)).values
-    stated = {*explicit, *labels, *fitted, *(name for axis in axes for name in axis.records)}
-    made = []
-    for axis in axes:
-        own = [record("node", label).values.get(NETWORK) for label in axis.records.get("node", ())]
-        if own and None not in own and not {_LINK, NETWORK} & stated:
-            axis = replace(axis, records={**axis.records, NETWORK: tuple(map(str, own))})
-        made.append(axis)
-    told = "no fabric is given: each node has its own network cards"
-    return made, {_LINK: told} if made != axes else {}
+    if {_LINK, NETWORK} & {*explicit, *labels, *fitted}:
+        return axes, {}, {}
+
+    def cards(nodes: Iterable[str]) -> tuple[str, ...]:
+        own = [record("node", node).values.get(NETWORK) for node in nodes]
+        return () if None in own else tuple(map(str, own))
+
+    if own := cards([labels["node"]] if "node" in labels else []):
+        told = f"no fabric is given: {own[0]}, as the network cards of {labels['node']} are"
+        return axes, {NETWORK: own[0]}, {_LINK: told}
+    rows = [cards(axis.records.get("node", ())) for axis in axes]
+    if not any(rows):
+        return axes, {}, {}
+    made = [
+        replace(axis, records={**axis.records, NETWORK: row}) if row else axis
+        for axis, row in zip(axes, rows, strict=True)
+    ]
+    return made, {}, {_LINK: "no fabric is given: each node has its own network cards"}
 
 
 def counted(axes: Sequence[Axis], constants: Mapping[str, float], free: Collection[str]) -> Made:

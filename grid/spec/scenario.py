@@ -135,10 +135,8 @@ def resolve(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
     idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
-    cards, notes = hardware.own_cards(labels, explicit)
-    labels |= {hardware.NETWORK: cards} if cards else {}
-    swept, more = hardware.with_own_cards(swept, labels, explicit)
-    notes |= more
+    swept, cards, notes = hardware.own_cards(swept, labels, explicit)
+    labels |= cards
     torus = hardware.in_slices(swept, labels, constants, explicit, free)
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
