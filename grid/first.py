@@ -1,6 +1,5 @@
 """A first spec: what is known of a job, and in comments what is assumed of the rest."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from ..kernels.inputs import INPUTS
 from ..kernels.roles import DECIDING
 from .ask.layouts import OPEN, layout_at
 from .explain import readable
+from .formats.trees import toml_value
 from .run.evaluation import Evaluation, is_known
 from .spec import values
 from .spec.scenario import resolve
@@ -39,12 +39,12 @@ def _lines(
     spec: Mapping[str, Any], scenario: Mapping[str, Any], now: Mapping[str, Any], name: str
 ) -> Iterator[str]:
     yield f"# fleetcube run {name} | plan {name} | explain {name}"
-    yield f"outputs = {_written(list(spec['outputs'] or _OUTPUTS))}"
+    yield f"outputs = {toml_value(list(spec['outputs'] or _OUTPUTS))}"
     yield ""
     yield "[scenario]"
     yield "# Behind a # stand values that are assumed, or not known: remove it to state one"
     for key, value in scenario.items():
-        yield f"{key} = {_written(value)}"
+        yield f"{key} = {toml_value(value)}"
     for key, example in _LABELS.items():
         if key not in scenario:
             yield f'# {key} = "{example}"  # fleetcube catalog {key}'
@@ -57,7 +57,7 @@ def _lines(
     yield ""
     yield "[axes]"
     for key, value in spec["axes"].items():
-        yield f"{key} = {_written(value)}"
+        yield f"{key} = {toml_value(value)}"
     if not spec["axes"]:
         yield "# n_gpus = [512, 1024, 2048]"
 
@@ -72,18 +72,7 @@ def _comment(key: str, now: Mapping[str, Any]) -> str:
         about = f"{about} [{row.unit}]" if row.unit != "1" else about
         said = ""
     elif row.kind == "option" or row.unit == "1":
-        said = _written(value)
+        said = toml_value(value)
     else:
         said = f'"{readable(float(value), values.unit_of(key), key)}"'
     return f"# {key} = {said}  # {about}"
-
-
-def _written(value: Any) -> str:
-    """A value as TOML has it."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_written(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_written, value))}]"
-    return json.dumps(value) if not isinstance(value, float) else repr(value)

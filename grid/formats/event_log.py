@@ -17,7 +17,7 @@ from typing import Any
 from ...catalog.units import UnitError, parse
 from ...kernels.roles import LOST
 from ..errors import InputError, shown
-from ..spec.bounded import read_bytes
+from ..spec.bounded import read_text
 from ..text import unguarded
 
 LARGEST = 1 << 26  # bytes of a log
@@ -124,8 +124,7 @@ def read_log(path: str | Path) -> Log:
 
 
 def text_of(path: str | Path) -> str:
-    give = "a log of failures"
-    return read_bytes(path, LARGEST, give, "give a part of it").decode("utf-8-sig", "replace")
+    return read_text(path, LARGEST, "a log of failures", "give a part of it")
 
 
 def recognized(text: str) -> Log | None:

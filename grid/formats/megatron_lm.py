@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError
+from ..spec.patterns import pieces_of
 from . import shell
 from .table import Job, Table, fields_of, is_open, job_of, listed, model_fields, table
 
@@ -231,7 +232,7 @@ def _layout(job: Job) -> None:
     split = job.take("pipeline-model-parallel-layout", "pipeline_layout")
     if isinstance(split, str) and not is_open(split):
         said["pipeline_layout"] = split
-        said["virtual_stages"] = max(1, _pieces(split) // stages)
+        said["virtual_stages"] = max(1, len(pieces_of(split)) // stages)
     for name, at in (("decoder-first", "first"), ("decoder-last", "last")):
         if (count := job.number(f"{name}-pipeline-num-layers")) is not None:
             job.set(f"{name}-pipeline-num-layers", {f"{at}_stage_layers": count})
@@ -244,15 +245,6 @@ def _layout(job: Job) -> None:
         padded = job.take("moe-pad-expert-input-to-capacity", "expert_capacity")
         kept = "padded" if padded else "dropped"
         job.set("moe-expert-capacity-factor", {"capacity_factor": factor, "expert_capacity": kept})
-
-
-def _pieces(layout: str) -> int:
-    """Pieces of a pipeline layout, without its shorthand."""
-    text, before = layout.replace(",", ""), ""
-    while text != before:
-        before = text
-        text = re.sub(r"\(([^()]*)\)\*(\d{1,3})", lambda m: m[1] * int(m[2]), text)[:100_000]
-    return text.count("|") + 1
 
 
 def _recompute(job: Job) -> None:

@@ -1,7 +1,6 @@
 """Read what stands where a spec may: a spec, a model's config.json, or a file of a framework."""
 
 import json
-import re
 import warnings
 from collections.abc import Collection, Mapping
 from importlib import resources
@@ -21,7 +20,6 @@ from . import (
     megatron_yaml,
     nemo,
     primus,
-    shell,
     torchtitan,
 )
 from .table import Job, listed, whole
@@ -32,11 +30,11 @@ FORMATS: tuple[Any, ...] = (
     *(deepspeed, megatron_lm),
 )
 OUTPUTS = ("step_time", "mfu", "memory_per_gpu", "job_time")  # of a file that names none
+_LARGEST = 1 << 20  # bytes of a file
 _GIVE = "a spec, a config.json, or a framework's file"
 _VOCABULARY, _GPUS = "vocab_size", "n_gpus"
 _EXAMPLE = "example:"
 _ENDINGS = (".toml", ".sh", ".yaml", ".yml", ".json")
-_TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)
 
 
 def read_spec(path: str | PathLike[str], given: Collection[str] = ()) -> dict[str, Any]:
@@ -94,13 +92,14 @@ def read_job(path: str) -> Job:
 
 def _is_spec(text: str, path: str) -> bool:
     """Whether a text is a spec: by its tables, or by its name where it is no framework's."""
-    tables = _TABLES.search(text) is not None
-    return tables or (Path(path).suffix == ".toml" and not torchtitan.is_own(text, path))
+    return file.has_tables(text) or (
+        Path(path).suffix == ".toml" and not torchtitan.is_own(text, path)
+    )
 
 
 def _job_of(text: str, path: str) -> Job:
-    if len(text) > shell.LARGEST:
-        raise InputError(f"{path!r} has more than {shell.LARGEST:,} letters; give one job's file")
+    if len(text) > _LARGEST:
+        raise InputError(f"{path!r} has more than {_LARGEST:,} letters; give one job's file")
     for of in FORMATS:
         if of.is_own(text, path):
             job: Job = of.read(text, path)
@@ -179,7 +178,7 @@ def told(job: Job) -> list[str]:
 def _model(path: str) -> dict[str, Any] | None:
     """A spec of a model alone, where a folder or a JSON file holds a config.json."""
     if Path(path).suffix == ".json":
-        data = read_bytes(path, shell.LARGEST, _GIVE, "give a config.json")
+        data = read_bytes(path, _LARGEST, _GIVE, "give a config.json")
         try:
             table = json.loads(data)
         except (ValueError, RecursionError):

@@ -16,7 +16,6 @@ from typing import Any
 
 from ..errors import InputError
 
-LARGEST = 1 << 20  # bytes of a file
 _MOST_LETTERS = 1 << 16  # of a script, and of a variable filled in
 _MOST_FILLED = 1 << 18  # letters that variables give: scripts that double themselves end here
 _MOST_WORDS = 256  # of a condition

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError
+from ..spec.file import has_tables
 from . import shell
 from .table import Job, Table, counted, fields_of, is_open, job_of, table, values_of
 from .table import with_open_words as asked
@@ -16,7 +17,6 @@ _OWN = re.compile(
     r"^[ \t]*\[(model|training|parallelism|experimental|activation_checkpoint|optimizer|job)\]",
     re.M,
 )
-_SPEC = re.compile(r"^[ \t]*(outputs[ \t]*=|\[{1,2}(scenario|axes|phase)\b)", re.M)
 _FLAG = re.compile(r"--(training|parallelism|experimental|activation_checkpoint|model)\.\w")
 _DEGREES = re.compile(r"(?:training|experimental)\.(\w*parallel\w*|fsdp_\w+)")
 _OLD = {
@@ -52,7 +52,7 @@ def is_own(text: str, path: str) -> bool:
     """Whether a text holds a job of torchtitan, and no spec."""
     del path
     own = len({*_OWN.findall(text)}) > 1 or bool(_FLAG.search(text))
-    return own and not _SPEC.search(text)
+    return own and not has_tables(text)
 
 
 def read(text: str, path: str) -> Job:

@@ -85,9 +85,20 @@ def _parts(whole: Any) -> Iterator[Any]:
 def as_toml(fields: Mapping[str, Any]) -> str:
     """Dotted names as tables; one name alone in one line."""
     if len(fields) == 1:
-        return "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+        return "\n".join(f"{name} = {toml_value(value)}" for name, value in fields.items())
     tables: dict[str, list[str]] = {}
     for name, value in fields.items():
         table, _, key = name.rpartition(".")
-        tables.setdefault(table, []).append(f"{key} = {json.dumps(value)}")
+        tables.setdefault(table, []).append(f"{key} = {toml_value(value)}")
     return "\n\n".join("\n".join([f"[{table}]", *rows]) for table, rows in tables.items())
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value) if not isinstance(value, float) else repr(value)

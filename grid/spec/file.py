@@ -1,5 +1,6 @@
 """Read a spec: a TOML file of outputs, a scenario and axes."""
 
+import re
 from datetime import date
 from os import PathLike
 from pathlib import Path
@@ -12,11 +13,17 @@ from .bounded import read_bytes
 from .scenario import located
 
 LARGEST = 1 << 24  # bytes of a spec
+_TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)
 
 
 def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
     """The tables of a TOML spec, empty if missing. Raises InputError."""
     return tables_of(text_of(path), path)
+
+
+def has_tables(text: str) -> bool:
+    """Whether a text has tables of a spec."""
+    return _TABLES.search(text) is not None
 
 
 def text_of(path: str | PathLike[str]) -> str:

@@ -106,6 +106,17 @@ def policy(known: Mapping[str, Any]) -> Any:
     return "+".join(named) if choice == "modules" and named else choice
 
 
+def pieces_of(layout: str) -> list[str]:
+    """The letters of each piece of a pipeline layout, without its shorthand."""
+    text = layout
+    while found := _REPEATED.search(text):
+        again = found[1].strip("()") * int(found[2])
+        text = text[: found.start()] + again + text[found.end() :]
+        if len(text) > _MOST_LETTERS:
+            break
+    return text.replace(",", "").replace(" ", "").removesuffix("|").split("|")
+
+
 def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True) -> dict[str, Any]:
     """The inputs set by a pipeline layout in Megatron-LM's notation. Raises InputError.
 
@@ -116,14 +127,8 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
     """
     if not isinstance(layout, str):
         raise InputError(f"{LAYOUT} = {shown(layout)} is not one text; {_LAYOUT_RULE}")
-    text = layout
-    while found := _REPEATED.search(text):
-        again = found[1].strip("()") * int(found[2])
-        text = text[: found.start()] + again + text[found.end() :]
-        if len(text) > _MOST_LETTERS:
-            break
-    pieces = text.replace(",", "").replace(" ", "").removesuffix("|").split("|")
-    if not text or (len(pieces) > 1 and not re.fullmatch("Et*", pieces[0])):
+    pieces = pieces_of(layout)
+    if not layout or (len(pieces) > 1 and not re.fullmatch("Et*", pieces[0])):
         raise InputError(f"{LAYOUT} = {shown(layout)} does not begin with E; {_LAYOUT_RULE}")
     if not re.fullmatch("E?t*m*L", pieces[-1]) or "".join(pieces).count("E") != 1:
         raise InputError(f"{LAYOUT} = {shown(layout)} does not end with L; {_LAYOUT_RULE}")
