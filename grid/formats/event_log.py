@@ -114,17 +114,18 @@ class Log:
 
 def read_log(path: str | Path) -> Log:
     """The events of a log of any known kind. Raises InputError."""
-    text = text_of(path)
+    text = read_text(path, LARGEST, "a log of failures", "give a part of it")
+    return parse_log(text, str(path))
+
+
+def parse_log(text: str, name: str) -> Log:
+    """The events of a log's text; `name` is that of the file. Raises InputError."""
     if (log := recognized(text)) is None:
         raise InputError(
-            f"{str(path)!r} holds no failures that are known; give a table with columns time, node "
+            f"{name!r} holds no failures that are known; give a table with columns time, node "
             "and kind, sacct --parsable2, or kernel logs with Xids"
         )
     return log
-
-
-def text_of(path: str | Path) -> str:
-    return read_text(path, LARGEST, "a log of failures", "give a part of it")
 
 
 def recognized(text: str) -> Log | None:

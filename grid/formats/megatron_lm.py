@@ -24,6 +24,7 @@ _PRECISIONS = {
     "blockwise": "fp8_blockwise",
     "mxfp8": "mxfp8",
 }
+_OFF = ("false", "0", "0.0", "[]", "")  # a False of a log is as good as none
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\.py\b")
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
@@ -97,14 +98,16 @@ def made(
     """The job of arguments by name, without dashes in front; `names` are those of a framework that
     has more of them. Raises InputError."""
     job = job_of(names or of(), fields, path)
-    if printed:  # all of them, with their defaults: a False is as good as none
-        job.unknown = {}
     _cluster(job)
     _model(job)
     _layout(job)
     _precision(job)
     _memory(job)
     _tokens(job)
+    if printed:  # all there are, with defaults: those that are on cannot be told
+        left = [name for name, value in job.unknown.items() if value not in _OFF]
+        told = f"{len(left)} more arguments, with their defaults, are in no table: {listed(left)}"
+        job.unknown, job.remarks = {}, [told] if left else []
     return job
 
 

@@ -185,6 +185,12 @@ def test_the_arguments_that_a_log_prints() -> None:
     assert said["sequence_parallel"] is True
     assert (said["context_parallel_type"], said["ramp_start_batch_size"]) == ("p2p", 32)
     assert (said["moment_bytes"], said["gradient_storage"]) == (1.5, "bf16")
+    assert not job.remarks
+    more = "\n  frobnicate ........... 7\n  defrobnicate ........... False"
+    job_of_more = megatron_lm.read("\n".join([*lines, more]), "train.log")
+    assert job_of_more.remarks == [
+        "1 more arguments, with their defaults, are in no table: frobnicate"
+    ]
     label = {"model_type": "megatron-lm", **job.config}
     count = fleetcube.evaluate(["parameters"], model=label)["parameters"].item()
     assert count == pytest.approx(8.03e9, rel=1e-3)  # Llama 3 8B

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.measured.fit import Fit
 
 _STEPS = ("a CSV of step times", "a training log")
+_LESS = "leave only its lines of measurements"
 
 
 @click.command()
@@ -88,6 +89,7 @@ def calibrate(
       fleetcube calibrate events.csv --gpus 16384 --hours "54 d" -o mttf.toml
     """
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.formats import routing, training_log
     from fleetcube.grid.formats.routing import Routing
     from fleetcube.grid.formats.training_log import TrainingLog
     from fleetcube.grid.measured import file as calibration_file
@@ -95,6 +97,7 @@ def calibrate(
     from fleetcube.grid.measured.nccl import Log, measured
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.grid.spec.bounded import decoded, read_bytes
 
     if output is not None:  # refuse before the fit
         calibration_file.check_target(Path(output), overwrite)
@@ -104,11 +107,13 @@ def calibrate(
     said = looks(given, {"--plot": plot})
     nccl: dict[str, Any] = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
     nccl |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
-    if not (fit or of) and (events := failures.log_of(log, about_failures)):
+    content = read_bytes(log, training_log.LARGEST, "a log or a CSV", _LESS)
+    text = "" if content[:4] == routing.ZIP else decoded(content)
+    if not (fit or of) and (events := failures.log_of(text, log, about_failures)):
         _refuse({**nccl, "--plot": plot}, "a log of failures")
         return failures.report(events, log, spec, output, as_json, **about_failures)
     notes: list[str] = []
-    read = _read(log, of)
+    read = _read(content, text, log, of)
     options: dict[str, Any] = {name: value for name, value in nccl.items() if name != "--ranks"}
     if isinstance(read, Routing):
         options |= {"--fit": fit or None, "--of": of, "-o": output, "--plot": plot}
@@ -158,20 +163,16 @@ def _refuse(options: dict[str, Any], what: str) -> None:
             raise InputError(f"{option} is not for {what}; leave it out")
 
 
-def _read(path: str, of: str | None) -> Any:
-    """What a file holds, by its content: a table of steps, a training log, tokens by expert, or the
-    output of nccl-tests. A pipe is read once. Raises InputError."""
+def _read(content: bytes, text: str, path: str, of: str | None) -> Any:
+    """What a file's content and text are: a table of steps, a training log, tokens by expert, or
+    the output of nccl-tests. Raises InputError."""
     from fleetcube.grid.formats import routing, training_log
     from fleetcube.grid.measured import nccl, steps
-    from fleetcube.grid.spec.bounded import decoded, read_bytes
 
-    give, less = "a log or a CSV", "leave only its lines of measurements"
-    content = read_bytes(path, training_log.LARGEST, give, less)
     table = Path(path).suffix.lower() == ".csv"
     counts = routing.parse_routing(content, path) if table or content[:4] == routing.ZIP else None
     if counts is not None:
         return counts
-    text = decoded(content)
     if training_log.is_training_log(text):
         return training_log.parse_training_log(text, path)
     return steps.parse_table(path, text, of or steps.STEP) if table else nccl.parse_log(text)

@@ -16,17 +16,14 @@ if TYPE_CHECKING:
 NAMES = ("gpus", "hours", "kind", "prior")  # options of logs of failures alone
 
 
-def log_of(path: str, given: dict[str, Any]) -> "Log | None":
-    """The log of failures in a file; None for measurements of other sorts."""
-    from fleetcube.grid.formats.event_log import read_log, recognized, text_of
+def log_of(text: str, path: str, given: dict[str, Any]) -> "Log | None":
+    """The log of failures in a file's text; None for measurements of other sorts."""
+    from fleetcube.grid.formats.event_log import parse_log, recognized
     from fleetcube.grid.measured.cells import headings_of, named
     from fleetcube.grid.measured.steps import STEP
 
     if any(given.values()):
-        return read_log(path)
-    if not Path(path).is_file():  # a pipe is read once
-        return None
-    text = text_of(path)
+        return parse_log(text, path)
     return None if (STEP in {named(each)[0] for each in headings_of(text)}) else recognized(text)
 
 
