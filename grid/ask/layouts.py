@@ -266,8 +266,12 @@ def stated_and_free(
 
 def freed(scenario: Mapping[str, Any], of: str) -> Evaluation:
     """A scenario without what it states of the layout."""
-    free = {name: value for name, value in scenario.items() if name not in OPEN}
-    return Evaluation(free, {}, [of])
+    return Evaluation(without_layout(scenario), {}, [of])
+
+
+def without_layout(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What a scenario states beside what `plan` searches."""
+    return {name: value for name, value in scenario.items() if name not in OPEN}
 
 
 def unsearched(scenario: Mapping[str, Any], of: str) -> dict[str, Any]:

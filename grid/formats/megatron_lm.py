@@ -31,6 +31,7 @@ _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 _TORCH = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 _TORCH |= {"torch.uint8": "fp8"}
 _SPLITS = ("first_stage_layers", "last_stage_layers", "embedding_split_layers", "loss_split_layers")
+_CHUNK = "num-layers-per-virtual-pipeline-stage"
 _MOST_PIECES = 4096
 _MARKS = re.compile(r"[|()*]")  # of a shell
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -132,42 +133,58 @@ def _model(job: Job) -> None:
     if "intermediate_size" not in config and isinstance(hidden, int) and hidden:
         config["intermediate_size"] = int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
     config["tie_word_embeddings"] = not job.take("untie-embeddings-and-output-weights")
-    if not job.take("multi-latent-attention"):
-        for name in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"):
-            config.pop(name, None)
-        config.pop("v_head_dim", None)
-    else:
-        config.setdefault("kv_lora_rank", 32)  # of MLATransformerConfig
-        config |= {n: config.get(n, v) for n, v in _LATENT.items()}
-        config.pop("head_dim", None)
-    frequency = job.take("moe-layer-freq", "layers with experts")
-    if frequency is not None:
-        config["moe_layer_freq"] = _pattern(str(frequency), job.path)
+    _latents(job)
     _windows(job)
     if variant := job.take("experimental-attention-variant", "model"):
         job.asked["model"] = f"its attention is {str(variant)[:40]}"
-    if not config.get("num_experts"):
-        for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
-            del config[name]
-        job.scenario.pop("expert_dispatch", None)
-    else:
-        config.setdefault("num_experts_per_tok", 2)
-        config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
+    _experts(job)
     if layers := job.number("mtp-num-layers", 0):
         job.set("mtp-num-layers", {"prediction_layers": layers, "multi_token_prediction": True})
-    if "vocab_size" not in config:
-        kinds = [str(job.take(f"tokenizer-{name}", "vocabulary")) for name in ("type", "model")]
-        sizes = job.table.vocabularies.items()
-        known = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
-        if known:
-            config["vocab_size"] = known[0]
-        else:
-            job.asked.setdefault("vocab_size", "the tokenizer is not in the file")
+    _vocabulary(job)
+
+
+def _latents(job: Job) -> None:
+    """Latent attention, with what MLATransformerConfig says where nothing is said."""
+    config = job.config
+    if job.take("multi-latent-attention"):
+        job.config |= {name: config.get(name, size) for name, size in _LATENT.items()}
+        config.pop("head_dim", None)
+        return
+    for name in ("q_lora_rank", *_LATENT):
+        config.pop(name, None)
+
+
+def _experts(job: Job) -> None:
+    """Which layers have experts, and how many tokens visit."""
+    config = job.config
+    frequency = job.take("moe-layer-freq", "layers with experts")
+    if frequency is not None:
+        config["moe_layer_freq"] = _pattern(str(frequency), job.path)
+    if config.get("num_experts"):
+        config.setdefault("num_experts_per_tok", 2)
+        config.setdefault("moe_intermediate_size", config.get("intermediate_size"))
+        return
+    for name in [name for name in config if name.startswith(("moe_", "num_experts"))]:
+        del config[name]
+    job.scenario.pop("expert_dispatch", None)
+
+
+def _vocabulary(job: Job) -> None:
+    """The size of the vocabulary, by its tokenizer where no argument says it."""
+    if "vocab_size" in job.config:
+        return
+    kinds = [str(job.take(f"tokenizer-{name}", "vocabulary")) for name in ("type", "model")]
+    sizes = job.table.vocabularies.items()
+    known = [size for row, size in sizes for kind in kinds if re.match(row, kind[:200])]
+    if known:
+        job.config["vocab_size"] = known[0]
+    else:
+        job.asked.setdefault("vocab_size", "the tokenizer is not in the file")
 
 
 # Defaults of MLATransformerConfig and of Mamba's layers (megatron/training/arguments.py)
 _STATE = {"mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128}
-_LATENT = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+_LATENT = {"kv_lora_rank": 32, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 
 
 def _pieces_of_pattern(job: Job) -> None:
@@ -223,15 +240,9 @@ def _layout(job: Job) -> None:
     if tensor == 1 and said.get("sequence_parallel"):
         said["sequence_parallel"] = False
     stages = said.get("pipeline_parallel", 1)
-    layers, chunk = (
-        config.get("num_hidden_layers"),
-        job.number("num-layers-per-virtual-pipeline-stage"),
-    )
+    layers, chunk = config.get("num_hidden_layers"), job.number(_CHUNK)
     if chunk and isinstance(layers, int):
-        said["virtual_stages"] = max(1, round(layers / stages / chunk))
-        job.read["num-layers-per-virtual-pipeline-stage"] = (
-            f"virtual_stages = {said['virtual_stages']}"
-        )
+        job.set(_CHUNK, {"virtual_stages": max(1, round(layers / stages / chunk))})
     split = job.take("pipeline-model-parallel-layout", "pipeline_layout")
     if isinstance(split, str) and not is_open(split):
         said["pipeline_layout"] = split

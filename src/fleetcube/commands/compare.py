@@ -88,11 +88,11 @@ def _and_best(
     spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec as it is, and with the best layout in place of its own."""
-    from fleetcube.grid.ask.layouts import OPEN
+    from fleetcube.grid.ask.layouts import without_layout
 
     own = changed(spec, selectors, otherwise=usual)
-    free = {name: value for name, value in own.spec["scenario"].items() if name not in OPEN}
-    return (own, own.replace(scenario=free)), (spec, f"{spec}, best layout"), ()
+    free = own.replace(scenario=without_layout(own.spec["scenario"]))
+    return (own, free), (spec, f"{spec}, best layout"), ()
 
 
 def _changed(

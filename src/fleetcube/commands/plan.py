@@ -72,7 +72,14 @@ def plan(
       fleetcube plan examples/plan.toml
       fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.layouts import LAYOUT, candidates, freed, point, searched, unsearched
+    from fleetcube.grid.ask.layouts import (
+        LAYOUT,
+        candidates,
+        point,
+        searched,
+        unsearched,
+        without_layout,
+    )
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.write import writer_of
     from fleetcube.grid.live.page import check_target, write
@@ -104,7 +111,7 @@ def plan(
     if stated and not as_json:
         best = _plan_stated(sweep, of, sense, where, since)
         if framework is not None:
-            free = sweep.replace(scenario=freed(sweep.spec["scenario"], of).spec["scenario"])
+            free = sweep.replace(scenario=without_layout(sweep.spec["scenario"]))
             kept = {**problem["scenario"], **unsearched(point(sweep), of)}
             more = partial(free.best, of, _MOST_TRIED, sense=sense, search=LAYOUT, where=where)
             _print_written(spec, kept, best, framework, of, more)
