@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
+import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
@@ -278,6 +279,15 @@ def test_other_events_are_refused(name: str, spec: Any, said: str, tmp_path: Pat
         path.write_text(head + "{ events = 1979-05-27 }", encoding="utf-8")
         with pytest.raises(CatalogError, match="no distribution"):
             record("reliability", str(path))
+
+
+def test_a_rate_that_lets_no_interval_end_makes_the_slowdown_infinite() -> None:
+    """From recovery + interval + write = observed time on; 0 events are enough before it."""
+    law = fleetcube.laws.checkpoint.observed_slowdown
+    assert law(2.0, 0.5, 1.0, 3, 3.5) == math.inf
+    assert 1 < law(2.0, 0.5, 1.0, 3, 3.5001) < math.inf
+    assert 1 < law(2.0, 0.5, 1.0, 0, 3.5001) < math.inf
+    assert law(2.0, 0.5, 0.0, 0, 1e12) == pytest.approx(1.25)  # no failure: the write alone
 
 
 def test_a_script_gives_the_counts_of_parts(tmp_path: Path) -> None:
