@@ -656,10 +656,10 @@ def held_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.
 def test_of_a_crowd_beside_the_silent_no_request_fails(
     scarce: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "GRACE", 0.1)
+    monkeypatch.setattr(servers, "GRACE", 1.0)  # longer than a client on a busy machine pauses
     cube = scarce.view.description()
     asked = load.pages(cube, 90, own=False) + load.pages(cube, 10, own=True)
-    found = asyncio.run(load.crowd(scarce.port, asked, silent=80, before=0.3))
+    found = asyncio.run(load.crowd(scarce.port, asked, silent=80, before=1.2))
     assert len(found) == 500
     assert np.isfinite(found).all()
 
