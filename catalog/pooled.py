@@ -1,7 +1,8 @@
 """The posterior of all published steps: expected coefficients of a cell, and their uncertainty.
 
 A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
-groups), as in decision 35; groups without measured steps add the spread of their level.
+groups), as in decision 35; groups without measured steps add the spread of their level. All steps
+of a job, one model on one cluster, have a factor in common beside these, whose spread is known.
 """
 
 import functools
@@ -19,8 +20,10 @@ from ..kernels import elementary
 from .records import CatalogError, kind
 
 Array = np.ndarray[Any, Any]
+STEP = "step_time"
 PATH = Path(__file__).with_name("data") / "pooled.json"
-NORMAL, STUDENT = 1.645, 2.132  # 95 % points: normal, and Student's t with 4 degrees of freedom
+# 95 % points: normal, Student's t with 4 degrees of freedom, the difference of two such
+NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
 _KERNELS = {"standard_attention_efficiency": "standard", "flash_attention_efficiency": "flash"}
 
 
@@ -110,6 +113,17 @@ class Posterior:
         self._spreads = {(name, level): value for name, level, value in content["spreads"]}
         self.digest = str(content["sha256"])
 
+    @property
+    def job_spread(self) -> float:
+        """Standard deviation of the logarithm of the factor that all steps of a job share."""
+        return float(self._spreads[STEP, "job"])
+
+    @property
+    def given(self) -> float:
+        """Factor, 1 or more, on the width after an update with a job's own steps that covers 90 of
+        100 of its other steps."""
+        return max(1.0, float(self.content["unseen"]["a cell"]["given"]))
+
     @functools.cached_property
     def cells(self) -> Mapping[str, tuple[int, str]]:
         """Number of rows of each measured cell, and their attention kernel."""
@@ -135,6 +149,25 @@ class Posterior:
 
     def at(self, cell: Cell) -> tuple[Array, Array]:
         """Coefficients before their links, and a root of their covariance."""
+        return self.together([cell])[0]
+
+    def together(self, cells: Sequence[Cell]) -> list[tuple[Array, Array]]:
+        """The same of several cells, whose roots have the same columns: R S' is a covariance of
+        the coefficients of two."""
+        parts = [self._parts(cell) for cell in cells]
+        columns = [*dict.fromkeys(key for *_, unseen in parts for key in unseen)]
+        found = []
+        for means, taken, unseen in parts:
+            own = np.zeros((len(means), len(columns)))
+            for key, spread in unseen.items():
+                own[key[0], columns.index(key)] = spread
+            # not BLAS, whose summation order depends on the processor
+            root = np.einsum("ke,ef->kf", taken, self._root)
+            found.append((means + np.einsum("ke,e->k", taken, self._means), np.hstack([root, own])))
+        return found
+
+    def _parts(self, cell: Cell) -> tuple[Array, Array, dict[tuple[int, str, str], float]]:
+        """Starts of the coefficients, the effects in each, and spreads of groups without steps."""
         experts = None if cell.layers == "dense" else f"{cell.software}, {cell.layers}"
         groups = {
             "layers": cell.layers,
@@ -153,7 +186,7 @@ class Posterior:
         }
         means = np.empty(len(self.coefficients))
         taken = np.zeros((len(means), len(self._means)))
-        unseen = np.zeros(len(means))
+        unseen: dict[tuple[int, str, str], float] = {}
         levels: dict[str, list[str]] = {}
         for name, level in self._spreads:
             levels.setdefault(name, []).append(level)
@@ -173,14 +206,10 @@ class Posterior:
                 if known is not None:
                     taken[k, known] = 1.0
                 elif group is not None and not (is_new and level == "software"):
-                    unseen[k] += self._spreads[name, level] ** 2
+                    unseen[k, level, group] = self._spreads[name, level]
             start = about["start"]
             means[k] = elementary.log(start / (1 - start) if about["share"] else start)
-        # not BLAS, whose summation order depends on the processor
-        root = np.einsum("ke,ef->kf", taken, self._root)
-        return means + np.einsum("ke,e->k", taken, self._means), np.hstack(
-            [root, np.diag(np.sqrt(unseen))]
-        )
+        return means, taken, unseen
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """Inputs and options as a calibration sets them, including the error factor."""
@@ -188,7 +217,7 @@ class Posterior:
         made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": self.kernel(cell)}
         for setting in self.settings(cell):
             made[setting.input] = float(setting.value(means[setting.place])[0])
-        width = self.width(cell, root, self.noise(cell.software))
+        width = self.width(cell, root, self.job_spread, self.noise(cell.software))
         further = 1 + self.widening * self.beyond_peaks(cell)
         made["error_factor"] = elementary.exp(width * self.factor(cell) * further)
         return made
@@ -209,12 +238,12 @@ class Posterior:
         every = math.sqrt(np.mean(np.square(list(noise.values()))))
         return float(noise.get(software, every))
 
-    def width(self, cell: Cell, root: Array, noise: float) -> float:
+    def width(self, cell: Cell, root: Array, job_spread: float, noise: float) -> float:
         """Half the 90 % interval of a step's logarithm; `root` is a root of the covariance."""
         slopes = self.content["slopes"]
         kind = f"{cell.layers}, {self.kernel(cell)}"
         moments = np.array(slopes.get(kind, slopes["dense, flash"]))
-        variance = float(np.einsum("ke,kl,le->", root, moments, root))
+        variance = float(np.einsum("ke,kl,le->", root, moments, root)) + job_spread**2
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
@@ -226,7 +255,7 @@ class Posterior:
         """How far a cell is from measured ones, as the hold-out tests that match its distance."""
         measured = self.cells.get(cell.name, (0, ""))[1]  # with which attention kernel
         if measured == self.kernel(cell):  # other rows of the same table, or another cluster
-            return ("every fifth row", "never fitted")
+            return ("a job", "never fitted")
         found = []
         if cell.gpu not in self.content["gpus"]:
             generations = {self.generation(gpu) for gpu in self.content["gpus"]}
@@ -234,7 +263,9 @@ class Posterior:
             found.append("a GPU" if near else "a generation")
         if cell.software not in self.content["software"]:
             found.append("one software" + ", experts" * (cell.layers == "experts"))
-        return (*found,) or ("software on a GPU",)
+        pairs = {(name.split(", ")[0], name.split(", ")[2]) for name in self.cells}
+        known = (cell.software, cell.gpu) in pairs
+        return (*found,) or (("a cell",) if known else ("software on a GPU",))
 
     def beyond(self, name: str, values: Array) -> Array:
         """Decades by which values of an input lie outside the fitted range; 0 inside."""
@@ -259,7 +290,7 @@ class Posterior:
         """
         unseen = self.content["unseen"]
         most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
-        return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)
+        return max(float(most / unseen["a job"]["factor"]) - 1, 0.0)
 
     def said(self, cell: Cell) -> str:
         """The data behind a cell's coefficients, their error and how to narrow it, in words."""

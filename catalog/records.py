@@ -48,6 +48,7 @@ _FACTS: dict[str, str | type] = {
     # Of software: what it has, what of that with pipeline stages, which counts its inputs divide,
     # what it does by default
     **dict.fromkeys(("has", "pipelined", "divides", "own"), dict),
+    "jobs": list,  # of a calibration's steps: models and clusters, and the factors of each
 }
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -106,11 +107,14 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("flops_efficiency", "gemm_efficiency", "gemm_half_size"),
             *("attention_efficiency", "memory_efficiency", "layer_overhead_time"),
             *("straggler_slowdown", "serial_time_per_step", "error_factor"),
-            *("serial_fraction", "coherency"),
+            *("serial_fraction", "coherency", "jobs"),
         ),
     }
 )
 _FITTED = "calibration"
+# What tells the cluster and the model of a calibration's jobs, and what it says of each
+CLUSTER, SHAPE = ("node", "gpu", "fabric"), ("layers", "hidden_size", "vocab_size", "experts")
+_FACTORS = ("step_time_factor", "error_factor")
 FROM_FILES = (_FITTED, "reliability")  # kinds whose records users may also keep in files
 CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
 AUTO = "auto"  # the calibration inferred from the scenario
@@ -496,6 +500,8 @@ def _value(where: str, key: str, value: Any) -> Any:
             choices = ", ".join(map(written, row.choices))
             raise CatalogError(f"{where}: {key} = {value!r} is not one of {choices}")
         return value
+    if key == "jobs" and isinstance(value, list):
+        return tuple(_job(where, one) for one in value)
     if base is dict and isinstance(value, dict):
         if wrong := [name for name in value if name not in INPUTS]:
             raise CatalogError(f"{where}: {key}.{wrong[0]} is not an input")
@@ -528,6 +534,21 @@ def _value(where: str, key: str, value: Any) -> Any:
     return number
 
 
+def _job(where: str, table: Any) -> dict[str, Any]:
+    """A job of a calibration's steps: its cluster's labels, its model's shape, and factors."""
+    if not isinstance(table, dict):
+        raise CatalogError(f"{where}: jobs has {table!r}, which is not a table")
+    for name in _FACTORS:
+        if name not in table:
+            raise CatalogError(f"{where}: one of jobs has no {name}; give it, or take the job out")
+    for name, value in table.items():
+        if name not in (*CLUSTER, *SHAPE, *_FACTORS):
+            raise CatalogError(f"{where}: one of jobs has an unknown key {name!r}")
+        if name in CLUSTER and not isinstance(value, str):
+            raise CatalogError(f"{where}: {name} = {value!r} of a job is not text")
+    return {n: v if n in CLUSTER else _value(where, n, v) for n, v in table.items()}
+
+
 def _distribution(where: str, key: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
     """A table for grid, which knows distributions and refuses what is none."""
     try:
@@ -556,4 +577,4 @@ def _number(where: str, key: str, value: Any) -> float:
         raise CatalogError(f"{where}: {error}") from None
 
 
-_KINDS_OF_VALUE = {str: "text", bool: "true or false", dict: "a table"}
+_KINDS_OF_VALUE = {str: "text", bool: "true or false", dict: "a table", list: "a list"}

@@ -5,7 +5,9 @@ multiplies each trend of the row (such as the logarithm of the GPU's peak), and 
 of the row (its GPU, its software, ...). A ceiling is the rate of kernels alone. Group effects are
 normal around 0 with the expected spread of their kind: a group of two rows hardly moves, one
 without rows has effect 0 and adds its spread to the variance. Links keep shares below 1 and times
-above 0. Noise is multiplicative, with Student's t distribution, and a scale per source.
+above 0. Steps of one job, a model on a cluster, have a factor in common beside these: kernels,
+clocks or a fabric that no input states. Noise is what is left between the steps of a job:
+multiplicative, with Student's t distribution, and a scale per source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,7 @@ import numpy as np
 from fleetcube.catalog.pooled import NORMAL, STUDENT, linked
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured.row import Row
-from fleetcube.grid.measured.steps import Table, _Model
+from fleetcube.grid.measured.steps import STEP, Table, _Model
 from fleetcube.grid.measured.update import FREEDOM
 from fleetcube.grid.spec import values
 from fleetcube.grid.spec.axis import Array
@@ -42,6 +44,8 @@ SPREADS = {
     "table": 0.15,
     "cell": 0.15,
 }
+JOB = "job"
+_JOB, _JOB_WEIGHT = 0.08, 8.0  # expected deviation of a job's factor, and its weight in jobs
 # For times and sizes, which depend on software: launches one by one or as a graph, fused or not
 CHOSEN = {"software": 0.75, "experts": 0.75}
 
@@ -53,7 +57,7 @@ class Coefficient:
     `input` is the input that it sets in rows where `where` holds; `start` and `deviation` are the
     prior, the latter in logarithms or log odds. A share `of` a value of the row, such as a
     bandwidth or the rate of kernels, sets the product. `trends` are the deviations of trends'
-    factors; `levels` its kinds of groups.
+    factors; `levels` its kinds of groups. Without an input, it is a factor of the step itself.
     """
 
     name: str
@@ -67,7 +71,7 @@ class Coefficient:
 
     @property
     def is_share(self) -> bool:
-        return bool(self.of) or INPUTS[self.input].high == 1.0
+        return bool(self.of) or (bool(self.input) and INPUTS[self.input].high == 1.0)
 
     def unlink(self, value: Any) -> Any:
         """Log odds of a share, logarithm of anything else."""
@@ -143,7 +147,9 @@ COEFFICIENTS = (
     Coefficient(
         "expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5, levels=("software",)
     ),
+    Coefficient(STEP, "", 1.0, 0.0, levels=(JOB,)),
 )
+LAWS = tuple(c for c in COEFFICIENTS if c.input)
 
 
 class Steps:
@@ -156,19 +162,20 @@ class Steps:
         coefficients: Sequence[Coefficient] = COEFFICIENTS,
     ) -> None:
         self.rows, self.coefficients, self.facts = rows, coefficients, facts
-        inputs = tuple(dict.fromkeys(c.input for c in coefficients))
+        inputs = tuple(dict.fromkeys(c.input for c in coefficients if c.input))
         scenario: dict[str, Any] = {"compute_model": "roofline"}
         own = {"calibration", *scenario, *inputs}
         names = dict.fromkeys(name for row in rows for name in row.inputs if name not in own)
         cells = {name: [row.inputs.get(name) for row in rows] for name in names}
         table = Table(cells, [row.measured for row in rows], list(range(len(rows))))
-        start = {c.input: c.start * (facts[c.of][0] if c.of else 1.0) for c in coefficients}
+        laws = [c for c in coefficients if c.input]
+        start = {c.input: c.start * (facts[c.of][0] if c.of else 1.0) for c in laws}
         self._model = _Model(table, scenario | start, inputs, "step_time")
         if len(self._model.measured) < len(rows):
             raise InputError("; ".join(self._model.dropped))
         self._copies = {1: self}
         # For each coefficient: its input, where it applies, its factor; 0 where stated
-        self._input = [inputs.index(c.input) for c in coefficients]
+        self._input = [inputs.index(c.input) for c in laws]
         self._on = np.array([[c.where(row.inputs) for row in rows] for c in coefficients])
         ones = np.ones(len(rows))
         self._scale = np.array([facts[c.of] if c.of else ones for c in coefficients])
@@ -188,13 +195,15 @@ class Steps:
 
     def used(self, coefficient: int) -> Array:
         """Whether rows [row] depend on a coefficient: it applies and is not stated."""
+        if not self.coefficients[coefficient].input:
+            return self._on[coefficient]
         return np.asarray(self._on[coefficient] & np.isnan(self._stated[self._input[coefficient]]))
 
     def point(self, x: Array) -> tuple[Array, Array]:
         """Inputs [input, row] at coefficients x [coefficient, row], and their derivatives."""
         point = self._stated.copy()
         slopes = np.zeros(x.shape)
-        for k, coefficient in enumerate(self.coefficients):
+        for k, coefficient in enumerate(self.coefficients[: len(self._input)]):
             value, slope = coefficient.link(x[k])
             on = self.used(k)
             point[self._input[k], on] = (self._scale[k] * value)[on]
@@ -203,13 +212,14 @@ class Steps:
 
     def errors(self, x: Array) -> Array:
         """Logarithms [row] of computed over measured."""
-        return self._model.residuals(self.point(x)[0])
+        return self._model.residuals(self.point(x)[0]) + x[len(self._input) :].sum(axis=0)
 
     def derivatives(self, x: Array) -> tuple[Array, Array]:
         """Errors, and their derivatives by coefficients [coefficient, row]."""
         point, slopes = self.point(x)
-        jacobian = self._model.jacobian(point).T
-        return self.errors(x), jacobian[self._input] * slopes
+        slopes[: len(self._input)] *= self._model.jacobian(point).T[self._input]
+        slopes[len(self._input) :] = 1.0
+        return self.errors(x), slopes
 
 
 @dataclass(frozen=True)
@@ -236,7 +246,7 @@ def at(
     posterior: Posterior,
     groups: Mapping[str, str | None],
     trends: Mapping[str, float],
-    coefficients: Sequence[Coefficient] = COEFFICIENTS,
+    coefficients: Sequence[Coefficient] = LAWS,
 ) -> tuple[Array, Array]:
     """Coefficients before their links, and their covariance, of a row in these groups.
 
@@ -282,9 +292,9 @@ class Pooled:
     """The hierarchical model of some rows, whose groups [level][row] and sources are given.
 
     A group of None has no effect. The posterior is Laplace's approximation at the mode (Tierney and
-    Kadane 1986); the noise scale is fitted by expectation maximisation (Dempster et al. 1977).
-    Spreads are fixed: fitted with the rest, they diverge where a share is near its ceiling, depend
-    on the start, and predict no better.
+    Kadane 1986); the noise scale and the spread of jobs' factors are fitted by expectation
+    maximisation (Dempster et al. 1977). Spreads of coefficients are fixed: fitted with the rest,
+    they diverge where a share is near its ceiling, depend on the start, and predict no better.
     """
 
     def __init__(
@@ -299,7 +309,8 @@ class Pooled:
         for k, coefficient in enumerate(steps.coefficients):
             used = steps.used(k)
             trends = {name: steps.facts[name] for name in coefficient.trends}
-            for name, trend in {_EVERY: np.ones(len(sources)), **trends}.items():
+            every = {_EVERY: np.ones(len(sources)), **trends} if coefficient.input else {}
+            for name, trend in every.items():
                 effects.append(Effect(coefficient.name, name, ""))
                 coefficients.append(k)
                 members.append(used * trend)
@@ -312,22 +323,23 @@ class Pooled:
                         coefficients.append(k)
                         members.append(inside)
         self.effects = tuple(effects)
-        self._coefficient = np.array(coefficients)
+        self.coefficient = np.array(coefficients)
         self.members = np.array(members, dtype=float)
         self._start = np.array([c.unlink(c.start) for c in steps.coefficients])
         own = {(c.name, _EVERY): c.deviation for c in steps.coefficients}
         own |= {(c.name, name): sd for c in steps.coefficients for name, sd in c.trends.items()}
         keys = [(effect.coefficient, effect.level) for effect in effects]
         for c in steps.coefficients:
-            expected = spreads if c.is_share else {**spreads, **CHOSEN}
+            expected = spreads if c.is_share else {**spreads, **CHOSEN, JOB: _JOB}
             own |= {(c.name, level): expected[level] for level in c.levels}
         self.spreads = {key: own[key] for key in keys}
         self._variances = np.array([self.spreads[key] for key in keys]) ** 2
+        self._of_jobs = np.array([effect.level == JOB for effect in effects])
 
     def values(self, effects: Array) -> Array:
         """Coefficients [coefficient, row] before their links."""
         x = np.repeat(self._start[:, None], len(self.sources), axis=1)
-        np.add.at(x, self._coefficient, effects[:, None] * self.members)
+        np.add.at(x, self.coefficient, effects[:, None] * self.members)
         return x
 
     def fit(self, train: Array) -> Posterior:
@@ -342,31 +354,40 @@ class Pooled:
         source = np.array([names.index(name) for name in self.sources])
         z = np.zeros((count, len(self.effects)))
         noise = np.full((count, len(names)), 1.5 * _NOISE)
+        variances = np.repeat(self._variances[None], count, axis=0)
         errors = self._errors(steps, z)
         for _ in range(ROUNDS):
             slopes = self._derivatives(steps, z)
             owns = [self._own(one, train) for one, train in zip(slopes, trains, strict=True)]
             for inner in range(_INNER):
+                scales = noise[:, source]
                 step = np.empty_like(z)
                 for k, train in enumerate(trains):
-                    scale = noise[k][source[train]]
-                    step[k] = self._step(z[k], errors[k][train], owns[k], scale)
+                    own = errors[k][train], owns[k], scales[k][train], variances[k]
+                    step[k] = self._step(z[k], *own)
                 before = errors
-                z, errors = self._along(steps, z, step, errors, noise[:, source], trains)
+                z, errors = self._along(steps, z, step, errors, (scales, variances, trains))
                 moved = float(np.abs((errors - before)[trains]).max())
                 if not inner:
                     first = moved
                 for k, train in enumerate(trains):
-                    noise[k] = self._noise(errors[k][train], owns[k], noise[k], source[train])
+                    own = errors[k][train], owns[k]
+                    noise[k], variances[k] = self._scales(
+                        z[k], *own, noise[k], variances[k], source[train]
+                    )
             if first < _MOVED:
                 break
         else:
             raise InputError(f"the fit has not settled: a row still moves by {first:.1%}")
         found = []
         for k, train in enumerate(trains):
-            covariance, _ = self._covariance(owns[k], errors[k][train], noise[k][source[train]])
+            scale = noise[k][source[train]]
+            covariance, _ = self._covariance(owns[k], errors[k][train], scale, variances[k])
             sizes = dict(zip(names, noise[k].tolist(), strict=True))
-            found.append(Posterior(self.effects, z[k], covariance, self.spreads, sizes))
+            spreads = dict(self.spreads)
+            if self._of_jobs.any():
+                spreads[STEP, JOB] = float(variances[k][self._of_jobs][0] ** 0.5)
+            found.append(Posterior(self.effects, z[k], covariance, spreads, sizes))
         return found
 
     def predict(self, posterior: Posterior) -> Predicted:
@@ -380,7 +401,7 @@ class Pooled:
         found = []
         both = zip(posteriors, self._errors(steps, z), self._derivatives(steps, z), strict=True)
         for posterior, errors, slopes in both:
-            own = self.members * slopes[self._coefficient]
+            own = self.members * slopes[self.coefficient]
             variance = np.einsum("er,er->r", own, posterior.covariance @ own)
             noise = np.array([posterior.noise[name] for name in self.sources])
             found.append(Predicted(errors, np.sqrt(variance), noise, slopes))
@@ -397,25 +418,34 @@ class Pooled:
 
     def _own(self, slopes: Array, train: Array) -> Array:
         """Derivatives [effect, row] of rows that are fitted."""
-        return np.asarray(self.members[:, train] * slopes[self._coefficient][:, train])
+        return np.asarray(self.members[:, train] * slopes[self.coefficient][:, train])
 
-    def _step(self, z: Array, errors: Array, own: Array, noise: Array) -> Array:
-        covariance, weights = self._covariance(own, errors, noise)
-        return np.asarray(-covariance @ (own @ (weights * errors) + z / self._variances))
+    def _step(self, z: Array, errors: Array, own: Array, noise: Array, variances: Array) -> Array:
+        covariance, weights = self._covariance(own, errors, noise, variances)
+        return np.asarray(-covariance @ (own @ (weights * errors) + z / variances))
 
-    def _covariance(self, slopes: Array, errors: Array, noise: Array) -> tuple[Array, Array]:
+    def _covariance(
+        self, slopes: Array, errors: Array, noise: Array, variances: Array
+    ) -> tuple[Array, Array]:
         weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2) / noise**2
-        precision = (slopes * weights) @ slopes.T + np.diag(1 / self._variances)
+        precision = (slopes * weights) @ slopes.T + np.diag(1 / variances)
         return np.linalg.inv(precision), weights
 
     def _along(
-        self, steps: Steps, z: Array, step: Array, errors: Array, noise: Array, trains: Array
+        self,
+        steps: Steps,
+        z: Array,
+        step: Array,
+        errors: Array,
+        about: tuple[Array, Array, Array],
     ) -> tuple[Array, Array]:
-        """The effects and the rows' errors after a line search that lowers each loss."""
+        """The effects and the rows' errors after a line search that lowers each loss. `about` are
+        noise [set, row], variances [set, effect] and the sets [set, row]."""
+        noise, variances, trains = about
 
         def loss(errors: Array, z: Array) -> Array:
             squares = np.log1p((errors / noise) ** 2 / FREEDOM) * trains
-            own = (FREEDOM + 1) / 2 * squares.sum(axis=1) + (z**2 / self._variances).sum(axis=1) / 2
+            own = (FREEDOM + 1) / 2 * squares.sum(axis=1) + (z**2 / variances).sum(axis=1) / 2
             return np.where(np.isfinite(own), own, np.inf)
 
         before = loss(errors, z)
@@ -429,13 +459,26 @@ class Pooled:
             share = np.where(worse, share / 3 if last < 4 else 0.0, share)
         return there, tried
 
-    def _noise(self, errors: Array, slopes: Array, noise: Array, source: Array) -> Array:
-        """Scale of each source's noise; of a source without rows, the mean of the others."""
+    def _scales(
+        self,
+        z: Array,
+        errors: Array,
+        slopes: Array,
+        noise: Array,
+        variances: Array,
+        source: Array,
+    ) -> tuple[Array, Array]:
+        """Scale of each source's noise (of a source without rows, the mean of the others), and
+        variances of effects, with that of jobs' factors as the rows have it."""
         own = noise[source]
-        covariance, _ = self._covariance(slopes, errors, own)
+        covariance, _ = self._covariance(slopes, errors, own, variances)
         squares = errors**2 * (FREEDOM + 1) / (FREEDOM + (errors / own) ** 2)
         squares = squares + np.einsum("er,er->r", slopes, covariance @ slopes)
         rows = np.bincount(source, minlength=len(noise))
         total = np.bincount(source, squares, len(noise)) + _NOISE_WEIGHT * _NOISE**2
-        variances = total / (rows + _NOISE_WEIGHT)
-        return np.sqrt(np.where(rows > 0, variances, variances[rows > 0].mean()))
+        scales = total / (rows + _NOISE_WEIGHT)
+        scales = np.sqrt(np.where(rows > 0, scales, scales[rows > 0].mean()))
+        seen = self._of_jobs & slopes.any(axis=1)
+        total = (z**2 + np.diag(covariance))[seen].sum() + _JOB_WEIGHT * _JOB**2
+        of_jobs = total / (seen.sum() + _JOB_WEIGHT)
+        return scales, np.where(self._of_jobs, of_jobs, variances)

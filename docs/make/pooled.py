@@ -17,15 +17,19 @@ from typing import Any
 import numpy as np
 
 from fleetcube.catalog import kind, record
-from fleetcube.catalog.pooled import NORMAL, STUDENT, seal
+from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
 from fleetcube.grid.measured.predict import evaluate
-from fleetcube.grid.measured.published.calibration import _STACKS
+from fleetcube.grid.measured.published.calibration import _CONTAINER, _STACKS
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import Row
 from fleetcube.grid.spec import values
 
+from .given import HEADING as HEADING_OF_GIVEN
+from .given import Fold, elsewhere, given, grouped, pairs_of, smallest
 from .hierarchy import (
     COEFFICIENTS,
+    JOB,
+    LAWS,
     Coefficient,
     Effect,
     Pooled,
@@ -87,7 +91,9 @@ CEILINGS: Mapping[str, Any] = {
 _PEAK = 989e12  # FLOP/s, at which trends are 0: 16 bits on an H100
 _SIZES = ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
 _MODEL_SIZES = ("layers", "hidden_size")
+_SHAPE = ("model", "layers", "hidden_size", "attention_heads", "ffn_hidden_size", "experts")
 _NEVER = "never fitted"
+A_CELL, A_JOB, _PARTS = "a cell", "a job", 10
 
 
 def gpu(row: Row) -> str:
@@ -129,6 +135,19 @@ def release(row: Row) -> str | None:
 def experts(row: Row) -> str | None:
     """The software for mixtures of experts, whose kernels differ more; else None."""
     return None if layers(row) == "dense" else f"{software(row)}, {layers(row)}"
+
+
+def job(row: Row) -> str:
+    """One model on one cluster."""
+    where = row.inputs.get("node", row.inputs.get("gpu"))
+    shape = [str(row.inputs[name]) for name in _SHAPE if name in row.inputs]
+    return ", ".join((table(row), software(row), str(where), precision(row), *shape))
+
+
+def run(row: Row) -> str:
+    """The job with one release of its software."""
+    container = _CONTAINER.search(row.where)
+    return f"{job(row)}, {container[0] if container else ''}"
 
 
 def table(row: Row) -> str:
@@ -188,6 +207,7 @@ LEVELS: Mapping[str, Callable[[Row], str | None]] = {
     "release": release,
     "table": table,
     "cell": cell,
+    JOB: job,
 }
 
 
@@ -222,12 +242,10 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
         "more than 256 GPUs; at least 1,024",
         [(fitted & (sizes <= 256), fitted & (sizes >= 1024))],
     )
-    count: dict[str, int] = {}
-    fifth = np.array([count.setdefault(cell(r), -1) for r in of])
-    for k, row in enumerate(of):
-        count[cell(row)] += 1
-        fifth[k] = count[cell(row)] % 5
-    yield "every fifth row", [(fitted & (fifth != k), fitted & (fifth == k)) for k in range(5)]
+    yield A_CELL, without(cell)
+    jobs = [*dict.fromkeys(job(row) for row in of)]
+    part = np.array([jobs.index(job(row)) % _PARTS for row in of])
+    yield A_JOB, [(fitted & (part != k), fitted & (part == k)) for k in range(_PARTS)]
     yield _NEVER, [(fitted, ~fitted)]
 
 
@@ -311,8 +329,9 @@ def _conformal(sizes: Array) -> float:
 
 def unseen(
     pooled: Pooled, of: Sequence[Row], fitted: Array
-) -> tuple[Posterior, Predicted, dict[str, Unseen]]:
-    """The posterior of all rows, its predictions, and predictions of held-out parts.
+) -> tuple[Posterior, Predicted, dict[str, Unseen], dict[str, dict[int, Fold]]]:
+    """The posterior of all rows, its predictions, predictions of held-out parts, and by kind of
+    part the fit without each row.
 
     Each fit has the same start and no data of its part, and neither do the slopes of like rows.
     """
@@ -321,11 +340,14 @@ def unseen(
     predictions = pooled.predictions(posteriors)
     simple = shares(of)
     columns: dict[str, list[tuple[Array, ...]]] = {}
+    folds: dict[str, dict[int, Fold]] = {}
     own = zip(parts, posteriors[1:], predictions[1:], strict=True)
     for (name, train, test), posterior, found in own:
         moments = moments_of(of, found.slopes, train)
         fitted_rows = [of[k] for k in np.flatnonzero(train)]
         seen = {n: {group(row) for row in fitted_rows} for n, group in LEVELS.items()}
+        fold = Fold(pooled, posterior, found)
+        folds.setdefault(name, {}).update(dict.fromkeys(np.flatnonzero(test).tolist(), fold))
         columns.setdefault(name, []).append(
             (
                 np.flatnonzero(test),
@@ -345,7 +367,37 @@ def unseen(
         name: Unseen(*(np.concatenate(column) for column in zip(*found, strict=True)))
         for name, found in columns.items()
     }
-    return posteriors[0], predictions[0], joined
+    return posteriors[0], predictions[0], joined, folds
+
+
+def with_own_rows(
+    of: Sequence[Row], folds: Mapping[str, Mapping[int, Fold]]
+) -> tuple[list[tuple[str, ...]], dict[str, float]]:
+    """The table of jobs predicted from some of their own steps, and the factor on the intervals of
+    one step given, by what was left out."""
+    sizes = np.array([int(row.inputs["n_gpus"]) for row in of])
+    runs, jobs, cells = ([*map(label, of)] for label in (run, job, cell))
+    places = [table(row) + str(row.inputs.get("node", row.inputs.get("gpu"))) for row in of]
+    lines, factors = [], {}
+    for left_out in (A_CELL, A_JOB):
+        held = folds[left_out]
+        rows = sorted(held)
+        of_run = grouped(runs, rows)
+        kinds = {f"{n} of its steps": (pairs_of(of_run, n), True) for n in (1, 2, 3, 6)}
+        kinds["its smallest cluster's"] = smallest(of_run, sizes), True
+        if left_out == A_CELL:  # the others are not in the fit either
+            here = elsewhere(
+                rows,
+                lambda a, b: jobs[a] != jobs[b] and cells[a] == cells[b] and places[a] == places[b],
+            )
+            there = elsewhere(rows, lambda a, b: cells[a] == cells[b] and places[a] != places[b])
+            kinds["another job on its cluster"] = here, False
+            kinds["the same cell elsewhere"] = there, False
+        for name, (pairs, is_job) in kinds.items():
+            found = given(pairs, held.__getitem__, is_job)
+            factors.setdefault(left_out, found.factor)
+            lines.append((name, left_out, *found.cells(max(1.0, factors[left_out]))))
+    return lines, factors
 
 
 def like_rows(
@@ -367,6 +419,7 @@ def like_rows(
     covariance = at(posterior, groups, trends)[1]
     slopes = moments.get(f"{layers(row)}, {kernel(row)}", moments["dense, flash"])
     variance = np.sum(covariance * slopes)
+    variance += posterior.spreads[STEP, JOB] ** 2
     noise = posterior.noise[software(row)]
     return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
@@ -401,16 +454,21 @@ def posterior_text(
     of: Sequence[Row],
     moments: Mapping[str, Array],
     splits: Mapping[str, Unseen],
+    given: Mapping[str, float],
 ) -> str:
     """The posterior as a catalog file.
 
-    `factor`: the widths of the posterior that covered 90 of 100 held-out rows. `slopes`: see
+    `factor`: the widths of the posterior that covered 90 of 100 held-out rows, `given` those after
+    an update with one row of the job. `slopes`: see
     moments_of. `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares
     of peak that coefficients multiply.
     """
 
-    deviations = np.sqrt(np.diag(posterior.covariance))
-    factors = np.linalg.cholesky(posterior.covariance / np.outer(deviations, deviations))
+    kept = np.array([effect.coefficient != STEP for effect in posterior.effects])
+    effects = [effect for effect, own in zip(posterior.effects, kept, strict=True) if own]
+    covariance = posterior.covariance[np.ix_(kept, kept)]
+    deviations = np.sqrt(np.diag(covariance))
+    factors = np.linalg.cholesky(covariance / np.outer(deviations, deviations))
     content: dict[str, Any] = {
         "rows": len(of),
         **about(of),
@@ -427,21 +485,20 @@ def posterior_text(
                 "median": short(float(np.median(np.abs(np.expm1(found.errors))))),
                 "factor": short(found.factor),
                 "typical": short(_conformal(np.abs(found.errors) / found.typical)),
+                **({"given": short(given[name])} if name in given else {}),
             }
             for name, found in splits.items()
         },
         "ceilings": CEILINGS,
         "coefficients": {
             c.name: {"input": c.input, "of": c.of, "start": c.start, "share": c.is_share}
-            for c in pooled.steps.coefficients
+            for c in LAWS
         },
         "noise": {name: short(value) for name, value in posterior.noise.items()},
         "spreads": [[*key, short(value)] for key, value in posterior.spreads.items()],
         "effects": [
             [e.coefficient, e.level, e.group, short(mean), short(deviation)]
-            for e, mean, deviation in zip(
-                posterior.effects, posterior.means, deviations, strict=True
-            )
+            for e, mean, deviation in zip(effects, posterior.means[kept], deviations, strict=True)
         ],
         "cholesky": [[round(float(x), 4) for x in row[: k + 1]] for k, row in enumerate(factors)],
     }
@@ -480,7 +537,7 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
         "generations": _GENERATIONS,
         "bits": _BITS,
         "flash_attention_2": list(_WITH_FLASH_2),
-        "trends": {c.name: list(c.trends) for c in COEFFICIENTS},
+        "trends": {c.name: list(c.trends) for c in LAWS},
         "cells": {n: [sum(c.values()), c.most_common(1)[0][0]] for n, c in sorted(cells.items())},
     }
 
@@ -499,7 +556,7 @@ def moments_of(of: Sequence[Row], slopes: Array, train: Array) -> dict[str, Arra
     return {
         name: own @ own.T / own.shape[1]
         for name in sorted(set(kinds[train]))
-        for own in [slopes[:, train & (kinds == name)]]
+        for own in [slopes[: len(LAWS), train & (kinds == name)]]
     }
 
 
@@ -524,19 +581,23 @@ def text_of(content: Mapping[str, Any]) -> str:
 
 
 def in_catalog(pooled: Pooled) -> Posterior:
+    """The catalog's posterior, which knows no cluster's or job's own factor."""
     content = json.loads(CATALOG.read_text(encoding="utf-8"))
     effects = tuple(Effect(*entry[:3]) for entry in content["effects"])
-    if effects != pooled.effects:
+    of_steps = pooled.effects[len(effects) :]
+    if pooled.effects[: len(effects)] != effects or {e.coefficient for e in of_steps} != {STEP}:
         raise ValueError("catalog/data/pooled.json is out of date: run python -m docs.make.pooled")
-    factors = np.zeros((len(effects), len(effects)))
+    spreads = {(name, level): value for name, level, value in content["spreads"]}
+    factors = np.diag([1.0] * len(effects) + [spreads[STEP, e.level] for e in of_steps])
     for k, row in enumerate(content["cholesky"]):
         factors[k, : k + 1] = row
-    factors *= np.array([entry[4] for entry in content["effects"]])[:, None]
+    deviations = [entry[4] for entry in content["effects"]]
+    factors[: len(effects)] *= np.array(deviations)[:, None]
     return Posterior(
-        effects,
-        np.array([entry[3] for entry in content["effects"]]),
+        pooled.effects,
+        np.array([*(entry[3] for entry in content["effects"]), *(0.0 for _ in of_steps)]),
         factors @ factors.T,
-        {(name, level): value for name, level, value in content["spreads"]},
+        spreads,
         content["noise"],
     )
 
@@ -547,7 +608,8 @@ def main() -> None:
     begun = time.monotonic()
     of, fitted = rows()
     pooled = model(of)
-    posterior, seen, found = unseen(pooled, of, fitted)
+    posterior, seen, found, folds = unseen(pooled, of, fitted)
+    own_rows, factors = with_own_rows(of, folds)
     with_experts = np.array([layers(row) != "dense" for row in of])
     whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
     whole += [line for name, part in found.items() for line in lines(name, part, with_experts)]
@@ -561,12 +623,13 @@ def main() -> None:
     for page, mark, text in (
         ("accuracy.md", "left out of the pooled model", "\n".join(whole)),
         ("calibrate.md", "left out of auto", table_text(head, intervals)),
+        ("calibrate.md", "from some of its own", table_text(HEADING_OF_GIVEN, own_rows)),
     ):
         (DOCS / page).write_text(between(DOCS / page, mark, text), encoding="utf-8")
         print(text)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
     moments = moments_of(of, seen.slopes, fitted)
-    text = posterior_text(pooled, posterior, used, moments, in_intervals)
+    text = posterior_text(pooled, posterior, used, moments, in_intervals, factors)
     CATALOG.write_text(text, encoding="utf-8")
     print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")
 

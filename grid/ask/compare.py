@@ -5,7 +5,7 @@ import itertools
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
 from .extrapolation import with_remarks
 from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
+from .ratio import Ratio, ratios
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 
@@ -58,8 +59,8 @@ class Comparison:
     `values` has each output over `scenario` (a, b) and the axes, and, for each decomposed quantity,
     `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the entries that
     differ; `inputs` are the numbers behind labels and defaults that differ: name, value in A, value
-    in B. `layouts` are those that were searched, where a side states none. `attributes` are those
-    of each side's evaluation.
+    in B. `layouts` are those that were searched, where a side states none. `ratios` are intervals
+    of B / A at a point, where known. `attributes` are those of each side's evaluation.
     """
 
     values: "xarray.Dataset"
@@ -70,6 +71,7 @@ class Comparison:
     inputs: tuple[tuple[str, float, float], ...]
     attributes: tuple[Mapping[str, Any], Mapping[str, Any]]
     layouts: tuple[str, str] = ("", "")
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
 
 
 def compare(
@@ -106,7 +108,8 @@ def compare(
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
     attributes = with_remarks({**on_a}, said), with_remarks({**on_b}, said)
-    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts)
+    known = ratios(*flat, names) if differing and not over else {}
+    return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, known)
 
 
 def _shared(

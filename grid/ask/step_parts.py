@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import xarray
 
 STEP = "step_time"
+RATIO = "step_time_ratio"  # of its parts to the computed ones, all alike
 STOPS = "slow_node_stop_time"
 SERIAL = "serial_time_per_step"  # an input
 REST = "below_peak"  # of computing: kernels below peak, and recomputation
@@ -34,7 +35,7 @@ _WITHIN = {
         "exposed_expert_parallel_time",
     ),
 }
-NAMES = tuple(
+_PARTS = tuple(
     dict.fromkeys(
         name
         for parts in ((STEP,), *_WITHIN.values())
@@ -42,6 +43,8 @@ NAMES = tuple(
         if name not in (REST, SERIAL)
     )
 )
+NAMES = (*_PARTS, RATIO)
+_AS_THEY_ARE = (STEP, STOPS, "ideal_compute_time")  # not times the ratio
 _ROUNDING = 1e-9  # relative to a step
 
 
@@ -63,19 +66,24 @@ def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.D
 
 def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
     """A step as nested parts at a point of `values_of`; each is the sum of its parts, none is 0."""
-    for name in (*NAMES, SERIAL):
+    ratio = point.get(RATIO, 1.0)
+    point = {**{name: point[name] for name in (*_PARTS, SERIAL)}, RATIO: ratio}
+    for name in point:
         if np.ndim(point[name]):
             axes = ", ".join(map(str, getattr(point[name], "dims", ()))) or "its axes"
             raise InputError(f"{name} has several values; cut {axes} to one point (axis=value)")
-    times = {name: float(point[name]) for name in (*NAMES, SERIAL)}
+    times = {
+        name: float(point[name]) * (1.0 if name in _AS_THEY_ARE else float(ratio))
+        for name in (*_PARTS, SERIAL)
+    }
     times[REST] = times["compute_time"] - times["ideal_compute_time"]
     whole = times[STEP]
     if not np.isfinite(whole):
         raise InputError(f"{STEP} is {whole} there; choose a point that can be run")
     if abs(_sum(times, STEP) - whole) > _ROUNDING * whole:
         raise InputError(
-            f"{STEP} is not the sum of its parts there: it is given, or not as predicted; leave it "
-            "out, and step_time_error"
+            f"{STEP} is not the sum of its parts there: it is given, or not as computed; leave it "
+            f"out, or evaluate {RATIO}, too"
         )
     return _part(times, STEP)
 

@@ -43,8 +43,7 @@ def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     plans = [sweep.with_outputs(["step_time"])._plan("numpy") for sweep in pair]
     used = [case.formulas[name] for plan in plans for case in plan.cases]
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
-    if _SHIFT in parts:  # a sum times a ratio: its parts are not known separately
-        return [name]
+    parts.pop(_SHIFT, None)
     return [term for part in parts for term in _expanded(pair, _TIMES.get(part, part))]
 
 
@@ -52,6 +51,7 @@ def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
     """Quantities to evaluate for the terms."""
     listed = [term for row in apart.values() for term in row]
     whole = ["job_goodput", "availability"] if OTHER in listed else []
+    whole += [_SHIFT] if len(listed) > 1 else []
     return [name for name in [*listed, *whole] if name not in (*INPUTS, OTHER, UNAVAILABLE)]
 
 
@@ -66,6 +66,9 @@ def terms(
         for name in names
         if name not in (*_LOSSES, OTHER, UNAVAILABLE)
     }
+    if of != "step_time" or len(step) > 1:  # parts that are not as computed are wrong alike
+        scaled = (n for n in step if n not in ("step_time", *_TIMES.values()))
+        step |= {name: step[name] * cube[_SHIFT] for name in scaled}
     if of == "step_time":
         values = step
     else:

@@ -54,8 +54,25 @@ def step_values(fit: StepFit) -> dict[str, Any]:
     if isinstance(fit, Update):
         values |= {**fit.carried, **fit.choices}
     if fit.error_factor is not None:
-        values["error_factor"] = math.ceil(1000 * fit.error_factor) / 1000
+        values["error_factor"] = _up(fit.error_factor)
     return values
+
+
+def jobs_of(fit: StepFit) -> list[dict[str, Any]]:
+    """What the steps of each job have in common beside the values, as a file states it."""
+    jobs = fit.jobs if isinstance(fit, Update) else ()
+    return [
+        {
+            **job.of,
+            "step_time_factor": _rounded(job.factor, 6),
+            "error_factor": _up(job.error_factor),
+        }
+        for job in jobs
+    ]
+
+
+def _up(factor: float) -> float:
+    return math.ceil(1000 * factor) / 1000
 
 
 def about_fit(fit: Fit) -> dict[str, Any]:
@@ -81,12 +98,16 @@ def text(
     errors: Mapping[str, float],
     fit: Mapping[str, Any],
     label: str = "",
+    jobs: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """A calibration as TOML: a file, or the record of a label."""
     prefix = f"{label}." if label else ""
     lines = [f"[{label}]"] if label else []
     lines += [f"{name} = {quoted(value)}" for name, value in about.items()]
     lines += [f"{name} = {_written(name, values[name], 6)}" for name in sorted(values, key=_order)]
+    for job in jobs:
+        texts = {n: quoted(v) if isinstance(v, str) else f"{v:.12g}" for n, v in job.items()}
+        lines += ["", "[[jobs]]", *(f"{name} = {value}" for name, value in texts.items())]
     lines += ["", f"[{prefix}standard_errors]"]
     lines += [f"{name} = {_written(name, errors[name], 3)}" for name in sorted(errors, key=_order)]
     lines += ["", f"[{prefix}fit]"]

@@ -128,6 +128,7 @@ def _rows(
             reading.of,
             float(reading.measured),
             reading.notes,
+            str(entry.get("where") or ""),
         )
         for reading in readings
     ]

@@ -10,7 +10,8 @@ class Row:
     """One measured value in the base unit of `of`, and the inputs at which it is predicted.
 
     `inputs` are names of a scenario; those of an `all_reduce_time` [s] are `message_bytes` [B],
-    `ranks`, `nodes` and a calibration or bandwidths. `notes` list assumptions. Rows of one record
+    `ranks`, `nodes` and a calibration or bandwidths. `notes` list assumptions, `where` is the place
+    in the source. Rows of one record
     with the same `of` have ids with a suffix, "group/001:full".
     """
 
@@ -21,6 +22,7 @@ class Row:
     of: str
     measured: float
     notes: tuple[str, ...] = ()
+    where: str = ""
 
 
 @dataclass(frozen=True)

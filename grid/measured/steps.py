@@ -26,7 +26,9 @@ from .fit import Fit, covariance_of, quantile, variance_of, weakest, weights_of
 FITTED = tuple(
     name
     for name in KINDS["calibration"]
-    if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
+    if name in INPUTS
+    and INPUTS[name].kind == "real"
+    and name not in ("sqrt_coefficient", "error_factor", "step_time_factor")
 )
 STEP = "step_time"
 _LEAST = 1e-9  # for inputs that must be above 0
@@ -229,15 +231,17 @@ def check_rows(table: Table) -> None:
 
 def follows_the_step(
     model: "_Model", table: Table, scenario: Mapping[str, Any], fit: Sequence[str]
-) -> bool:
-    """Whether, in every row, an output is proportional to the step time or its inverse."""
+) -> int:
+    """1 or -1 if, in every row, an output is proportional to the step time or its inverse."""
     start = np.array([_start(name, scenario) for name in fit])
     try:
         step = _Model(table, scenario, fit, STEP)
     except InputError:  # the step time needs more inputs
-        return False
-    own, other = np.abs(model.jacobian(start)), np.abs(step.jacobian(start))
-    return step.lines == model.lines and np.allclose(own, other, rtol=1e-6)
+        return 0
+    own, other = model.jacobian(start), step.jacobian(start)
+    if step.lines != model.lines:
+        return 0
+    return next((sign for sign in (1, -1) if np.allclose(own, sign * other, rtol=1e-6)), 0)
 
 
 def _left_open(

@@ -1,9 +1,10 @@
 """Fit the coefficients of a user's steps, with the published steps as the prior.
 
 The prior is the catalog's posterior at the software, layers, GPU and precision of the steps, with
-the spreads of unmeasured groups, such as the user's cluster: normal before the links. Noise is
-multiplicative, Student's t with `FREEDOM` degrees; its scale is known from published steps as if
-from `WEIGHT` rows.
+the spreads of unmeasured groups: normal before the links. All steps of a job, one model on one
+cluster, have a factor in common that no formula knows, Student's t of `FREEDOM` degrees, so that a
+job far from published ones is believed. Noise is multiplicative and Student's t, too; its scale is
+known from published steps as if from `WEIGHT` rows.
 """
 
 import math
@@ -18,10 +19,10 @@ from ..errors import InputError
 from ..spec import auto
 from ..spec.axis import Array
 from ..spec.scenario import said_by
-from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
+from .steps import FAR, STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
-WEIGHT = 8.0
+WEIGHT = 5.0
 MOVED = 0.9  # of a deviation: above it, a coefficient is that of published steps
 _ROUNDS = 100
 _FAR = 1.5  # largest move in one round, in deviations
@@ -33,17 +34,36 @@ Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coeffic
 
 
 @dataclass(frozen=True)
+class Job:
+    """What a job's steps have in common beside the coefficients: measured over computed time, and
+    the error factor of a new step. `of` has its cluster's labels and its model's shape."""
+
+    of: Mapping[str, Any]
+    factor: float
+    error_factor: float
+
+
+@dataclass(frozen=True)
 class Update(StepFit):
     """Coefficients of the posterior, updated by measured steps. `published` are those that the rows
     hardly moved, `choices` the options for which all of them hold, and `carried` the inputs set by
-    the scenario's network calibration."""
+    the scenario's network calibration. `error_factor` is that of other jobs."""
 
     cell: pooled.Cell
     choices: Mapping[str, str]
     carried: Mapping[str, Any]
     published: tuple[str, ...]
+    jobs: tuple[Job, ...]
     noise: float
     digest: str
+
+    @property
+    def doubt(self) -> str | None:
+        """Signs of a wrong unit: a factor of FAR between measured and expected steps, or more."""
+        worst = max((job.factor for job in self.jobs), key=lambda factor: abs(math.log(factor)))
+        if 1 / FAR < worst < FAR:
+            return super().doubt
+        return f"measured is {worst:.3g} times what was expected: is the unit right?"
 
 
 def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> Update:
@@ -54,6 +74,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         check_rows(table)
         cell = _cell(table, scenario)
         network = _network(scenario)
+        jobs, job_of = _jobs(table, scenario)
     except InputError as error:
         raise with_notes(error, table) from None
     posterior = pooled.posterior()
@@ -62,25 +83,38 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     settings = [one for one in posterior.settings(cell) if one.input not in taken]
     places = [one.place for one in settings]
     choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
-    steps = _Steps(table, scenario, choices, settings, means[places], of)
-    expected = posterior.noise(cell.software)
-    before = steps.evaluate(means[places])
-    x, spread, noise = most_likely(steps.evaluate, means[places], root[places], expected)
+    steps = _Steps(table, scenario, choices, settings, means[places], of, job_of)
+    expected, job_spread = posterior.noise(cell.software), posterior.job_spread
+    start = np.append(means[places], np.zeros(len(jobs)))
+    before = steps.evaluate(start)[0]
+    x, spread, noise = most_likely(steps.evaluate, start, root[places], expected, job_spread)
     residuals, slopes = steps.evaluate(x)
-    point, by_x = steps.inputs(x)
-    covariance = spread @ spread.T
+    fit = [one.input for one in settings]
+    count = len(fit)
+    point, by_x = steps.inputs(x[:count])
+    covariance = (spread @ spread.T)[:count, :count]
     deviations = np.sqrt(np.diag(covariance))
     ends = [
-        steps.inputs(x + d)[0].tolist()
+        steps.inputs(x[:count] + d)[0].tolist()
         for d in pooled.NORMAL * np.array([-1, 1])[:, None] * deviations
     ]
-    all_of_it = np.zeros((len(means), len(places)))
-    all_of_it[places] = spread
-    width = posterior.width(cell, all_of_it, noise)
-    far = posterior.width(cell, root, expected) * posterior.factor(cell)
+
+    def error_factor(job: int | None = None) -> float:
+        """That of a new step of a job, or of another one, by the derivatives at the rows."""
+        of_new = np.zeros_like(slopes)
+        of_new[:, :count] = steps.sign * slopes[:, :count]
+        if job is not None:
+            of_new[:, count + job] = 1.0
+        variance = np.square(of_new @ spread).sum(axis=1).mean()
+        variance += job_spread**2 if job is None else 0.0
+        deviation = pooled.NORMAL * math.sqrt(variance)
+        return math.exp(posterior.given * math.hypot(deviation, _half(len(residuals)) * noise))
+
+    auto_width = posterior.width(cell, root, job_spread, expected)
+    own = [error_factor(k) for k in range(len(jobs))]
+    factor = np.exp(x[count:])
     moved = deviations / np.linalg.norm(root[places], axis=1)
-    fitted = steps.model.predict(point)
-    fit = [one.input for one in settings]
+    fitted = steps.model.measured * np.exp(residuals)
     return Update(
         values=dict(zip(fit, point.tolist(), strict=True)),
         standard_errors=dict(zip(fit, (by_x * deviations).tolist(), strict=True)),
@@ -92,26 +126,28 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         dropped={reason: count for reason, count in steps.model.dropped.items() if count},
         notes=(
             *table.notes,
-            *_unexpected(before[0], far),
-            *_odd(residuals, steps.model.lines, width),
+            *_unexpected(before, auto_width * posterior.factor(cell)),
+            *_odd(residuals, steps.model.lines, math.log(max(own))),
         ),
         of=of,
         measured=steps.model.measured,
         fitted=fitted,
         lines=steps.model.lines,
-        idle=tuple(n for n, column in zip(fit, slopes.T, strict=True) if not column.any()),
-        error_factor=math.exp(width),
+        idle=tuple(n for n, column in zip(fit, slopes.T, strict=False) if not column.any()),
+        error_factor=error_factor(),
         cell=cell,
         choices=choices,
         carried={name: value for name, value in network.items() if name not in fit},
         published=tuple(name for name, share in zip(fit, moved, strict=True) if share > MOVED),
+        jobs=tuple(map(Job, jobs, factor.tolist(), own)),
         noise=noise,
         digest=posterior.digest,
     )
 
 
 class _Steps:
-    """An output at the rows of a table, as a function of coefficients before their links."""
+    """An output at the rows of a table, as a function of coefficients before their links, and of
+    the logarithms of the jobs' factors. `job_of` is each row's job."""
 
     def __init__(
         self,
@@ -121,6 +157,7 @@ class _Steps:
         settings: Sequence[pooled.Setting],
         means: Array,
         of: str,
+        job_of: Sequence[int],
     ) -> None:
         self._settings = settings
         fit = [one.input for one in settings]
@@ -133,12 +170,16 @@ class _Steps:
             self.model = _Model(table, own, fit, of)
         except InputError as error:
             raise with_notes(error, table) from None
-        if not self.evaluate(means)[1].any():
+        if not self.model.jacobian(self.inputs(means)[0]).any():
             raise InputError(none)
-        if of != STEP and not follows_the_step(self.model, table, own, fit):
+        self.sign = 1 if of == STEP else follows_the_step(self.model, table, own, fit)
+        if not self.sign:
             raise InputError(
                 f"{of} does not follow from the step's time alone; name what to fit: --fit INPUT"
             )
+        jobs = dict(zip(table.lines, job_of, strict=True))
+        place = np.array([jobs[line] for line in self.model.lines])
+        self._of_job = self.sign * (place[:, None] == np.arange(max(job_of) + 1))
 
     def inputs(self, x: Array) -> tuple[Array, Array]:
         """The inputs [coefficient] at coefficients x, and their derivatives."""
@@ -147,35 +188,57 @@ class _Steps:
 
     def evaluate(self, x: Array) -> Evaluated:
         """Logarithms of computed over measured, and their derivatives."""
-        point, slopes = self.inputs(x)
-        return self.model.residuals(point), self.model.jacobian(point) * slopes
+        count = len(self._settings)
+        point, slopes = self.inputs(x[:count])
+        errors = self.model.residuals(point) + self._of_job @ x[count:]
+        return errors, np.hstack([self.model.jacobian(point) * slopes, self._of_job])
 
 
 def most_likely(
-    evaluate: Callable[[Array], Evaluated], means: Array, root: Array, expected: float
+    evaluate: Callable[[Array], Evaluated],
+    means: Array,
+    root: Array,
+    expected: float,
+    job_spread: float = 0.0,
 ) -> tuple[Array, Array, float]:
     """The most likely coefficients, a root of their Laplace covariance, and the noise. `root` is
-    one of the prior's covariance. Student's noise is a normal one of weighted rows (Lange et al.
-    1989, eq. 5); its scale maximises the expected likelihood."""
+    one of the prior's covariance; each further coefficient has a Student's prior of `job_spread`.
+    Student's noise is a normal one of weighted rows, and so is that prior (Lange et al. 1989,
+    eq. 5); the noise's scale maximises the expected likelihood."""
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
-    prior = left * sizes  # coefficients are means + prior u, u standard normal
-    u, noise = np.zeros(len(sizes)), expected
-    errors, slopes = evaluate(means)
+    jobs = len(means) - len(root)
+    prior = np.zeros((len(means), len(sizes) + jobs))  # means + prior u, u of variance 1
+    prior[: len(root), : len(sizes)] = left * sizes
+    prior[len(root) :, len(sizes) :] = job_spread * np.eye(jobs)
+    of_jobs = np.arange(prior.shape[1]) >= len(sizes)
+    noise = expected
+    u: Array = np.zeros(prior.shape[1])
+
+    def tied(u: Array) -> tuple[float, Array]:
+        """The loss of the prior, and the weights of its squares."""
+        squares = (FREEDOM + 1) * np.log1p(u**2 / FREEDOM)
+        weights = (FREEDOM + 1) / (FREEDOM + u**2)
+        return float(np.where(of_jobs, squares, u**2).sum() / 2), np.where(of_jobs, weights, 1.0)
 
     def loss(errors: Array, u: Array) -> float:
         squares = np.log1p((errors / noise) ** 2 / FREEDOM).sum()
-        own = float((FREEDOM + 1) / 2 * squares + u @ u / 2)
+        own = float((FREEDOM + 1) / 2 * squares + tied(u)[0])
         return own if math.isfinite(own) else math.inf
 
     def laplace() -> tuple[Array, Array, Array]:
         along = slopes @ prior
         weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2)
-        precision = (along.T * weights) @ along / noise**2 + np.eye(len(u))
+        precision = (along.T * weights) @ along / noise**2 + np.diag(tied(u)[1])
         return along, weights, np.linalg.inv(precision)
 
+    errors, slopes = evaluate(means)
+    # All of a gap may be of the job: near 0 there is another, lesser maximum if it is wide
+    far = -np.linalg.pinv((slopes @ prior) * of_jobs) @ errors
+    if loss(evaluate(means + prior @ far)[0], far) < loss(errors, u):
+        u, (errors, slopes) = far, evaluate(means + prior @ far)
     for _ in range(_ROUNDS):
         along, weights, covariance = laplace()
-        step = -covariance @ (along.T @ (weights * errors) / noise**2 + u)
+        step = -covariance @ (along.T @ (weights * errors) / noise**2 + tied(u)[1] * u)
         share = min(1.0, _FAR / max(float(np.abs(step).max()), 1e-300))
         moved, now = 0.0, loss(errors, u)
         while share > 1e-3:
@@ -192,6 +255,26 @@ def most_likely(
         if max(moved, abs(math.log(noise / before))) < _ENDED:
             break
     return means + prior @ u, prior @ np.linalg.cholesky(laplace()[2]), noise
+
+
+def _half(rows: int) -> float:
+    """Half the 90 % interval of noise, in scales: the scale is uncertain as of WEIGHT + rows, and
+    variances of Student's t add up as 1 / (degrees - 2) do, nearly."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(1 / (1 / FREEDOM + 1 / (WEIGHT + rows)), 0.95))
+
+
+def _jobs(table: Table, scenario: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[int]]:
+    """The jobs in a table, and each row's."""
+    telling = [name for name in auto.TELLING_JOBS if name in table.inputs]
+    cells = [tuple(table.inputs[name][k] for name in telling) for k in range(len(table.measured))]
+    jobs = {}
+    for cell in dict.fromkeys(cells):
+        stated = {n: v for n, v in zip(telling, cell, strict=True) if v is not None}
+        jobs[cell] = auto.job_of(said_by({**scenario, **stated}))
+    distinct = [job for k, job in enumerate(jobs.values()) if job not in [*jobs.values()][:k]]
+    return distinct, [distinct.index(jobs[cell]) for cell in cells]
 
 
 def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
@@ -238,9 +321,9 @@ def _unexpected(errors: Array, width: float) -> list[str]:
     if abs(middle) <= width:
         return []
     return [
-        f"measured is {math.exp(-middle):.2g} times what published steps lead to expect (9 of 10 "
-        f"are within a factor of {math.exp(width):.2g}): is a column missing, such as recompute or "
-        "micro_batch_size?"
+        f"measured is {math.exp(-middle):.3g} times what published steps lead to expect (9 of 10 "
+        f"are within a factor of {math.exp(width):.2g}), and is believed: are kernels, clocks and "
+        "the fabric as stated, and is no column missing, such as recompute or micro_batch_size?"
     ]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from ...catalog.records import CLUSTER, SHAPE
 from ...kernels import elementary
 from ...kernels.calculus.phases import in_phase
 from ...kernels.inputs import INPUTS
@@ -29,6 +30,8 @@ TOLD_BY = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(*_PEAKS.values(), *_LAYERS),
 )
+TELLING_JOBS = ("model", *CLUSTER, *SHAPE)
+_OF_JOB = "step_time_factor"
 _PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
 OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
 _NEEDED = (  # one of each set: inputs of the roofline without a default
@@ -283,6 +286,39 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
         peak=float(value(_PEAKS[precision]) or peak_16),
         node_link=float(value("intra_node_bandwidth") or 0.0),
     )
+
+
+def job_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The labels of a scenario's cluster, and the shape of its model."""
+    sheet = {**_values("model", said), **said}
+    labels = {name: str(said[name]) for name in CLUSTER if name in said}
+    return labels | {name: float(sheet[name]) for name in SHAPE if name in sheet}
+
+
+def factors_of_job(
+    label: str, axes: Sequence[Axis], said: Mapping[str, Any]
+) -> Mapping[str, tuple[tuple[str, ...], Array]]:
+    """A calibration's factor of its own jobs' steps, and its error factor, along the axes."""
+    values = record("calibration", label).values
+    if "jobs" not in values:
+        return {}
+    fitted = fitted_to(label)
+    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint({*TOLD_BY, *TELLING_JOBS})]
+    shape = tuple(axis.size for axis in along)
+    made = []
+    for place in itertools.product(*map(range, shape)):
+        point = dict(said)
+        for axis, k in zip(along, place, strict=True):
+            point |= at(axis, k)
+        own = job_of(point)
+        alike = not fitted or not differences(fitted, cell_of(point))
+        job = next((j for j in values["jobs"] if alike and own.items() <= (own | j).items()), None)
+        made.append((job[_OF_JOB], job[FACTOR]) if job else (1.0, values[FACTOR]))
+    names = tuple(axis.name for axis in along)
+    return {
+        name: compressed(names, np.array(column).reshape(shape))
+        for name, column in zip((_OF_JOB, FACTOR), zip(*made, strict=True), strict=True)
+    }
 
 
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:

@@ -318,6 +318,8 @@ def _set_by_labels(
             if kind == "calibration":
                 said = {**labels, **constants, **options}
                 remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
+                rows = auto.factors_of_job(labels[kind], axes, said)
+                taken |= _set_rows(rows, axes, chosen, constants, options, taken, tables)
             for name in sorted(label_values.keys() & open_on.keys() - void - partly.keys()):
                 k = open_on.pop(name)
                 axes[k] = phases.filled(axes[k], name, [label_values[name]] * axes[k].size)
@@ -348,6 +350,8 @@ def _set_by_labels(
                     said = {**labels, **constants, **options, **auto.at(axis, at)}
                     doubts = label != AUTO and auto.doubt(label, others, said, explicit - {kind})
                     remarks += [doubts] if doubts else []
+                    of_job = auto.factors_of_job(label, [], said)
+                    by_point[at] |= {name: value.item() for name, (_, value) in of_job.items()}
             names = {name for point in by_point for name in point}
             for name in sorted(names & partly.keys()):
                 on, points = partly.pop(name)

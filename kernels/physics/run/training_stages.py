@@ -73,7 +73,7 @@ def batch_independent_time_of_shifted(
 ):
     """Part of the step time independent of the batch size, for a step shifted within its error.
 
-    step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts scaled
+    step - c f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts scaled
 
     Range: same as without a shift
     """
@@ -104,7 +104,7 @@ def long_context_extra_time_of_shifted(
 ):
     """Extra attention time of a step with longer sequences, for a step shifted within its error.
 
-    f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts scale alike
+    c f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts scale alike
 
     Range: same as without a shift
     """

@@ -103,9 +103,16 @@ INPUTS = declared(
         high=4.0,
         positive=False,
     ),
+    real(
+        "step_time_factor",
+        "1",
+        1.0,
+        "measured over computed step time, as of one's own cluster or job (calibrations)",
+    ),
     switch(
         "shifted_step_time",
-        "the step's time is not as predicted, but elsewhere in its interval",
+        "the step's time is not as computed: its own cluster's, or elsewhere in its interval",
         "step_time_error",
+        "step_time_factor",
     ),
 )

@@ -251,16 +251,16 @@ def step_time(
     return (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
 
 
-def step_time_ratio(step_time_error, error_factor):
-    """Step time over its prediction, at a position within the error interval.
+def step_time_ratio(step_time_factor, step_time_error, error_factor):
+    """Step time over the computed one: measured elsewhere, or at a position in the error interval.
 
-    f^e
+    c f^e
 
-    Returns: [1] step time over the predicted one
+    Returns: [1] step time over the computed one
     Source: by definition; interval: Vovk et al. 2005, Algorithmic Learning in a Random World,
         section 2.2 (conformal prediction), of logarithms
     """
-    return np.exp(step_time_error * np.log(error_factor))
+    return step_time_factor * np.exp(step_time_error * np.log(error_factor))
 
 
 @alternative("step_time", shifted_step_time=True)
@@ -276,9 +276,10 @@ def step_time_in_interval(
 ):
     """Time of one optimizer step, at a position within its error interval.
 
-    (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops) x f^e
+    (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops) x
+    c f^e
 
-    Range: components stay as predicted: the interval of the total does not say which is wrong
+    Range: components stay as computed: a factor of the total does not say which is wrong
     """
     working = compute_time + straggler_time + bubble_time + exposed_communication_time
     step = (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
@@ -299,9 +300,9 @@ def step_time_low(step_time, error_factor):
 
 
 @alternative("step_time_low", shifted_step_time=True)
-def step_time_low_of_shifted(step_time, step_time_ratio, error_factor):
-    """t / (f^e f): relative to the prediction, not to the shifted step time"""
-    return step_time / step_time_ratio / error_factor
+def step_time_low_of_shifted(step_time, step_time_error, error_factor):
+    """t / f^(e + 1): relative to the prediction, not to the shifted step time"""
+    return step_time * np.exp(-(step_time_error + 1) * np.log(error_factor))
 
 
 @alternative("step_time_high", shifted_step_time=False)
@@ -318,9 +319,9 @@ def step_time_high(step_time, error_factor):
 
 
 @alternative("step_time_high", shifted_step_time=True)
-def step_time_high_of_shifted(step_time, step_time_ratio, error_factor):
-    """t f / f^e: relative to the prediction, not to the shifted step time"""
-    return step_time / step_time_ratio * error_factor
+def step_time_high_of_shifted(step_time, step_time_error, error_factor):
+    """t f^(1 - e): relative to the prediction, not to the shifted step time"""
+    return step_time * np.exp((1 - step_time_error) * np.log(error_factor))
 
 
 def tokens_per_second(tokens_per_step, step_time):

@@ -148,7 +148,9 @@ def calibrate(
     if output is not None:
         about = calibration_file.own_words(result, log, what)
         quality = calibration_file.about_fit(result)
-        calibration_file.write(Path(output), calibration_file.text(about, values, errors, quality))
+        jobs = calibration_file.jobs_of(result) if not isinstance(read, Log) else []
+        lines = calibration_file.text(about, values, errors, quality, jobs=jobs)
+        calibration_file.write(Path(output), lines)
     _show(result, [*result.notes, *notes], as_json)
     for path in (plot, output):
         if path is not None:
@@ -242,17 +244,32 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %, "
         f"largest {100 * fit.max_error:.2g} %"
     )
+    jobs = fit.jobs if isinstance(fit, Update) else ()
+    for job in jobs:
+        which = f" ({', '.join(map(_told, job.of.items()))})" if len(jobs) > 1 else ""
+        say(
+            f"steps of this job{which} take {job.factor:.3g} times what the coefficients give; "
+            f"90 % interval of another one: x or / {job.error_factor:.3g}"
+        )
     if isinstance(fit, StepFit) and fit.error_factor is not None:
-        say(f"90 % interval of a step: x or / {fit.error_factor:.3g}")
+        whose = "another job's step" if isinstance(fit, Update) else "a step"
+        say(f"90 % interval of {whose}: x or / {fit.error_factor:.3g}")
     for reason, count in fit.dropped.items():
         say(f"dropped {count}: {reason}")
     say_each(f"note: {note}" for note in notes)
 
 
+def _told(entry: tuple[str, Any]) -> str:
+    name, value = entry
+    return value if isinstance(value, str) else f"{name} {value:g}"
+
+
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     """The fit in base units, with null for unknown or infinite values."""
+    from fleetcube.grid.measured.file import jobs_of
     from fleetcube.grid.measured.fit import CollectiveFit
     from fleetcube.grid.measured.steps import StepFit
+    from fleetcube.grid.measured.update import Update
 
     def finite(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None
@@ -267,4 +284,6 @@ def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
         report |= {"collective": fit.collective, "ranks": fit.ranks}
     if isinstance(fit, StepFit):
         report |= {"error_factor": fit.error_factor}
+    if isinstance(fit, Update):
+        report |= {"jobs": jobs_of(fit)}
     return report

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -147,6 +148,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
         "infeasible": dict(zip("ab", comparison.infeasible, strict=True)),
         "layouts": dict(zip("ab", comparison.layouts, strict=True)),
         "values": comparison.values.to_dict(),
+        "ratios": {name: asdict(ratio) for name, ratio in comparison.ratios.items()},
         "changes": changes,
         "inputs": [dict(zip(("name", "a", "b"), row, strict=True)) for row in comparison.inputs],
     }
@@ -155,7 +157,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
 def _outputs(comparison: Any) -> None:
     from fleetcube.grid.show.tables import counted
 
-    rows = []
+    rows, known = [], bool(comparison.ratios)
     for name, variable in comparison.values.items():
         if str(name).endswith("_terms"):
             continue
@@ -164,10 +166,23 @@ def _outputs(comparison: Any) -> None:
         sides = [with_unit(_mean(variable, side), unit, str(name)) for side in "ab"]
         numbers = [float(part) for part in (ratio.median(), ratio.min(), ratio.max())]
         shown = f"{name}{counted(variable.attrs)}"
-        rows.append([shown, *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)])
+        row = [shown, *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)]
+        if known:
+            row[4:] = _known(comparison.ratios.get(str(name)))
+        rows.append(row)
     over = _over(comparison)
     ratios = ["B / A: median", "min", "max"] if over else ["B / A"]
+    ratios += ["90 %", "chance B < A"] if known else []
     print_table(["output", *_sides(over), *ratios], [row[: 3 + len(ratios)] for row in rows])
+
+
+def _known(ratio: Any) -> list[str]:
+    """The interval of a ratio, and the probability that B is below A."""
+    if ratio is None:
+        return ["-", "-"]
+    percent = f"{100 * min(max(ratio.below, 0.01), 0.99):.0f} %"
+    beyond = "<" * (ratio.below < 0.01) + ">" * (ratio.below > 0.99)
+    return [f"{ratio.low:.3g} to {ratio.high:.3g}", f"{beyond} {percent}".strip()]
 
 
 def _terms(comparison: Any, name: str) -> None:

@@ -1,0 +1,162 @@
+"""Steps of a job predicted from some of its own: errors, and shares inside intervals.
+
+The posterior has seen nothing of the job: its cell is left out, or the job alone. Predictions are
+linear around the posterior's, with the update that `fleetcube calibrate` makes.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fleetcube.catalog.pooled import NORMAL, STEP
+from fleetcube.grid.measured.update import _half, most_likely
+
+from .hierarchy import JOB, LAWS, Pooled, Posterior, Predicted
+
+Array = np.ndarray[Any, Any]
+Pair = tuple[str, tuple[int, ...], int]  # group, rows given, row predicted
+HEADING = ("given", "left out", "jobs", "error", "auto", "ratio", "inside", "half the interval")
+_DRAWS, _OTHERS = 4, 6  # of rows given in a job, and of rows predicted from each
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A posterior without some rows, and its predictions of all."""
+
+    pooled: Pooled
+    posterior: Posterior
+    predicted: Predicted
+
+    @cached_property
+    def _laws(self) -> Array:
+        return np.array([effect.coefficient != STEP for effect in self.posterior.effects])
+
+    @cached_property
+    def errors(self) -> Array:
+        """Logarithms of computed over measured, without the factors of jobs."""
+        own = np.where(self._laws, 0.0, self.posterior.means)
+        return self.predicted.errors - own @ self.pooled.members
+
+    @property
+    def slopes(self) -> Array:
+        return self.predicted.slopes[: len(LAWS)]
+
+    def root(self, row: int) -> Array:
+        """A root of the covariance of a row's coefficients."""
+        taken = np.zeros((len(LAWS), self._laws.sum()))
+        place = self.pooled.coefficient[self._laws]
+        taken[place, np.arange(len(place))] = self.pooled.members[self._laws, row]
+        covariance = self.posterior.covariance[np.ix_(self._laws, self._laws)]
+        sizes, axes = np.linalg.eigh(taken @ covariance @ taken.T)
+        return np.asarray(axes * np.sqrt(np.maximum(sizes, 0)))
+
+    def update(self, given: Sequence[int]) -> tuple[Array, Array, float]:
+        """Changes of the coefficients and the logarithm of the job's factor, a root of their
+        covariance, and the noise."""
+        rows = np.array(given)
+        slopes = np.vstack([self.slopes[:, rows], np.ones(len(rows))]).T
+        return most_likely(
+            lambda x: (self.errors[rows] + slopes @ x, slopes),
+            np.zeros(len(LAWS) + 1),
+            self.root(rows[0]),
+            float(self.predicted.noise[rows[0]]),
+            self.posterior.spreads[STEP, JOB],
+        )
+
+
+@dataclass(frozen=True)
+class Given:
+    """Errors of logarithms by pair: of the update, auto, and auto times measured over predicted;
+    and half the update's interval, before its factor."""
+
+    groups: tuple[str, ...]
+    update: Array
+    auto: Array
+    ratio: Array
+    half: Array
+
+    def _mean(self, values: Array) -> float:
+        """The mean over groups, each counting once."""
+        groups = np.array(self.groups)
+        return float(np.mean([values[groups == one].mean() for one in dict.fromkeys(groups)]))
+
+    @property
+    def factor(self) -> float:
+        """Factor on the intervals that covers 90 of 100 rows, each group counting once."""
+        sizes = np.abs(self.update) / self.half
+        return next(f for f in np.sort(sizes).tolist() if self._mean(sizes <= f) >= 0.9)
+
+    def cells(self, factor: float) -> Iterator[str]:
+        """Cells of the table: groups, mean errors, share inside, half the interval."""
+        yield str(len({*self.groups}))
+        for errors in (self.update, self.auto, self.ratio):
+            yield f"{100 * self._mean(np.abs(np.expm1(errors))):.1f} %"
+        yield f"{100 * self._mean(np.abs(self.update) <= factor * self.half):.0f} %"
+        yield f"x {np.exp(self._mean(factor * self.half)):.2f}"
+
+
+def given(pairs: Sequence[Pair], fold_of: Callable[[int], Fold], is_job: bool) -> Given:
+    """Errors of rows predicted from others, which are of the same job or not."""
+    made: dict[tuple[int, ...], tuple[Array, Array, float]] = {}
+    found = []
+    for _, rows, other in pairs:
+        fold = fold_of(other)
+        if rows not in made:
+            made[rows] = fold.update(rows)
+        x, spread, noise = made[rows]
+        here = np.append(fold.slopes[:, other], float(is_job))
+        there = np.vstack([fold.slopes[:, list(rows)], np.full(len(rows), float(is_job))])
+        variance = np.square(there.T @ spread).sum(axis=1).mean()
+        variance += 0.0 if is_job else fold.posterior.spreads[STEP, JOB] ** 2
+        auto = fold.errors[other]
+        ratio = auto - float(np.median(fold.errors[list(rows)]))
+        half = np.hypot(NORMAL * np.sqrt(variance), _half(len(rows)) * noise)
+        found.append((auto + here @ x, auto, ratio, half))
+    return Given(tuple(group for group, _, _ in pairs), *np.array(found).T)
+
+
+def pairs_of(groups: Mapping[str, Sequence[int]], count: int) -> list[Pair]:
+    """Rows given and predicted: every pair for one row, draws of more."""
+    if count == 1:
+        return [(g, (r,), o) for g, rows in groups.items() for r in rows for o in rows if r != o]
+    random = np.random.default_rng(count)
+    found: list[Pair] = []
+    for name, rows in groups.items():
+        for _ in range(_DRAWS if len(rows) > count else 0):
+            order = random.permutation(np.array(rows)).tolist()
+            chosen = tuple(sorted(order[:count]))
+            found += [(name, chosen, other) for other in order[count : count + _OTHERS]]
+    return found
+
+
+def smallest(groups: Mapping[str, Sequence[int]], sizes: Array) -> list[Pair]:
+    """The smallest cluster of each job given, larger ones predicted."""
+    return [
+        (name, (first,), other)
+        for name, rows in groups.items()
+        for first in [min(rows, key=lambda row: sizes[row])]
+        for other in rows
+        if sizes[other] > sizes[first]
+    ]
+
+
+def elsewhere(rows: Sequence[int], alike: Callable[[int, int], bool]) -> list[Pair]:
+    """Each row given, and some of those that are alike predicted."""
+    random = np.random.default_rng(1)
+    found: list[Pair] = []
+    for row in rows:
+        others = [other for other in rows if alike(row, other)]
+        chosen = random.permutation(np.array(others, int))[:_DRAWS].tolist()
+        found += [(f"{row}", (row,), other) for other in chosen]
+    return found
+
+
+def grouped(labels: Sequence[str], rows: Sequence[int]) -> dict[str, list[int]]:
+    found = defaultdict(list)
+    for row in rows:
+        found[labels[row]].append(row)
+    return dict(found)
