@@ -65,6 +65,8 @@ ERRORS: Mapping[str, tuple[str, str]] = {
     "decode_step_time": ("serving_time_error", "serving_error_factor"),
     "prefill_time": ("serving_time_error", "serving_error_factor"),
 }
+# A predicted quantity, and the factor by which its measured values are off for all of a job
+OF_JOB: Mapping[str, str] = {"step_time": "step_time_factor"}
 # Parts and their ratios to the whole, for which an interval of the whole implies none
 RATIOS_OF_PARTS = frozenset(
     {

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...catalog import AUTO, pooled
 from ...kernels.calculus.derivatives import name_of
+from ...kernels.roles import OF_JOB
 from ..errors import InputError
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
@@ -21,7 +22,7 @@ from ..spec import auto
 from ..spec.axis import Array
 from ..spec.scenario import said_by
 
-_FACTOR = "step_time_factor"
+(_FACTOR,) = OF_JOB.values()
 
 
 @dataclass(frozen=True)

@@ -64,19 +64,24 @@ class StepFit(Fit):
     error_factor: float | None
 
     @property
+    def computed(self) -> Array:
+        """What the values alone give at the rows."""
+        return self.fitted
+
+    @property
     def doubt(self) -> str | None:
         """Signs of a wrong unit: efficiency below LEAST, or half of the rows off by FAR or more."""
         for name in ("flops_efficiency", "gemm_efficiency"):
             if self.values.get(name, 1.0) < LEAST:
                 return f"{name} = {self.values[name]:.2g}: is the measured unit right?"
-        ratios = np.maximum(self.fitted / self.measured, self.measured / self.fitted)
+        ratios = np.maximum(self.computed / self.measured, self.measured / self.computed)
         if np.median(ratios) < FAR:
             return None
         row = int(np.argsort(ratios)[len(ratios) // 2])
         unit = load()[self.of].unit
         shown_values = [
             f"{x[row]:.3g} {'' if unit == '1' else unit}".strip()
-            for x in (self.fitted, self.measured)
+            for x in (self.computed, self.measured)
         ]
         return f"predicted {shown_values[0]}, measured {shown_values[1]}: is the unit right?"
 

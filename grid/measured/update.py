@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..spec import auto
 from ..spec.axis import Array
 from ..spec.scenario import said_by
-from .steps import FAR, STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
+from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 WEIGHT = 5.0
@@ -54,16 +54,13 @@ class Update(StepFit):
     carried: Mapping[str, Any]
     published: tuple[str, ...]
     jobs: tuple[Job, ...]
+    by_values: Array
     noise: float
     digest: str
 
     @property
-    def doubt(self) -> str | None:
-        """Signs of a wrong unit: a factor of FAR between measured and expected steps, or more."""
-        worst = max((job.factor for job in self.jobs), key=lambda factor: abs(math.log(factor)))
-        if 1 / FAR < worst < FAR:
-            return super().doubt
-        return f"measured is {worst:.3g} times what was expected: is the unit right?"
+    def computed(self) -> Array:
+        return self.by_values
 
 
 def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> Update:
@@ -140,6 +137,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         carried={name: value for name, value in network.items() if name not in fit},
         published=tuple(name for name, share in zip(fit, moved, strict=True) if share > MOVED),
         jobs=tuple(map(Job, jobs, factor.tolist(), own)),
+        by_values=steps.model.predict(point),
         noise=noise,
         digest=posterior.digest,
     )

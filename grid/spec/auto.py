@@ -19,6 +19,7 @@ from ...catalog.records import CLUSTER, SHAPE
 from ...kernels import elementary
 from ...kernels.calculus.phases import in_phase
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import OF_JOB
 from ..errors import InputError
 from . import patterns, phases
 from .axes import PHASE
@@ -31,7 +32,7 @@ TOLD_BY = (
     *(*_PEAKS.values(), *_LAYERS),
 )
 TELLING_JOBS = ("model", *CLUSTER, *SHAPE)
-_OF_JOB = "step_time_factor"
+_STEP_FACTOR = OF_JOB["step_time"]
 _PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
 OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
 _NEEDED = (  # one of each set: inputs of the roofline without a default
@@ -313,11 +314,11 @@ def factors_of_job(
         own = job_of(point)
         alike = not fitted or not differences(fitted, cell_of(point))
         job = next((j for j in values["jobs"] if alike and own.items() <= (own | j).items()), None)
-        made.append((job[_OF_JOB], job[FACTOR]) if job else (1.0, values[FACTOR]))
+        made.append((job[_STEP_FACTOR], job[FACTOR]) if job else (1.0, values[FACTOR]))
     names = tuple(axis.name for axis in along)
     return {
         name: compressed(names, np.array(column).reshape(shape))
-        for name, column in zip((_OF_JOB, FACTOR), zip(*made, strict=True), strict=True)
+        for name, column in zip((_STEP_FACTOR, FACTOR), zip(*made, strict=True), strict=True)
     }
 
 

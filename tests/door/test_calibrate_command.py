@@ -124,7 +124,8 @@ def test_a_table_of_steps_becomes_a_file_with_an_interval(
     assert "'perplexity' is not used" in done.stderr
     entry = record("calibration", str(folder / "steps.toml"))
     assert 0 < entry.standard_errors[name] < entry.values[name] < 1
-    factor = re.search(r"90 % interval of a step: x or / ([\d.]+)", done.stdout)
+    whose = "a" if fit else "another job's"
+    factor = re.search(f"90 % interval of {whose} step: x or / ([\\d.]+)", done.stdout)
     assert factor
     assert 1 < entry.values["error_factor"] == pytest.approx(float(factor[1]), rel=0.01)
     assert ("from published steps" in done.stdout) == (not fit)

@@ -256,10 +256,7 @@ def test_what_is_stated_is_not_fitted() -> None:
 def test_what_nobody_measured_is_fitted_too_and_less_is_known_of_it() -> None:
     measured, other = {**JOB, "precision": "fp8"}, {**JOB, "precision": "fp8", "gpu": "mi300x"}
     known = update_steps(table(times(**measured)[:1]), measured)
-    one, six = (update_steps(table(times(**other)[:rows]), other) for rows in (1, 6))
-    assert half_width(known) < half_width(one)
-    assert "gemm_efficiency" in known.published
-    assert "gemm_efficiency" not in six.published
+    assert half_width(known) < half_width(update_steps(table(times(**other)[:1]), other))
     unknown = {name: value for name, value in JOB.items() if name != "software"}
     assert update_steps(table(times()[:1]), unknown).cell.software == ""
 
