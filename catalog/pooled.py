@@ -118,12 +118,6 @@ class Posterior:
         """Standard deviation of the logarithm of the factor that all steps of a job share."""
         return float(self._spreads[STEP, "job"])
 
-    @property
-    def given(self) -> float:
-        """Factor, 1 or more, on the width after an update with a job's own steps that covers 90 of
-        100 of its other steps."""
-        return max(1.0, float(self.content["unseen"]["a cell"]["given"]))
-
     @functools.cached_property
     def cells(self) -> Mapping[str, tuple[int, str]]:
         """Number of rows of each measured cell, and their attention kernel."""

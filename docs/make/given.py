@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog.pooled import NORMAL, STEP
-from fleetcube.grid.measured.update import _half, most_likely
+from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, STUDENTS
+from fleetcube.grid.measured.update import half_of_noise, most_likely
 
 from .hierarchy import JOB, LAWS, Pooled, Posterior, Predicted
 
@@ -45,33 +45,58 @@ class Fold:
     def slopes(self) -> Array:
         return self.predicted.slopes[: len(LAWS)]
 
+    @cached_property
+    def covariance(self) -> Array:
+        """Of the effects of coefficients."""
+        return self.posterior.covariance[np.ix_(self._laws, self._laws)]
+
+    def taken(self, row: int) -> Array:
+        """The effects in a row's coefficients."""
+        found = np.zeros((len(LAWS), self._laws.sum()))
+        place = self.pooled.coefficient[self._laws]
+        found[place, np.arange(len(place))] = self.pooled.members[self._laws, row]
+        return found
+
     def root(self, row: int) -> Array:
         """A root of the covariance of a row's coefficients."""
-        taken = np.zeros((len(LAWS), self._laws.sum()))
-        place = self.pooled.coefficient[self._laws]
-        taken[place, np.arange(len(place))] = self.pooled.members[self._laws, row]
-        covariance = self.posterior.covariance[np.ix_(self._laws, self._laws)]
-        sizes, axes = np.linalg.eigh(taken @ covariance @ taken.T)
+        taken = self.taken(row)
+        sizes, axes = np.linalg.eigh(taken @ self.covariance @ taken.T)
         return np.asarray(axes * np.sqrt(np.maximum(sizes, 0)))
+
+    def halves(self, a: int, b: int, is_job: bool) -> tuple[float, float]:
+        """Half the interval of the ratio of two rows, and of the second alone."""
+        own = [self.slopes[:, row] @ self.taken(row) for row in (a, b)]
+        spread = self.posterior.spreads[STEP, JOB] ** 2
+        noise = float(self.predicted.noise[b])
+        found = []
+        for of, jobs, of_noise in (
+            (own[0] - own[1], 0.0 if is_job else 2 * spread, STUDENTS),
+            (own[1], spread, STUDENT),
+        ):
+            variance = of @ self.covariance @ of + jobs
+            found.append(np.hypot(NORMAL * np.sqrt(variance), of_noise * noise))
+        return found[0], found[1]
 
     def update(self, given: Sequence[int]) -> tuple[Array, Array, float]:
         """Changes of the coefficients and the logarithm of the job's factor, a root of their
-        covariance, and the noise."""
+        covariance, and half the interval of noise."""
         rows = np.array(given)
         slopes = np.vstack([self.slopes[:, rows], np.ones(len(rows))]).T
-        return most_likely(
+        expected = float(self.predicted.noise[rows[0]])
+        x, spread, _ = most_likely(
             lambda x: (self.errors[rows] + slopes @ x, slopes),
             np.zeros(len(LAWS) + 1),
             self.root(rows[0]),
-            float(self.predicted.noise[rows[0]]),
+            expected,
             self.posterior.spreads[STEP, JOB],
         )
+        return x, spread, half_of_noise(self.errors[rows] + slopes @ x, slopes @ spread, expected)
 
 
 @dataclass(frozen=True)
 class Given:
     """Errors of logarithms by pair: of the update, auto, and auto times measured over predicted;
-    and half the update's interval, before its factor."""
+    and half the update's interval."""
 
     groups: tuple[str, ...]
     update: Array
@@ -84,19 +109,13 @@ class Given:
         groups = np.array(self.groups)
         return float(np.mean([values[groups == one].mean() for one in dict.fromkeys(groups)]))
 
-    @property
-    def factor(self) -> float:
-        """Factor on the intervals that covers 90 of 100 rows, each group counting once."""
-        sizes = np.abs(self.update) / self.half
-        return next(f for f in np.sort(sizes).tolist() if self._mean(sizes <= f) >= 0.9)
-
-    def cells(self, factor: float) -> Iterator[str]:
+    def cells(self) -> Iterator[str]:
         """Cells of the table: groups, mean errors, share inside, half the interval."""
         yield str(len({*self.groups}))
         for errors in (self.update, self.auto, self.ratio):
             yield f"{100 * self._mean(np.abs(np.expm1(errors))):.1f} %"
-        yield f"{100 * self._mean(np.abs(self.update) <= factor * self.half):.0f} %"
-        yield f"x {np.exp(self._mean(factor * self.half)):.2f}"
+        yield f"{100 * self._mean(np.abs(self.update) <= self.half):.0f} %"
+        yield f"x {np.exp(self._mean(self.half)):.2f}"
 
 
 def given(pairs: Sequence[Pair], fold_of: Callable[[int], Fold], is_job: bool) -> Given:
@@ -107,16 +126,33 @@ def given(pairs: Sequence[Pair], fold_of: Callable[[int], Fold], is_job: bool) -
         fold = fold_of(other)
         if rows not in made:
             made[rows] = fold.update(rows)
-        x, spread, noise = made[rows]
+        x, spread, of_noise = made[rows]
         here = np.append(fold.slopes[:, other], float(is_job))
         there = np.vstack([fold.slopes[:, list(rows)], np.full(len(rows), float(is_job))])
         variance = np.square(there.T @ spread).sum(axis=1).mean()
         variance += 0.0 if is_job else fold.posterior.spreads[STEP, JOB] ** 2
         auto = fold.errors[other]
         ratio = auto - float(np.median(fold.errors[list(rows)]))
-        half = np.hypot(NORMAL * np.sqrt(variance), _half(len(rows)) * noise)
+        half = np.hypot(NORMAL * np.sqrt(variance), of_noise)
         found.append((auto + here @ x, auto, ratio, half))
     return Given(tuple(group for group, _, _ in pairs), *np.array(found).T)
+
+
+RATIOS = ("two steps of", "pairs of", "error of B / A", "of B", "inside", "half of B / A", "of B")
+
+
+def ratios(pairs: Sequence[Pair], fold_of: Callable[[int], Fold], is_job: bool) -> Iterator[str]:
+    """Cells of the table of ratios: groups, errors, share inside, halves of intervals."""
+    found = []
+    for _, (a,), b in pairs:
+        fold = fold_of(b)
+        errors = fold.errors[[a, b]]
+        found.append((errors[1] - errors[0], errors[1], *fold.halves(a, b, is_job)))
+    error, own, half, alone = np.array(found).T
+    made = Given(tuple(group for group, _, _ in pairs), error, own, own, half)
+    count, of_ratio, of_one, _, inside, width = made.cells()
+    yield from (count, of_ratio, of_one, inside, width)
+    yield f"x {np.exp(made._mean(alone)):.2f}"
 
 
 def pairs_of(groups: Mapping[str, Sequence[int]], count: int) -> list[Pair]:

@@ -24,8 +24,8 @@ from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import Row
 from fleetcube.grid.spec import values
 
-from .given import HEADING as HEADING_OF_GIVEN
-from .given import Fold, elsewhere, given, grouped, pairs_of, smallest
+from . import given as given_steps
+from .given import Fold, elsewhere, given, grouped, pairs_of, ratios, smallest
 from .hierarchy import (
     COEFFICIENTS,
     JOB,
@@ -372,32 +372,38 @@ def unseen(
 
 def with_own_rows(
     of: Sequence[Row], folds: Mapping[str, Mapping[int, Fold]]
-) -> tuple[list[tuple[str, ...]], dict[str, float]]:
-    """The table of jobs predicted from some of their own steps, and the factor on the intervals of
-    one step given, by what was left out."""
+) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Tables of jobs predicted from some of their own steps, by what was left out, and of ratios of
+    two steps, whose cell was left out."""
     sizes = np.array([int(row.inputs["n_gpus"]) for row in of])
     runs, jobs, cells = ([*map(label, of)] for label in (run, job, cell))
     places = [table(row) + str(row.inputs.get("node", row.inputs.get("gpu"))) for row in of]
-    lines, factors = [], {}
-    for left_out in (A_CELL, A_JOB):
-        held = folds[left_out]
+
+    def here(a: int, b: int) -> bool:
+        return cells[a] == cells[b] and places[a] == places[b] and jobs[a] != jobs[b]
+
+    def there(a: int, b: int) -> bool:
+        return cells[a] == cells[b] and places[a] != places[b]
+
+    lines = []
+    for left_out, held in ((name, folds[name]) for name in (A_CELL, A_JOB)):
         rows = sorted(held)
         of_run = grouped(runs, rows)
-        kinds = {f"{n} of its steps": (pairs_of(of_run, n), True) for n in (1, 2, 3, 6)}
-        kinds["its smallest cluster's"] = smallest(of_run, sizes), True
+        kinds = [(f"{n} of its steps", pairs_of(of_run, n), True) for n in (1, 2, 3, 6)]
+        kinds.append(("its smallest cluster's", smallest(of_run, sizes), True))
         if left_out == A_CELL:  # the others are not in the fit either
-            here = elsewhere(
-                rows,
-                lambda a, b: jobs[a] != jobs[b] and cells[a] == cells[b] and places[a] == places[b],
-            )
-            there = elsewhere(rows, lambda a, b: cells[a] == cells[b] and places[a] != places[b])
-            kinds["another job on its cluster"] = here, False
-            kinds["the same cell elsewhere"] = there, False
-        for name, (pairs, is_job) in kinds.items():
+            kinds.append(("another job on its cluster", elsewhere(rows, here), False))
+            kinds.append(("the same cell elsewhere", elsewhere(rows, there), False))
+        for name, pairs, is_job in kinds:
             found = given(pairs, held.__getitem__, is_job)
-            factors.setdefault(left_out, found.factor)
-            lines.append((name, left_out, *found.cells(max(1.0, factors[left_out]))))
-    return lines, factors
+            lines.append((name, left_out, *found.cells()))
+    rows = sorted(folds[A_CELL])
+    two = (
+        ("one job", pairs_of(grouped(runs, rows), 1), True),
+        ("two jobs on a cluster", elsewhere(rows, here), False),
+    )
+    fold_of = folds[A_CELL].__getitem__
+    return lines, [(name, *ratios(pairs, fold_of, is_job)) for name, pairs, is_job in two]
 
 
 def like_rows(
@@ -454,12 +460,10 @@ def posterior_text(
     of: Sequence[Row],
     moments: Mapping[str, Array],
     splits: Mapping[str, Unseen],
-    given: Mapping[str, float],
 ) -> str:
     """The posterior as a catalog file.
 
-    `factor`: the widths of the posterior that covered 90 of 100 held-out rows, `given` those after
-    an update with one row of the job. `slopes`: see
+    `factor`: the widths of the posterior that covered 90 of 100 held-out rows. `slopes`: see
     moments_of. `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares
     of peak that coefficients multiply.
     """
@@ -485,7 +489,6 @@ def posterior_text(
                 "median": short(float(np.median(np.abs(np.expm1(found.errors))))),
                 "factor": short(found.factor),
                 "typical": short(_conformal(np.abs(found.errors) / found.typical)),
-                **({"given": short(given[name])} if name in given else {}),
             }
             for name, found in splits.items()
         },
@@ -609,7 +612,7 @@ def main() -> None:
     of, fitted = rows()
     pooled = model(of)
     posterior, seen, found, folds = unseen(pooled, of, fitted)
-    own_rows, factors = with_own_rows(of, folds)
+    own_rows, of_two = with_own_rows(of, folds)
     with_experts = np.array([layers(row) != "dense" for row in of])
     whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
     whole += [line for name, part in found.items() for line in lines(name, part, with_experts)]
@@ -623,13 +626,14 @@ def main() -> None:
     for page, mark, text in (
         ("accuracy.md", "left out of the pooled model", "\n".join(whole)),
         ("calibrate.md", "left out of auto", table_text(head, intervals)),
-        ("calibrate.md", "from some of its own", table_text(HEADING_OF_GIVEN, own_rows)),
+        ("calibrate.md", "from some of its own", table_text(given_steps.HEADING, own_rows)),
+        ("uncertainty.md", "ratios of two steps", table_text(given_steps.RATIOS, of_two)),
     ):
         (DOCS / page).write_text(between(DOCS / page, mark, text), encoding="utf-8")
         print(text)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
     moments = moments_of(of, seen.slopes, fitted)
-    text = posterior_text(pooled, posterior, used, moments, in_intervals, factors)
+    text = posterior_text(pooled, posterior, used, moments, in_intervals)
     CATALOG.write_text(text, encoding="utf-8")
     print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")
 

@@ -23,6 +23,7 @@ from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, w
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 WEIGHT = 5.0
+LEAST_WEIGHT = 2.0  # for intervals: rows that scatter more widen them sooner
 MOVED = 0.9  # of a deviation: above it, a coefficient is that of published steps
 _ROUNDS = 100
 _FAR = 1.5  # largest move in one round, in deviations
@@ -96,6 +97,8 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         for d in pooled.NORMAL * np.array([-1, 1])[:, None] * deviations
     ]
 
+    of_noise = half_of_noise(residuals, slopes @ spread, expected)
+
     def error_factor(job: int | None = None) -> float:
         """That of a new step of a job, or of another one, by the derivatives at the rows."""
         of_new = np.zeros_like(slopes)
@@ -105,7 +108,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         variance = np.square(of_new @ spread).sum(axis=1).mean()
         variance += job_spread**2 if job is None else 0.0
         deviation = pooled.NORMAL * math.sqrt(variance)
-        return math.exp(posterior.given * math.hypot(deviation, _half(len(residuals)) * noise))
+        return math.exp(math.hypot(deviation, of_noise))
 
     auto_width = posterior.width(cell, root, job_spread, expected)
     own = [error_factor(k) for k in range(len(jobs))]
@@ -255,12 +258,19 @@ def most_likely(
     return means + prior @ u, prior @ np.linalg.cholesky(laplace()[2]), noise
 
 
-def _half(rows: int) -> float:
-    """Half the 90 % interval of noise, in scales: the scale is uncertain as of WEIGHT + rows, and
-    variances of Student's t add up as 1 / (degrees - 2) do, nearly."""
+def half_of_noise(errors: Array, spread: Array, expected: float) -> float:
+    """Half the 90 % interval of the noise of a new step. Its scale is as uncertain as that of
+    LEAST_WEIGHT rows and these; variances of Student's t add up nearly as 1 / degrees do.
+    `spread` [row, :] is a root of the errors' covariance by the fit."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(1 / (1 / FREEDOM + 1 / (WEIGHT + rows)), 0.95))
+    rows = LEAST_WEIGHT + len(errors)
+    of_fit, scale = np.square(spread).sum(), expected
+    for _ in range(_ROUNDS):
+        weights = (FREEDOM + 1) / (FREEDOM + (errors / scale) ** 2)
+        squares = (weights * errors**2).sum() + of_fit + LEAST_WEIGHT * expected**2
+        scale = math.sqrt(squares / rows)
+    return scale * float(stdtrit(1 / (1 / FREEDOM + 1 / rows), 0.95))
 
 
 def _jobs(table: Table, scenario: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[int]]:

@@ -483,3 +483,10 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else str(value)
     return value
+
+
+def chance(share: float) -> str:
+    """A probability in words: 48 %, < 1 %."""
+    if 0.01 <= share <= 0.99:
+        return f"{100 * share:.0f} %"
+    return "< 1 %" if share < 0.01 else "> 99 %"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from docs.make import pooled as made
-from docs.make.hierarchy import COEFFICIENTS, Pooled, Posterior, Steps, at
+from docs.make.hierarchy import COEFFICIENTS, JOB, Pooled, Posterior, Steps, at
+from fleetcube.catalog.pooled import STEP
 from fleetcube.grid.measured.row import Row
 
 from ..draws import generator
@@ -139,3 +140,35 @@ def test_the_catalog_has_the_posterior_of_the_carried_rows() -> None:
     errors = np.expm1(np.abs(model.steps.errors(model.values(found.means))))
     assert np.median(errors[fitted]) < 0.045
     assert errors[fitted].mean() < 0.07
+
+
+def test_what_all_steps_of_a_job_share_is_told_from_noise() -> None:
+    """Factors planted in six jobs of four steps: they are found, and with them their spread."""
+    planted_in = generator(7).normal(0, 0.15, 6)
+    jobs = [f"{k % 6}" for k in range(len(rows()))]
+    noise = 0.01 * generator(8).standard_normal(len(rows()))
+    fitted = [c for c in COEFFICIENTS if c.name in FITTED or c.name == STEP]
+    chosen = [replace(c, levels=c.levels if c.name == STEP else ("software",)) for c in fitted]
+    peaks = np.log([GPUS[row.inputs["gpu"]] / 989e12 for row in rows()])
+    one = np.ones(len(rows()))
+    facts = {"gemm": 0.9 * one, "attention": 0.7 * one, "peak": peaks, "peak_16": peaks}
+    facts["node_link"] = np.where(peaks < -0.5, 300e9, 450e9)
+
+    def model(measured: list[Row]) -> Pooled:
+        groups = {"software": [row.group for row in rows()], JOB: jobs}
+        return Pooled(Steps(measured, facts, chosen), groups, [row.group for row in rows()])
+
+    empty = model(rows())
+    own = planted_in[[int(job) for job in jobs]]
+    times = np.exp(empty.steps.errors(empty.values(np.zeros(len(empty.effects)))) + own + noise)
+    made = [replace(r, measured=float(t)) for r, t in zip(rows(), times, strict=True)]
+    full = model(made)
+    found = full.fit(np.ones(len(jobs), dtype=bool))
+    of_jobs = {
+        e.group: m for e, m in zip(found.effects, found.means, strict=True) if e.level == JOB
+    }
+    middle = np.mean(planted_in)  # which coefficients take
+    factors = np.array([of_jobs[f"{k}"] for k in range(6)])
+    assert np.abs(factors - factors.mean() - (planted_in - middle)).max() < 0.04
+    assert 0.06 < found.spreads[STEP, JOB] < 0.2
+    assert max(found.noise.values()) < 0.04

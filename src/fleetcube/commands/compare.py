@@ -178,11 +178,11 @@ def _outputs(comparison: Any) -> None:
 
 def _known(ratio: Any) -> list[str]:
     """The interval of a ratio, and the probability that B is below A."""
+    from fleetcube.grid.show.tables import chance
+
     if ratio is None:
         return ["-", "-"]
-    percent = f"{100 * min(max(ratio.below, 0.01), 0.99):.0f} %"
-    beyond = "<" * (ratio.below < 0.01) + ">" * (ratio.below > 0.99)
-    return [f"{ratio.low:.3g} to {ratio.high:.3g}", f"{beyond} {percent}".strip()]
+    return [f"{ratio.low:.3g} to {ratio.high:.3g}", chance(ratio.below)]
 
 
 def _terms(comparison: Any, name: str) -> None:

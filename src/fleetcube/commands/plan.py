@@ -359,6 +359,8 @@ def _print_one(
     if len(labels) > 1:
         say("")
         others = best[shown].isel(rank=slice(1, None)).assign_coords(rank=labels[1:])
+        if chances := _chances(sweep, best, of, sense):
+            others["better"] = "rank", chances
         print_table(*table(others.rename(rank="next layouts")))
     say("")
     _print_limits(first)
@@ -369,6 +371,21 @@ def _print_one(
         say(f"if memory were no limit: {of} {shown_free} ({free / now - 1:+.1%})")
     layout = {name: best[name].values[0] for name in names}
     _print_levers(sweep, layout, of, sense)
+
+
+def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[str]:
+    """How likely each of the next layouts is better than the first; empty where not known."""
+    from fleetcube.grid.ask.layouts import inputs_of, point
+    from fleetcube.grid.ask.ratio import ratios
+    from fleetcube.grid.show.tables import chance
+
+    at = point(sweep)
+    first, *others = ({**at, **inputs_of(best.isel(rank=k))} for k in range(best.sizes["rank"]))
+    found = [ratios(first, other, [of]).get(of) for other in others]
+    known = [ratio for ratio in found if ratio is not None]
+    if len(known) < len(others):
+        return []
+    return [chance(ratio.below if sense == "min" else 1 - ratio.below) for ratio in known]
 
 
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
