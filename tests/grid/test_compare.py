@@ -1,10 +1,17 @@
 """Two scenarios compared: terms that add up, and the effect of each change."""
 
+import math
+
 import numpy as np
 import pytest
 
+from fleetcube import evaluate
+from fleetcube.catalog import pooled
 from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
+from fleetcube.grid.ask.ratio import ratios
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.spec import auto
+from fleetcube.grid.spec.scenario import said_by
 from fleetcube.grid.sweep import Sweep
 
 from .common import on_h100, refused
@@ -228,3 +235,64 @@ def test_traffic_between_sites_is_a_term() -> None:
     assert float(waits.sel(scenario="a")) == 0 < float(waits.sel(scenario="b"))
     whole = found.values["step_time"]
     np.testing.assert_allclose(terms.sum("step_time_term") / whole, 1, rtol=1e-12)
+
+
+PLANNED = {
+    **{"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 1024},
+    **{"tensor_parallel": 8, "pipeline_parallel": 4, "software": "nemo"},
+}
+
+
+def test_a_ratio_is_known_better_than_either_side() -> None:
+    """Against draws of coefficients, of the job's factor and of noise, as each side has them."""
+    random = np.random.default_rng(12)
+    posterior = pooled.posterior()
+    other = {**PLANNED, "pipeline_parallel": 8, "micro_batch_size": 2}
+    cell = auto.cell_of(said_by(PLANNED))
+    means, root = posterior.at(cell)
+    draws = 400
+    x = means[:, None] + root @ random.standard_normal((root.shape[1], draws))
+    drawn = {one.input: one.value(x[one.place])[0].tolist() for one in posterior.settings(cell)}
+    own = {"attention_kernel": posterior.kernel(cell), "compute_model": "roofline"}
+    logs = []
+    for side in (PLANNED, other):
+        made = Sweep({**side, **own}, {"draw": drawn}, ["job_time"]).evaluate()
+        noise = posterior.noise(cell.software) * random.standard_t(4, draws)
+        logs.append(np.log(made.job_time.values) + noise)
+    difference = logs[1] - logs[0]
+    found = ratios(PLANNED, other, ["job_time"])["job_time"]
+    low, high = np.quantile(difference, [0.05, 0.95])
+    half = math.log(found.high / found.low) / 2
+    assert half == pytest.approx((high - low) / 2, rel=0.15)
+    assert half < 0.85 * math.log(posterior.values(cell)["error_factor"])
+    middle = float(evaluate("job_time", **other) / evaluate("job_time", **PLANNED))
+    assert math.sqrt(found.low * found.high) == pytest.approx(middle, rel=1e-9)
+    assert found.below == pytest.approx(np.mean(difference < 0), abs=0.06)
+    back = ratios(other, PLANNED, ["job_time"])["job_time"]
+    assert (1 / back.high, 1 - back.below) == pytest.approx((found.low, found.below))
+
+
+def test_jobs_that_differ_have_wider_ratios_and_shares_of_measured_ones_narrower() -> None:
+    def half(**changed: object) -> float:
+        found = ratios(PLANNED, {**PLANNED, **changed}, ["step_time"])["step_time"]
+        return math.log(found.high / found.low) / 2
+
+    layout = half(pipeline_parallel=8)
+    assert layout < half(model="llama-2-70b") < half(node="dgx-b200")
+    assert half(n_gpus=2048) == pytest.approx(layout, rel=0.2)
+    assert ratios(PLANNED, {**PLANNED, "calibration": "none"}, ["step_time"]) == {}
+    assert ratios(PLANNED, {**PLANNED, "flops_efficiency": 0.4}, ["step_time"]) == {}
+    # what does not depend on the step has no interval
+    more = {**PLANNED, "gpu_mttf": "40_000 h"}
+    assert "cluster_mtbf" not in ratios(PLANNED, more, ["cluster_mtbf", "job_time"])
+
+
+def test_terms_of_a_job_with_a_factor_of_its_own_add_up() -> None:
+    for factor in (0.9, 1.3):
+        slow = {**JOB, "step_time_factor": factor}
+        found = compare(sweep(JOB), sweep(slow))
+        differences_add_up(found)
+        step = found.values["step_time"]
+        assert float(step[1] / step[0]) == pytest.approx(factor)
+        both = {**slow, "step_time_error": 1.0, "error_factor": 1.2}
+        differences_add_up(compare(sweep(slow), sweep(both)))

@@ -138,8 +138,9 @@ def test_the_catalog_has_the_posterior_of_the_carried_rows() -> None:
     found = made.in_catalog(model)
     assert np.linalg.eigvalsh(found.covariance).min() > 0
     errors = np.expm1(np.abs(model.steps.errors(model.values(found.means))))
-    assert np.median(errors[fitted]) < 0.045
-    assert errors[fitted].mean() < 0.07
+    # without the factors of their jobs, of a spread of 0.074
+    assert np.median(errors[fitted]) < 0.055
+    assert errors[fitted].mean() < 0.085
 
 
 def test_what_all_steps_of_a_job_share_is_told_from_noise() -> None:
