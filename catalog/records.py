@@ -147,7 +147,8 @@ class Record:
     """One entry: its source, and its values in SI base units; distributions are as written.
 
     `standard_errors` belong to fitted values, in the same units; `steps_of` is the cell of
-    published steps from which a user's fit started, "" for others.
+    published steps from which a user's fit started, "" for others, with `noise` of its steps and
+    `correlations` of the fitted values, below the diagonal.
     """
 
     kind: str
@@ -160,6 +161,8 @@ class Record:
     values: Mapping[str, Any]
     standard_errors: Mapping[str, float] = field(default_factory=dict)
     steps_of: str = ""
+    noise: float = 0.0
+    correlations: tuple[tuple[float, ...], ...] = ()
 
     @property
     def name(self) -> str:
@@ -443,15 +446,36 @@ def _entry(
             raise CatalogError(f"{where} has an unknown key {name!r}; known: {KINDS[kind_name]}")
         spread = isinstance(value, dict) and unit(name) == "s"
         values[name] = _distribution(where, name, value) if spread else _value(where, name, value)
+    errors = _standard_errors(where, table, values)
+    fit = table.get("fit", {})
     return Record(
         kind_name,
         label,
         edition,
         **{about: table[about] for about in _ABOUT},
         values=MappingProxyType(values),
-        standard_errors=MappingProxyType(_standard_errors(where, table, values)),
-        steps_of=str(table.get("fit", {}).get("steps_of", "")),
+        standard_errors=MappingProxyType(errors),
+        steps_of=str(fit.get("steps_of", "")),
+        noise=_number(f"{where}: [fit]", "error_factor", fit.get("noise", 0.0)),
+        correlations=_correlations(where, fit.get("correlations", []), len(errors)),
     )
+
+
+def _correlations(where: str, rows: Any, count: int) -> tuple[tuple[float, ...], ...]:
+    """Correlations of `count` values, below the diagonal, or none."""
+    found = rows if isinstance(rows, list) else None
+    if found == []:
+        return ()
+    if found is None or [len(row) if isinstance(row, list) else -1 for row in found] != [
+        *range(count)
+    ]:
+        raise CatalogError(
+            f"{where}: [fit] correlations are not the {count} rows below a diagonal; leave them out"
+        )
+    cells = [cell for row in found for cell in row]
+    if not all(isinstance(cell, int | float) and -1 <= cell <= 1 for cell in cells):
+        raise CatalogError(f"{where}: [fit] correlations are not between -1 and 1")
+    return tuple(tuple(map(float, row)) for row in found)
 
 
 def _standard_errors(

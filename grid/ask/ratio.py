@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import AUTO, pooled
+from ...catalog import AUTO, pooled, record
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.roles import OF_JOB
 from ..errors import InputError
@@ -36,29 +36,33 @@ class Ratio:
 
 @dataclass(frozen=True)
 class _Side:
-    """Derivatives of outputs' logarithms by coefficients before their links, and by the logarithm
-    of the step's factor: [coefficient] and a number by output."""
+    """Derivatives of outputs' logarithms at a scenario: by coefficients, [coefficient], and by the
+    logarithm of the step's factor. `job` is what the factor belongs to."""
 
+    source: str
     cell: pooled.Cell
     job: Mapping[str, Any]
+    noise: float
     values: Mapping[str, float]
     slopes: Mapping[str, Array]
     by_factor: Mapping[str, float]
 
 
 def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> dict[str, Ratio]:
-    """The ratio B / A of each output of two scenarios, where both have auto's coefficients and the
-    output depends on them."""
+    """The ratio B / A of each output of two scenarios, where both have auto's coefficients, or
+    those of one file of own steps, and the output depends on them."""
     try:
         sides = [_side(scenario, names) for scenario in (a, b)]
     except InputError:  # a derivative is not known
         return {}
     first, second = sides
-    if first is None or second is None:
+    if first is None or second is None or first.source != second.source:
         return {}
     posterior = pooled.posterior()
     roots = [root for _, root in posterior.together([first.cell, second.cell])]
-    noise = [posterior.noise(side.cell.software) for side in (first, second)]
+    if first.source != AUTO:
+        roots = [_root(first.source)] * 2
+    noise = [first.noise, second.noise]
     found = {}
     for name in names:
         values = [side.values[name] for side in (first, second)]
@@ -77,22 +81,45 @@ def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> 
     return found
 
 
+def _root(label: str) -> Array:
+    """A root of the covariance of a file's coefficients."""
+    entry = record("calibration", label)
+    deviations = np.array([*entry.standard_errors.values()])
+    below = np.zeros((len(deviations), len(deviations)))
+    for k, row in enumerate(entry.correlations):
+        below[k, :k] = row
+    sizes, axes = np.linalg.eigh(below + below.T + np.eye(len(deviations)))
+    return np.asarray(deviations[:, None] * axes * np.sqrt(np.maximum(sizes, 0)))
+
+
 def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
-    """The derivatives at a scenario; None if its coefficients are not auto's."""
-    if not scenario.keys().isdisjoint(auto.OWN) and scenario.get("calibration") != AUTO:
+    """The derivatives at a scenario; None if its coefficients are of another source."""
+    label = scenario.get("calibration", AUTO)
+    entry = record("calibration", label)
+    if not auto.OWN.isdisjoint({*scenario} - {"calibration"}):
+        return None
+    if label != AUTO and not entry.correlations:
         return None
     said = said_by(scenario)
     cell = auto.cell_of(said)
     posterior = pooled.posterior()
     means, _ = posterior.at(cell)
-    settings = [one for one in posterior.settings(cell) if one.input not in scenario]
-    inputs = [*(one.input for one in settings), _FACTOR]
-    given = {**scenario, _FACTOR: 1.0}
+    if label == AUTO:
+        settings = posterior.settings(cell)
+        links = [(one.input, one.place, float(one.value(means[one.place])[1])) for one in settings]
+        noise = posterior.noise(cell.software)
+    else:
+        links = [(name, place, 1.0) for place, name in enumerate(entry.standard_errors)]
+        noise = entry.noise
+    links = [link for link in links if link[0] not in scenario]
+    inputs = [*(name for name, *_ in links), _FACTOR]
+    found = auto.factors_of_job(label, [], said)
+    factor = found[_FACTOR][1].item() if found else 1.0
+    given = {_FACTOR: factor, **scenario}
     wanted = {(name, wrt): name_of("d", name, wrt) for name in names for wrt in inputs}
     known = {pair: own for pair, own in wanted.items() if is_known(given, {}, [own])}
-    cube = Evaluation(given, {}, [*names, *dict.fromkeys(known.values())]).evaluate(
-        settings=Settings("numpy")
-    )
+    sweep = Evaluation(given, {}, [*names, *dict.fromkeys(known.values())])
+    cube = sweep.evaluate(settings=Settings("numpy"))
 
     def slope(name: str, wrt: str) -> float:
         own = known.get((name, wrt))
@@ -100,13 +127,15 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
 
     slopes = {}
     for name in names:
-        slopes[name] = np.zeros(len(means))
-        for one in settings:
-            slopes[name][one.place] = slope(name, one.input) * one.value(means[one.place])[1]
+        slopes[name] = np.zeros(len(means) if label == AUTO else len(entry.standard_errors))
+        for wrt, place, link in links:
+            slopes[name][place] = slope(name, wrt) * link
     return _Side(
+        label,
         cell,
         auto.job_of(said),
+        noise,
         {name: float(cube[name]) for name in names},
         slopes,
-        {name: slope(name, _FACTOR) for name in names},
+        {name: slope(name, _FACTOR) * given[_FACTOR] for name in names},
     )

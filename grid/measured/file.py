@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...catalog import KINDS
 from ...catalog.records import unit
 from ...kernels.declare import written
@@ -88,8 +90,16 @@ def about_fit(fit: Fit) -> dict[str, Any]:
     }
     if isinstance(fit, Update):
         about |= {"published_steps": fit.digest[:16], "steps_of": fit.cell.name}
-        about |= {"noise": _rounded(fit.noise, 3)}
+        about |= {"noise": _rounded(fit.noise, 3), "correlations": _below_diagonal(fit)}
     return about | ({"at_bound": list(fit.at_bound)} if fit.at_bound else {})
+
+
+def _below_diagonal(fit: Update) -> list[list[float]]:
+    """Correlations in the order of a file's standard errors."""
+    names = [*fit.standard_errors]
+    order = [names.index(name) for name in sorted(names, key=_order)]
+    cells = fit.correlations[np.ix_(order, order)]
+    return [[_rounded(float(cell), 3) for cell in row[:k]] for k, row in enumerate(cells)]
 
 
 def text(

@@ -122,6 +122,7 @@ def test_a_cube_refuses_a_file_that_changed_since(folder: Path, monkeypatch: Pat
     assert "cannot be read" in verify(cube).notes[0]
 
 
+FACTORS = "step_time_factor = 1.2\nerror_factor = 1.1\n"
 BAD = [
     ("= = 1", "is not TOML"),
     ("x = 1\n", "has no title"),
@@ -140,6 +141,18 @@ BAD = [
     (FILE.replace('latency = "2 us"', "bandwidths = 2"), "'inter_node_bandwidths' is not one of"),
     ("fit = 3\n" + FILE.partition("[standard")[0], "fit is not a table"),
     ("[" * 50_000, "is not TOML"),
+    (f"jobs = 3\n{FILE}", "jobs = 3 is not a list"),
+    (f"jobs = [3]\n{FILE}", "jobs has 3, which is not a table"),
+    (f"{FILE}\n[[jobs]]\nlayers = 8\n", "one of jobs has no step_time_factor"),
+    (f"{FILE}\n[[jobs]]\nlayer = 8\n{FACTORS}", "one of jobs has an unknown key 'layer'"),
+    (f"{FILE}\n[[jobs]]\nnode = 8\n{FACTORS}", "node = 8 of a job is not text"),
+    (f"{FILE}\n[[jobs]]\nlayers = -8\n{FACTORS}", "layers = -8 is not at least 1"),
+    (f"{FILE}\n[[jobs]]\n{FACTORS.replace('1.2', 'inf')}", "step_time_factor = inf is not finite"),
+    (f"{FILE}\n[[jobs]]\n{FACTORS.replace('1.1', '0.9')}", "error_factor = 0.9 is not at least 1"),
+    (f"{FILE}correlations = 1\n", "correlations are not the 2 rows below a diagonal"),
+    (f"{FILE}correlations = [[], [0.1, 1]]\n", "not the 2 rows below a diagonal"),
+    (f"{FILE}correlations = [[], [1.1]]\n", "correlations are not between -1 and 1"),
+    (f"{FILE}noise = 'x'\n", "is not a plain number"),
 ]
 
 

@@ -1,6 +1,7 @@
 """Two scenarios compared: terms that add up, and the effect of each change."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from fleetcube.catalog import pooled
 from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
 from fleetcube.grid.ask.ratio import ratios
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.measured import file as calibration_file
+from fleetcube.grid.measured.steps import Table
+from fleetcube.grid.measured.update import update_steps
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 from fleetcube.grid.sweep import Sweep
@@ -272,7 +276,7 @@ def test_a_ratio_is_known_better_than_either_side() -> None:
     assert (1 / back.high, 1 - back.below) == pytest.approx((found.low, found.below))
 
 
-def test_jobs_that_differ_have_wider_ratios_and_shares_of_measured_ones_narrower() -> None:
+def test_jobs_that_differ_have_wider_ratios(tmp_path: Path) -> None:
     def half(**changed: object) -> float:
         found = ratios(PLANNED, {**PLANNED, **changed}, ["step_time"])["step_time"]
         return math.log(found.high / found.low) / 2
@@ -282,6 +286,27 @@ def test_jobs_that_differ_have_wider_ratios_and_shares_of_measured_ones_narrower
     assert half(n_gpus=2048) == pytest.approx(layout, rel=0.2)
     assert ratios(PLANNED, {**PLANNED, "calibration": "none"}, ["step_time"]) == {}
     assert ratios(PLANNED, {**PLANNED, "flops_efficiency": 0.4}, ["step_time"]) == {}
+    # of a file of own steps, whose factor belongs to one of two jobs
+    cell = update_steps(Table({"n_gpus": [512]}, [20.0], [2]), PLANNED)
+    path = tmp_path / "my.toml"
+    about = calibration_file.own_words(cell, "steps.csv", "Training steps")
+    content = calibration_file.text(
+        about,
+        calibration_file.step_values(cell),
+        cell.standard_errors,
+        calibration_file.about_fit(cell),
+        jobs=calibration_file.jobs_of(cell),
+    )
+    path.write_text(content, encoding="utf-8")
+    mine = {"calibration": str(path)}
+    for other in ({"pipeline_parallel": 8}, {"model": "llama-2-70b"}):
+        pair = {**PLANNED, **mine}, {**PLANNED, **mine, **other}
+        known = ratios(*pair, ["step_time"])["step_time"]
+        before, after = (float(evaluate("step_time", **side)) for side in pair)
+        assert math.sqrt(known.low * known.high) == pytest.approx(after / before)
+        wide = math.log(known.high / known.low) / 2
+        assert wide == pytest.approx(half(**other), rel=0.25)
+    assert ratios(PLANNED, {**PLANNED, **mine}, ["step_time"]) == {}
     # what does not depend on the step has no interval
     more = {**PLANNED, "gpu_mttf": "40_000 h"}
     assert "cluster_mtbf" not in ratios(PLANNED, more, ["cluster_mtbf", "job_time"])
