@@ -322,6 +322,21 @@ def factors_of_job(
     }
 
 
+def said_of_job(label: str, rows: Mapping[str, tuple[tuple[str, ...], Array]]) -> list[str]:
+    """A remark on whether a calibration's own jobs are meant; none where it has none."""
+    if not rows:
+        return []
+    factor = rows[_STEP_FACTOR][1]
+    others = rows[FACTOR][1] == record("calibration", label).values[FACTOR]
+    if others.all():
+        return [f"no job of {label}: its coefficients alone, with the interval of another job"]
+    some = "; other jobs have its coefficients alone" if others.any() else ""
+    known = ", ".join(sorted({f"{one:.3g}" for one in factor[~others].tolist()}))
+    return [
+        f"calibration {label}: steps of this job, {known} times what its coefficients give{some}"
+    ]
+
+
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:
     """An array without the axes along which it is constant."""
     kept: list[str] = []

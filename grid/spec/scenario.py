@@ -319,6 +319,7 @@ def _set_by_labels(
                 said = {**labels, **constants, **options}
                 remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
                 rows = auto.factors_of_job(labels[kind], axes, said)
+                remarks += auto.said_of_job(labels[kind], rows)
                 taken |= _set_rows(rows, axes, chosen, constants, options, taken, tables)
             for name in sorted(label_values.keys() & open_on.keys() - void - partly.keys()):
                 k = open_on.pop(name)
