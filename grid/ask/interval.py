@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...catalog.pooled import NORMAL
 from ...kernels.roles import ENDS, FAILURES
 from ..plan.labels import END_OF, UNUSED
 from ..plan.plan import Plan
@@ -38,9 +39,9 @@ def interval(
     plan = sweep._plan("numpy", settings._mask)
     names = asked_of(plan, of)
     values = (sweep if of is None else sweep.with_outputs(names)).evaluate(settings=settings)
-    spread = [name for name in names if name != FAILURES]  # how a count scatters is another matter
-    drawn = [name for name in spread if reached(plan, [name]) & {*plan.problem.distributions}]
-    left = [name for name in spread if name not in drawn]
+    uncertain = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
+    drawn = [name for name in uncertain if name != FAILURES]
+    left = [name for name in names if name not in uncertain]
     moved = [name for name in left if errors(plan, name)]
     bounded = [name for name in left if name in ENDS]
     ends: dict[str, tuple[Any, Any]] = {}
@@ -54,6 +55,8 @@ def interval(
         low, high = _moved(sweep, plan, moved, settings)
         ends |= {name: (low[name], high[name]) for name in moved}
         made.append(low)
+    if FAILURES in ends:
+        ends[FAILURES] = _counts(values[FAILURES], *ends[FAILURES])
     if bounded:
         own = sweep.with_outputs([end for name in bounded for end in ENDS[name]])
         found = own.evaluate(settings=settings)
@@ -104,6 +107,31 @@ def _moved(
             reduce(plan, moved.spec, how, [DRAW], map_, plain._cores) for how in ("min", "max")
         )
     return low, high
+
+
+def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """Ends of the interval of a count that is Poisson's around a mean, of which `low` and `high`
+    are the ends: a lognormal one. Mixed by Gauss-Hermite quadrature."""
+    from scipy.special import pdtr
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
+    spread = np.log(high / low) / (2 * NORMAL)
+    means = [mean.values * np.exp(node * spread.values) for node in nodes]
+    weights = weights / weights.sum()
+
+    def below(count: Any) -> Any:
+        return sum(w * pdtr(count, own) for w, own in zip(weights, means, strict=True))
+
+    found = []
+    for share in ((1 - SHARE) / 2, (1 + SHARE) / 2):
+        least = np.full(mean.shape, -1.0)  # of which fewer are below the share
+        most = np.ceil(means[-1] + 10 * np.sqrt(means[-1]) + 10)
+        for _ in range(64):
+            middle = np.floor((least + most) / 2)
+            enough = below(middle) >= share
+            least, most = np.where(enough, least, middle), np.where(enough, middle, most)
+        found.append(mean.copy(data=np.where(np.isfinite(mean.values), most, np.nan)))
+    return found[0], found[1]
 
 
 def _end(value: Any, pair: tuple[Any, Any], k: int, side: str) -> Any:

@@ -236,3 +236,24 @@ def test_curves_have_bands() -> None:
         bars = plot(cube.isel(n_gpus=[0]), "job_time", "precision", None, None)
         (segments,) = [c.get_segments() for c in bars.axes[0].collections[:1]]
         assert len(segments) == 2
+
+
+def test_the_interval_of_a_count_is_that_of_what_is_counted() -> None:
+    """Failures drawn by Poisson's law around means drawn within the error of the step."""
+    random = np.random.default_rng(6)
+    job = {**JOB, "flops_efficiency": 0.4, "error_factor": 1.3}
+    axes = {"training_tokens": [1e11, 1e12, 3e12, 1e13], "n_gpus": [256, 4096]}
+    found = Sweep(job, axes, ["expected_failures"]).prediction_interval()
+    for k, j in np.ndindex(4, 2):
+        mean = float(found.expected_failures[k, j])
+        means = mean * 1.3 ** (random.standard_normal(200_000) / 1.645)
+        counts = random.poisson(means)
+        low, high = (float(found[f"expected_failures_{end}"][k, j]) for end in ("low", "high"))
+        assert low.is_integer()
+        assert np.mean(counts < low) < 0.052
+        assert np.mean(counts <= low) > 0.048
+        assert np.mean(counts > high) < 0.052
+        assert np.mean(counts >= high) > 0.048
+    drawn = {**job, "gpu_mttf": {"lognormal": ["50_000 h", 1.5]}, "n_gpus": 256}
+    only = Sweep(drawn, {}, ["expected_failures", "job_time"]).prediction_interval()
+    assert "expected_failures_low" not in only
