@@ -489,7 +489,7 @@ class Sweep(Evaluation):
         of: str | Sequence[str] | None = None,
         q: Sequence[float] = (0.05, 0.5, 0.95),
         *,
-        method: Literal["sampled", "first_order"] = "sampled",
+        method: Literal["sampled", "first_order", "draws"] = "sampled",
         samples: int = 4096,
         seed: int = 0,
         settings: Settings | None = None,
@@ -502,8 +502,9 @@ class Sweep(Evaluation):
             method: "sampled" evaluates `samples` draws (scrambled Sobol points of `seed`, the same
                 at every point); "first_order" propagates variances along exact slopes at the
                 medians, and takes an output as lognormal where all its uncertain inputs are, else
-                as normal.
-            samples, seed: of "sampled".
+                as normal; "draws" returns the draws themselves, over `draw`: joint over outputs
+                and points, without `q`.
+            samples, seed: of "sampled" and "draws".
             settings: instead of the sweep's.
 
         Returns a Dataset of each output over its axes and `quantile`, with `<output>_mean` and

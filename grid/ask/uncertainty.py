@@ -1,7 +1,7 @@
 """Uncertainty: from distributions of inputs to quantiles of outputs, sampled or to first order."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from .gradient import reached
 if TYPE_CHECKING:
     import xarray
 
-METHODS = ("sampled", "first_order")
+METHODS = ("sampled", "first_order", "draws")
 DRAW = "(draw)"  # no axis of a spec can have this name
 SAMPLES = 4096  # default number of draws
 MOST_SAMPLES = 1 << 20
@@ -57,6 +57,8 @@ def uncertainty(
     how = f"{samples} draws, seed {seed}" if method == "sampled" else "first order"
     by_laws = _by_laws(plan, names, asked=of is not None)
     names = [name for name in names if any(name in group for _, group in by_laws)]
+    if method == "draws":
+        return _joint(sweep, by_laws, names, samples, seed, settings)
     variables: dict[str, Any] = {}
     dims: dict[str, tuple[str, ...]] = {}
     idle: list[set[str]] = []
@@ -95,6 +97,30 @@ def uncertainty(
     ends = ("", "_mean", "_std")
     variables = {name + end: variables[name + end] for name in names for end in ends}
     return xarray.Dataset(variables, coords, attrs)
+
+
+def _joint(
+    sweep: Evaluation,
+    by_laws: Sequence[tuple[dict[str, Distribution], list[str]]],
+    names: Sequence[str],
+    samples: Any,
+    seed: Any,
+    settings: Settings,
+) -> "xarray.Dataset":
+    """Outputs at each draw, all at the same draws of all that is uncertain."""
+    import xarray
+
+    every: dict[str, Distribution] = {}
+    for known, _ in by_laws:
+        every |= known
+    found: dict[str, Any] = {}
+    for known, members in by_laws:
+        drawn = _drawn(sweep, every, members, samples, seed, kept=known)
+        cube = drawn.evaluate(settings=settings).rename({DRAW: "draw"})
+        found |= {name: cube[name].variable for name in members}
+        coords = {name: cube.coords[name] for name in sweep._sizes if name in cube.coords}
+    how = {"fleetcube_uncertainty": f"{samples} joint draws, seed {seed}"}
+    return xarray.Dataset({name: found[name] for name in names}, coords, {**cube.attrs, **how})
 
 
 def errors(plan: Plan, name: str) -> dict[str, Distribution]:
@@ -160,8 +186,9 @@ def _drawn(
     names: Sequence[str],
     samples: Any,
     seed: Any,
+    kept: Collection[str] | None = None,
 ) -> Evaluation:
-    """The sweep with one more axis: the draws of the uncertain inputs."""
+    """The sweep with one more axis: the draws of the uncertain inputs, or of those kept."""
     whole = isinstance(samples, int) and not isinstance(samples, bool)
     # Sobol points are evenly spread only at powers of two
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
@@ -171,7 +198,8 @@ def _drawn(
         )
     check_count("seed", seed, 0)
     columns = sobol_points(samples, len(known), seed).T
-    numbers = {name: known[name].at(u) for name, u in zip(known, columns, strict=True)}
+    drawn = zip(known, columns, strict=True)
+    numbers = {name: known[name].at(u) for name, u in drawn if kept is None or name in kept}
     axis = Axis(DRAW, np.arange(samples), numbers)
     return sweep.replace(axes={**sweep.spec["axes"], DRAW: axis}, outputs=names)
 

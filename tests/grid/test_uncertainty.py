@@ -12,7 +12,7 @@ from fleetcube import Settings, Sweep, evaluate
 from fleetcube.commands.uncertainty import _shares
 from fleetcube.grid.spec.distributions import distribution
 
-from .common import Patch, cases, refused
+from .common import Patch, cases, on_h100, refused
 
 HOUR = 3600.0
 Q = (0.05, 0.3, 0.5, 0.95)
@@ -274,3 +274,26 @@ def test_quantiles_are_shares_or_per_cent(text: str, shares: list[float]) -> Non
 )
 def test_other_quantiles_are_refused_in_one_line(text: str, said: str) -> None:
     refused(f"^-q '{text}' {said}.*; ", _shares, text)
+
+
+def test_draws_are_joint_over_outputs_and_points() -> None:
+    given = on_h100(tensor_parallel=8, flops_efficiency=0.4, error_factor=1.2)
+    given["gpu_mttf"] = {"lognormal": ["50_000 h", 1.5]}
+    names = ["job_time", "step_time", "cluster_mtbf", "goodput"]
+    sweep = Sweep(given, {"n_gpus": [256, 1024]}, names)
+    drawn = sweep.uncertainty(method="draws", samples=1024, seed=3)
+    assert drawn.job_time.sizes == {"n_gpus": 2, "draw": 1024}
+    assert drawn.step_time.sizes == {"n_gpus": 2, "draw": 1024}
+    assert "quantile" not in drawn.dims
+    # in each draw, a run of as many steps as time allows: outputs belong together
+    steps = drawn.job_time * drawn.goodput / drawn.step_time
+    assert float(steps.std("draw").max() / steps.mean()) < 1e-9
+    # and so do points: a step that is long on one cluster is long on the other
+    ratio = drawn.step_time.isel(n_gpus=1) / drawn.step_time.isel(n_gpus=0)
+    assert float(ratio.std()) < 1e-12 * float(ratio.mean()) + 1e-12
+    # their quantiles are those of the method that keeps no draws
+    q = [0.05, 0.5, 0.95]
+    sampled = sweep.uncertainty(["step_time", "cluster_mtbf"], q, samples=1024, seed=3)
+    for name in ("step_time", "cluster_mtbf"):
+        own = drawn[name].quantile(q, "draw").transpose("n_gpus", ...)
+        np.testing.assert_allclose(own, sampled[name], rtol=0.02)
