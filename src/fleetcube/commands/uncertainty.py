@@ -22,7 +22,10 @@ from fleetcube.commands.table import print_foot, print_table, to_file, write_tab
     help="Quantiles: shares, or per cent as 5,50,95 or P5,P50.  [0.05,0.5,0.95]",
 )
 @click.option(
-    "--method", type=complete.OneOf(("sampled", "first_order")), default="sampled", help="[sampled]"
+    "--method",
+    type=complete.OneOf(("sampled", "first_order", "draws")),
+    default="sampled",
+    help="Draws themselves go to a file.  [sampled]",
 )
 @click.option("--samples", default=4096, help="Draws, a power of 2.  [4096]")
 @click.option("--seed", default=0, help="Seed of the draws.  [0]")
@@ -52,10 +55,13 @@ def uncertainty(
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
       fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.stream import check_output, numeric, user_sizes
     from fleetcube.grid.show.tables import check_rows
 
     shares = _shares(quantiles)
+    if method == "draws" and output is None:
+        raise InputError("draws are too many to print; write them: -o draws.csv")
     sweep = changed(spec, selectors)
     if others := [name for name in variable if name not in sweep.spec["outputs"]]:
         sweep = sweep.with_outputs([*sweep.spec["outputs"], *others])
