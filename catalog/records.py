@@ -115,6 +115,7 @@ _FITTED = "calibration"
 # What tells the cluster and the model of a calibration's jobs, and what it says of each
 CLUSTER, SHAPE = ("node", "gpu", "fabric"), ("layers", "hidden_size", "vocab_size", "experts")
 _FACTORS = ("step_time_factor", "error_factor")
+_MOST_JOBS = 100
 FROM_FILES = (_FITTED, "reliability")  # kinds whose records users may also keep in files
 CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
 AUTO = "auto"  # the calibration inferred from the scenario
@@ -447,7 +448,12 @@ def _entry(
         spread = isinstance(value, dict) and unit(name) == "s"
         values[name] = _distribution(where, name, value) if spread else _value(where, name, value)
     errors = _standard_errors(where, table, values)
+    if "jobs" in values and "error_factor" not in values:
+        raise CatalogError(f"{where} has jobs and no error_factor of others; give it")
     fit = table.get("fit", {})
+    noise = fit.get("noise", 0.0)
+    if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 <= noise < 10:
+        raise CatalogError(f"{where}: [fit] noise = {noise!r} is not a number from 0 to 10")
     return Record(
         kind_name,
         label,
@@ -456,7 +462,7 @@ def _entry(
         values=MappingProxyType(values),
         standard_errors=MappingProxyType(errors),
         steps_of=str(fit.get("steps_of", "")),
-        noise=_number(f"{where}: [fit]", "error_factor", fit.get("noise", 0.0)),
+        noise=float(noise),
         correlations=_correlations(where, fit.get("correlations", []), len(errors)),
     )
 
@@ -525,7 +531,13 @@ def _value(where: str, key: str, value: Any) -> Any:
             raise CatalogError(f"{where}: {key} = {value!r} is not one of {choices}")
         return value
     if key == "jobs" and isinstance(value, list):
-        return tuple(_job(where, one) for one in value)
+        if len(value) > _MOST_JOBS:
+            raise CatalogError(f"{where}: jobs has more than {_MOST_JOBS}; give fewer")
+        jobs = tuple(_job(where, one) for one in value)
+        told = [{n: v for n, v in job.items() if n not in _FACTORS} for job in jobs]
+        if twice := next((job for k, job in enumerate(told) if job in told[:k]), None):
+            raise CatalogError(f"{where}: jobs has {twice} twice; take one out")
+        return jobs
     if base is dict and isinstance(value, dict):
         if wrong := [name for name in value if name not in INPUTS]:
             raise CatalogError(f"{where}: {key}.{wrong[0]} is not an input")
@@ -562,15 +574,18 @@ def _job(where: str, table: Any) -> dict[str, Any]:
     """A job of a calibration's steps: its cluster's labels, its model's shape, and factors."""
     if not isinstance(table, dict):
         raise CatalogError(f"{where}: jobs has {table!r}, which is not a table")
-    for name in _FACTORS:
-        if name not in table:
-            raise CatalogError(f"{where}: one of jobs has no {name}; give it, or take the job out")
     for name, value in table.items():
         if name not in (*CLUSTER, *SHAPE, *_FACTORS):
             raise CatalogError(f"{where}: one of jobs has an unknown key {name!r}")
         if name in CLUSTER and not isinstance(value, str):
             raise CatalogError(f"{where}: {name} = {value!r} of a job is not text")
-    return {n: v if n in CLUSTER else _value(where, n, v) for n, v in table.items()}
+    read = {n: v if n in CLUSTER else _value(where, n, v) for n, v in table.items()}
+    for name in (*SHAPE[:2], *_FACTORS):
+        if name not in table:
+            raise CatalogError(f"{where}: one of jobs has no {name}; give it, or take the job out")
+    if not {"node", "gpu"} & table.keys():
+        raise CatalogError(f"{where}: one of jobs has no node or gpu; give it, or take the job out")
+    return read
 
 
 def _distribution(where: str, key: str, value: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -108,7 +108,7 @@ def compare(
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
     attributes = with_remarks({**on_a}, said), with_remarks({**on_b}, said)
-    known = ratios(*flat, names) if differing and not over else {}
+    known = ratios(*flat, names) if differing and not over and not any(reasons) else {}
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, known)
 
 

@@ -14,15 +14,18 @@ import numpy as np
 
 from ...catalog import AUTO, pooled, record
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.roles import OF_JOB
+from ...kernels.roles import ERRORS, OF_JOB
 from ..errors import InputError
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
-from ..spec import auto
+from ..spec import auto, phases
 from ..spec.axis import Array
 from ..spec.scenario import said_by
 
 (_FACTOR,) = OF_JOB.values()
+# Stated, they say where in its interval the step is, or how wide that is
+_STATED = {_FACTOR, *ERRORS["step_time"]}
+_MOST = math.log(100)  # of half an interval that says something
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,13 @@ class Ratio:
 @dataclass(frozen=True)
 class _Side:
     """Derivatives of outputs' logarithms at a scenario: by coefficients, [coefficient], and by the
-    logarithm of the step's factor. `job` is what the factor belongs to."""
+    logarithm of the step's factor. `job` is what the factor belongs to; `is_measured` whether it is
+    known."""
 
     source: str
     cell: pooled.Cell
-    job: Mapping[str, Any]
+    job: Any
+    is_measured: bool
     noise: float
     values: Mapping[str, float]
     slopes: Mapping[str, Array]
@@ -70,11 +75,15 @@ def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> 
             continue
         apart = first.slopes[name] @ roots[0] - second.slopes[name] @ roots[1]
         factors = np.array([first.by_factor[name], second.by_factor[name]])
-        of_jobs = abs(factors[0] - factors[1]) if first.job == second.job else np.hypot(*factors)
+        if not factors.all():  # not of a training step: the posterior knows nothing of it
+            continue
+        unknown = factors * [not first.is_measured, not second.is_measured]
+        alike = first.job == second.job
+        of_jobs = abs(unknown[0] - unknown[1]) if alike else np.linalg.norm(unknown)
         deviation = math.hypot(np.linalg.norm(apart), of_jobs * posterior.job_spread)
         of_noise = np.linalg.norm(factors * noise) / math.sqrt(2)
         half = math.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * of_noise)
-        if half > 0:
+        if 0 < half < _MOST:
             ratio = values[1] / values[0]
             below = math.erfc(math.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
             found[name] = Ratio(ratio * math.exp(-half), ratio * math.exp(half), below)
@@ -96,7 +105,7 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
     """The derivatives at a scenario; None if its coefficients are of another source."""
     label = scenario.get("calibration", AUTO)
     entry = record("calibration", label)
-    if not auto.OWN.isdisjoint({*scenario} - {"calibration"}):
+    if not (auto.OWN | _STATED).isdisjoint({*scenario} - {"calibration"}) or phases.names(scenario):
         return None
     if label != AUTO and not entry.correlations:
         return None
@@ -113,8 +122,8 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
         noise = entry.noise
     links = [link for link in links if link[0] not in scenario]
     inputs = [*(name for name, *_ in links), _FACTOR]
-    found = auto.factors_of_job(label, [], said)
-    factor = found[_FACTOR][1].item() if found else 1.0
+    measured = auto.measured_job(label, said)
+    factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
     wanted = {(name, wrt): name_of("d", name, wrt) for name in names for wrt in inputs}
     known = {pair: own for pair, own in wanted.items() if is_known(given, {}, [own])}
@@ -133,7 +142,8 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
     return _Side(
         label,
         cell,
-        auto.job_of(said),
+        measured or (auto.job_of(said), cell.name),
+        bool(measured),
         noise,
         {name: float(cube[name]) for name in names},
         slopes,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, NONE, CatalogError, pooled
+from ...catalog import KINDS, NONE, CatalogError, pooled, record
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
@@ -163,6 +163,12 @@ def fit_steps(
     rows do not determine the inputs, or are too few.
     """
     _check_fit(fit, table)
+    label = scenario.get("calibration", NONE)
+    if "jobs" in record("calibration", label).values:
+        raise InputError(
+            f"calibration = {str(label)!r} has factors of jobs, which the fit would not pass on; "
+            "leave it out of the spec"
+        )
     try:
         model = _Model(table, scenario, fit, of, most)
     except InputError as error:

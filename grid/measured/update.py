@@ -29,7 +29,7 @@ _ROUNDS = 100
 _FAR = 1.5  # largest move in one round, in deviations
 _ENDED = 1e-4  # of a deviation, or of the noise
 # Inputs that bypass the posterior's way of computing
-_OTHER = ("flops_efficiency", "compute_time", "step_time")
+_OTHER = ("flops_efficiency", "compute_time", "step_time", "step_time_factor", "step_time_error")
 
 Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coefficient]
 
@@ -78,6 +78,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     posterior = pooled.posterior()
     means, root = posterior.at(cell)
     taken = {*scenario, *table.inputs, *network}
+    scenario = without_own_steps(scenario)
     settings = [one for one in posterior.settings(cell) if one.input not in taken]
     places = [one.place for one in settings]
     choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
@@ -165,7 +166,7 @@ class _Steps:
         none = f"{of} depends on no coefficient that is open; name what to fit to it: --fit INPUT"
         if not fit:
             raise InputError(none)
-        own = {n: v for n, v in scenario.items() if (n, v) != ("calibration", AUTO)}
+        own = dict(scenario)
         own |= {**choices, **dict(zip(fit, self.inputs(means)[0].tolist(), strict=True))}
         try:
             self.model = _Model(table, own, fit, of)
@@ -315,6 +316,13 @@ def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
 
 def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value) or "unknown"
+
+
+def without_own_steps(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario without a calibration of steps, which a new one replaces; that of a network
+    stays."""
+    kept = bool(_network(scenario))
+    return {n: v for n, v in scenario.items() if kept or n != "calibration"}
 
 
 def _network(scenario: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -32,7 +32,8 @@ TOLD_BY = (
     *(*_PEAKS.values(), *_LAYERS),
 )
 TELLING_JOBS = ("model", *CLUSTER, *SHAPE)
-_STEP_FACTOR = OF_JOB["step_time"]
+STEP_FACTOR = OF_JOB["step_time"]
+TELLING = frozenset({*TOLD_BY, *TELLING_JOBS})
 _PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
 OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
 _NEEDED = (  # one of each set: inputs of the roofline without a default
@@ -290,43 +291,70 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
 
 
 def job_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The labels of a scenario's cluster, and the shape of its model."""
+    """The labels of a scenario's cluster, without editions, and the shape of its model."""
     sheet = {**_values("model", said), **said}
-    labels = {name: str(said[name]) for name in CLUSTER if name in said}
+    labels = {name: str(said[name]).partition("@")[0] for name in CLUSTER if name in said}
     return labels | {name: float(sheet[name]) for name in SHAPE if name in sheet}
 
 
+def measured_job(label: str, said: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The job of a calibration that a scenario is of, if any: of its labels, its shape, and the
+    software, layers, GPU and precision of its steps. What is not stated of a shape may be any."""
+    jobs = record("calibration", label).values.get("jobs", ())
+    fitted = fitted_to(label)
+    if not jobs or (fitted and differences(fitted, cell_of(said))):
+        return None
+    own = job_of(said)
+
+    def is_same(job: Mapping[str, Any]) -> bool:
+        labels = all(own.get(name) == job[name] for name in CLUSTER if name in job)
+        return labels and all(own.get(n, job[n]) == job[n] for n in SHAPE if n in job)
+
+    return next((job for job in jobs if is_same(job)), None)
+
+
 def factors_of_job(
-    label: str, axes: Sequence[Axis], said: Mapping[str, Any]
+    label: str, axes: Sequence[Axis], said: Mapping[str, Any], free: Collection[str] = ()
 ) -> Mapping[str, tuple[tuple[str, ...], Array]]:
-    """A calibration's factor of its own jobs' steps, and its error factor, along the axes."""
+    """A calibration's factor of its own jobs' steps, and its error factor, along the axes. What is
+    sought (`free`) tells no job."""
     values = record("calibration", label).values
     if "jobs" not in values:
         return {}
-    fitted = fitted_to(label)
-    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint({*TOLD_BY, *TELLING_JOBS})]
+    along = [axis for axis in axes if not {*axis.inputs}.isdisjoint(TELLING)]
     shape = tuple(axis.size for axis in along)
     made = []
     for place in itertools.product(*map(range, shape)):
         point = dict(said)
         for axis, k in zip(along, place, strict=True):
             point |= at(axis, k)
-        own = job_of(point)
-        alike = not fitted or not differences(fitted, cell_of(point))
-        job = next((j for j in values["jobs"] if alike and own.items() <= (own | j).items()), None)
-        made.append((job[_STEP_FACTOR], job[FACTOR]) if job else (1.0, values[FACTOR]))
+        job = None if TELLING & {*free} else measured_job(label, point)
+        made.append((job[STEP_FACTOR], job[FACTOR]) if job else (1.0, values[FACTOR]))
     names = tuple(axis.name for axis in along)
     return {
         name: compressed(names, np.array(column).reshape(shape))
-        for name, column in zip((_STEP_FACTOR, FACTOR), zip(*made, strict=True), strict=True)
+        for name, column in zip((STEP_FACTOR, FACTOR), zip(*made, strict=True), strict=True)
     }
+
+
+def check_jobs_alone(axis: Axis, axes: Sequence[Axis]) -> None:
+    """Refuse calibrations of jobs along an axis if what tells the job varies along another."""
+    labels = axis.records["calibration"]
+    if not any("jobs" in record("calibration", label).values for label in labels):
+        return
+    for other in axes:
+        if other is not axis and (told := sorted(TELLING & {*other.inputs})):
+            raise InputError(
+                f"calibrations of own jobs along {axis.name!r} depend on {told[0]}, which varies "
+                f"along {other.name!r}; sweep one of them"
+            )
 
 
 def said_of_job(label: str, rows: Mapping[str, tuple[tuple[str, ...], Array]]) -> list[str]:
     """A remark on whether a calibration's own jobs are meant; none where it has none."""
     if not rows:
         return []
-    factor = rows[_STEP_FACTOR][1]
+    factor = rows[STEP_FACTOR][1]
     others = rows[FACTOR][1] == record("calibration", label).values[FACTOR]
     if others.all():
         return [f"no job of {label}: its coefficients alone, with the interval of another job"]

@@ -114,9 +114,11 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return
-        for name, (_, labels, _) in writer.coordinates().items():
-            if name not in cube.coords or not _same(cube[name].values, labels):
-                report.problems.append(f"the labels {name!r} are not those of its spec")
+        others = [
+            f"the labels {name!r} are not those of its spec"
+            for name, (_, labels, _) in writer.coordinates().items()
+            if name not in cube.coords or not _same(cube[name].values, labels)
+        ]
     own = [
         {name: value for name, value in entries.items() if name.split(".")[0] in _SPEC}
         for entries in (record, writer.fingerprint)
@@ -134,6 +136,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
     if changed is not None:
         report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
         return
+    report.problems += others
     with reading(place):
         written = writer.files()
     report.problems += [

@@ -123,6 +123,7 @@ def test_a_cube_refuses_a_file_that_changed_since(folder: Path, monkeypatch: Pat
 
 
 FACTORS = "step_time_factor = 1.2\nerror_factor = 1.1\n"
+JOB = f"\n[[jobs]]\nnode = 'dgx-h100'\nlayers = 8\nhidden_size = 512\n{FACTORS}"
 BAD = [
     ("= = 1", "is not TOML"),
     ("x = 1\n", "has no title"),
@@ -143,16 +144,27 @@ BAD = [
     ("[" * 50_000, "is not TOML"),
     (f"jobs = 3\n{FILE}", "jobs = 3 is not a list"),
     (f"jobs = [3]\n{FILE}", "jobs has 3, which is not a table"),
-    (f"{FILE}\n[[jobs]]\nlayers = 8\n", "one of jobs has no step_time_factor"),
+    (f"{FILE}\n[[jobs]]\nlayers = 8\nhidden_size = 9\n", "one of jobs has no step_time_factor"),
+    (f"{FILE}\n[[jobs]]\nlayers = 8\n{FACTORS}", "one of jobs has no hidden_size"),
+    (f"{FILE}{JOB.replace('node', 'fabric')}", "one of jobs has no node or gpu"),
+    (f"{FILE}{JOB}{JOB}", "'layers': 8.0, 'hidden_size': 512.0} twice; take one out"),
+    (f"{FILE}{JOB * 101}", "jobs has more than 100; give fewer"),
+    (f"{FILE}{JOB}", "has jobs and no error_factor of others; give it"),
+    (f"{FILE}{JOB.replace('1.2', '1e308')}", "step_time_factor = 1e.308 is not at most 1000"),
     (f"{FILE}\n[[jobs]]\nlayer = 8\n{FACTORS}", "one of jobs has an unknown key 'layer'"),
     (f"{FILE}\n[[jobs]]\nnode = 8\n{FACTORS}", "node = 8 of a job is not text"),
     (f"{FILE}\n[[jobs]]\nlayers = -8\n{FACTORS}", "layers = -8 is not at least 1"),
-    (f"{FILE}\n[[jobs]]\n{FACTORS.replace('1.2', 'inf')}", "step_time_factor = inf is not finite"),
+    (
+        f"{FILE}\n[[jobs]]\n{FACTORS.replace('1.2', 'inf')}",
+        "step_time_factor = inf is not at most 1000",
+    ),
     (f"{FILE}\n[[jobs]]\n{FACTORS.replace('1.1', '0.9')}", "error_factor = 0.9 is not at least 1"),
     (f"{FILE}correlations = 1\n", "correlations are not the 2 rows below a diagonal"),
     (f"{FILE}correlations = [[], [0.1, 1]]\n", "not the 2 rows below a diagonal"),
     (f"{FILE}correlations = [[], [1.1]]\n", "correlations are not between -1 and 1"),
-    (f"{FILE}noise = 'x'\n", "is not a plain number"),
+    (f"{FILE}noise = 'x'\n", "noise = 'x' is not a number from 0 to 10"),
+    (f"{FILE}noise = inf\n", "noise = inf is not a number from 0 to 10"),
+    (f"{FILE}noise = -5\n", "noise = -5 is not a number from 0 to 10"),
 ]
 
 
@@ -181,3 +193,24 @@ def test_a_latency_of_zero_is_a_measurement(tmp_path: Path) -> None:
     path = written(tmp_path / "zero.toml", text)
     zero = {"inter_node_latency": 0.0, "sqrt_coefficient": 0.0}
     assert step_time(calibration=str(path)) == step_time(**{**STATED, **zero})
+
+
+def test_another_file_of_jobs_is_a_change_and_no_damage(tmp_path: Path) -> None:
+    cube, path = tmp_path / "c.zarr", tmp_path / "my.toml"
+    own = "compute_model = 'roofline'\ngemm_efficiency = 0.6\nerror_factor = 1.2\n"
+    head = FILE.partition("\nall_reduce")[0] + "\n" + own
+    job = "layers = 32\nhidden_size = 4096\nnode = 'dgx-h100'\n"
+    path.write_text(f"{head}[[jobs]]\n{job}{FACTORS}", encoding="utf-8")
+    made = Sweep(
+        {**SCENARIO, "calibration": str(path)},
+        {"model": ["llama-3-8b", "llama-3-70b"]},
+        ["step_time"],
+    )
+    made.to_zarr(cube)
+    held = fleetcube.open_cube(cube)
+    assert held.step_time_factor.values.tolist() == [1.2, 1.0]
+    assert verify(cube).samples > 0
+    path.write_text(f"{head}[[jobs]]\n{job}{FACTORS.replace('1.2', '1.3')}", encoding="utf-8")
+    report = verify(cube)
+    assert report.problems == []
+    assert "this changed: catalog.calibration." in report.notes[0]

@@ -228,6 +228,8 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
         ({}, {"model": None, **shape}, True),
         ({}, {"model": None, **shape, "layers": 64}, False),
         ({}, {"software": "nemo"}, False),
+        ({}, {"node": "dgx-h100@1", "fabric": "infiniband-ndr@1"}, True),
+        ({}, {"fabric": None, "inter_node_bandwidth": "50 GB/s"}, False),
     ):
         left = {n for n, v in changed.items() if v is None} | {*axes}
         scenario = {n: v for n, v in {**given, **changed}.items() if n not in left}
@@ -236,6 +238,47 @@ def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> N
         if "calibration" not in axes:
             expected = np.where(own, fit.jobs[0].error_factor, fit.error_factor)
             assert error == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_file_is_replaced_and_what_is_sought_or_stated_has_no_factor(tmp_path: Path) -> None:
+    measured = 1.15 * times()[:2]
+    path = tmp_path / "my.toml"
+
+    def written(scenario: dict[str, Any]) -> Update:
+        fit = update_steps(table(measured), scenario)
+        about = calibration_file.own_words(fit, "steps.csv", "Training steps")
+        rest = (fit.standard_errors, calibration_file.about_fit(fit))
+        values, jobs = calibration_file.step_values(fit), calibration_file.jobs_of(fit)
+        path.write_text(calibration_file.text(about, values, *rest, jobs=jobs), encoding="utf-8")
+        return fit
+
+    first = written(JOB)
+    mine = {**JOB, "calibration": str(path), "n_gpus": 256, "pipeline_parallel": 4}
+    again = written({**JOB, "calibration": str(path)})
+    assert again.jobs == first.jobs
+    assert times(str(path), RUNS[:2]) == pytest.approx(first.fitted, rel=1e-5)
+    refused(
+        "has factors of jobs, which the fit would not pass on",
+        lambda: fit_steps(table(measured), {**JOB, "calibration": str(path)}, ["gemm_efficiency"]),
+    )
+    axes = {"calibration": [str(path), "aws-p5"], "model": ["llama-3-70b", "llama-3-8b"]}
+    refused(
+        "calibrations of own jobs along 'calibration' depend on model, which varies along 'model'",
+        lambda: fleetcube.Sweep(mine, axes, ["step_time"]).evaluate(),
+    )
+    # a model's shape that is sought is no job's; a factor that is stated stands for the file's
+    found = fleetcube.Sweep(mine, {}, ["step_time"]).solve("layers", "step_time = 10 s")
+    at = {**mine, "layers": float(found.layers)}
+    alone = float(fleetcube.evaluate("step_time", **at))
+    assert float(found.step_time) == pytest.approx(alone, rel=0.03)  # stages of whole layers
+    assert first.jobs[0].factor > 1.08
+    one, two = (
+        fleetcube.evaluate(["step_time", "step_time_high"], **mine, step_time_factor=factor)
+        for factor in (1.0, 2.0)
+    )
+    assert float(two.step_time / one.step_time) == pytest.approx(2)
+    error = float(two.step_time_high / two.step_time)
+    assert error == pytest.approx(first.error_factor, abs=1e-3)
 
 
 def ends(scenario: dict[str, Any], axes: dict[str, Any]) -> tuple[Any, Any]:
@@ -288,6 +331,8 @@ def test_steps_that_nothing_explains_are_said() -> None:
     "changed, columns, rule",
     ({"node": None}, {}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
     ({"flops_efficiency": 0.4}, {}, "flops_efficiency is stated.* leave it out"),
+    ({}, {"step_time_factor": [1.2, 1.2]}, "step_time_factor is stated.* leave it out"),
+    ({"step_time_error": 1, "error_factor": 1.2}, {}, "step_time_error is stated"),
     ({"compute_model": "mfu"}, {}, "of compute_model = roofline; leave compute_model out"),
     ({}, {"precision": ["bf16", "fp8"]}, r"differ in precision \(16 bits, 8 bits\)"),
     ({}, {"gpu": ["h100-sxm", "a100-sxm-80gb"]}, r"differ in gpu \(h100, a100\)"),

@@ -107,7 +107,9 @@ INPUTS = declared(
         "step_time_factor",
         "1",
         1.0,
-        "measured over computed step time, as of one's own cluster or job (calibrations)",
+        "measured over computed step time; calibrations to own steps set it for their jobs",
+        low=1e-3,
+        high=1e3,
     ),
     switch(
         "shifted_step_time",
