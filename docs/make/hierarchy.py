@@ -356,29 +356,34 @@ class Pooled:
         noise = np.full((count, len(names)), 1.5 * _NOISE)
         variances = np.repeat(self._variances[None], count, axis=0)
         errors = self._errors(steps, z)
+        # Each ends by itself, so that a posterior does not depend on the others
+        moving = np.ones(count, dtype=bool)
+        first = np.full(count, np.inf)
         for _ in range(ROUNDS):
             slopes = self._derivatives(steps, z)
             owns = [self._own(one, train) for one, train in zip(slopes, trains, strict=True)]
             for inner in range(_INNER):
                 scales = noise[:, source]
-                step = np.empty_like(z)
-                for k, train in enumerate(trains):
+                step = np.zeros_like(z)
+                for k in np.flatnonzero(moving):
+                    train = trains[k]
                     own = errors[k][train], owns[k], scales[k][train], variances[k]
                     step[k] = self._step(z[k], *own)
                 before = errors
                 z, errors = self._along(steps, z, step, errors, (scales, variances, trains))
-                moved = float(np.abs((errors - before)[trains]).max())
                 if not inner:
-                    first = moved
-                for k, train in enumerate(trains):
+                    first = np.where(trains, np.abs(errors - before), 0.0).max(axis=1)
+                for k in np.flatnonzero(moving):
+                    train = trains[k]
                     own = errors[k][train], owns[k]
                     noise[k], variances[k] = self._scales(
                         z[k], *own, noise[k], variances[k], source[train]
                     )
-            if first < _MOVED:
+            moving &= first >= _MOVED
+            if not moving.any():
                 break
         else:
-            raise InputError(f"the fit has not settled: a row still moves by {first:.1%}")
+            raise InputError(f"the fit has not settled: a row still moves by {first.max():.1%}")
         found = []
         for k, train in enumerate(trains):
             scale = noise[k][source[train]]

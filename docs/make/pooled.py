@@ -137,11 +137,16 @@ def experts(row: Row) -> str | None:
     return None if layers(row) == "dense" else f"{software(row)}, {layers(row)}"
 
 
-def job(row: Row) -> str:
-    """One model on one cluster."""
+def job_anywhere(row: Row) -> str:
+    """One model on one kind of cluster, whoever published it."""
     where = row.inputs.get("node", row.inputs.get("gpu"))
     shape = [str(row.inputs[name]) for name in _SHAPE if name in row.inputs]
-    return ", ".join((table(row), software(row), str(where), precision(row), *shape))
+    return ", ".join((software(row), str(where), precision(row), *shape))
+
+
+def job(row: Row) -> str:
+    """One model on one cluster."""
+    return f"{table(row)}, {job_anywhere(row)}"
 
 
 def run(row: Row) -> str:
@@ -242,9 +247,10 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
         "more than 256 GPUs; at least 1,024",
         [(fitted & (sizes <= 256), fitted & (sizes >= 1024))],
     )
-    yield A_CELL, without(cell)
-    jobs = [*dict.fromkeys(job(row) for row in of)]
-    part = np.array([jobs.index(job(row)) % _PARTS for row in of])
+    # of all releases
+    yield A_CELL, without(lambda r: ", ".join((software(r), layers(r), gpu(r), precision(r))))
+    jobs = [*dict.fromkeys(job_anywhere(row) for row in of)]
+    part = np.array([jobs.index(job_anywhere(row)) % _PARTS for row in of])
     yield A_JOB, [(fitted & (part != k), fitted & (part == k)) for k in range(_PARTS)]
     yield _NEVER, [(fitted, ~fitted)]
 
@@ -376,14 +382,14 @@ def with_own_rows(
     """Tables of jobs predicted from some of their own steps, by what was left out, and of ratios of
     two steps, whose cell was left out."""
     sizes = np.array([int(row.inputs["n_gpus"]) for row in of])
-    runs, jobs, cells = ([*map(label, of)] for label in (run, job, cell))
+    runs, jobs, cells = ([*map(label, of)] for label in (run, job_anywhere, cell))
     places = [table(row) + str(row.inputs.get("node", row.inputs.get("gpu"))) for row in of]
 
     def here(a: int, b: int) -> bool:
         return cells[a] == cells[b] and places[a] == places[b] and jobs[a] != jobs[b]
 
     def there(a: int, b: int) -> bool:
-        return cells[a] == cells[b] and places[a] != places[b]
+        return cells[a] == cells[b] and places[a] != places[b] and jobs[a] != jobs[b]
 
     lines = []
     for left_out, held in ((name, folds[name]) for name in (A_CELL, A_JOB)):

@@ -361,7 +361,8 @@ def said_of_job(label: str, rows: Mapping[str, tuple[tuple[str, ...], Array]]) -
     some = "; other jobs have its coefficients alone" if others.any() else ""
     known = ", ".join(sorted({f"{one:.3g}" for one in factor[~others].tolist()}))
     return [
-        f"calibration {label}: steps of this job, {known} times what its coefficients give{some}"
+        f"calibration {label}: steps of this job, {known} times what its coefficients give{some}; "
+        "shares of a step's parts are as those give them"
     ]
 
 
