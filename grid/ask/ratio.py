@@ -22,9 +22,9 @@ from ..spec import auto, phases
 from ..spec.axis import Array
 from ..spec.scenario import said_by
 
-(_FACTOR,) = OF_JOB.values()
+((_STEP, _FACTOR),) = OF_JOB.items()
 # Stated, they say where in its interval the step is, or how wide that is
-_STATED = {_FACTOR, *ERRORS["step_time"]}
+_STATED = {_FACTOR, *ERRORS[_STEP]}
 _MOST = math.log(100)  # of half an interval that says something
 
 
