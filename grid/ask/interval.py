@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.9
 SHARES = np.linspace(0.0025, 0.9975, 200)  # between which a chance is interpolated
+_FEW = 100.0  # mean of a count, up to which it is found exactly
 # Places in a prediction's interval: the ends are exact for monotonic outputs, others need the rest
 _PLACES = np.linspace(-1.0, 1.0, 5)
 
@@ -111,27 +112,42 @@ def _moved(
 
 def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
     """Ends of the interval of a count that is Poisson's around a mean, of which `low` and `high`
-    are the ends: a lognormal one. Mixed by Gauss-Hermite quadrature."""
-    from scipy.special import pdtr
-
-    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
-    spread = np.log(high / low) / (2 * NORMAL)
-    means = [mean.values * np.exp(node * spread.values) for node in nodes]
-    weights = weights / weights.sum()
-
-    def below(count: Any) -> Any:
-        return sum(w * pdtr(count, own) for w, own in zip(weights, means, strict=True))
-
+    are the ends: a lognormal one."""
+    means = np.asarray(mean.values, float)
+    spread = np.broadcast_to(np.log(high / low) / (2 * NORMAL), means.shape)
     found = []
-    for share in ((1 - SHARE) / 2, (1 + SHARE) / 2):
-        least = np.full(mean.shape, -1.0)  # of which fewer are below the share
-        most = np.ceil(means[-1] + 10 * np.sqrt(means[-1]) + 10)
-        for _ in range(64):
-            middle = np.floor((least + most) / 2)
-            enough = below(middle) >= share
-            least, most = np.where(enough, least, middle), np.where(enough, middle, most)
-        found.append(mean.copy(data=np.where(np.isfinite(mean.values), most, np.nan)))
+    for place in (-NORMAL, NORMAL):
+        ends = np.full(means.shape, np.nan)
+        for of, count in ((means <= _FEW, _of_few), (means > _FEW, _of_many)):
+            of &= np.isfinite(means)
+            ends[of] = count(means[of], spread[of], place)
+        found.append(mean.copy(data=ends))
     return found[0], found[1]
+
+
+def _of_few(mean: Any, spread: Any, place: float) -> Any:
+    """The quantile at a normal deviate: the least count at or below which the share is, mixed by
+    Gauss-Hermite quadrature."""
+    from scipy.special import ndtr, pdtr
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    means = mean * np.exp(nodes[:, None] * spread)
+    least, most = np.full(mean.shape, -1.0), np.ceil(means[-1] + 10 * np.sqrt(means[-1]) + 10)
+    while (most - least > 1).any():
+        middle = np.floor((least + most) / 2)
+        enough = weights @ pdtr(middle, means) >= ndtr(place) * weights.sum()
+        least, most = np.where(enough, least, middle), np.where(enough, middle, most)
+    return most
+
+
+def _of_many(mean: Any, spread: Any, place: float) -> Any:
+    """The same, where steps of one count are small: N <= n where a gamma variable of shape n + 1 is
+    above the mean; its logarithm is nearly normal around log(n + 1 / 2), of variance 1 / (n + 1 /
+    2)."""
+    count = mean
+    for _ in range(30):
+        count = mean * np.exp(place * np.sqrt(spread**2 + 1 / count))
+    return np.ceil(count - 0.5)
 
 
 def _end(value: Any, pair: tuple[Any, Any], k: int, side: str) -> Any:

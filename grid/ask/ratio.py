@@ -16,11 +16,12 @@ from ...catalog import AUTO, pooled, record
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.roles import ERRORS, OF_JOB
 from ..errors import InputError
-from ..run.evaluation import Evaluation, is_known
+from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..spec import auto, phases
 from ..spec.axis import Array
 from ..spec.scenario import said_by
+from .gradient import reached
 
 ((_STEP, _FACTOR),) = OF_JOB.items()
 # Stated, they say where in its interval the step is, or how wide that is
@@ -125,8 +126,12 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
     measured = auto.measured_job(label, said)
     factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
-    wanted = {(name, wrt): name_of("d", name, wrt) for name in names for wrt in inputs}
-    known = {pair: own for pair, own in wanted.items() if is_known(given, {}, [own])}
+    plan = Evaluation(given, {}, names)._plan("numpy")
+    known = {
+        (name, wrt): name_of("d", name, wrt)
+        for name in names
+        for wrt in reached(plan, [name]).intersection(inputs)
+    }
     sweep = Evaluation(given, {}, [*names, *dict.fromkeys(known.values())])
     cube = sweep.evaluate(settings=Settings("numpy"))
 

@@ -114,11 +114,12 @@ def _joint(
     for known, _ in by_laws:
         every |= known
     found: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
     for known, members in by_laws:
         drawn = _drawn(sweep, every, members, samples, seed, kept=known)
         cube = drawn.evaluate(settings=settings).rename({DRAW: "draw"})
         found |= {name: cube[name].variable for name in members}
-        coords = {name: cube.coords[name] for name in sweep._sizes if name in cube.coords}
+        coords |= {name: cube.coords[name] for name in sweep._sizes if name in cube.coords}
     how = {"fleetcube_uncertainty": f"{samples} joint draws, seed {seed}"}
     return xarray.Dataset({name: found[name] for name in names}, coords, {**cube.attrs, **how})
 

@@ -301,10 +301,11 @@ def measured_job(label: str, said: Mapping[str, Any]) -> Mapping[str, Any] | Non
     """The job of a calibration that a scenario is of, if any: of its labels, its shape, and the
     software, layers, GPU and precision of its steps. What is not stated of a shape may be any."""
     jobs = record("calibration", label).values.get("jobs", ())
-    fitted = fitted_to(label)
-    if not jobs or (fitted and differences(fitted, cell_of(said))):
+    if not jobs:
         return None
-    own = job_of(said)
+    fitted, own = fitted_to(label), job_of(said)
+    if fitted and differences(fitted, cell_of(said)):
+        return None
 
     def is_same(job: Mapping[str, Any]) -> bool:
         labels = all(own.get(name) == job[name] for name in CLUSTER if name in job)
@@ -314,27 +315,41 @@ def measured_job(label: str, said: Mapping[str, Any]) -> Mapping[str, Any] | Non
 
 
 def factors_of_job(
-    label: str, axes: Sequence[Axis], said: Mapping[str, Any], free: Collection[str] = ()
-) -> Mapping[str, tuple[tuple[str, ...], Array]]:
-    """A calibration's factor of its own jobs' steps, and its error factor, along the axes. What is
-    sought (`free`) tells no job."""
+    label: str,
+    axes: Sequence[Axis],
+    said: Mapping[str, Any],
+    explicit: Collection[str],
+    free: Collection[str],
+) -> tuple[Mapping[str, tuple[tuple[str, ...], Array]], list[str]]:
+    """A calibration's factor of its own jobs' steps, and its error factor, along the axes, and a
+    remark; none where it has no jobs or the factor is stated. What is sought tells no job."""
     values = record("calibration", label).values
-    if "jobs" not in values:
-        return {}
+    if "jobs" not in values or STEP_FACTOR in {*explicit, *free}:
+        return {}, []
     along = [axis for axis in axes if not {*axis.inputs}.isdisjoint(TELLING)]
     shape = tuple(axis.size for axis in along)
-    made = []
+    jobs = []
     for place in itertools.product(*map(range, shape)):
         point = dict(said)
         for axis, k in zip(along, place, strict=True):
             point |= at(axis, k)
-        job = None if TELLING & {*free} else measured_job(label, point)
-        made.append((job[STEP_FACTOR], job[FACTOR]) if job else (1.0, values[FACTOR]))
+        jobs.append(None if TELLING & {*free} else measured_job(label, point))
     names = tuple(axis.name for axis in along)
-    return {
-        name: compressed(names, np.array(column).reshape(shape))
-        for name, column in zip((STEP_FACTOR, FACTOR), zip(*made, strict=True), strict=True)
+    other = {STEP_FACTOR: 1.0, FACTOR: values[FACTOR]}
+    rows = {
+        name: compressed(names, np.array([(job or other)[name] for job in jobs]).reshape(shape))
+        for name in other
     }
+    known = sorted({f"{job[STEP_FACTOR]:.3g}" for job in jobs if job})
+    if not known:
+        return rows, [
+            f"not a job of {label}: its coefficients alone, with the interval of another job"
+        ]
+    some = "; other jobs have its coefficients alone" if None in jobs else ""
+    return rows, [
+        f"calibration {label}: steps of this job, {', '.join(known)} times what its coefficients "
+        f"give{some}; shares of a step's parts are as those give them"
+    ]
 
 
 def check_jobs_alone(axis: Axis, axes: Sequence[Axis]) -> None:
@@ -348,22 +363,6 @@ def check_jobs_alone(axis: Axis, axes: Sequence[Axis]) -> None:
                 f"calibrations of own jobs along {axis.name!r} depend on {told[0]}, which varies "
                 f"along {other.name!r}; sweep one of them"
             )
-
-
-def said_of_job(label: str, rows: Mapping[str, tuple[tuple[str, ...], Array]]) -> list[str]:
-    """A remark on whether a calibration's own jobs are meant; none where it has none."""
-    if not rows:
-        return []
-    factor = rows[STEP_FACTOR][1]
-    others = rows[FACTOR][1] == record("calibration", label).values[FACTOR]
-    if others.all():
-        return [f"no job of {label}: its coefficients alone, with the interval of another job"]
-    some = "; other jobs have its coefficients alone" if others.any() else ""
-    known = ", ".join(sorted({f"{one:.3g}" for one in factor[~others].tolist()}))
-    return [
-        f"calibration {label}: steps of this job, {known} times what its coefficients give{some}; "
-        "shares of a step's parts are as those give them"
-    ]
 
 
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:

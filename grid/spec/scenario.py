@@ -131,10 +131,10 @@ def resolve(
     auto_by_default = auto.is_default(swept, labels, explicit.union(free))
     if auto_by_default:
         labels["calibration"] = AUTO
-    asks = labels.get("calibration") == AUTO or any(
-        AUTO in axis.records.get("calibration", ()) for axis in swept
+    asks = any(
+        label == AUTO or "jobs" in record("calibration", label).values
+        for label in _calibrations(labels, swept)
     )
-    asks |= any("jobs" in _sheet_of(label) for label in _calibrations(labels, swept))
     idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
     swept, cards, notes = hardware.own_cards(swept, labels, explicit)
     labels |= cards
@@ -214,10 +214,6 @@ def _calibrations(labels: Mapping[str, str], axes: Sequence[Axis]) -> list[str]:
     """Labels of the calibrations of a scenario and its axes."""
     own = [labels["calibration"]] if "calibration" in labels else []
     return [*own, *(label for a in axes for label in a.records.get("calibration", ()))]
-
-
-def _sheet_of(label: str) -> Mapping[str, Any]:
-    return record("calibration", label).values
 
 
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,9 +325,8 @@ def _set_by_labels(
             if kind == "calibration":
                 said = {**labels, **constants, **options}
                 remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
-                own_factor = auto.STEP_FACTOR in {*explicit, *free}
-                rows = {} if own_factor else auto.factors_of_job(labels[kind], axes, said, free)
-                remarks += auto.said_of_job(labels[kind], rows)
+                rows, told = auto.factors_of_job(labels[kind], axes, said, explicit, free)
+                remarks += told
                 taken |= _set_rows(rows, axes, chosen, constants, options, taken, tables)
             for name in sorted(label_values.keys() & open_on.keys() - void - partly.keys()):
                 k = open_on.pop(name)
@@ -364,8 +359,7 @@ def _set_by_labels(
                     said = {**labels, **constants, **options, **auto.at(axis, at)}
                     doubts = label != AUTO and auto.doubt(label, others, said, explicit - {kind})
                     remarks += [doubts] if doubts else []
-                    own_factor = auto.STEP_FACTOR in {*explicit, *free}
-                    of_job = {} if own_factor else auto.factors_of_job(label, [], said, free)
+                    of_job, _ = auto.factors_of_job(label, [], said, explicit, free)
                     by_point[at] |= {name: value.item() for name, (_, value) in of_job.items()}
             names = {name for point in by_point for name in point}
             for name in sorted(names & partly.keys()):

@@ -214,3 +214,22 @@ def test_another_file_of_jobs_is_a_change_and_no_damage(tmp_path: Path) -> None:
     report = verify(cube)
     assert report.problems == []
     assert "this changed: catalog.calibration." in report.notes[0]
+
+
+def test_a_factor_of_one_is_a_factor_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    head = FILE.partition("\nall_reduce")[0] + "\ncompute_model = 'roofline'\nerror_factor = 1.2\n"
+    job = "[[jobs]]\nlayers = 32\nhidden_size = 4096\nnode = 'dgx-h100'\nstep_time_factor = 1.0\n"
+    path.write_text(f"{head}gemm_efficiency = 0.6\n{job}error_factor = 1.1\n", encoding="utf-8")
+    sweep = Sweep(
+        {**SCENARIO, "calibration": str(path)},
+        {"model": ["llama-3-8b", "llama-3-70b"]},
+        ["step_time", "step_time_high"],
+    )
+    cube = sweep.evaluate()
+    error = cube.step_time_high / cube.step_time
+    assert error.values == pytest.approx([1.1, 1.2])
+    assert (
+        "steps of this job, 1 times what its coefficients give; other jobs"
+        in cube.attrs["fleetcube_remarks"]
+    )

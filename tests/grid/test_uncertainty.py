@@ -285,6 +285,9 @@ def test_draws_are_joint_over_outputs_and_points() -> None:
     assert drawn.job_time.sizes == {"n_gpus": 2, "draw": 1024}
     assert drawn.step_time.sizes == {"n_gpus": 2, "draw": 1024}
     assert "quantile" not in drawn.dims
+    assert drawn.n_gpus.values.tolist() == [256, 1024]
+    plain = sweep.with_outputs(["step_time", "node_mttf"]).uncertainty(method="draws")
+    assert plain.n_gpus.values.tolist() == [256, 1024]  # though the last output has no such axis
     # in each draw, a run of as many steps as time allows: outputs belong together
     steps = drawn.job_time * drawn.goodput / drawn.step_time
     assert float(steps.std("draw").max() / steps.mean()) < 1e-9
