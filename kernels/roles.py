@@ -80,7 +80,6 @@ RATIOS_OF_PARTS = frozenset(
         "shared_step_time",
         "step_time_high",
         "step_time_low",
-        "step_to_communication_ratio",
         "straggler_overhead",
         "sync_wall_gpus",
         "utilization_efficiency",

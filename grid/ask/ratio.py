@@ -14,7 +14,7 @@ import numpy as np
 
 from ...catalog import AUTO, pooled, record
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.roles import ERRORS, OF_JOB
+from ...kernels.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
 from ..errors import InputError
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
@@ -56,7 +56,8 @@ class _Side:
 
 def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> dict[str, Ratio]:
     """The ratio B / A of each output of two scenarios, where both have auto's coefficients, or
-    those of one file of own steps, and the output depends on them."""
+    those of one file of own steps, and the output depends on them; none of shares of a step, as the
+    posterior does not know which part is wrong."""
     try:
         sides = [_side(scenario, names) for scenario in (a, b)]
     except InputError:  # a derivative is not known
@@ -127,10 +128,12 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
     factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
     plan = Evaluation(given, {}, names)._plan("numpy")
+    felt = {name: reached(plan, [name]) for name in names}
     known = {
         (name, wrt): name_of("d", name, wrt)
         for name in names
-        for wrt in reached(plan, [name]).intersection(inputs)
+        if felt[name].isdisjoint(RATIOS_OF_PARTS)
+        for wrt in felt[name].intersection(inputs)
     }
     sweep = Evaluation(given, {}, [*names, *dict.fromkeys(known.values())])
     cube = sweep.evaluate(settings=Settings("numpy"))

@@ -348,7 +348,7 @@ def factors_of_job(
     some = "; other jobs have its coefficients alone" if None in jobs else ""
     return rows, [
         f"calibration {label}: steps of this job, {', '.join(known)} times what its coefficients "
-        f"give{some}; shares of a step's parts are as those give them"
+        f"give{some}"
     ]
 
 

@@ -56,6 +56,27 @@ def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
     assert {step, shift, factor} & RATIOS_OF_PARTS == set()
 
 
+def test_a_jobs_factor_scales_all_parts_of_its_step() -> None:
+    """Nothing reads a part beside the whole and leaves it as computed, and shares stay shares."""
+    scaled = {"step_time_ratio"}
+    parts = {n for n in up("step_time") if n in load() and load()[n].unit == "s"}
+    parts |= {"serial_time_per_step", "communication_time"}
+    for name in RATIOS_OF_PARTS - {"sync_wall_gpus"}:  # reads shared_step_time, as computed
+        formulas = load()[name].formulas
+        mixed = {of for of, f in formulas.items() if parts & {*parameters(f)}}
+        assert all(not of or scaled & {*parameters(formulas[of])} for of in mixed), name
+        assert {True, False} <= {*formulas} or not mixed, name
+    shares = ["communication_fraction", "scaling_efficiency", "raw_communication_fraction"]
+    shares += ["shared_step_time", "sync_wall_gpus"]
+    wall = ["compute_inefficiency_overhead", "communication_overhead", "bubble_overhead"]
+    wall += ["straggler_overhead", "reliability_overhead", "useful_compute_share"]
+    own = {"step_time_factor": [0.8, 1.0, 1.3], "pipeline_parallel": [1, 2]}
+    found = Sweep(JOB, own | {"n_gpus": [64]}, [*shares, *wall]).evaluate()
+    for name in shares:
+        np.testing.assert_allclose(found[name], found[name][[1, 1, 1]], rtol=1e-12)
+    np.testing.assert_allclose(sum(found[name] for name in wall), 1.0, rtol=1e-12)
+
+
 def test_outputs_that_an_interval_does_not_reach_have_none() -> None:
     names = ["job_time", "communication_overhead", "sync_wall_gpus", "goodput", "nodes"]
     made = Sweep(JOB | FACTOR, {"n_gpus": [64, 128]}, names)

@@ -96,6 +96,7 @@ def node_effective_flops(n_gpus, peak_flops, mfu, scaling_efficiency, goodput):
     return n_gpus * peak_flops * mfu * scaling_efficiency * goodput
 
 
+@alternative("ideal_job_time", shifted_step_time=False)
 def ideal_job_time(training_steps, compute_time):
     """Wall time of the run with compute alone: no traffic, bubble or failures.
 
@@ -105,6 +106,12 @@ def ideal_job_time(training_steps, compute_time):
     Source: by definition of the theoretical minimum (zero communication, infinite bandwidth)
     """
     return training_steps * compute_time
+
+
+@alternative("ideal_job_time", shifted_step_time=True)
+def ideal_job_time_of_shifted(training_steps, compute_time, step_time_ratio):
+    """steps x c f^e x compute time: all parts of a step scale alike"""
+    return training_steps * (compute_time * step_time_ratio)
 
 
 def utilization_efficiency(ideal_job_time, job_time):
@@ -233,6 +240,7 @@ def fixed_step_time(
     return bubble_time - stage_imbalance_time + grows + sends + serial_time_per_step
 
 
+@alternative("shared_step_time", shifted_step_time=False)
 def shared_step_time(step_time, fixed_step_time, exposed_data_parallel_time):
     """Part of a step that shrinks as 1 / n with GPUs at fixed global batch.
 
@@ -242,6 +250,14 @@ def shared_step_time(step_time, fixed_step_time, exposed_data_parallel_time):
     Source: by definition
     """
     return step_time - fixed_step_time - exposed_data_parallel_time
+
+
+@alternative("shared_step_time", shifted_step_time=True)
+def shared_step_time_of_shifted(
+    step_time, fixed_step_time, exposed_data_parallel_time, step_time_ratio
+):
+    """step / (c f^e) - fixed part - exposed gradient traffic: as computed, like these"""
+    return step_time / step_time_ratio - fixed_step_time - exposed_data_parallel_time
 
 
 def gradient_ring_time(exchanged_message, data_parallel_bandwidth):

@@ -263,6 +263,7 @@ def useful_compute_share(ideal_compute_time, useful_step_rate):
     return ideal_compute_time * useful_step_rate
 
 
+@alternative("compute_inefficiency_overhead", shifted_step_time=False)
 def compute_inefficiency_overhead(
     compute_time, optimizer_time, serial_time_per_step, ideal_compute_time, useful_step_rate
 ):
@@ -278,17 +279,34 @@ def compute_inefficiency_overhead(
     return (spent - ideal_compute_time) * useful_step_rate
 
 
-def communication_overhead(exposed_communication_time, useful_step_rate):
+@alternative("compute_inefficiency_overhead", shifted_step_time=True)
+def compute_inefficiency_overhead_of_shifted(
+    compute_time,
+    optimizer_time,
+    serial_time_per_step,
+    ideal_compute_time,
+    useful_step_rate,
+    step_time_ratio,
+):
+    """(c f^e x (compute + optimizer + serial) - ideal) x useful steps per second: all but the ideal
+    scale alike
+    """
+    spent = compute_time + optimizer_time + serial_time_per_step
+    return (spent * step_time_ratio - ideal_compute_time) * useful_step_rate
+
+
+def communication_overhead(communication_fraction, goodput):
     """Share of the wall time spent waiting for communication.
 
-    exposed communication x useful steps per second
+    exposed communication / step x goodput
 
     Returns: [1] share of the wall time
     Source: by definition
     """
-    return exposed_communication_time * useful_step_rate
+    return communication_fraction * goodput
 
 
+@alternative("bubble_overhead", shifted_step_time=False)
 def bubble_overhead(bubble_time, useful_step_rate):
     """Share of the wall time that pipeline stages idle.
 
@@ -300,6 +318,13 @@ def bubble_overhead(bubble_time, useful_step_rate):
     return bubble_time * useful_step_rate
 
 
+@alternative("bubble_overhead", shifted_step_time=True)
+def bubble_overhead_of_shifted(bubble_time, useful_step_rate, step_time_ratio):
+    """c f^e x bubble x useful steps per second: all parts scale alike"""
+    return bubble_time * step_time_ratio * useful_step_rate
+
+
+@alternative("straggler_overhead", shifted_step_time=False)
 def straggler_overhead(straggler_time, slow_node_stop_time, useful_step_rate):
     """Share of the wall time spent waiting for the slowest rank and replacing slow nodes.
 
@@ -309,6 +334,14 @@ def straggler_overhead(straggler_time, slow_node_stop_time, useful_step_rate):
     Source: by definition
     """
     return (straggler_time + slow_node_stop_time) * useful_step_rate
+
+
+@alternative("straggler_overhead", shifted_step_time=True)
+def straggler_overhead_of_shifted(
+    straggler_time, slow_node_stop_time, useful_step_rate, step_time_ratio
+):
+    """(c f^e x straggler wait + stops) x useful steps per second: stops are of the shifted step"""
+    return (straggler_time * step_time_ratio + slow_node_stop_time) * useful_step_rate
 
 
 def reliability_overhead(checkpoint_overhead, rework_overhead, recovery_overhead):
@@ -333,27 +366,16 @@ def reliability_to_useful_ratio(reliability_overhead, goodput):
     return reliability_overhead / goodput
 
 
-def step_to_communication_ratio(step_time, exposed_communication_time):
-    """Inverse of the communication fraction.
-
-    step time / exposed communication
-
-    Returns: [1] ratio
-    Source: by definition
-    """
-    return step_time / exposed_communication_time
-
-
-def reliability_to_communication_ratio(reliability_to_useful_ratio, step_to_communication_ratio):
+def reliability_to_communication_ratio(reliability_to_useful_ratio, communication_fraction):
     """Reliability overhead over communication overhead.
 
-    (reliability share / goodput) x (step time / exposed communication) = reliability share /
-    communication share: above 1 where reliability costs more
+    (reliability share / goodput) / (exposed communication / step): above 1 where reliability costs
+    more
 
     Returns: [1] ratio of the two losses
     Source: the question of the mlsysim tutorial "reliability at scale"
     """
-    return reliability_to_useful_ratio * step_to_communication_ratio
+    return reliability_to_useful_ratio / communication_fraction
 
 
 def dominant_overhead(

@@ -370,6 +370,7 @@ def model_flops_per_gpu(model_flops_per_step, n_gpus, step_time):
     return model_flops_per_step / (n_gpus * step_time)
 
 
+@alternative("scaling_efficiency", shifted_step_time=False)
 def scaling_efficiency(compute_time, step_time):
     """Share of a step spent computing.
 
@@ -381,6 +382,13 @@ def scaling_efficiency(compute_time, step_time):
     return compute_time / step_time
 
 
+@alternative("scaling_efficiency", shifted_step_time=True)
+def scaling_efficiency_of_shifted(compute_time, step_time, step_time_ratio):
+    """c f^e x compute / step: all parts scale alike"""
+    return compute_time * step_time_ratio / step_time
+
+
+@alternative("communication_fraction", shifted_step_time=False)
 def communication_fraction(exposed_communication_time, step_time):
     """Share of a step spent waiting for communication.
 
@@ -392,6 +400,13 @@ def communication_fraction(exposed_communication_time, step_time):
     return exposed_communication_time / step_time
 
 
+@alternative("communication_fraction", shifted_step_time=True)
+def communication_fraction_of_shifted(exposed_communication_time, step_time, step_time_ratio):
+    """c f^e x exposed communication / step: all parts scale alike"""
+    return exposed_communication_time * step_time_ratio / step_time
+
+
+@alternative("raw_communication_fraction", shifted_step_time=False)
 def raw_communication_fraction(communication_time, step_time):
     """Communication time over step time, hidden communication included: can exceed 1.
 
@@ -401,6 +416,12 @@ def raw_communication_fraction(communication_time, step_time):
     Source: by definition
     """
     return communication_time / step_time
+
+
+@alternative("raw_communication_fraction", shifted_step_time=True)
+def raw_communication_fraction_of_shifted(communication_time, step_time, step_time_ratio):
+    """c f^e x communication / step: all parts scale alike"""
+    return communication_time * step_time_ratio / step_time
 
 
 @alternative("gradient_window", zero_stage=(0, 1))

@@ -3,6 +3,8 @@
 import math
 from fractions import Fraction
 
+import fleetcube
+
 from ... import formulas
 from ..check import Pairs, check
 
@@ -41,9 +43,51 @@ def ledger() -> Pairs:
     yield reliability, 1 - goodput
     ratio = formulas.reliability_to_communication_ratio(
         formulas.reliability_to_useful_ratio(reliability, goodput),
-        formulas.step_to_communication_ratio(step, parts["traffic"]),
+        formulas.communication_fraction(parts["traffic"], step),
     )
     yield ratio, (up - 1000 * step) / spent["traffic"]
+
+
+@check(
+    "communication_fraction_of_shifted raw_communication_fraction_of_shifted "
+    "scaling_efficiency_of_shifted compute_inefficiency_overhead_of_shifted "
+    "bubble_overhead_of_shifted straggler_overhead_of_shifted ideal_job_time_of_shifted "
+    "communication_overhead utilization_efficiency",
+    by="simulator",
+    source="a ledger of 1,000 steps whose every part takes as many times what was computed as was "
+    "measured, or as its place in the interval says",
+)
+def slower_ledger() -> Pairs:
+    """steps of 1.25, 0.8 and 1.25 x 1.44^0.5 times the computed ones, checkpoints between"""
+    parts = {"compute_time": 4.0, "optimizer_time": 0.25, "serial_time_per_step": 0.125}
+    parts |= {"exposed_communication_time": 0.75, "bubble_time": 0.5, "straggler_time": 0.375}
+    for own, place, ticks in ((1.25, 0.0, 1.25), (0.8, 0.0, 0.8), (1.25, 0.5, 1.5)):
+        spent = dict.fromkeys([*parts, "checkpoint", "hidden"], 0.0)
+        for step in range(1000):
+            for name, seconds in parts.items():
+                spent[name] += seconds * ticks
+            spent["hidden"] += 0.5 * ticks  # beside the computing: in no sum
+            spent["checkpoint"] += 30.0 * (step % 100 == 99)
+        wall = sum(spent.values()) - spent["hidden"]
+        traffic = spent["exposed_communication_time"]
+        steps = wall - spent["checkpoint"]
+        given = parts | {"ideal_compute_time": 2.0, "communication_time": 1.25, "n_gpus": 8}
+        given |= {"step_time_factor": own, "step_time_error": place, "error_factor": 1.44}
+        given |= {"goodput": steps / wall, "training_steps": 1000.0, "job_time": wall}
+        slow = sum(spent[n] for n in ("compute_time", "optimizer_time", "serial_time_per_step"))
+        theirs = {
+            "communication_fraction": traffic / steps,
+            "raw_communication_fraction": (traffic + spent["hidden"]) / steps,
+            "scaling_efficiency": spent["compute_time"] / steps,
+            "compute_inefficiency_overhead": (slow - 1000 * 2.0) / wall,
+            "communication_overhead": traffic / wall,
+            "bubble_overhead": spent["bubble_time"] / wall,
+            "straggler_overhead": spent["straggler_time"] / wall,
+            "ideal_job_time": spent["compute_time"],
+            "utilization_efficiency": spent["compute_time"] / wall,
+        }
+        for name, share in theirs.items():
+            yield fleetcube.evaluate(name, **given), share
 
 
 @check("dominant_overhead", by="derivation", source="the losses sorted, the first of equals taken")

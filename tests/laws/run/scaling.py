@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,15 @@ COMPUTE, SERIAL, LATENCY, RATE, STALL, RECOVERY = 5.0, 0.05, 5e-6, 4e10, 20.0, 5
 
 
 @check(
-    "sync_wall_gpus",
+    "sync_wall_gpus shared_step_time_of_shifted",
     by="derivation",
     source="step and failures written out for each size, minimised by scan and search",
     tolerance=1e-5,
 )
 def sync_wall_gpus() -> Pairs:
-    """three layouts on 1,024 GPUs, gradients of 2 to 35 GB, an MTBF of 8 hours to 2 days"""
+    """three layouts on 1,024 GPUs, gradients of 2 to 35 GB, an MTBF of 8 hours to 2 days; steps as
+    computed, and 2.5 and 0.4 times as long
+    """
     for t, p, message, bubble, mtbf in (
         (8, 1, 17.5e9, 0.0, 17e4),
         (8, 4, 2e9, 0.3, 3e4),
@@ -140,28 +143,23 @@ def sync_wall_gpus() -> Pairs:
         exposed, fixed = exchange + 2 * (k0 - 1) * LATENCY, bubble + SERIAL
 
         def time(
-            n: float, shard: int = t * p, m: float = message, at: Any = (bubble, mtbf)
+            n: float, ratio: float, shard: int = t * p, m: float = message, at: Any = (bubble, mtbf)
         ) -> float:
             k = n / shard
             sent = 2 * (k - 1) * LATENCY + 2 * (m - m / k) / RATE
             step = COMPUTE * 1024 / n + at[0] + SERIAL + sent
-            return step * slowdown(STALL, RECOVERY, at[1] * 1024 / n)
+            return ratio * step * slowdown(STALL, RECOVERY, at[1] * 1024 / n)
 
-        law = formulas.sync_wall_gpus(
-            1024,
-            t,
-            p,
-            1,
-            formulas.shared_step_time(COMPUTE + fixed + exposed, fixed, exposed),
-            fixed,
-            formulas.gradient_ring_time(2 * message, RATE),
-            LATENCY,
-            STALL,
-            RECOVERY,
-            mtbf,
-            1,
-        )
-        yield law, least(time, low=t * p, high=1e7)
+        whole = COMPUTE + fixed + exposed
+        beside = (fixed, formulas.gradient_ring_time(2 * message, RATE), LATENCY)
+        failing = (STALL, RECOVERY, mtbf, 1)
+        shared = formulas.shared_step_time(whole, fixed, exposed)
+        wall = formulas.sync_wall_gpus(1024, t, p, 1, shared, *beside, *failing)
+        yield wall, least(partial(time, ratio=1.0), low=t * p, high=1e7)
+        for ratio in (2.5, 0.4):
+            shared = formulas.shared_step_time_of_shifted(whole * ratio, fixed, exposed, ratio)
+            wall = formulas.sync_wall_gpus(1024, t, p, 1, shared, *beside, *failing)
+            yield wall, least(partial(time, ratio=ratio), low=t * p, high=1e7)
 
 
 def sent_by_a_rank(ranks: int, message: float) -> float:

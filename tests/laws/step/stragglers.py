@@ -290,7 +290,7 @@ def best_checks() -> Pairs:
 
 @check(
     "step_time straggler_overhead slow_node_stop_time batch_independent_time "
-    "batch_independent_time_of_shifted step_time_in_interval",
+    "batch_independent_time_of_shifted step_time_in_interval straggler_overhead_of_shifted",
     by="simulator",
     source="1,000,000 steps played, a stop after each that a slow node is found in",
     tolerance=0.01,
@@ -314,3 +314,4 @@ def stopped_steps() -> Pairs:
         yield evaluated("step_time", **later), 1.2 * (alone + stopped)
         rest = 1.2 * (alone + stopped - growing)
         yield evaluated("batch_independent_time", **later), rest
+        yield evaluated("straggler_overhead", **later), share  # stops take as much longer
