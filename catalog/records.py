@@ -148,8 +148,9 @@ class Record:
     """One entry: its source, and its values in SI base units; distributions are as written.
 
     `standard_errors` belong to fitted values, in the same units; `steps_of` is the cell of
-    published steps from which a user's fit started, "" for others, with `noise` of its steps and
-    `correlations` of the fitted values, below the diagonal.
+    published steps from which a user's fit started, "" for others, with `noise` of its steps,
+    `correlations` of the fitted values, below the diagonal, and by which factors a probe's
+    `kernels` differ from published ones.
     """
 
     kind: str
@@ -164,6 +165,7 @@ class Record:
     steps_of: str = ""
     noise: float = 0.0
     correlations: tuple[tuple[float, ...], ...] = ()
+    kernels: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -464,7 +466,18 @@ def _entry(
         steps_of=str(fit.get("steps_of", "")),
         noise=float(noise),
         correlations=_correlations(where, fit.get("correlations", []), len(errors)),
+        kernels=_kernels(where, fit.get("kernels", {}), values),
     )
+
+
+def _kernels(where: str, factors: Any, values: Mapping[str, Any]) -> dict[str, float]:
+    """Factors of some of the values, from 0.1 to 10."""
+    is_table = isinstance(factors, dict) and {*factors} <= {*values}
+    if not is_table or not all(
+        type(f) in (int, float) and 0.1 <= f <= 10 for f in factors.values()
+    ):
+        raise CatalogError(f"{where}: [fit] kernels are not factors of its values; leave them out")
+    return {name: float(factor) for name, factor in factors.items()}
 
 
 def _correlations(where: str, rows: Any, count: int) -> tuple[tuple[float, ...], ...]:

@@ -32,13 +32,14 @@ class Fold:
     predicted: Predicted
 
     @cached_property
-    def _laws(self) -> Array:
+    def laws(self) -> Array:
+        """Whether an effect is of a coefficient, and not of a job."""
         return np.array([effect.coefficient != STEP for effect in self.posterior.effects])
 
     @cached_property
     def errors(self) -> Array:
         """Logarithms of computed over measured, without the factors of jobs."""
-        own = np.where(self._laws, 0.0, self.posterior.means)
+        own = np.where(self.laws, 0.0, self.posterior.means)
         return self.predicted.errors - own @ self.pooled.members
 
     @property
@@ -48,13 +49,13 @@ class Fold:
     @cached_property
     def covariance(self) -> Array:
         """Of the effects of coefficients."""
-        return self.posterior.covariance[np.ix_(self._laws, self._laws)]
+        return self.posterior.covariance[np.ix_(self.laws, self.laws)]
 
     def taken(self, row: int) -> Array:
         """The effects in a row's coefficients."""
-        found = np.zeros((len(LAWS), self._laws.sum()))
-        place = self.pooled.coefficient[self._laws]
-        found[place, np.arange(len(place))] = self.pooled.members[self._laws, row]
+        found = np.zeros((len(LAWS), self.laws.sum()))
+        place = self.pooled.coefficient[self.laws]
+        found[place, np.arange(len(place))] = self.pooled.members[self.laws, row]
         return found
 
     def root(self, row: int) -> Array:

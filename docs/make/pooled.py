@@ -93,6 +93,13 @@ _SIZES = ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
 _MODEL_SIZES = ("layers", "hidden_size")
 _SHAPE = ("model", "layers", "hidden_size", "attention_heads", "ffn_hidden_size", "experts")
 _NEVER = "never fitted"
+_KERNELS = (
+    "left out",
+    "steps",
+    "rates of its kernels unknown",
+    "of products known",
+    "of attention, too",
+)
 A_CELL, A_JOB, _PARTS = "a cell", "a job", 10
 
 
@@ -412,6 +419,26 @@ def with_own_rows(
     return lines, [(name, *ratios(pairs, fold_of, is_job)) for name, pairs, is_job in two]
 
 
+def of_kernels(of: Sequence[Row], folds: Mapping[str, Mapping[int, Fold]]) -> list[tuple[str, ...]]:
+    """Errors of steps on GPUs left out whose kernels alone were published: without these rates,
+    with those of matrix products, and with those of attention, too."""
+    known, others = facts(of), np.full(len(of), _OTHER_PRODUCTS)
+    unknown = {"gemm": others, "attention": np.full(len(of), _OTHER_ATTENTION)}
+    ways = [known | unknown, known | {"attention": unknown["attention"]}, known]
+    steps = [Steps(of, way, COEFFICIENTS) for way in ways]
+    found = []
+    for name in ("a generation", "a GPU"):
+        rows = [k for k in sorted(folds[name]) if gpu(of[k]) in _PRODUCTS]
+        errors = np.empty((len(ways), len(of)))
+        for fold in {id(one): one for one in folds[name].values()}.values():
+            own = fold.pooled.values(np.where(fold.laws, fold.posterior.means, 0.0))
+            mine = [k for k in rows if folds[name][k] is fold]
+            errors[:, mine] = [way.errors(own)[mine] for way in steps]
+        shares = np.abs(np.expm1(errors[:, rows])).mean(axis=1)
+        found.append((name, str(len(rows)), *(f"{100 * share:.1f} %" for share in shares)))
+    return found
+
+
 def like_rows(
     pooled: Pooled,
     posterior: Posterior,
@@ -633,6 +660,7 @@ def main() -> None:
         ("accuracy.md", "left out of the pooled model", "\n".join(whole)),
         ("calibrate.md", "left out of auto", table_text(head, intervals)),
         ("calibrate.md", "from some of its own", table_text(given_steps.HEADING, own_rows)),
+        ("calibrate.md", "kernels of a new GPU", table_text(_KERNELS, of_kernels(of, folds))),
         ("uncertainty.md", "ratios of two steps", table_text(given_steps.RATIOS, of_two)),
     ):
         (DOCS / page).write_text(between(DOCS / page, mark, text), encoding="utf-8")

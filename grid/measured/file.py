@@ -91,6 +91,8 @@ def about_fit(fit: Fit) -> dict[str, Any]:
     if isinstance(fit, Update):
         about |= {"published_steps": fit.digest[:16], "steps_of": fit.cell.name}
         about |= {"noise": _rounded(fit.noise, 3), "correlations": _below_diagonal(fit)}
+        if fit.kernels:
+            about["kernels"] = {name: _rounded(one, 4) for name, one in fit.kernels.items()}
     return about | ({"at_bound": list(fit.at_bound)} if fit.at_bound else {})
 
 
@@ -123,6 +125,8 @@ def text(
     lines += ["", f"[{prefix}fit]"]
     for name, value in fit.items():
         shown = json.dumps(value) if isinstance(value, list) else value
+        if isinstance(value, dict):
+            shown = f"{{ {', '.join(f'{n} = {v}' for n, v in value.items())} }}"
         lines.append(f"{name} = {quoted(value) if isinstance(value, str) else shown}")
     return "\n".join(lines) + "\n"
 

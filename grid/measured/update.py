@@ -9,7 +9,7 @@ known from published steps as if from `WEIGHT` rows.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class Job:
 class Update(StepFit):
     """Coefficients of the posterior, updated by measured steps. `published` are those that the rows
     hardly moved, `choices` the options for which all of them hold, and `carried` the inputs set by
-    the scenario's network calibration. `error_factor` is that of other jobs."""
+    the scenario's network calibration. `error_factor` is that of other jobs. `kernels` multiply
+    what the posterior gives, as the scenario's calibration to a probe says."""
 
     cell: pooled.Cell
     choices: Mapping[str, str]
@@ -58,6 +59,7 @@ class Update(StepFit):
     by_values: Array
     noise: float
     digest: str
+    kernels: Mapping[str, float]
 
     @property
     def computed(self) -> Array:
@@ -71,15 +73,20 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     try:
         check_rows(table)
         cell = _cell(table, scenario)
-        network = _network(scenario)
+        network = network_of(scenario)
         jobs, job_of = _jobs(table, scenario)
     except InputError as error:
         raise with_notes(error, table) from None
     posterior = pooled.posterior()
     means, root = posterior.at(cell)
     taken = {*scenario, *table.inputs, *network}
+    kernels = kernels_of(scenario)
+    settings = [
+        replace(one, scale=one.scale * kernels.get(one.input, 1.0))
+        for one in posterior.settings(cell)
+        if one.input not in taken
+    ]
     scenario = without_own_steps(scenario)
-    settings = [one for one in posterior.settings(cell) if one.input not in taken]
     places = [one.place for one in settings]
     choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
     steps = _Steps(table, scenario, choices, settings, means[places], of, job_of)
@@ -144,6 +151,7 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         by_values=steps.model.predict(point),
         noise=noise,
         digest=posterior.digest,
+        kernels=kernels,
     )
 
 
@@ -321,11 +329,17 @@ def _shown(value: Any) -> str:
 def without_own_steps(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """A scenario without a calibration of steps, which a new one replaces; that of a network
     stays."""
-    kept = bool(_network(scenario))
+    kept = bool(network_of(scenario))
     return {n: v for n, v in scenario.items() if kept or n != "calibration"}
 
 
-def _network(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+def kernels_of(scenario: Mapping[str, Any]) -> Mapping[str, float]:
+    """What a probe's calibration multiplies coefficients by."""
+    return record("calibration", scenario.get("calibration", AUTO)).kernels
+
+
+def network_of(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs of a scenario's calibration, if it is of the network alone."""
     label = scenario.get("calibration", AUTO)
     known = record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
     return {} if "compute_model" in known else known

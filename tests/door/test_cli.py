@@ -198,7 +198,7 @@ BAD: list[tuple[list[str], str]] = [
     (["catalog", "gpu", "h100"], "did you mean 'h100-sxm', 'h100-nvl' or 'h100-pcie'?"),
     (["catalog", "gpus"], "did you mean 'gpu'?"),
     (["catalog", "things"], "choose one of gpu, node"),
-    (["frobnicate"], "no such command 'frobnicate'; see `fleetcube --help`"),
+    (["xyzzy"], "no such command 'xyzzy'; see `fleetcube --help`"),
     (["train"], "no such command 'train'; try `fleetcube run` or `fleetcube plan`"),
     (["simulte", "spec.toml"], "did you mean 'simulate'?"),
     (["spec.toml"], "try `fleetcube run`"),

@@ -11,6 +11,7 @@ from fleetcube.commands.explore import explore
 from fleetcube.commands.init import init
 from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
+from fleetcube.commands.probe import probe
 from fleetcube.commands.reduce import reduce
 from fleetcube.commands.scaling_limit import scaling_limit
 from fleetcube.commands.schema import schema
@@ -31,5 +32,5 @@ COMMANDS: tuple[click.Command, ...] = (
         global_sensitivity,
         init,
     ),
-    *(plan, plot, reduce, scaling_limit, schema, sensitivity, solve, uncertainty, validate),
+    *(plan, plot, probe, reduce, scaling_limit, schema, sensitivity, solve, uncertainty, validate),
 )

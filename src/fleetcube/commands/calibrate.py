@@ -15,8 +15,9 @@ from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
     from fleetcube.grid.measured.fit import Fit
+    from fleetcube.grid.measured.probe import Timing
 
-_STEPS = ("a CSV of step times", "a training log")
+_MEASURED = {"TrainingLog": "a training log", "Probe": "a probe's times"}
 _LESS = "leave only its lines of measurements"
 
 
@@ -95,6 +96,7 @@ def calibrate(
     from fleetcube.grid.measured import file as calibration_file
     from fleetcube.grid.measured.fit import fit_collective
     from fleetcube.grid.measured.nccl import Log, measured
+    from fleetcube.grid.measured.probe import Probe
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.spec.bounded import decoded, read_bytes
@@ -125,10 +127,13 @@ def calibrate(
         if isinstance(read, TrainingLog):
             options |= {"--of": of}
             notes += read.said()
-        _refuse(options, _STEPS[isinstance(read, TrainingLog)])
+        if isinstance(read, Probe):
+            options |= {"--fit": fit or None, "--of": of, "--plot": plot}
+        _refuse(options, _MEASURED.get(type(read).__name__, "a CSV of step times"))
         result: Any = _steps(read, spec, fit, of)
         values, errors = calibration_file.step_values(result), _known(result.standard_errors)
         what = "Training steps" if not fit else ", ".join(result.values)
+        what = "Kernels" if isinstance(read, Probe) else what
         if result.doubt is not None and output is not None:
             raise InputError(f"{result.doubt} Nothing is written to {output!r}; fix {log!r}")
         notes += [result.doubt] if result.doubt is not None else []
@@ -166,10 +171,13 @@ def _refuse(options: dict[str, Any], what: str) -> None:
 
 
 def _read(content: bytes, text: str, path: str, of: str | None) -> Any:
-    """What a file's content and text are: a table of steps, a training log, tokens by expert, or
-    the output of nccl-tests. Raises InputError."""
+    """What a file's content and text are: a table of steps, a training log, tokens by expert, a
+    probe's times, or the output of nccl-tests. Raises InputError."""
     from fleetcube.grid.formats import routing, training_log
-    from fleetcube.grid.measured import nccl, steps
+    from fleetcube.grid.measured import nccl, probe, steps
+
+    if probe.FORMAT.rpartition(" ")[0] in text[:200]:
+        return probe.parse_probe(text, path)
 
     table = Path(path).suffix.lower() == ".csv"
     counts = routing.parse_routing(content, path) if table or content[:4] == routing.ZIP else None
@@ -181,14 +189,20 @@ def _read(content: bytes, text: str, path: str, of: str | None) -> Any:
 
 
 def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.formats.training_log import TrainingLog
     from fleetcube.grid.measured.logged import step_of
+    from fleetcube.grid.measured.probe import Probe, fit_probe
     from fleetcube.grid.measured.steps import STEP, Table, fit_steps
     from fleetcube.grid.measured.update import update_steps
 
     of = of or STEP
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
+    if isinstance(read, Probe):
+        if spec is None:
+            raise InputError("a probe's times are of a job; give its spec: --spec job.toml")
+        return fit_probe(read, scenario)
     if isinstance(read, TrainingLog):
         seconds, inputs = step_of(read, scenario)
         read = Table({name: [value] for name, value in inputs.items()}, [seconds], [1])
@@ -219,6 +233,7 @@ def _known(errors: Any) -> dict[str, float]:
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     from fleetcube.grid.measured.file import units
     from fleetcube.grid.measured.fit import CollectiveFit
+    from fleetcube.grid.measured.probe import ProbeFit
     from fleetcube.grid.measured.steps import StepFit
     from fleetcube.grid.measured.update import Update
 
@@ -227,6 +242,10 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         return
     from fleetcube.grid.show.tables import scale
 
+    if isinstance(fit, ProbeFit):
+        heads = ["", "measured", "expected", "measured rate / expected"]
+        print_table(heads, [*map(_timed, fit.timings)])
+        say()
     rows = []
     for name, value in fit.values.items():
         factor, unit = scale(units(name), value or fit.standard_errors[name], name)
@@ -240,10 +259,11 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     print_table(["", "value", "standard error", "90 % interval", "unit", ""], rows)
     if isinstance(fit, CollectiveFit):
         say(f"{fit.collective} on {fit.ranks} ranks: t = a + c M / B + g sqrt(M)")
-    say(
-        f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %, "
-        f"largest {100 * fit.max_error:.2g} %"
-    )
+    if not isinstance(fit, ProbeFit):
+        say(
+            f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %, "
+            f"largest {100 * fit.max_error:.2g} %"
+        )
     jobs = fit.jobs if isinstance(fit, Update) else ()
     for job in jobs:
         which = f" ({', '.join(map(_told, job.of.items()))})" if len(jobs) > 1 else ""
@@ -257,6 +277,11 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     for reason, count in fit.dropped.items():
         say(f"dropped {count}: {reason}")
     say_each(f"note: {note}" for note in notes)
+
+
+def _timed(one: "Timing") -> list[str]:
+    times = (f"{seconds * 1e3:.4g} ms" for seconds in (one.measured, one.expected))
+    return [one.what, *times, f"{one.factor:.3g}"]
 
 
 def _told(entry: tuple[str, Any]) -> str:
@@ -285,5 +310,5 @@ def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     if isinstance(fit, StepFit):
         report |= {"error_factor": fit.error_factor}
     if isinstance(fit, Update):
-        report |= {"jobs": jobs_of(fit)}
+        report |= {"jobs": jobs_of(fit), "kernels": dict(fit.kernels)}
     return report

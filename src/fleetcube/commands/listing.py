@@ -32,6 +32,7 @@ LISTING = {
     "Trust": {
         "diagnose": "Explain a measured step, and what to change.",
         "validate": "Compare predictions with published measurements.",
+        "probe": "Write a script that times a job's kernels on your GPUs.",
         "calibrate": "Fit the model to your own measurements.",
         "calibrations": "Rank the calibrations that a spec may take.",
         "verify": "Check a cube's files, and recompute some values.",
@@ -61,6 +62,7 @@ MEANT = {  # words that are not commands -> commands that do what they say
     "explore": ("serve", "view", "ui", "browse", "web"),
     "diagnose": ("why", "slow", "profile", "bottleneck"),
     "validate": ("check", "test", "accuracy"),
+    "probe": ("benchmark", "microbenchmark", "kernels"),
     "calibrate": ("fit", "measure"),
     "verify": ("check", "fsck", "checksum"),
 }

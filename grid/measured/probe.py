@@ -1,0 +1,319 @@
+"""Kernels and links timed alone on a user's GPUs: what to time for a job, and what it says.
+
+In the posterior of published steps a coefficient is a share of what kernels reach alone on a GPU,
+or of its data sheet. So each is multiplied by what these kernels reach over what is known of them.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from ...catalog import pooled
+from ...kernels.inputs import INPUTS
+from ...kernels.layer import gemm_time
+from ..errors import InputError
+from ..run.evaluation import Evaluation
+from ..run.settings import Settings
+from ..spec import auto
+from ..spec.scenario import said_by
+from .fabric import unmeasured
+from .update import Update, network_of, without_own_steps
+
+FORMAT = "fleetcube probe 1"
+# Of 143 products alone on an H100 (decision 51): a side of which half of the rate is lost. Ceilings
+# are the best of any shape, with sides of about 8,192 (stas00/ml-engineering, MAMF finder)
+_HALF, _LARGE = 110.0, 8192.0
+_COPIED = 0.9  # share of the data sheet's bandwidth that a sum of two arrays reaches; assumed
+_LONG, _MEMORY, _MESSAGES = 16384, 2**30, (2**26, 2**30)
+_MOST_ROWS, _FAR, _UNLIKE = 1000, 3.0, 1.05
+_SIDES = ("m", "n", "k")
+_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "product": (*_SIDES, "count"),
+    "attention": ("heads", "length", "width"),
+    "memory": ("bytes",),
+    "all_reduce": ("bytes", "ranks"),
+    "all_to_all": ("bytes", "ranks"),
+    "layer": ("sequences", "length"),
+}
+_MADE = (
+    *("microbatch_tokens", "attention_parameters_per_layer", "ffn_matrices", "layer_time"),
+    *("attention_heads", "kv_heads", "head_size", "ffn_hidden_size", "expert_ffn_hidden_size"),
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a script measured: `rows` have the kernel, its size and its seconds."""
+
+    framework: str
+    gpu: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One kind of kernel: seconds measured and expected, and the input that it sets, if any."""
+
+    what: str
+    measured: float
+    expected: float
+    sets: str = ""
+
+    @property
+    def factor(self) -> float:
+        """Measured over expected rate."""
+        return self.expected / self.measured
+
+
+@dataclass(frozen=True)
+class ProbeFit(Update):
+    """Coefficients of the posterior at the rates of a probe."""
+
+    timings: tuple[Timing, ...] = ()
+
+    @property
+    def doubt(self) -> str | None:
+        for one in self.timings:
+            if one.sets and not 1 / _FAR < one.factor < _FAR:
+                return (
+                    f"{one.what}: {one.factor:.2g} times the rate of the scenario's GPU; was the "
+                    "probe run on that GPU, idle, without --small?"
+                )
+        return None
+
+
+def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What a script times for a job: sizes on one GPU. Raises InputError."""
+    problem, made = _problem(scenario)
+
+    def value(name: str) -> int:
+        found = made.get(name, problem.constants.get(name))
+        return round(float(INPUTS[name].default or 0 if found is None else found))
+
+    t, hidden = value("tensor_parallel"), value("hidden_size")
+    heads, tokens = value("attention_heads"), max(round(made["microbatch_tokens"]), 1)
+    width = value("head_size")
+    inner, ffn = heads * width, value("ffn_hidden_size")
+    into = round(made["attention_parameters_per_layer"] / hidden) - inner
+    wide = round(made["ffn_matrices"]) - 1
+    forward = [(tokens, into // t, hidden, 1), (tokens, hidden, inner // t, 1)]
+    cell = auto.cell_of(said_by(scenario))
+    has_experts, experts = cell.layers != "dense", value("experts")
+    if has_experts:
+        group, own = value("expert_parallel"), value("expert_ffn_hidden_size")
+        rows = max(round(tokens * value("experts_per_token") * group / experts), 1)
+        count = max(experts // group, 1)
+        forward += [(rows, wide * own, hidden, count), (rows, hidden, own, count)]
+    else:
+        forward += [(tokens, wide * ffn // t, hidden, 1), (tokens, hidden, ffn // t, 1)]
+    products = [
+        dict(zip((*_SIDES, "count"), (*sides, count), strict=True))
+        for m, n, k, count in forward
+        for sides in ((m, n, k), (m, k, n), (k, n, m))  # forward; gradients of inputs, of weights
+    ]
+    kv = max(value("kv_heads") // t, 1)
+    sequences = value("micro_batch_size")
+    is_plain = not has_experts and into == inner + 2 * value("kv_heads") * width
+    layer = {"hidden": hidden, "heads": heads // t, "kv_heads": kv, "width": width}
+    layer |= {"ffn": ffn // t, "gated": wide > 1}
+    return {
+        "products": products,
+        "precision": "bf16" if cell.precision == "16 bits" else "fp8",
+        "attention": {"heads": max(heads // t, 1), "length": _LONG, "width": width},
+        "memory": _MEMORY,
+        "messages": list(_MESSAGES),
+        "layer": {"sequences": sequences, "length": tokens // sequences, **layer}
+        if is_plain
+        else None,
+    }
+
+
+def script(scenario: Mapping[str, Any]) -> str:
+    """The script that times a job's kernels, with their sizes. Raises InputError."""
+    text = files(__package__ or "").joinpath("probe_script.py").read_text(encoding="utf-8")
+    head = "SIZES: dict[str, Any] = "
+    return text.replace(f"{head}{{}}", f"{head}{sizes_of(scenario)!r}")
+
+
+def parse_probe(text: str, path: str) -> Probe:
+    """What a script wrote. Raises InputError."""
+    where = f"{path!r} is no probe that can be read"
+    try:
+        content = json.loads(text)
+        rows = content["rows"]
+        if content["format"] != FORMAT or not 1 <= len(rows) <= _MOST_ROWS:
+            raise InputError(f"{where}: it needs format {FORMAT!r} and 1 to {_MOST_ROWS:,} rows")
+        for row in rows:
+            numbers = [row[name] for name in (*_NUMBERS[row["what"]], "seconds", "slowest")]
+            if not all(type(n) in (int, float) and 0 < n < 1e15 for n in numbers):
+                raise InputError(f"{where}: {str(row)[:200]} has a number that is not positive")
+        return Probe(str(content["framework"]), str(content["gpu"]), tuple(rows))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where}: run the script of `fleetcube probe` again") from None
+
+
+def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
+    """The coefficients of a scenario whose kernels reach what was measured. Raises InputError."""
+    posterior = pooled.posterior()
+    cell = auto.cell_of(said_by(scenario))
+    network = network_of(scenario)
+    plain = without_own_steps(scenario)
+    timings = [*_timings(probe, plain, cell)]
+    factors = {one.sets: one.factor for one in timings if one.sets}
+    means, root = posterior.at(cell)
+    settings = [
+        replace(one, scale=one.scale * factors.get(one.input, 1.0))
+        for one in posterior.settings(cell)
+        if one.input not in {*plain, *network}
+    ]
+    places = [one.place for one in settings]
+    deviations = np.linalg.norm(root[places], axis=1)
+    made = [(one.input, *one.value(means[one.place])) for one in settings]
+    values = {name: min(v, 1.0) if _is_share(name) else v for name, v, _ in made}
+    z = pooled.NORMAL * deviations
+    low, high = (
+        [float(one.value(means[one.place] + s * d)[0]) for one, d in zip(settings, z, strict=True)]
+        for s in (-1, 1)
+    )
+    choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
+    layer = [
+        Timing("one layer, forward and backward", row["seconds"], _layer(plain | values | choices))
+        for row in probe.rows
+        if row["what"] == "layer"
+    ]
+    errors = np.array([abs(math.log(one.factor)) for one in timings])
+    own = np.array([one.measured for one in timings])
+    return ProbeFit(
+        values={name: float(value) for name, value in values.items()},
+        standard_errors={
+            name: float(abs(slope) * d)
+            for (name, _, slope), d in zip(made, deviations, strict=True)
+        },
+        intervals=dict(zip(values, zip(low, high, strict=True), strict=True)),
+        correlations=root[places] @ root[places].T / np.outer(deviations, deviations),
+        at_bound=(),
+        errors=errors,
+        rows=len(probe.rows),
+        dropped={},
+        notes=tuple(_notes(probe, timings, cell.gpu)),
+        of="step_time",
+        measured=own,
+        fitted=own,
+        lines=(),
+        idle=(),
+        error_factor=float(posterior.values(cell)["error_factor"]),
+        cell=cell,
+        choices=choices,
+        carried={name: value for name, value in network.items() if name not in values},
+        published=tuple(name for name in values if name not in factors),
+        jobs=(),
+        by_values=own,
+        noise=posterior.noise(cell.software),
+        digest=posterior.digest,
+        kernels=factors,
+        timings=(*timings, *layer),
+    )
+
+
+def _is_share(name: str) -> bool:
+    return INPUTS[name].unit == "1" and INPUTS[name].high == 1
+
+
+def _problem(scenario: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
+    sweep = Evaluation(scenario, {}, list(_MADE))
+    cube = sweep.evaluate(settings=Settings("numpy", infeasible="include"))
+    made = {name: float(cube[name]) for name in _MADE if name in cube}
+    if not all(math.isfinite(value) for value in made.values()):
+        raise InputError("the scenario's layer cannot be computed; `fleetcube run` says why")
+    return sweep._plan("numpy").problem, made
+
+
+def _layer(scenario: Mapping[str, Any]) -> float:
+    """Time of a layer without recomputation."""
+    return _problem({**scenario, "recompute": False})[1]["layer_time"]
+
+
+def _timings(probe: Probe, scenario: Mapping[str, Any], cell: pooled.Cell) -> Sequence[Timing]:
+    """What was measured of each kind of kernel, and what is expected of it on the GPU."""
+    posterior, found = pooled.posterior(), []
+    problem, _ = _problem(scenario)
+    memory = float(problem.constants["hbm_bandwidth"]) * _COPIED
+
+    def rows(what: str) -> list[Row]:
+        return [row for row in probe.rows if row["what"] == what]
+
+    def product(row: Row) -> float:
+        is_16 = row.get("precision") != "fp8"
+        of = replace(cell, precision="16 bits") if is_16 else cell
+        largest = posterior.ceilings(of)["gemm"] * (1 + _HALF / _LARGE) ** 3
+        size, peak = (1.0, cell.peak) if not is_16 else (2.0, cell.peak_16)
+        m, n, k = (float(row[side]) for side in _SIDES)
+        return float(gemm_time(m, n, k, size, 2.0, peak, largest, _HALF, memory))
+
+    products = rows("product")
+    if products:
+        measured = sum(row["count"] * row["seconds"] for row in products)
+        expected = sum(row["count"] * product(row) for row in products)
+        shown = f"{len(products)} matrix products"
+        found.append(Timing(shown, measured, expected, "gemm_efficiency"))
+    older = cell.software in posterior.content["flash_attention_2"]
+    attention = [row for row in rows("attention") if not older or row.get("kernel") == "flash"]
+    if attention and posterior.kernel(cell) == "flash":
+        best = min(attention, key=lambda row: row["seconds"])
+        operations = 4.0 * best["heads"] * best["length"] ** 2 * best["width"]
+        expected = operations / (posterior.ceilings(cell)["attention"] * cell.peak_16)
+        shown = f"attention ({best.get('kernel')})"
+        found.append(Timing(shown, best["seconds"], expected, "attention_efficiency"))
+    for row in rows("memory"):
+        found.append(
+            Timing("sums in memory", row["seconds"], row["bytes"] / memory, "memory_efficiency")
+        )
+    node = scenario.get("node")
+    for what, sets in (("all_reduce", "intra_node_bandwidth"), ("all_to_all", "")):
+        links = rows(what)
+        if not links or node is None:
+            continue
+        largest_of = max(links, key=lambda row: row["bytes"])
+        ranks, message = int(largest_of["ranks"]), float(largest_of["bytes"])
+        if ranks < 2 or ranks > int(problem.constants.get("gpus_per_node", ranks)):
+            raise InputError(f"the probe has {ranks} ranks, more than a node; run it on one node")
+        if what == "all_reduce":
+            group = unmeasured(str(node), str(scenario.get("fabric", "infiniband-ndr")), ranks)
+            expected = float(group.times(message))
+        else:
+            expected = message * (ranks - 1) / ranks / cell.node_link
+        found.append(Timing(f"{what} on {ranks} GPUs", largest_of["seconds"], expected, sets))
+    if not any(one.sets for one in found):
+        raise InputError("the probe has no kernel that a coefficient follows; run the script again")
+    return found
+
+
+def _notes(probe: Probe, timings: Sequence[Timing], gpu: str) -> list[str]:
+    """Remarks on a GPU of the node that is slower than the others, and on what was not timed."""
+    notes = [f"timed by {probe.framework} on {probe.gpu}"]
+    if gpu and not gpu.startswith("tpu") and gpu not in probe.gpu.lower():
+        notes.append(f"the scenario's GPU is {gpu}: are the times of the same GPU?")
+    late = [row["slowest"] / row["seconds"] for row in probe.rows if row["what"] == "product"]
+    if late and float(np.median(late)) > _UNLIKE:
+        notes.append(
+            f"one GPU takes {np.median(late):.3g} times as long as the others: a step waits for it "
+            "(straggler_slowdown)"
+        )
+    told = {one.sets for one in timings}
+    missing = [
+        n
+        for n in ("gemm_efficiency", "attention_efficiency", "intra_node_bandwidth")
+        if n not in told
+    ]
+    if missing:
+        notes.append(f"not timed, and as published: {', '.join(missing)}")
+    return notes

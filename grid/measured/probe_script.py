@@ -1,0 +1,327 @@
+"""What the GPUs of one node reach alone, at the sizes of a job.
+
+Written by `fleetcube probe`; needs PyTorch or JAX and nothing else. Some minutes on an idle node:
+
+    torchrun --nproc-per-node 8 probe.py      (PyTorch; without torchrun: one GPU)
+    python probe.py --framework jax           (JAX: all devices of this host)
+
+    fleetcube calibrate probe.json --spec job.toml -o kernels.toml
+
+Nothing is trained or read, and nothing is written but the JSON; data are random.
+"""
+
+import argparse
+import functools
+import importlib
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+SIZES: dict[str, Any] = {}  # of the job, on one GPU; elements, and bytes of messages
+_SPAN = 0.02  # s between two looks at the clock
+_SMALL = 64  # elements of a side with --small
+
+Run = Callable[[], Any]
+
+
+class Torch:
+    """Kernels of PyTorch, on all ranks that torchrun starts."""
+
+    def __init__(self) -> None:
+        self.torch = torch = importlib.import_module("torch")
+        self.rank, self.ranks = (
+            int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1))
+        )
+        is_gpu = torch.cuda.is_available()
+        self.device = (
+            torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if is_gpu else "cpu"
+        )
+        self.name = f"torch {torch.__version__}"
+        self.gpu = torch.cuda.get_device_name(self.device) if is_gpu else "cpu"
+        if is_gpu:
+            torch.cuda.set_device(self.device)
+        if self.ranks > 1:
+            torch.distributed.init_process_group("nccl" if is_gpu else "gloo")
+        self.is_gpu = is_gpu
+
+    def wait(self, made: Any) -> None:
+        if self.is_gpu:
+            self.torch.cuda.synchronize()
+
+    def every(self, value: float) -> list[float]:
+        """A value of each rank."""
+        found: list[Any] = [None] * self.ranks
+        if self.ranks == 1:
+            return [value]
+        self.torch.distributed.all_gather_object(found, value)
+        return found
+
+    def normal(self, *shape: int) -> Any:
+        return self.torch.randn(shape, device=self.device, dtype=self.torch.bfloat16)
+
+    def product(self, m: int, n: int, k: int, precision: str) -> Run:
+        torch, a, b = self.torch, self.normal(m, k), self.normal(n, k).t()
+        if precision != "fp8":
+            return lambda: a @ b
+        a, b = (x.to(torch.float8_e4m3fn) for x in (a, b))
+        one = torch.ones((), device=self.device)
+        return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+    def attention(self, heads: int, length: int, width: int) -> dict[str, Run]:
+        known = importlib.import_module("torch.nn.attention")
+        attend = self.torch.nn.functional.scaled_dot_product_attention
+        q, k, v = (self.normal(1, heads, length, width) for _ in range(3))
+
+        def by(kernel: Any) -> Run:
+            def run() -> Any:
+                with known.sdpa_kernel(kernel):
+                    return attend(q, k, v)
+
+            return run
+
+        backends = known.SDPBackend
+        return {"cudnn": by(backends.CUDNN_ATTENTION), "flash": by(backends.FLASH_ATTENTION)}
+
+    def memory(self, elements: int) -> Run:
+        a, b = self.normal(elements), self.normal(elements)
+        c = self.torch.empty_like(a)
+        return lambda: self.torch.add(a, b, out=c)
+
+    def links(self, elements: int) -> dict[str, Run]:
+        if self.ranks == 1:
+            return {}
+        one, other, among = self.normal(elements), self.normal(elements), self.torch.distributed
+        return {
+            "all_reduce": lambda: among.all_reduce(one),
+            "all_to_all": lambda: among.all_to_all_single(other, one),
+        }
+
+    def layer(self, sequences: int, length: int, size: Any) -> Run:
+        torch = self.torch
+        weights = [self.normal(*shape).div_(64).requires_grad_() for shape in shapes(size)]
+        inputs = self.normal(sequences, length, size["hidden"]).requires_grad_()
+        heads, kv, width = size["heads"], size["kv_heads"], size["width"]
+        functional = torch.nn.functional
+
+        def run() -> Any:
+            into, out, up, down = weights
+            x = functional.rms_norm(inputs, inputs.shape[-1:]) @ into
+            x = x.view(sequences, length, heads + 2 * kv, width).transpose(1, 2)
+            q, k, v = x.split([heads, kv, kv], dim=1)
+            x = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = inputs + x.transpose(1, 2).reshape(sequences, length, heads * width) @ out
+            y = functional.rms_norm(x, x.shape[-1:]) @ up
+            if size["gated"]:
+                gate, y = y.chunk(2, dim=-1)
+                y = functional.silu(gate) * y
+            else:
+                y = functional.gelu(y)
+            return torch.autograd.grad((x + y @ down).sum(), [inputs, *weights])
+
+        return run
+
+
+class Jax:
+    """Kernels of JAX, and collectives of all devices of the host."""
+
+    def __init__(self) -> None:
+        self.jax = jax = importlib.import_module("jax")
+        self.jnp = importlib.import_module("jax.numpy")
+        self.rank, self.ranks, self.name = 0, jax.local_device_count(), f"jax {jax.__version__}"
+        self.gpu = jax.devices()[0].device_kind
+
+    def wait(self, made: Any) -> None:
+        self.jax.block_until_ready(made)
+
+    def every(self, value: float) -> list[float]:
+        return [value]
+
+    def normal(self, *shape: int) -> Any:
+        return self.jax.random.normal(self.jax.random.key(0), shape, self.jnp.bfloat16)
+
+    def product(self, m: int, n: int, k: int, precision: str) -> Run:
+        a, b = self.normal(m, k), self.normal(k, n)
+        if precision == "fp8":
+            a, b = (x.astype(self.jnp.float8_e4m3fn) for x in (a, b))
+        run = self.jax.jit(
+            lambda a, b: self.jnp.dot(a, b, preferred_element_type=self.jnp.bfloat16)
+        )
+        return lambda: run(a, b)
+
+    def attention(self, heads: int, length: int, width: int) -> dict[str, Run]:
+        q = self.normal(1, length, heads, width)
+        run = self.jax.jit(lambda q: self.jax.nn.dot_product_attention(q, q, q))
+        cudnn = self.jax.jit(
+            lambda q: self.jax.nn.dot_product_attention(q, q, q, implementation="cudnn")
+        )
+        return {"cudnn": lambda: cudnn(q), "xla": lambda: run(q)}
+
+    def memory(self, elements: int) -> Run:
+        a, b = self.normal(elements), self.normal(elements)
+        run = self.jax.jit(lambda a, b: a + b)
+        return lambda: run(a, b)
+
+    def links(self, elements: int) -> dict[str, Run]:
+        jax, ranks = self.jax, self.ranks
+        if ranks == 1:
+            return {}
+        mesh = jax.make_mesh((ranks,), ("gpu",))
+        cut = jax.sharding.PartitionSpec("gpu")
+        place = jax.sharding.NamedSharding(mesh, cut)
+        x = jax.device_put(self.jnp.zeros((ranks, elements), self.jnp.bfloat16), place)
+
+        def spread(of: Any) -> Run:
+            run = jax.jit(
+                jax.shard_map(of, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False)
+            )
+            return lambda: run(x)
+
+        return {
+            "all_reduce": spread(lambda x: jax.lax.psum(x, "gpu")),
+            "all_to_all": spread(
+                lambda x: jax.lax.all_to_all(x.reshape(ranks, -1), "gpu", 0, 0).reshape(1, -1)
+            ),
+        }
+
+    def layer(self, sequences: int, length: int, size: Any) -> Run:
+        jax, jnp = self.jax, self.jnp
+        weights = [self.normal(*shape) / 64 for shape in shapes(size)]
+        inputs = self.normal(sequences, length, size["hidden"])
+        heads, kv, width = size["heads"], size["kv_heads"], size["width"]
+
+        def norm(x: Any) -> Any:
+            mean = jnp.square(x.astype(jnp.float32)).mean(-1, keepdims=True)
+            return (x * jax.lax.rsqrt(mean + 1e-6)).astype(x.dtype)
+
+        def loss(inputs: Any, weights: Any) -> Any:
+            into, out, up, down = weights
+            x = (norm(inputs) @ into).reshape(sequences, length, heads + 2 * kv, width)
+            q, k, v = jnp.split(x, [heads, heads + kv], axis=2)
+            x = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+            x = inputs + x.reshape(sequences, length, heads * width) @ out
+            y = norm(x) @ up
+            if size["gated"]:
+                gate, y = jnp.split(y, 2, axis=-1)
+                y = jax.nn.silu(gate) * y
+            else:
+                y = jax.nn.gelu(y)
+            return (x + y @ down).sum()
+
+        run = jax.jit(jax.grad(loss, argnums=(0, 1)))
+        return lambda: run(inputs, weights)
+
+
+def shapes(size: Any) -> list[tuple[int, int]]:
+    """Weights of a layer: into attention and out of it, into the feed-forward and out of it."""
+    hidden, ffn, inner = size["hidden"], size["ffn"], size["heads"] * size["width"]
+    into = inner + 2 * size["kv_heads"] * size["width"]
+    return [(hidden, into), (inner, hidden), (hidden, (1 + size["gated"]) * ffn), (ffn, hidden)]
+
+
+def timed(kernels: Any, run: Run, seconds: float, looks: int = 0) -> float:
+    """Median time of one run, in a loop without pause of `seconds`, or of `looks` x 20 runs."""
+    kernels.wait(run())
+    start = time.perf_counter()
+    kernels.wait(run())
+    once = max(time.perf_counter() - start, 1e-7)
+    count = 20 if looks else max(1, round(_SPAN / once))
+    samples: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(samples) < max(looks, 3) or (not looks and time.perf_counter() < end):
+        start = time.perf_counter()
+        for _ in range(count):
+            made = run()
+        kernels.wait(made)
+        samples.append((time.perf_counter() - start) / count)
+    return statistics.median(samples[len(samples) // 3 :])  # after clocks have settled
+
+
+def measure(kernels: Any, sizes: Any, seconds: float) -> list[dict[str, Any]]:
+    """Times of all kernels; of several GPUs the median, and the slowest."""
+    rows: list[dict[str, Any]] = []
+
+    def add(what: str, run: Run, looks: int = 0, **about: Any) -> bool:
+        try:
+            found = timed(kernels, run, seconds, looks)
+        except Exception as error:  # a kernel that this GPU or release does not have
+            found, reason = 0.0, " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        each = kernels.every(found)
+        if not all(each):
+            if kernels.rank == 0:
+                print(f"left out {what} {about}: {reason if not found else 'fails on a rank'}")
+            return False
+        row = {"what": what, **about, "seconds": statistics.median(each), "slowest": max(each)}
+        rows.append(row)
+        if kernels.rank == 0:
+            print(" ".join(f"{v:.4g}" if isinstance(v, float) else f"{v}" for v in row.values()))
+        return True
+
+    for size in sizes["products"]:
+        of = [size[side] for side in ("m", "n", "k")]
+        for precision in dict.fromkeys((sizes["precision"], "bf16")):
+            product = _made(functools.partial(kernels.product, *of, precision))
+            if add("product", product, **size, precision=precision):
+                break
+    size = sizes["attention"]
+    for kernel, run in kernels.attention(**size).items():
+        add("attention", run, kernel=kernel, **size)
+    add(
+        "memory",
+        _made(lambda: kernels.memory(sizes["memory"] // 6)),
+        bytes=sizes["memory"] // 6 * 6,
+    )
+    for message in sizes["messages"]:
+        elements = message // 2 // kernels.ranks * kernels.ranks
+        for name, run in kernels.links(elements).items():
+            add(name, run, looks=5, bytes=2 * elements, ranks=kernels.ranks)
+    if sizes["layer"]:
+        size = sizes["layer"]
+        shape = {name: size[name] for name in size if name not in ("sequences", "length")}
+        run = _made(lambda: kernels.layer(size["sequences"], size["length"], shape))
+        add("layer", run, sequences=size["sequences"], length=size["length"])
+    return rows
+
+
+def _made(make: Callable[[], Run]) -> Run:
+    """A kernel whose data are made at its first run, so that what fails there is left out."""
+    made: list[Run] = []
+
+    def run() -> Any:
+        if not made:
+            made.append(make())
+        return made[0]()
+
+    return run
+
+
+def small(sizes: Any) -> Any:
+    """The sizes cut, to see that the script runs where there is no GPU."""
+    if isinstance(sizes, dict):
+        return {n: v if n == "count" else small(v) for n, v in sizes.items()}
+    if isinstance(sizes, list):
+        return [small(size) for size in sizes]
+    return min(sizes, _SMALL) if type(sizes) is int else sizes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Times kernels and links of one node's GPUs.")
+    parser.add_argument("--framework", choices=("torch", "jax"), default="torch")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each kernel")
+    parser.add_argument("--small", action="store_true", help="small sizes: to see that it runs")
+    parser.add_argument("-o", "--output", default="probe.json")
+    given = parser.parse_args()
+    kernels = Torch() if given.framework == "torch" else Jax()
+    sizes = small(SIZES) if given.small else SIZES
+    rows = measure(kernels, sizes, given.seconds)
+    if kernels.rank == 0:
+        about = {"format": "fleetcube probe 1", "framework": kernels.name, "gpu": kernels.gpu}
+        with open(given.output, "w", encoding="utf-8") as file:
+            json.dump({**about, "ranks": kernels.ranks, "rows": rows}, file, indent=1)
+        print(f"wrote {given.output}; next: fleetcube calibrate {given.output} --spec SPEC")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""`fleetcube probe`: write the script that times a job's kernels on one GPU or node."""
+
+from pathlib import Path
+
+import click
+
+from fleetcube.commands.say import say
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), default="probe.py", help="Script.  [probe.py]")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+def probe(spec: str, output: str, overwrite: bool) -> None:
+    """Write a script that times a job's kernels and links on one node, in some minutes.
+
+    It needs PyTorch or JAX and nothing else, trains and reads nothing, and writes probe.json, from
+    which `calibrate probe.json --spec SPEC` makes a calibration: rates of your own GPUs in
+    place of published ones.
+
+    \b
+    Example:
+      fleetcube probe job.toml -o probe.py
+      torchrun --nproc-per-node 8 probe.py
+    """
+    from fleetcube.grid.formats.read import read_spec
+    from fleetcube.grid.measured.file import check_target, write
+    from fleetcube.grid.measured.probe import script
+
+    check_target(Path(output), overwrite, (".py",))
+    write(Path(output), script(read_spec(spec)["scenario"]))
+    say(f"wrote {output}: run it on an idle node (torchrun --nproc-per-node 8 {output})")
