@@ -65,10 +65,22 @@ def test_a_table_that_does_not_fit_is_turned(width: int) -> None:
         assert line.removeprefix(heading).split() == " ".join(cells).split()
 
 
-def test_what_fits_in_no_way_overflows_whole() -> None:
-    rows = [[str(1000 * k + n) for n in range(20)] for k in range(1, 21)]
-    heads = [f"n{k}" for k in range(20)]
-    assert words(printed(heads, rows, 80)) == [heads, *rows]
+def test_what_fits_in_no_way_comes_in_blocks() -> None:
+    """Each block has the columns that tell rows apart, and an interval stands by its value."""
+    rows = [[str(k // 5), str(k % 5), *(str(1000 * k + n) for n in range(18))] for k in range(20)]
+    heads = ["a", "b", *(f"n{k}" for k in range(18))]
+    heads[10] = "90 %"
+    lines = printed(heads, rows, 80)
+    assert max(map(len, lines)) <= 80
+    blocks = [block.splitlines() for block in "\n".join(lines).split("\n\n")]
+    found: list[list[str]] = [[] for _ in range(21)]
+    for block in blocks:
+        split = [line.replace("90 %", "90_%").split() for line in block]
+        assert [row[:2] for row in split[1:]] == [row[:2] for row in rows]
+        assert "90_%" not in split[0] or split[0][split[0].index("90_%") - 1] == "n7"
+        for own, row in zip(found, split, strict=True):
+            own += row[2:]
+    assert found == [[h.replace(" ", "_") for h in heads[2:]], *(row[2:] for row in rows)]
 
 
 def test_prose_breaks_between_words() -> None:

@@ -14,6 +14,7 @@ import click
 from fleetcube.commands.say import say, say_each
 
 REPLACES = "fleetcube.replaces"  # of a command's context: whether a file that exists is replaced
+_INTERVAL = "90 %"  # heading of a column that belongs to the one before
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
 _PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
 
@@ -55,15 +56,38 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """Print a table in aligned columns, in which no number is ever broken or cut.
 
     A table wider than the terminal gets headings broken at underscores, then is transposed, then
-    words of its cells are broken as well. If nothing fits, the lines overflow, as in a pipe, whose
-    only width is that of COLUMNS. A cell is always one line.
+    words of its cells are broken as well. If nothing fits, columns come in blocks, each after those
+    that tell rows apart. A pipe's only width is that of COLUMNS. A cell is always one line.
     """
-    layouts = _layouts(headings, [[" ".join(cell.splitlines()) for cell in row] for row in rows])
-    lines = plain = next(layouts)
+    flat = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
+    layouts = _layouts(headings, flat)
+    lines = next(layouts)
     if width := columns():
         while lines and max(map(len, lines)) > width:
             lines = next(layouts, [])
-    say_each(lines or plain, err=False)
+        lines = lines or _in_blocks(headings, flat, width)
+    say_each(lines, err=False)
+
+
+def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[str]:
+    """The lines of a table in blocks of columns that fit, an interval beside its value."""
+    few = range(1, len(headings))
+    keys = next((k for k in few if len({tuple(row[:k]) for row in rows}) == len(rows)), 1)
+
+    def lines(columns: list[int]) -> list[str]:
+        shown = [[row[k] for k in (*range(keys), *columns)] for row in (headings, *rows)]
+        numeric = [all(map(_NUMERIC.fullmatch, cells[1:])) for cells in zip(*shown, strict=True)]
+        return aligned(shown, numeric)
+
+    blocks: list[list[int]] = [[]]
+    for k in range(keys, len(headings)):
+        own = [k, k + 1] if headings[k + 1 : k + 2] == [_INTERVAL] else [k]
+        if headings[k] == _INTERVAL:
+            continue
+        if blocks[-1] and max(map(len, lines([*blocks[-1], *own]))) > width:
+            blocks.append([])
+        blocks[-1] += own
+    return [line for block in blocks for line in ("", *lines(block))][1:]
 
 
 def columns() -> int | None:
