@@ -13,16 +13,18 @@ import numpy as np
 
 from ...kernels.roles import HEADROOM, NEAR, REASON
 from ..errors import InputError, shown
+from ..plan.labels import END_OF
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Engine, Settings
 from ..show.tables import meanings, numbers, scale
-from ..spec import phases, values
+from ..spec import auto, phases, values
 from ..spec.axes import make_axes
 from ..spec.axis import Array
 from ..spec.scenario import resolve
 from .gradient import uncounted
 from .layouts import WHOLE, best_layouts, candidates, inputs_of
+from .ratio import ratios
 from .runs import Names, Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
@@ -125,6 +127,8 @@ def wall(
         few = found[SIZE].values
         found.attrs = _scan(scenario, axes, few, outputs, engine, batch, best_at).attrs
     found = _doubled(found, times)
+    if batch is None and not phased:
+        found = found.assign(_gain_ends(found, scenario, axes, best_at))
     found = found.set_coords(NEAR) if NEAR in found else found
     if batch is None:
         found = _fastest(found, at_best, axes, tried, settings, limits)
@@ -299,6 +303,36 @@ def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
         lost=((SIZE, "loss"), lost, about),
         most_lost_to=(SIZE, _largest(lost)),
     )
+
+
+def _gain_ends(
+    found: "xarray.Dataset",
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    best_at: Mapping[float, tuple[str, dict[str, Any]]] | None,
+) -> dict[str, Any]:
+    """Ends of the 90 % interval of what each doubling brought, where the ratio's is known."""
+    said = dict(scenario)
+    for axis in make_axes(axes).values():
+        said |= auto.at(axis, 0)
+    sizes, gains = found[SIZE].values.tolist(), found["doubling_gain"]
+    at = [{**said, **(best_at[n][1] if best_at else {}), SIZE: n} for n in sizes]
+    pairs = [
+        ratios(a, b, [TIME]).get(TIME) if math.isfinite(gain) else None
+        for a, b, gain in zip(at[:-1], at[1:], gains.values[1:], strict=True)
+    ]
+    ends = (
+        [1 / p.high if p else np.nan for p in pairs],
+        [1 / p.low if p else np.nan for p in pairs],
+    )
+    return {
+        f"{gains.name}_{side}": (
+            SIZE,
+            [np.nan, *end],
+            {**gains.attrs, "long_name": f"{side} end of the 90 % interval", END_OF: gains.name},
+        )
+        for side, end in zip(("low", "high"), ends, strict=True)
+    }
 
 
 def _largest(lost: Array) -> list[str]:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from fleetcube import Settings, Sweep
 from fleetcube.cli import cli
+from fleetcube.grid.ask.ratio import ratios
 from fleetcube.grid.ask.wall import LOST, wall
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.wall import wall_picture
@@ -76,6 +77,23 @@ def test_a_scan_is_what_each_size_gives_by_itself(more: dict[str, Any]) -> None:
             bound.setdefault("price", sizes[k])
     assert starts(found) == bound
     assert len(bound) > 2
+
+
+def test_gains_have_the_interval_of_their_two_times() -> None:
+    auto = {name: value for name, value in JOB.items() if name != "calibration"}
+    job = {**auto, "software": "megatron-bridge"}
+    axes = {"n_gpus": [64], "straggler_slowdown": [0.02]}
+    found = Sweep(job, axes, ["job_time"]).scaling_limit([512, 2048], settings=Settings("numpy"))
+    job["straggler_slowdown"] = 0.02
+    for k, size in ((1, 1024), (2, 2048)):
+        known = ratios({**job, "n_gpus": size // 2}, {**job, "n_gpus": size}, ["job_time"])
+        gain = found.isel(n_gpus=k)
+        ends = float(gain["doubling_gain_low"]), float(gain["doubling_gain_high"])
+        assert ends == pytest.approx((1 / known["job_time"].high, 1 / known["job_time"].low))
+        assert ends[0] < float(gain["doubling_gain"]) < ends[1]
+    assert np.isnan(found["doubling_gain_low"][0])
+    assert "doubling_gain_low" in of(JOB)  # no posterior, no interval
+    assert np.isnan(of(JOB)["doubling_gain_low"]).all()
 
 
 def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:

@@ -10,7 +10,9 @@ _STACKS = {
     "sc21_table1": "megatron",
     "korthikanti_table5": "megatron",
     "mlperf_gpt3": "megatron",
+    "mlperf_llama31_405b": "megatron",
     "nemo_longseq": "nemo",
+    "nemo_summary": "nemo",
     "opt_175b": "megatron",
     "megascale_fig9": "megatron",
     "megascale_table2": "megatron",
@@ -75,7 +77,7 @@ def _variants(stack: str, published: Mapping[str, Any], inputs: Mapping[str, Any
     if (
         stack == "torchtitan"
         and isinstance(parallel, Mapping)
-        and parallel.get("variant") == "FSDP"
+        and (parallel.get("variant") == "FSDP" or "A100" in str(published.get("where")))
     ):
         yield f"{stack}-eager"
     yield stack

@@ -34,8 +34,9 @@ _SYSTEMS = {
     "b300": ("dgx-b300", "infiniband-xdr"),
     "gb200": ("gb200-nvl72", "infiniband-ndr"),
     "gb300": ("gb300-nvl72", "infiniband-xdr"),
+    "mi300x": ("mi300x-8gpu", "infiniband-ndr"),
 }
-_GENERATION = re.compile(r"(?<![a-z0-9])(gb[23]00|[bh][23]00|[ah]100)(?![0-9])")
+_GENERATION = re.compile(r"(?<![a-z0-9])(gb[23]00|[bh][23]00|[ah]100|mi300x)(?![0-9])")
 _OWN = re.compile(r"(\d{1,5}) ?(?:Gb/s|Gbps|Gbit/s) ?(?:/|per )GPU")
 _CARDS = re.compile(r"(\d{1,3}) ?x ?(?:[A-Za-z]{1,20} )?(\d{1,5}) ?(?:Gb|Gbit)(?![A-Za-z])")
 _NODE = re.compile(r"(\d{2,5}) ?(?:Gb/s|Gbps|Gbit/s)")

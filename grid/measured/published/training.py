@@ -60,12 +60,14 @@ _EOS_PARALLEL: Inputs = {
 # Megatron-Bridge's row with 2 sequences and 1 chunk: 1 and 5 in the recipe (v0.3.1,
 # llama3_workload_base_configs.py) and in the same run of 26.02 and 26.04
 _BRIDGE_MISPRINT = "line 401; 26.02.01 NeMo Container; Pre-Training Performance"
+_WITHOUT_RECIPES = ("25.09", "25.11")  # releases whose rows without one are left out
 # Columns of its recipes (`config`: scripts/performance/configs; v0.6.0: perf_recipes), as inputs
 _RECIPE: tuple[tuple[str, str, Inputs], ...] = (
     ("parallel.offloaded_layers", "offloaded_layers", {"activation_offload": "layers"}),
     ("parallel.optimizer_bytes", "optimizer_bytes_per_parameter", {}),
     ("model.prediction_layers", "prediction_layers", {}),
     ("parallel.data_parallel_shard", "data_parallel_shard", {"zero_stage": 3}),
+    ("parallel.recompute_full_layers", "recomputed_layers", {"recompute": "full"}),
 )
 _APART = 0.2  # relative difference from which two figures of one record contradict each other
 _CLOSE = 0.02
@@ -243,6 +245,10 @@ def _bridge(facts: Facts) -> list[Reading]:
     for kind, why in (("LoRA", "it trains adapters"), ("SFT", "it packs sequences")):
         if kind in where:
             raise UnreadableError(f"where: {kind} is not pre-training: {why}")
+    if facts.text("model.token_drop", ""):
+        raise UnreadableError("model.token_drop: experts drop what exceeds the mean, as in no run")
+    if where.startswith(_WITHOUT_RECIPES, where.find(";") + 2) and not facts.text("config", ""):
+        raise UnreadableError("config: no recipe with its layout is published")
     node, fabric = hardware.system_of(facts.text("system.accel"))
     label = hardware.model_of(facts.text("model.name"))
     inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
@@ -317,6 +323,21 @@ def _mlperf(facts: Facts) -> list[Reading]:
     return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
 
 
+def _mlperf_llama(facts: Facts) -> list[Reading]:
+    """Llama 3.1 405B as submitted: no recomputation, and Mixtral's tokenizer of 32,000 words."""
+    node, fabric = hardware.system_of(facts.text("system.accel"))
+    label = hardware.model_of(facts.text("model.name"))
+    inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
+    inputs |= {"vocab_size": facts.whole("model.vocab")}
+    inputs |= {"sequence_length": facts.whole("model.seq")}
+    inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
+    inputs |= chunked(inputs.pop("virtual_stages"))
+    inputs |= {"recompute": False, "zero_stage": 1 if facts.flag("parallel.dist_optimizer") else 0}
+    inputs |= {"sequence_parallel": facts.flag("parallel.sequence_parallel")}
+    seconds, notes = _seconds(facts, inputs)
+    return [Reading(inputs, seconds, notes=notes)]
+
+
 def _simumax(facts: Facts) -> list[Reading]:
     node, fabric = hardware.system_of(facts.text("system.accel"))
     label = hardware.model_of(facts.text("model.name"))
@@ -347,6 +368,8 @@ def _torchtitan(facts: Facts) -> list[Reading]:
     inputs |= {"inter_node_bandwidth": bandwidth} if bandwidth else {}
     inputs["sequence_length"] = facts.whole("model.seq", facts.whole("parallel.seq", 8192))
     variant = facts.text("parallel.variant", "")
+    if "selective layer" in variant:
+        raise UnreadableError("parallel.variant: how many layers are recomputed is not stated")
     notes = []
     each, recompute = facts.whole("parallel.mbs", None), facts.text("parallel.recompute", None)
     if where.startswith("asyncTP") and label in _TITAN_ASYNC:
@@ -385,7 +408,9 @@ def _torchtitan(facts: Facts) -> list[Reading]:
     if steps:
         return steps
     seconds, more = _seconds(facts, inputs)
-    if "AsyncTP" in variant or (stages > 1 and inputs["tensor_parallel"] > 1):
+    if "asynctp" in variant.lower().replace(" ", "") or (
+        stages > 1 and inputs["tensor_parallel"] > 1
+    ):
         return [Reading(hidden, seconds, notes=(*notes, overlap_note, *more))]
     return [Reading(inputs, seconds, notes=(*notes, *more))]
 
@@ -691,6 +716,8 @@ READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
     "mosaic": _mosaic,
     "megatron_bridge": _bridge,
     "mlperf_gpt3": _mlperf,
+    "mlperf_llama31_405b": _mlperf_llama,
+    "nemo_summary": _bridge,
     "simumax_b200": _simumax,
     "torchtitan": _torchtitan,
     "nemo_longseq": _nemo,

@@ -101,7 +101,8 @@ def _print(found: "xarray.Dataset") -> None:
     spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
     asked = [str(name) for name in found["limit"].values]
     spent += [n for n in ("global_batch_size", *asked, "layout") if n in found and n not in spent]
-    print_table(*table(found[list(dict.fromkeys([*shown, *spent, "most_lost_to"]))]))
+    known = [n for n in ("doubling_gain_low", "doubling_gain_high") if n in found]
+    print_table(*table(found[list(dict.fromkeys([*shown, *known, *spent, "most_lost_to"]))]))
     binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
     if binding.sizes["limit"]:
         heads = ["limit", "binds_from", "why"]
