@@ -57,6 +57,7 @@ _GENERATIONS = {
     "gb200": "blackwell",
     "b300": "blackwell",
     "gb300": "blackwell",
+    **dict.fromkeys(("mi300x", "mi325x", "mi350x", "mi355x"), "cdna"),
 }
 _BITS = {"fp16": "16 bits", "bf16": "16 bits", "nvfp4": "4 bits"}
 # Largest measured shares of peak of matrix products of any shape, at 16 and 8 bits
@@ -70,6 +71,8 @@ _PRODUCTS = {
     "b300": (0.786, 0.745),
     "gb300": (0.729, 0.723),  # that of GB200
     "gaudi-2": (0.969, 0.955),
+    # at 16 bits, found by the same search: github.com/mag-/gpu_benchmark, README; at 8 assumed
+    "mi300x": (0.580, 0.580),
 }
 _OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # without published values
 # Shares of peak of attention kernels. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao 2023,

@@ -19,17 +19,17 @@ def progress(what: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.text import Text
+
+    class Clocks(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            left = task.time_remaining
+            ahead = "" if left is None or not task.completed else f", {_spoken(left)} left"
+            return Text(f"{_spoken(task.elapsed or 0.0)} elapsed{ahead}")
 
     columns = [TextColumn("{task.description}"), BarColumn(16), TextColumn("{task.fields[speed]}")]
-    clocks = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
-    bar = Progress(*columns, *clocks, console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, Clocks(), console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=None, speed="")
     started = time.perf_counter()
 
@@ -52,3 +52,10 @@ def progress(what: str) -> Iterator[None]:
         later.cancel()
         later.join()  # otherwise the bar might start after it was stopped
         bar.stop()
+
+
+def _spoken(seconds: float) -> str:
+    """A duration in whole seconds, minutes or hours: 7 s, 4 min, 1.5 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
