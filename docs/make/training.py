@@ -222,7 +222,7 @@ NOT_FITTED = (
     "mlperf_gpt3/034",  # the same run as 024
     "bloom_prequel/045",
     "bloom_prequel/046",
-    # one job with half of the rate of its kernels, and alone in its generation: it would set the trend
+    # one job at half of its kernels' rate, alone in its generation: it would set the trend of peaks
     *(f"torchtitan/{k}" for k in range(121, 125)),
     # experts of Megatron-Bridge's releases of 2025, whose kernels the later ones replaced
     *(f"megatron_bridge/{k}" for k in (307, 308, 313, 316, 322, 324, 325, 330, 331, 356)),
