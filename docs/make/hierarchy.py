@@ -387,7 +387,7 @@ class Pooled:
         found = []
         for k, train in enumerate(trains):
             scale = noise[k][source[train]]
-            covariance, _ = self._covariance(owns[k], errors[k][train], scale, variances[k])
+            covariance = self._covariance(owns[k], errors[k][train], scale, variances[k])
             sizes = dict(zip(names, noise[k].tolist(), strict=True))
             spreads = dict(self.spreads)
             if self._of_jobs.any():
@@ -426,15 +426,17 @@ class Pooled:
         return np.asarray(self.members[:, train] * slopes[self.coefficient][:, train])
 
     def _step(self, z: Array, errors: Array, own: Array, noise: Array, variances: Array) -> Array:
-        covariance, weights = self._covariance(own, errors, noise, variances)
-        return np.asarray(-covariance @ (own @ (weights * errors) + z / variances))
+        precision, weights = self._precision(own, errors, noise, variances)
+        return -np.linalg.solve(precision, own @ (weights * errors) + z / variances)
 
-    def _covariance(
+    def _covariance(self, slopes: Array, errors: Array, noise: Array, variances: Array) -> Array:
+        return np.linalg.inv(self._precision(slopes, errors, noise, variances)[0])
+
+    def _precision(
         self, slopes: Array, errors: Array, noise: Array, variances: Array
     ) -> tuple[Array, Array]:
         weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2) / noise**2
-        precision = (slopes * weights) @ slopes.T + np.diag(1 / variances)
-        return np.linalg.inv(precision), weights
+        return (slopes * weights) @ slopes.T + np.diag(1 / variances), weights
 
     def _along(
         self,
@@ -476,7 +478,7 @@ class Pooled:
         """Scale of each source's noise (of a source without rows, the mean of the others), and
         variances of effects, with that of jobs' factors as the rows have it."""
         own = noise[source]
-        covariance, _ = self._covariance(slopes, errors, own, variances)
+        covariance = self._covariance(slopes, errors, own, variances)
         squares = errors**2 * (FREEDOM + 1) / (FREEDOM + (errors / own) ** 2)
         squares = squares + np.einsum("er,er->r", slopes, covariance @ slopes)
         rows = np.bincount(source, minlength=len(noise))

@@ -110,10 +110,12 @@ def wrong_points(cube: Any, left: bool) -> list[str]:
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     """A small cube as text: headings with units, and one row for each point.
 
-    A last column marks infeasible points, and those within the model's error of the memory limit.
-    Raises InputError for more than MOST_ROWS.
+    A last column marks infeasible points, if there are any, and those within the model's error of
+    the memory limit. Raises InputError for more than MOST_ROWS.
     """
-    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    whole = cube
+    if REASON in cube.coords and (not cube.data_vars or (cube[REASON] != 0).any()):
+        whole = cube.reset_coords(REASON)
     if NEAR in cube.coords and (cube[NEAR] == 1).any():
         whole = whole.reset_coords(NEAR)
     dims = _dims(whole)
