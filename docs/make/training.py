@@ -64,7 +64,7 @@ _START: dict[str, Any] = {
 }
 _STANDARD = {"attention_kernel": "standard", "attention_efficiency": 0.2}
 _FLASH = {"attention_kernel": "flash", "attention_efficiency": 0.4}
-_NVLINK = {"a100": 240e9, "h100": 380e9}  # B/s, as measured
+_NVLINK = {"a100": 240e9, "h100": 380e9, "h200": 380e9}  # B/s, as measured
 _NVLINK_5 = 700e9  # of later generations
 STACKS = {
     "megatron": "Megatron-LM",
@@ -91,7 +91,7 @@ REPOSITORIES = {
     "MLCommons ": "https://github.com/mlcommons",
 }
 _OLD = ("megatron", "deepspeed", "deepspeed-node", "jean-zay")  # before FlashAttention
-GENERATIONS = ("a100", "h100", "b200", "gb200", "b300", "gb300")
+GENERATIONS = ("a100", "h100", "h200", "b200", "gb200", "b300", "gb300")
 
 
 @dataclass(frozen=True)

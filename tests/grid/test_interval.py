@@ -208,7 +208,7 @@ def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
     first = Sweep.from_file(spec).prediction_interval().isel(n_gpus=0)
     shown = [float(first[f"job_time{end}"]) / 86400 for end in ("", "_low", "_high")]
     lines = run().output.splitlines()
-    assert lines[0].split() == ["n_gpus", "job_time", "[d]", "90", "%", "goodput", "feasible"]
+    assert lines[0].split() == ["n_gpus", "job_time", "[d]", "90", "%", "goodput"]
     printed = lines[1].split()
     for text, value in zip([printed[1], printed[2], printed[4]], shown, strict=True):
         assert float(text) == pytest.approx(value, rel=1e-3)
