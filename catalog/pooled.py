@@ -24,6 +24,7 @@ STEP = "step_time"
 PATH = Path(__file__).with_name("data") / "pooled.json"
 # 95 % points: normal, Student's t with 4 degrees of freedom, the difference of two such
 NORMAL, STUDENT, STUDENTS = 1.645, 2.132, 3.107
+LEAST_WIDENING = 0.1  # of the interval's logarithm, for each decade outside the fitted sizes
 _KERNELS = {"standard_attention_efficiency": "standard", "flash_attention_efficiency": "flash"}
 
 
@@ -280,11 +281,12 @@ class Posterior:
         """Relative growth of the width for each decade outside the fitted range.
 
         Derived from the extra error on clusters of 1,024 GPUs and more of a fit to 256 and fewer,
-        relative to the error on rows with similar ones in the fit.
+        relative to the error on rows with similar ones in the fit; at least LEAST_WIDENING,
+        assumed, as no row says what is beyond all of them.
         """
         unseen = self.content["unseen"]
         most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
-        return max(float(most / unseen["a job"]["factor"]) - 1, 0.0)
+        return max(float(most / unseen["a job"]["factor"]) - 1, LEAST_WIDENING)
 
     def said(self, cell: Cell) -> str:
         """The data behind a cell's coefficients, their error and how to narrow it, in words."""

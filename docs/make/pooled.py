@@ -40,7 +40,7 @@ from .hierarchy import (
 )
 from .text import DOCS, ROOT, between
 from .text import table as table_text
-from .training import NOT_FITTED, _labels
+from .training import APART, NOT_FITTED, _labels
 
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "pooled.json"
@@ -262,7 +262,7 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
     jobs = [*dict.fromkeys(job_anywhere(row) for row in of)]
     part = np.array([jobs.index(job_anywhere(row)) % _PARTS for row in of])
     yield A_JOB, [(fitted & (part != k), fitted & (part == k)) for k in range(_PARTS)]
-    yield _NEVER, [(fitted, ~fitted)]
+    yield _NEVER, [(fitted, ~fitted & np.array([row.id not in APART for row in of]))]
 
 
 def shares(of: Sequence[Row]) -> Array:

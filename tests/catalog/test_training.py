@@ -14,7 +14,13 @@ from fleetcube.grid.measured.validate import validate
 from fleetcube.kernels.inputs import INPUTS
 
 HELD = tomllib.loads(training.CATALOG.read_text(encoding="utf-8"))
-LINKS = {"a100": "a100-sxm-80gb", "h100": "h100-sxm", "b200": "b200-sxm", "b300": "b300-sxm"}
+LINKS = {
+    "a100": "a100-sxm-80gb",
+    "h100": "h100-sxm",
+    "h200": "h200-sxm",
+    "b200": "b200-sxm",
+    "b300": "b300-sxm",
+}
 NODES = {"a100-nvlink-node": "a100", "b200-nvlink-node": "b200", "gb200-nvl72-rack": "gb200"}
 QUICK = ["bridge-h100-fp8", "megatron-a100-fp16", "megatron-h100-fp8"]
 QUICK += ["bridge-moe-b300-mxfp8-26-06"]  # all that experts send is hidden at the fit
@@ -40,7 +46,7 @@ def test_the_catalog_holds_the_fit(label: str) -> None:
 def test_a_fit_ends_at_what_kernels_reach() -> None:
     fit = training.sets()["bridge-h100-fp8"].fit()  # unbounded, it would be 0.756 of the peak
     assert fit.values["gemm_efficiency"] == pytest.approx(0.709)  # 1402.6 of 1979 TFLOP/s
-    assert fit.at_bound == ("gemm_efficiency",)
+    assert "gemm_efficiency" in fit.at_bound
 
 
 def test_no_coefficient_is_above_its_data_sheet() -> None:

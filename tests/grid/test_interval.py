@@ -216,7 +216,7 @@ def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
     assert "90 %" not in run("--no-interval").output
     assert "90 %" not in run("error_factor=1").output
     narrow = CliRunner().invoke(cli, ["run", str(spec), "error_factor=1.000001"]).output
-    assert narrow.splitlines()[0].split() == ["n_gpus", "job_time", "[d]", "goodput", "feasible"]
+    assert narrow.splitlines()[0].split() == ["n_gpus", "job_time", "[d]", "goodput"]
     assert "set, but nothing" not in run().output
     assert "job_time_low" not in run("-o", "-").output
     assert "job_time_low [s],job_time_high [s]" in run("-o", "-", "--interval").output

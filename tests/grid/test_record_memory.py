@@ -106,7 +106,7 @@ def test_memory_of_torchtitan_is_what_its_allocator_reserved() -> None:
     rows = [row for row in read_records()[0] if row.group == "torchtitan"]
     rows = [row for row in rows if row.of == "memory_per_gpu"]
     errors = {row.id: row.predicted / row.measured - 1 for row in validate(rows).rows}
-    assert len(errors) == 12
+    assert len(errors) == 15
     # 1F1B alone: its authors measured 10 GiB more than interleaved, which keeps more micro-batches
     plain = {name: abs(error) for name, error in errors.items() if name[-3:] not in ("015", "016")}
     assert max(plain.values()) < 0.085

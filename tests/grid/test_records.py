@@ -425,11 +425,12 @@ def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
 
 COUNTS = {"bloom_176b": 1, "bloom_prequel": 92, "daly2006": 3, "deepseek_v3": 3}
 COUNTS |= {"korthikanti_table4": 5, "korthikanti_table5": 9, "llama3_table4": 2}
-COUNTS |= {"megascale_fig9": 3, "megascale_table2": 8, "maxtext_tpu": 31, "megatron_bridge": 148}
+COUNTS |= {"megascale_fig9": 3, "megascale_table2": 8, "maxtext_tpu": 31, "megatron_bridge": 185}
 COUNTS |= {"meta_rsc": 5, "mlperf_gpt3": 14, "mlperf_gpt3_gaudi": 5, "mosaic": 144}
 COUNTS |= {"nccl_algo_by_ranks": 23, "nccl_allreduce": 106, "nccl_worked_example": 2}
 COUNTS |= {"nemo_longseq": 17, "opt_175b": 2, "sc21_misc": 1, "palm_540b": 1, "palm_table3": 1}
-COUNTS |= {"sc21_table1": 10, "simumax_b200": 29, "torchtitan": 20, "training_cost": 1}
+COUNTS |= {"sc21_table1": 10, "simumax_b200": 29, "torchtitan": 37, "training_cost": 1}
+COUNTS |= {"mlperf_llama31_405b": 14, "nemo_summary": 6}
 COUNTS |= {"vtrain_multi": 73}
 COUNTS |= {"tensorrt_llm": 32, "tensorrt_llm_1": 64, "nvidia_nim": 8, "mlperf_inference": 1}
 COUNTS |= {"vllm": 4, "llm_benchmark": 4}

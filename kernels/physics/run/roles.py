@@ -60,7 +60,6 @@ MEANS: Mapping[str, tuple[str, ...]] = {  # weighted by the product of these
     "recovery_overhead": _WALL,
     "reliability_overhead": _WALL,
     "rework_overhead": _WALL,
-    "step_to_communication_ratio": ("training_steps", "exposed_communication_time"),
     "straggler_overhead": _WALL,
     "tokens_per_second": _STEPS,
     "transition_share": ("job_time",),
