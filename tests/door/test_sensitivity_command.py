@@ -124,7 +124,6 @@ def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
     at = lines.index("cluster_mtbf [h]")
     assert re.split(r"  +", lines[at + 1]) == [
         "n_gpus",
-        "feasible",
         "50 %",
         "90 %",
         "mean",
