@@ -359,7 +359,7 @@ def _divisors(of: float, most: float) -> list[float]:
     return [float(k) for k in range(1, int(min(of, most)) + 1) if of % k == 0]
 
 
-_SHORT = {
+SHORT = {
     "tensor_parallel": "TP",
     "pipeline_parallel": "PP",
     "virtual_stages": "VPP",
@@ -375,9 +375,9 @@ def text(layout: Mapping[str, Any]) -> str:
     parts = []
     for name, value in layout.items():
         if name in ("zero_stage", "micro_batch_size"):
-            parts.append(f"{_SHORT[name]}{float(value):g}")
-        elif name in _SHORT:
-            parts += [f"{_SHORT[name]}{value:g}"] if value > 1 else []
+            parts.append(f"{SHORT[name]}{float(value):g}")
+        elif name in SHORT:
+            parts += [f"{SHORT[name]}{value:g}"] if value > 1 else []
         elif name == "sequence_parallel":
             parts += ["SP"] if value in (True, "true") else []
         elif label(value) != "false" or INPUTS[name].default is True:

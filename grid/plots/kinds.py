@@ -59,7 +59,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     panels[-1].set_xlabel(picture.heading(cube[x]))
     picture.headed(figure, picture.title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, cube)
 
 
 def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
@@ -227,7 +227,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     picture.headed(figure, told)
     axes.grid(alpha=0.3)
     picture.beside(figure, title=None if by is None else picture.heading(cube[by]))
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, cube)
 
 
 def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
@@ -305,7 +305,7 @@ def pareto(
     axes.grid(alpha=0.3)
     if by is not None:
         picture.beside(figure, title=picture.heading(cube[by]))
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, cube)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import functools
 import html
 import io
 import itertools
+import json
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ import numpy as np
 
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.roles import REASON
+from ..ask.layouts import SHORT
+from ..ask.layouts import text as layout_text
 from ..errors import InputError, check_path
 from ..show.tables import scale
 from ..spec.values import is_known
@@ -57,6 +60,7 @@ _SPELLED = {name: name.upper() for name in _UPPER}
 _SPELLED |= {"gpus": "GPUs", "nics": "NICs", "psus": "PSUs", "nvme": "NVMe", "flops": "FLOPs"}
 _MOST_TICKS = 12
 _TICKED = 0.07  # least distance of ticks at points, as a share of the axis
+_NAMED = ("model", "node", "gpu", "fabric", "software")
 _SUBS = ((10, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1e4, (1.0, 2.0, 5.0)), (np.inf, (1.0,)))
 _GAP = 4  # least pixels between labels
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
@@ -178,8 +182,33 @@ def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[A
     return figure, figure.subplots(rows, columns, **how)
 
 
-def saved(figure: Any, path: Path | None) -> Any:
-    """Return the figure, written to `path` if given; overlapping tick labels are rotated."""
+def caption(of: Any) -> str:
+    """What a cube or a point of it is of: its labels, its degrees of parallelism, and the release;
+    no date, so that the same cube gives the same bytes."""
+    scenario = json.loads(of.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
+    given = [str(scenario[kind]) for kind in _NAMED if isinstance(scenario.get(kind), str)]
+    labels = ["own model" if label.startswith("{") else label[-40:] for label in given]
+    known = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
+    words = [*labels, *filter(None, [layout_text(known)])]
+    return ", ".join([*words, f"fleetcube {of.attrs['fleetcube_version']}"]) if words else ""
+
+
+def saved(figure: Any, path: Path | None, of: Any = None) -> Any:
+    """Return the figure, with a caption of what it is of, written to `path` if given; overlapping
+    tick labels are rotated."""
+    if of is not None and (words := caption(of)):
+        small: dict[str, Any] = {"fontsize": 6.5, "color": "0.35", "parse_math": False}
+        wrapped = "\n".join(textwrap.wrap(words, 2 * _across()))
+        if figure.legends and figure.axes[-1].get_xlabel():  # a legend may be below the panels
+            label, under = (
+                figure.axes[-1].xaxis.label,
+                {"xytext": (0, -2), "ha": "center", "va": "top"},
+            )
+            figure.axes[-1].annotate(
+                wrapped, (0.5, 0), xycoords=label, textcoords="offset points", **under, **small
+            )
+        else:
+            figure.supxlabel(wrapped, **small)
     figure.draw_without_rendering()  # labels have no extents before this
     for axes in figure.axes:
         low, high = sorted(axes.get_xlim())

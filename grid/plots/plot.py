@@ -59,7 +59,7 @@ def plot(
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(picture.heading(cube[x]))
     picture.headed(figure, picture.title(cube, variable))
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, cube)
 
 
 def chosen(

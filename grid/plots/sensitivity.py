@@ -52,7 +52,7 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
     picture.headed(figure, boxes.title)
     patches = [Patch(color=colour) for colour in boxes.shades.values()]
     axes.legend(patches, [*boxes.shades], fontsize=8, loc="lower right")
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, levers)
 
 
 def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.Boxes:
@@ -132,7 +132,7 @@ def dominance_map(
     axes.set_ylabel(picture.heading(dominance[y]))
     title = f"Input with the largest elasticity of {picture.words(of)}"
     picture.headed(figure, "\n".join([title, *_point_lines(point)]))
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, dominance)
 
 
 _PALETTE = [*picture.PALETTE[1:7], picture.PALETTE[0]]  # grey last

@@ -81,7 +81,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     for text, part in names:
         if text.get_window_extent().width + _CLEAR > across * part.seconds / whole.seconds:
             text.remove()
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, point)
 
 
 def step_boxes(point: "xarray.Dataset") -> picture.Boxes:

@@ -54,7 +54,7 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     picture.plain(axes.xaxis)
     picture.headed(figure, _title(widths, unit, until))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
-    return picture.saved(figure, path)
+    return picture.saved(figure, path, cube)
 
 
 def timeline_boxes(cube: "xarray.Dataset") -> picture.Boxes:

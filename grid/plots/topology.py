@@ -69,7 +69,7 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     middle.set_xlabel("traffic goes up to", fontsize=8)
     right.set_xlabel("time in a step", fontsize=8)
     headed(figure, _title(tiers[-1].gpus))
-    return saved(figure, path)
+    return saved(figure, path, point)
 
 
 def topology_boxes(point: "xarray.Dataset") -> Boxes:

@@ -36,7 +36,7 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
             **where,
         )
     headed(figure, _title(found))
-    return saved(figure, path)
+    return saved(figure, path, found)
 
 
 def wall_boxes(found: "xarray.Dataset") -> Boxes:

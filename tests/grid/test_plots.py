@@ -17,6 +17,7 @@ from fleetcube.grid.ask.traffic import names_of
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.grid.plots.picture import DISTINCT, PALETTE, looking, number, words
+from fleetcube.grid.plots.picture import caption as caption_of
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.plots.step import step_picture
 from fleetcube.grid.plots.timeline import NAMES, timeline
@@ -331,6 +332,21 @@ def test_pictures_have_the_same_bytes_under_any_matplotlibrc(ending: str, tmp_pa
         assert "<dc:date>" not in text
     if ending == "pdf":
         assert b"CreationDate" not in paths[0].read_bytes()
+
+
+def test_a_picture_says_what_it_is_of_beside_all_else(png: Path) -> None:
+    """Labels, layout and release below the panels, which a legend below them does not cover."""
+    said = "llama-3-70b, dgx-h100, infiniband-ndr, TP8 PP4, fleetcube "
+    held = cube({"n_gpus": [512, 1024, 2048]}, [*LOSSES, "job_time"])
+    for figure in (plot(held, "job_time", "n_gpus", None, png), losses(held, "n_gpus", png)):
+        texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
+        (caption,) = [text for text in texts if text.get_text().startswith(said)]
+        box = caption.get_window_extent()
+        others = [legend.get_window_extent() for legend in figure.legends]
+        others += [axes.xaxis.label.get_window_extent() for axes in figure.axes]
+        assert not any(box.overlaps(other) for other in others)
+        assert 0 <= box.y0 < box.y1 <= figure.bbox.y1
+    assert caption_of(held.drop_attrs()) == ""
 
 
 def test_title_size_and_dpi_are_the_users(tmp_path: Path) -> None:
