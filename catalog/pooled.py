@@ -58,17 +58,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class Setting:
-    """An input set by a coefficient: `scale` x a share, or `scale` x an exponential."""
+    """An input set by a coefficient: `scale` x a share, or x an exponential, up to `most`."""
 
     place: int  # index among the coefficients
     input: str
     scale: float
     is_share: bool
+    most: float = math.inf
 
     def value(self, x: Any) -> tuple[Any, Any]:
         """The input at a coefficient before its link, and its derivative."""
         value, slope = linked(x, self.is_share)
-        return self.scale * value, self.scale * slope
+        free = self.scale * value < self.most
+        return np.minimum(self.scale * value, self.most), np.where(free, self.scale * slope, 0.0)
 
 
 @functools.cache

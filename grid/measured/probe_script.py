@@ -30,6 +30,8 @@ Run = Callable[[], Any]
 class Torch:
     """Kernels of PyTorch, on all ranks that torchrun starts."""
 
+    attentions = ("cudnn", "flash")
+
     def __init__(self) -> None:
         self.torch = torch = importlib.import_module("torch")
         self.rank, self.ranks = (
@@ -68,36 +70,32 @@ class Torch:
             return lambda: a @ b
         a, b = (x.to(torch.float8_e4m3fn) for x in (a, b))
         one = torch.ones((), device=self.device)
-        return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+        return lambda: torch._scaled_mm(
+            a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
 
-    def attention(self, heads: int, length: int, width: int) -> dict[str, Run]:
+    def attention(self, kernel: str, heads: int, length: int, width: int) -> Run:
         known = importlib.import_module("torch.nn.attention")
         attend = self.torch.nn.functional.scaled_dot_product_attention
+        backend = getattr(known.SDPBackend, f"{kernel.upper()}_ATTENTION")
         q, k, v = (self.normal(1, heads, length, width) for _ in range(3))
 
-        def by(kernel: Any) -> Run:
-            def run() -> Any:
-                with known.sdpa_kernel(kernel):
-                    return attend(q, k, v)
+        def run() -> Any:
+            with known.sdpa_kernel(backend):
+                return attend(q, k, v)
 
-            return run
-
-        backends = known.SDPBackend
-        return {"cudnn": by(backends.CUDNN_ATTENTION), "flash": by(backends.FLASH_ATTENTION)}
+        return run
 
     def memory(self, elements: int) -> Run:
         a, b = self.normal(elements), self.normal(elements)
         c = self.torch.empty_like(a)
         return lambda: self.torch.add(a, b, out=c)
 
-    def links(self, elements: int) -> dict[str, Run]:
-        if self.ranks == 1:
-            return {}
+    def link(self, name: str, elements: int) -> Run:
         one, other, among = self.normal(elements), self.normal(elements), self.torch.distributed
-        return {
-            "all_reduce": lambda: among.all_reduce(one),
-            "all_to_all": lambda: among.all_to_all_single(other, one),
-        }
+        if name == "all_reduce":
+            return lambda: among.all_reduce(one)
+        return lambda: among.all_to_all_single(other, one)
 
     def layer(self, sequences: int, length: int, size: Any) -> Run:
         torch = self.torch
@@ -127,6 +125,8 @@ class Torch:
 class Jax:
     """Kernels of JAX, and collectives of all devices of the host."""
 
+    attentions = ("cudnn", "xla")
+
     def __init__(self) -> None:
         self.jax = jax = importlib.import_module("jax")
         self.jnp = importlib.import_module("jax.numpy")
@@ -151,40 +151,32 @@ class Jax:
         )
         return lambda: run(a, b)
 
-    def attention(self, heads: int, length: int, width: int) -> dict[str, Run]:
-        q = self.normal(1, length, heads, width)
-        run = self.jax.jit(lambda q: self.jax.nn.dot_product_attention(q, q, q))
-        cudnn = self.jax.jit(
-            lambda q: self.jax.nn.dot_product_attention(q, q, q, implementation="cudnn")
-        )
-        return {"cudnn": lambda: cudnn(q), "xla": lambda: run(q)}
+    def attention(self, kernel: str, heads: int, length: int, width: int) -> Run:
+        q, attend = self.normal(1, length, heads, width), self.jax.nn.dot_product_attention
+        run = self.jax.jit(lambda q: attend(q, q, q, implementation=kernel))
+        return lambda: run(q)
 
     def memory(self, elements: int) -> Run:
         a, b = self.normal(elements), self.normal(elements)
         run = self.jax.jit(lambda a, b: a + b)
         return lambda: run(a, b)
 
-    def links(self, elements: int) -> dict[str, Run]:
+    def link(self, name: str, elements: int) -> Run:
         jax, ranks = self.jax, self.ranks
-        if ranks == 1:
-            return {}
         mesh = jax.make_mesh((ranks,), ("gpu",))
         cut = jax.sharding.PartitionSpec("gpu")
         place = jax.sharding.NamedSharding(mesh, cut)
         x = jax.device_put(self.jnp.zeros((ranks, elements), self.jnp.bfloat16), place)
 
-        def spread(of: Any) -> Run:
-            run = jax.jit(
-                jax.shard_map(of, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False)
-            )
-            return lambda: run(x)
+        def summed(x: Any) -> Any:
+            return jax.lax.psum(x, "gpu")
 
-        return {
-            "all_reduce": spread(lambda x: jax.lax.psum(x, "gpu")),
-            "all_to_all": spread(
-                lambda x: jax.lax.all_to_all(x.reshape(ranks, -1), "gpu", 0, 0).reshape(1, -1)
-            ),
-        }
+        def turned(x: Any) -> Any:
+            return jax.lax.all_to_all(x.reshape(ranks, -1), "gpu", 0, 0).reshape(1, -1)
+
+        of = summed if name == "all_reduce" else turned
+        run = jax.jit(jax.shard_map(of, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False))
+        return lambda: run(x)
 
     def layer(self, sequences: int, length: int, size: Any) -> Run:
         jax, jnp = self.jax, self.jnp
@@ -266,17 +258,19 @@ def measure(kernels: Any, sizes: Any, seconds: float) -> list[dict[str, Any]]:
             if add("product", product, **size, precision=precision):
                 break
     size = sizes["attention"]
-    for kernel, run in kernels.attention(**size).items():
-        add("attention", run, kernel=kernel, **size)
+    for kernel in kernels.attentions:
+        attention = _made(functools.partial(kernels.attention, kernel, **size))
+        add("attention", attention, kernel=kernel, **size)
     add(
         "memory",
         _made(lambda: kernels.memory(sizes["memory"] // 6)),
         bytes=sizes["memory"] // 6 * 6,
     )
-    for message in sizes["messages"]:
+    for message in sizes["messages"] if kernels.ranks > 1 else []:
         elements = message // 2 // kernels.ranks * kernels.ranks
-        for name, run in kernels.links(elements).items():
-            add(name, run, looks=5, bytes=2 * elements, ranks=kernels.ranks)
+        for name in ("all_reduce", "all_to_all"):
+            link = _made(functools.partial(kernels.link, name, elements))
+            add(name, link, looks=5, bytes=2 * elements, ranks=kernels.ranks)
     if sizes["layer"]:
         size = sizes["layer"]
         shape = {name: size[name] for name in size if name not in ("sequences", "length")}
@@ -313,6 +307,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small sizes: to see that it runs")
     parser.add_argument("-o", "--output", default="probe.json")
     given = parser.parse_args()
+    open(given.output, "a", encoding="utf-8").close()  # before anything is timed
     kernels = Torch() if given.framework == "torch" else Jax()
     sizes = small(SIZES) if given.small else SIZES
     rows = measure(kernels, sizes, given.seconds)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, pooled, record
+from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import auto
 from ..spec.axis import Array
@@ -80,12 +81,10 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     posterior = pooled.posterior()
     means, root = posterior.at(cell)
     taken = {*scenario, *table.inputs, *network}
-    kernels = kernels_of(scenario)
-    settings = [
-        replace(one, scale=one.scale * kernels.get(one.input, 1.0))
-        for one in posterior.settings(cell)
-        if one.input not in taken
-    ]
+    settings = [one for one in posterior.settings(cell) if one.input not in taken]
+    kernels = record("calibration", scenario.get("calibration", AUTO)).kernels
+    kernels = {one.input: kernels[one.input] for one in settings if one.input in kernels}
+    settings = at_rates(settings, kernels)
     scenario = without_own_steps(scenario)
     places = [one.place for one in settings]
     choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
@@ -333,9 +332,20 @@ def without_own_steps(scenario: Mapping[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in scenario.items() if kept or n != "calibration"}
 
 
-def kernels_of(scenario: Mapping[str, Any]) -> Mapping[str, float]:
-    """What a probe's calibration multiplies coefficients by."""
-    return record("calibration", scenario.get("calibration", AUTO)).kernels
+def at_rates(
+    settings: Sequence[pooled.Setting], kernels: Mapping[str, float]
+) -> list[pooled.Setting]:
+    """Settings times what a probe's kernels reach of published rates; no share is above 1."""
+    return [
+        replace(
+            one,
+            scale=one.scale * kernels[one.input],
+            most=1.0 if INPUTS[one.input].unit == "1" else math.inf,
+        )
+        if one.input in kernels
+        else one
+        for one in settings
+    ]
 
 
 def network_of(scenario: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -130,9 +130,9 @@ def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
         "std. dev.",
     ]
     cells = lines[at + 2].split()
-    assert cells[:2] == ["64", "yes"]
-    assert float(cells[2]) == pytest.approx(50_000 / 64, rel=1e-3)
-    assert float(cells[3].replace(",", "")) == pytest.approx(50_000 / 64 * 1.5**1.2816, rel=5e-3)
+    assert cells[0] == "64"
+    assert float(cells[1]) == pytest.approx(50_000 / 64, rel=1e-3)
+    assert float(cells[2].replace(",", "")) == pytest.approx(50_000 / 64 * 1.5**1.2816, rel=5e-3)
 
 
 def test_show_says_what_is_at_its_median(folder: Path) -> None:

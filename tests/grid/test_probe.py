@@ -15,6 +15,7 @@ import pytest
 from fleetcube import InputError, evaluate
 from fleetcube.catalog import pooled, record
 from fleetcube.grid.measured.probe import Probe, fit_probe, parse_probe, script, sizes_of
+from fleetcube.grid.measured.update import at_rates
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 
@@ -29,6 +30,7 @@ RATES = {"product": 700e12, "attention": 600e12, "memory": 3e12, "links": 450e9}
 class Played:
     """Kernels that take a known time on a clock of their own; two GPUs, one 1.2 times slower."""
 
+    attentions = ("cudnn", "flash")
     rank, ranks, name, gpu = 0, 2, "played 1", "NVIDIA H100 80GB HBM3"
 
     def __init__(self, slow: Mapping[str, float]) -> None:
@@ -50,16 +52,15 @@ class Played:
     def product(self, m: int, n: int, k: int, precision: str) -> Callable[[], None]:
         return self._run("product", 2 * m * n * k / RATES["product"])
 
-    def attention(self, heads: int, length: int, width: int) -> dict[str, Callable[[], None]]:
+    def attention(self, kernel: str, heads: int, length: int, width: int) -> Callable[[], None]:
         seconds = 4 * heads * length**2 * width / RATES["attention"]
-        return {"cudnn": self._run("attention", seconds), "flash": self._run("", 2 * seconds)}
+        return self._run(*(("attention", seconds) if kernel == "cudnn" else ("", 2 * seconds)))
 
     def memory(self, elements: int) -> Callable[[], None]:
         return self._run("memory", 6 * elements / RATES["memory"])
 
-    def links(self, elements: int) -> dict[str, Callable[[], None]]:
-        seconds = 2 * elements / RATES["links"]
-        return {name: self._run("links", seconds) for name in ("all_reduce", "all_to_all")}
+    def link(self, name: str, elements: int) -> Callable[[], None]:
+        return self._run("links", 2 * elements / RATES["links"])
 
     def layer(self, sequences: int, length: int, size: Any) -> Callable[[], None]:
         def fails() -> None:
@@ -101,13 +102,13 @@ def test_products_are_all_of_a_layers(model: str) -> None:
         sheet = record("model", model).values
         experts = bool(sheet.get("experts"))
         if experts:
-            job |= {"expert_parallel": 4, "tensor_parallel": 1}
+            job |= {"expert_parallel": 4}
         sizes = sizes_of(job)
         flops = sum(2 * p["count"] * p["m"] * p["n"] * p["k"] for p in sizes["products"])
         total = sheet["active_parameters" if experts else "parameters"]
         tables = sheet["vocab_size"] * sheet["hidden_size"] * (1 if "gpt" in model else 2)
         tokens = sheet["sequence_length"]
-        own = 6 * (total - tables) / sheet["layers"] * tokens / (1 if experts else t)
+        own = 6 * (total - tables) / sheet["layers"] * tokens / t
         assert flops == pytest.approx(own, rel=0.015)  # routers, norms and biases are not products
 
 
@@ -119,6 +120,39 @@ def test_a_known_slow_down_is_found() -> None:
     for name in ("attention_efficiency", "memory_efficiency"):
         assert plain.values[name] == pytest.approx(slow.values[name], rel=1e-6)
     assert any("1.09 times as long as the others" in note for note in plain.notes)
+
+
+def test_what_a_probe_cannot_say_is_left_as_it_is() -> None:
+    """A coefficient that the spec states, products of another number format, unfused attention."""
+    stated = fit_probe(played(JOB), JOB | {"gemm_efficiency": 0.7, "software": "megatron-lm"})
+    assert "gemm_efficiency" not in {*stated.kernels, *stated.values}
+    assert any("left so: gemm_efficiency" in note for note in stated.notes)
+    rows = [dict(row) for row in played(JOB).rows]
+    for row in rows:
+        row |= {"precision": "fp8"} if row["what"] == "product" else {}
+        row |= {"kernel": "xla"} if row["what"] == "attention" else {}
+    other = fit_probe(Probe("played", "h100", tuple(rows)), JOB)
+    assert {*other.kernels} == {"memory_efficiency", "intra_node_bandwidth"}
+    assert any("gemm_efficiency, attention_efficiency" in note for note in other.notes)
+
+
+def test_rates_beyond_a_data_sheet_are_another_gpus() -> None:
+    assert fit_probe(played(JOB), JOB).doubt is None
+    for what, factor in (("product", 0.5), ("attention", 0.4), ("memory", 0.7), ("product", 5.0)):
+        doubt = fit_probe(played(JOB, **{what: factor}), JOB).doubt
+        assert doubt is not None
+        assert "times the rate of the scenario's GPU" in doubt
+
+
+def test_a_share_ends_at_one_and_steps_are_fitted_there() -> None:
+    job = JOB | {"hbm_bandwidth": "3 TB/s"}
+    found = fit_probe(played(job, memory=0.93), job)
+    low, high = found.intervals["memory_efficiency"]
+    assert low <= found.values["memory_efficiency"] <= high <= 1
+    (one,) = (s for s in pooled.posterior().settings(found.cell) if s.input == "memory_efficiency")
+    (capped,) = at_rates([one], {"memory_efficiency": 1.5})
+    assert [float(x) for x in capped.value(5.0)] == [1.0, 0.0]
+    assert capped.value(-5.0)[0] == pytest.approx(1.5 * one.value(-5.0)[0])
 
 
 def test_kernels_as_published_change_nothing() -> None:
@@ -139,7 +173,7 @@ def test_kernels_as_published_change_nothing() -> None:
     for name, value in posterior.values(cell).items():
         if name in found.values:
             assert found.values[name] == pytest.approx(value, rel=1e-9), name
-    assert any("not timed, and as published: intra_node_bandwidth" in n for n in found.notes)
+    assert any("as published: intra_node_bandwidth" in n for n in found.notes)
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -148,6 +182,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert "wrote probe.py" in made.stdout
     assert fleetcube("probe", "job.toml", folder=tmp_path).returncode == 2  # exists
+    (tmp_path / "several.toml").write_text(SPEC + "[axes]\ntensor_parallel = [2, 4]\n")
+    several = fleetcube("probe", "several.toml", "-o", "b.py", folder=tmp_path)
+    assert "a probe is of one job; state tensor_parallel in [scenario]" in several.stderr
     for factor in (1.0, 1.25):
         probe = played(JOB, product=factor)
         content = {"format": "fleetcube probe 1", "framework": "x", "gpu": "h100"}

@@ -198,10 +198,11 @@ def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) ->
     from fleetcube.grid.measured.update import update_steps
 
     of = of or STEP
-    scenario = read_spec(spec)["scenario"] if spec is not None else {}
+    content = read_spec(spec) if spec is not None else {"scenario": {}, "axes": {}}
+    scenario = content["scenario"]
     if isinstance(read, Probe):
-        if spec is None:
-            raise InputError("a probe's times are of a job; give its spec: --spec job.toml")
+        if spec is None or content["axes"]:
+            raise InputError("a probe's times are of one job; give its spec, without axes: --spec")
         return fit_probe(read, scenario)
     if isinstance(read, TrainingLog):
         seconds, inputs = step_of(read, scenario)

@@ -23,10 +23,16 @@ def probe(spec: str, output: str, overwrite: bool) -> None:
       fleetcube probe job.toml -o probe.py
       torchrun --nproc-per-node 8 probe.py
     """
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured.file import check_target, write
     from fleetcube.grid.measured.probe import script
 
     check_target(Path(output), overwrite, (".py",))
-    write(Path(output), script(read_spec(spec)["scenario"]))
-    say(f"wrote {output}: run it on an idle node (torchrun --nproc-per-node 8 {output})")
+    content = read_spec(spec)
+    if content["axes"]:
+        raise InputError(
+            f"a probe is of one job; state {next(iter(content['axes']))} in [scenario]"
+        )
+    write(Path(output), script(content["scenario"]))
+    say(f"wrote {output}: run it on an idle node, with torchrun --nproc-per-node and its GPUs")
