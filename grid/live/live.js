@@ -226,7 +226,7 @@ function draw() {
   drawLosses(found);
   for (const id of ["choices", "levers"]) at(id).classList.add("stale");
   clearTimeout(resting);
-  resting = setTimeout(() => { drawChoices(); drawLevers(answer(state.pick)); }, 100); // a slider rests
+  resting = setTimeout(() => { drawChoices(); drawLevers(answer(state.pick)); link(); }, 100); // a slider rests
   at("command").textContent = command();
 }
 
@@ -234,10 +234,46 @@ function drawAnswers(found) {
   const cards = seen.map((k) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
     element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k)),
     ...until(found, k)));
-  const bad = (what, why) => cards.push(element("div", { class: "bad" }, element("dt", {}, what), element("dd", {}, why)));
-  if (found.why) bad("cannot run", found.why.replaceAll("_", " "));
-  if (DATA.slips.length && !known(state.pick)) bad("beyond the sizes of measured steps", "no interval is known");
   at("cards").replaceChildren(...cards);
+  const cost = numeric.slice(1).find((k) => OUTPUTS[k].name === "job_cost") ?? numeric[1];
+  const told = [numeric[0], cost].filter((k) => k !== undefined).map((k) => OUTPUTS[k].title + " " + cell(found, k) + (ends(found, k) ? " (" + ends(found, k) + ")" : ""));
+  at("sentence").textContent = (DATA.choices[state.pick] ? DATA.choices[state.pick].replace(/^layout=/, "") + ": " : "") + told.join(", ");
+  drawStatus(found);
+}
+
+// Whether it runs, and if not, which choice does: the best by what the curve shows.
+let status;
+function drawStatus(found) {
+  const up = Number(at("up").value);
+  const others = found.why ? DATA.choices.map((_, choice) => [choice, answer(choice, state.moved, false)]) : [];
+  const able = others.filter(([, one]) => !one.why && Number.isFinite(one.values[up]));
+  const [best] = able.sort((a, b) => a[1].values[up] - b[1].values[up])[0] ?? [];
+  const why = found.why && "cannot run: " + found.why.replaceAll("_", " ");
+  const text = !why ? (DATA.slips.length && !known(state.pick) ? "runs, beyond the sizes of measured steps: no interval is known" : "runs")
+    : best !== undefined ? why + "; this can: " : DATA.choices.length > 1 ? why + ", nor can any other choice" : why;
+  if (status === text + best) return;  // said once
+  status = text + best;
+  at("status").className = why ? "bad" : "";
+  at("status").replaceChildren(text);
+  if (best === undefined) return;
+  const take = element("button", { type: "button" }, DATA.choices[best]);
+  take.addEventListener("click", () => { state.pick = best; later(); });
+  at("status").append(take);
+}
+
+// The state is in the page's address: a link says what is seen.
+function link() {
+  const said = new URLSearchParams(state.pick ? [["choice", DATA.choices[state.pick]]] : []);
+  for (const [k, value] of state.moved) said.set(INPUTS[k].name, value);
+  try { history.replaceState(null, "", "#" + said); } catch { /* an address that may not change */ }
+}
+
+function linked() {
+  for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
+    const k = movable.find((k) => INPUTS[k].name === name), value = Number(text);
+    if (name === "choice") state.pick = Math.max(DATA.choices.indexOf(text), 0);
+    else if (k !== undefined && text !== "" && valid(INPUTS[k], value)) state.moved.set(k, value);
+  }
 }
 
 function command() {
@@ -323,7 +359,7 @@ function drawChoices() {
   const column = (text) => element("th", { scope: "col" }, text);
   const head = element("tr", {}, element("td"), column("choice"), ...seen.map((k) => column(OUTPUTS[k].title)), element("td"));
   const body = rows.map(({ name, choice, found }) => {
-    const pick = element("button", { type: "button", "aria-pressed": choice === state.pick }, "show");
+    const pick = element("button", { type: "button", "aria-pressed": choice === state.pick, "aria-label": "show " + name }, "show");
     pick.addEventListener("click", () => { state.pick = choice; later(); });
     return element("tr", choice === state.pick ? { class: "picked" } : {}, element("td", {}, pick), element("td", {}, name),
       ...seen.map((k) => element("td", {}, cell(found, k))), element("td", {}, found.why ? found.why.replaceAll("_", " ") : ""));
@@ -378,6 +414,7 @@ function start() {
     }
   });
   at("about").replaceChildren(...DATA.about.map((text) => element("li", {}, text)));
+  linked();
   draw();
 }
 

@@ -56,7 +56,11 @@ def parts(
     numeric = [k for k in seen if "words" not in outputs[k]]
     ends = {} if drawn else _ends(rows[0], [names[k] for k in numeric])
     made = {
-        "answers": _answers(outputs, seen, shown[0], ends, why[0], values[0]),
+        "sentence": _sentence(
+            data["choices"][0], outputs, dict(zip(seen, shown[0], strict=True)), ends
+        ),
+        "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
+        "answers": _answers(outputs, seen, shown[0], ends, values[0]),
         "shares": _shares(data, values[0], why[0]),
         "choices": _choices(data["choices"], outputs, seen, shown, why),
         "stated": _stated(scenario, data),
@@ -102,25 +106,42 @@ def _answers(
     seen: Sequence[int],
     cells: Sequence[str],
     ends: Mapping[str, tuple[float, float]],
-    why: str,
     seconds: Sequence[float],
 ) -> str:
     cards = []
     for k, cell in zip(seen, cells, strict=True):
         of = outputs[k]
         low, high = ends.get(of["name"], (math.nan, math.nan))
-        told = ""
-        if low < high and cell != "—":
-            told = " to ".join(_number(end, of["factor"], "") for end in (low, high))
+        told = _span(of, cell, ends)
         day = _day(of, seconds[k], low, high) if cell != "—" else ""
         cards.append(
             f'<div title="{html.escape(of["about"])}"><dt>{html.escape(of["title"])}</dt>'
             f'<dd data-name="{of["name"]}">{html.escape(cell)}</dd>'
             f'<dd class="ends">{told}</dd>{day}</div>'
         )
-    if why:
-        cards.append(f'<div class="bad"><dt>cannot run</dt><dd>{html.escape(why)}</dd></div>')
     return "".join(cards)
+
+
+def _span(of: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, float]]) -> str:
+    low, high = ends.get(of["name"], (math.nan, math.nan))
+    if not low < high or cell == "—":
+        return ""
+    return " to ".join(_number(end, of["factor"], "") for end in (low, high))
+
+
+def _sentence(
+    name: str,
+    outputs: Sequence[Mapping[str, Any]],
+    cells: Mapping[int, str],
+    ends: Mapping[str, tuple[float, float]],
+) -> str:
+    """The choice, its first number and its cost, or its second, with their intervals."""
+    told, numeric = [], [k for k in cells if "words" not in outputs[k]]
+    costs = [k for k in numeric[1:] if outputs[k]["name"] == "job_cost"]
+    for k in [*numeric[:1], *(costs or numeric[1:])[:1]]:
+        span = _span(outputs[k], cells[k], ends)
+        told.append(f"{outputs[k]['title']} {cells[k]}{f' ({span})' if span else ''}")
+    return html.escape(f"{name.removeprefix('layout=')}: " * bool(name) + ", ".join(told))
 
 
 def _day(of: Mapping[str, Any], *seconds: float) -> str:

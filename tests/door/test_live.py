@@ -329,6 +329,29 @@ def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_page_says_what_runs_instead(browser: Any, tmp_path: Path) -> None:
+    """Where a choice cannot run and another can, one click takes that."""
+    axes = {"layout": {"labels": ["short", "long"], "pipeline_parallel": [2, 8]}}
+    Sweep({**JOB, "n_gpus": 512}, axes, OUTPUTS).to_html(tmp_path / "page.html", "A page")
+    address = (tmp_path / "page.html").as_uri()
+
+    def status() -> str:
+        return str(browser.execute_script("return document.getElementById('status').textContent"))
+
+    browser.get(address)
+    until(lambda: status() == "cannot run: out of memory; this can: layout=long", status)
+    browser.find_element("css selector", "#status button").click()
+    until(lambda: status() == "runs", status)
+    job = {**JOB, "n_gpus": 512, "pipeline_parallel": 8}
+    time = Sweep(job, {}, ["job_time"]).evaluate(settings=Settings("numpy"))["job_time"].item()
+    told = browser.find_element("id", "sentence").text
+    assert told.startswith(f"long: job time {time / 86400:.4g} d")
+    browser.get("about:blank")
+    browser.get(f"{address}#n_gpus=262144")
+    until(lambda: status().endswith(", nor can any other choice"), status)
+
+
+@pytest.mark.slow
 def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     sweep = Sweep(JOB, {"n_gpus": [512, 1024, 2048], "zero_stage": [1, 3]}, OUTPUTS)
     sweep.to_html(tmp_path / "page.html", HOSTILE)
@@ -366,6 +389,15 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     typed.send_keys("4\n")
     until(lambda: card() == expected(2048, 4.0), card)
     assert "n_gpus=2048" in browser.find_element("id", "command").text
+    assert browser.find_element("id", "status").text == "runs"
+    said = browser.find_element("id", "sentence").text
+    assert said.startswith("zero_stage=1: ")
+    assert expected(2048, 4.0) in said
+    until(lambda: "gpu_hour_price=4" in browser.current_url, card)
+    shared = browser.current_url  # a link opens what is seen
+    browser.get("about:blank")
+    browser.get(shared)
+    until(lambda: card() == expected(2048, 4.0), card)
     browser.set_window_size(390, 800)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 500
     assert browser.get_log("browser") == []
