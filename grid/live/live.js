@@ -235,7 +235,7 @@ function drawAnswers(found) {
     element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k)),
     ...until(found, k)));
   at("cards").replaceChildren(...cards);
-  const cost = numeric.slice(1).find((k) => OUTPUTS[k].name === "job_cost") ?? numeric[1];
+  const cost = numeric.slice(1).find((k) => OUTPUTS[k].unit.includes("USD")) ?? numeric[1];
   const told = [numeric[0], cost].filter((k) => k !== undefined).map((k) => OUTPUTS[k].title + " " + cell(found, k) + (ends(found, k) ? " (" + ends(found, k) + ")" : ""));
   at("sentence").textContent = (DATA.choices[state.pick] ? DATA.choices[state.pick].replace(/^layout=/, "") + ": " : "") + told.join(", ");
   drawStatus(found);

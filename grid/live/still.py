@@ -137,7 +137,7 @@ def _sentence(
 ) -> str:
     """The choice, its first number and its cost, or its second, with their intervals."""
     told, numeric = [], [k for k in cells if "words" not in outputs[k]]
-    costs = [k for k in numeric[1:] if outputs[k]["name"] == "job_cost"]
+    costs = [k for k in numeric[1:] if "USD" in outputs[k]["unit"]]
     for k in [*numeric[:1], *(costs or numeric[1:])[:1]]:
         span = _span(outputs[k], cells[k], ends)
         told.append(f"{outputs[k]['title']} {cells[k]}{f' ({span})' if span else ''}")
