@@ -83,6 +83,18 @@ def test_what_fits_in_no_way_comes_in_blocks() -> None:
     assert found == [[h.replace(" ", "_") for h in heads[2:]], *(row[2:] for row in rows)]
 
 
+def test_an_interval_of_what_tells_rows_apart_stays_with_it() -> None:
+    """A first column with its interval, and two intervals of one value: no cell is lost."""
+    heads = ["time", "90 %", "cost", "90 %", "90 %", *(f"n{k}" for k in range(30))]
+    rows = [[f"{1000 * k + n}" for n in range(len(heads))] for k in range(1, 31)]
+    blocks = "\n".join(printed(heads, rows, 80)).split("\n\n")
+    found = [line.replace("90 %", "90_%").split() for line in blocks[0].splitlines()]
+    assert found[0][:5] == ["time", "90_%", "cost", "90_%", "90_%"]
+    assert [row[:5] for row in found[1:]] == [row[:5] for row in rows]
+    told = {cell for block in blocks for cell in block.split()}
+    assert {cell for row in rows for cell in row} <= told
+
+
 def test_prose_breaks_between_words() -> None:
     labels = ", ".join(f"label-{k}" for k in range(40))
     lines = printed(["kind", "labels"], [["gpu", labels], ["node", "one"]], 80)

@@ -71,8 +71,11 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
 
 def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[str]:
     """The lines of a table in blocks of columns that fit, an interval beside its value."""
-    few = range(1, len(headings))
-    keys = next((k for k in few if len({tuple(row[:k]) for row in rows}) == len(rows)), 1)
+    starts = [k for k, heading in enumerate(headings) if heading != _INTERVAL or not k]
+    groups = [[*range(*ends)] for ends in itertools.pairwise([*starts, len(headings)])]
+    few = (first for first, *_ in groups[1:])
+    alone = len(groups[0])
+    keys = next((k for k in few if len({tuple(row[:k]) for row in rows}) == len(rows)), alone)
 
     def lines(columns: list[int]) -> list[str]:
         shown = [[row[k] for k in (*range(keys), *columns)] for row in (headings, *rows)]
@@ -80,10 +83,7 @@ def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[s
         return aligned(shown, numeric)
 
     blocks: list[list[int]] = [[]]
-    for k in range(keys, len(headings)):
-        own = [k, k + 1] if headings[k + 1 : k + 2] == [_INTERVAL] else [k]
-        if headings[k] == _INTERVAL:
-            continue
+    for own in (group for group in groups if group[0] >= keys):
         if blocks[-1] and max(map(len, lines([*blocks[-1], *own]))) > width:
             blocks.append([])
         blocks[-1] += own
