@@ -21,7 +21,7 @@ from .uncertainty import DRAW, SAMPLES, asked_of, errors, uncertainty
 if TYPE_CHECKING:
     import xarray
 
-SHARE = 0.9
+SHARE, SIDES = 0.9, ("low", "high")
 SHARES = np.linspace(0.0025, 0.9975, 200)  # between which a chance is interpolated
 _FEW = 100.0  # mean of a count, up to which it is found exactly
 # Places in a prediction's interval: the ends are exact for monotonic outputs, others need the rest
@@ -69,9 +69,9 @@ def interval(
     axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
     coords = {n: cube[n] for n in axes for cube in made if n in cube.coords}
     variables = {
-        f"{name}_{side}": _end(values[name], pair, k, side)
+        f"{name}_{side}": end_of(values[name], pair, k, side)
         for name, pair in ends.items()
-        for k, side in enumerate(("low", "high"))
+        for k, side in enumerate(SIDES)
     }
     whole = values.assign_coords(coords).assign(variables)
     return whole.assign_attrs({UNUSED: unused} if unused else {})
@@ -150,7 +150,7 @@ def _of_many(mean: Any, spread: Any, place: float) -> Any:
     return np.ceil(count - 0.5)
 
 
-def _end(value: Any, pair: tuple[Any, Any], k: int, side: str) -> Any:
+def end_of(value: Any, pair: Sequence[Any], k: int, side: str) -> Any:
     """An end of an interval, NaN if there is none: zero width is not certainty."""
     low, high = (end.variable for end in pair)
     known = (low < high) & value.variable.notnull()

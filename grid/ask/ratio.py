@@ -39,7 +39,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """Derivatives of outputs' logarithms at a scenario: by coefficients, [coefficient], and by the
     logarithm of the step's factor. `job` is what the factor belongs to; `is_measured` whether it is
     known."""
@@ -54,15 +54,23 @@ class _Side:
     by_factor: Mapping[str, float]
 
 
+def side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
+    """A scenario, for ratios of its outputs to those of others; None where they are not known."""
+    try:
+        return _side(scenario, names)
+    except InputError:  # a derivative is not known
+        return None
+
+
 def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> dict[str, Ratio]:
     """The ratio B / A of each output of two scenarios, where both have auto's coefficients, or
     those of one file of own steps, and the output depends on them; none of shares of a step, as the
     posterior does not know which part is wrong."""
-    try:
-        sides = [_side(scenario, names) for scenario in (a, b)]
-    except InputError:  # a derivative is not known
-        return {}
-    first, second = sides
+    return between(side(a, names), side(b, names))
+
+
+def between(first: Side | None, second: Side | None) -> dict[str, Ratio]:
+    """The ratios of the outputs of the second scenario to those of the first, as `ratios` does."""
     if first is None or second is None or first.source != second.source:
         return {}
     posterior = pooled.posterior()
@@ -71,8 +79,8 @@ def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> 
         roots = [_root(first.source)] * 2
     noise = [first.noise, second.noise]
     found = {}
-    for name in names:
-        values = [side.values[name] for side in (first, second)]
+    for name in first.values:
+        values = [of.values[name] for of in (first, second)]
         if not all(0 < value < math.inf for value in values):
             continue
         apart = first.slopes[name] @ roots[0] - second.slopes[name] @ roots[1]
@@ -103,7 +111,7 @@ def _root(label: str) -> Array:
     return np.asarray(deviations[:, None] * axes * np.sqrt(np.maximum(sizes, 0)))
 
 
-def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
+def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
     """The derivatives at a scenario; None if its coefficients are of another source."""
     label = scenario.get("calibration", AUTO)
     entry = record("calibration", label)
@@ -147,7 +155,7 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> _Side | None:
         slopes[name] = np.zeros(len(means) if label == AUTO else len(entry.standard_errors))
         for wrt, place, link in links:
             slopes[name][place] = slope(name, wrt) * link
-    return _Side(
+    return Side(
         label,
         cell,
         measured or (auto.job_of(said), cell.name),

@@ -5,6 +5,7 @@ time only if total GPU time stays constant; its growth is attributed to each los
 grows, losses are compared per token, and the extra tokens are attributed to the batch.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ import numpy as np
 
 from ...kernels.roles import HEADROOM, NEAR, REASON
 from ..errors import InputError, shown
-from ..plan.labels import END_OF
 from ..reduce.kept import met
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Engine, Settings
@@ -23,8 +23,9 @@ from ..spec.axes import make_axes
 from ..spec.axis import Array
 from ..spec.scenario import resolve
 from .gradient import uncounted
+from .interval import SIDES, end_of
 from .layouts import WHOLE, best_layouts, candidates, inputs_of
-from .ratio import ratios
+from .ratio import between, side
 from .runs import Names, Target, conditions_of, whole_unit
 
 if TYPE_CHECKING:
@@ -315,24 +316,18 @@ def _gain_ends(
     said = dict(scenario)
     for axis in make_axes(axes).values():
         said |= auto.at(axis, 0)
-    sizes, gains = found[SIZE].values.tolist(), found["doubling_gain"]
-    at = [{**said, **(best_at[n][1] if best_at else {}), SIZE: n} for n in sizes]
-    pairs = [
-        ratios(a, b, [TIME]).get(TIME) if math.isfinite(gain) else None
-        for a, b, gain in zip(at[:-1], at[1:], gains.values[1:], strict=True)
+    gains = found["doubling_gain"]
+    runs = np.isfinite(found[TIME].values)
+    at = [
+        side({**said, **(best_at[n][1] if best_at else {}), SIZE: n}, [TIME]) if there else None
+        for n, there in zip(found[SIZE].values.tolist(), runs, strict=True)
     ]
-    ends = (
-        [1 / p.high if p else np.nan for p in pairs],
-        [1 / p.low if p else np.nan for p in pairs],
-    )
-    return {
-        f"{gains.name}_{side}": (
-            SIZE,
-            [np.nan, *end],
-            {**gains.attrs, "long_name": f"{side} end of the 90 % interval", END_OF: gains.name},
-        )
-        for side, end in zip(("low", "high"), ends, strict=True)
-    }
+    known = [None, *(between(a, b).get(TIME) for a, b in itertools.pairwise(at))]
+    pair = [
+        gains.copy(data=[1 / (p.high if upper else p.low) if p else np.nan for p in known])
+        for upper in (True, False)
+    ]
+    return {f"{gains.name}_{name}": end_of(gains, pair, k, name) for k, name in enumerate(SIDES)}
 
 
 def _largest(lost: Array) -> list[str]:

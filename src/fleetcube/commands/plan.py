@@ -376,12 +376,13 @@ def _print_one(
 def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[str]:
     """How likely each of the next layouts is better than the first; empty where not known."""
     from fleetcube.grid.ask.layouts import inputs_of, point
-    from fleetcube.grid.ask.ratio import ratios
+    from fleetcube.grid.ask.ratio import between, side
     from fleetcube.grid.show.tables import chance
 
     at = point(sweep)
-    first, *others = ({**at, **inputs_of(best.isel(rank=k))} for k in range(best.sizes["rank"]))
-    found = [ratios(first, other, [of]).get(of) for other in others]
+    layouts = [inputs_of(best.isel(rank=k)) for k in range(best.sizes["rank"])]
+    first, *others = (side({**at, **layout}, [of]) for layout in layouts)
+    found = [between(first, other).get(of) for other in others]
     known = [ratio for ratio in found if ratio is not None]
     if len(known) < len(others):
         return []
