@@ -22,7 +22,7 @@ from ..run.settings import Settings
 from ..spec import auto
 from ..spec.scenario import said_by
 from .fabric import unmeasured
-from .update import Update, at_rates, network_of, without_own_steps
+from .update import Update, at_rates, network_of, of_coefficients, without_own_steps
 
 FORMAT = "fleetcube probe 1"
 # Of 143 products alone on an H100 (decision 51): a side of which half of the rate is lost. Ceilings
@@ -194,14 +194,8 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
     factors = {name: factor for name, factor in factors.items() if name not in stated}
     settings = at_rates(settings, factors)
     places = [one.place for one in settings]
-    deviations = np.linalg.norm(root[places], axis=1)
-    made = [(one.input, *one.value(means[one.place])) for one in settings]
-    values = {name: value for name, value, _ in made}
-    z = pooled.NORMAL * deviations
-    low, high = (
-        [float(one.value(means[one.place] + s * d)[0]) for one, d in zip(settings, z, strict=True)]
-        for s in (-1, 1)
-    )
+    fitted = of_coefficients(settings, means[places], root[places])
+    values = fitted["values"]
     choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
     layer = [
         Timing("one layer, forward and backward", row["seconds"], _layer(plain | values | choices))
@@ -211,14 +205,7 @@ def fit_probe(probe: Probe, scenario: Mapping[str, Any]) -> ProbeFit:
     errors = np.array([abs(math.log(one.factor)) for one in timings])
     own = np.array([one.measured for one in timings])
     return ProbeFit(
-        values={name: float(value) for name, value in values.items()},
-        standard_errors={
-            name: float(abs(slope) * d)
-            for (name, _, slope), d in zip(made, deviations, strict=True)
-        },
-        intervals=dict(zip(values, zip(low, high, strict=True), strict=True)),
-        correlations=root[places] @ root[places].T / np.outer(deviations, deviations),
-        at_bound=(),
+        **fitted,
         errors=errors,
         rows=len(probe.rows),
         dropped={},

@@ -96,14 +96,6 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     residuals, slopes = steps.evaluate(x)
     fit = [one.input for one in settings]
     count = len(fit)
-    point, by_x = steps.inputs(x[:count])
-    covariance = (spread @ spread.T)[:count, :count]
-    deviations = np.sqrt(np.diag(covariance))
-    ends = [
-        steps.inputs(x[:count] + d)[0].tolist()
-        for d in pooled.NORMAL * np.array([-1, 1])[:, None] * deviations
-    ]
-
     of_noise = half_of_noise(residuals, slopes @ spread, expected)
 
     def error_factor(job: int | None = None) -> float:
@@ -120,14 +112,10 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
     auto_width = posterior.width(cell, root, job_spread, expected)
     own = [error_factor(k) for k in range(len(jobs))]
     factor = np.exp(x[count:])
-    moved = deviations / np.linalg.norm(root[places], axis=1)
+    moved = np.linalg.norm(spread[:count], axis=1) / np.linalg.norm(root[places], axis=1)
     fitted = steps.model.measured * np.exp(residuals)
     return Update(
-        values=dict(zip(fit, point.tolist(), strict=True)),
-        standard_errors=dict(zip(fit, (by_x * deviations).tolist(), strict=True)),
-        intervals=dict(zip(fit, zip(*ends, strict=True), strict=True)),
-        correlations=covariance / np.outer(deviations, deviations),
-        at_bound=(),
+        **of_coefficients(settings, x[:count], spread[:count]),
         errors=np.abs(fitted / steps.model.measured - 1),
         rows=len(fitted),
         dropped={reason: count for reason, count in steps.model.dropped.items() if count},
@@ -147,11 +135,34 @@ def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> U
         carried={name: value for name, value in network.items() if name not in fit},
         published=tuple(name for name, share in zip(fit, moved, strict=True) if share > MOVED),
         jobs=tuple(map(Job, jobs, factor.tolist(), own)),
-        by_values=steps.model.predict(point),
+        by_values=steps.model.predict(inputs_at(settings, x[:count])[0]),
         noise=noise,
         digest=posterior.digest,
         kernels=kernels,
     )
+
+
+def inputs_at(settings: Sequence[pooled.Setting], x: Array) -> tuple[Array, Array]:
+    """The inputs [coefficient] at coefficients x before their links, and their derivatives."""
+    made = [one.value(value) for one, value in zip(settings, x, strict=True)]
+    return np.array([value for value, _ in made]), np.array([slope for _, slope in made])
+
+
+def of_coefficients(settings: Sequence[pooled.Setting], x: Array, root: Array) -> dict[str, Any]:
+    """What a fit says of its inputs: at coefficients x, with a root of their covariance."""
+    fit = [one.input for one in settings]
+    point, slopes = inputs_at(settings, x)
+    covariance = root @ root.T
+    deviations = np.sqrt(np.diag(covariance))
+    places = pooled.NORMAL * np.array([-1, 1])[:, None] * deviations
+    ends = [inputs_at(settings, x + place)[0].tolist() for place in places]
+    return {
+        "values": dict(zip(fit, point.tolist(), strict=True)),
+        "standard_errors": dict(zip(fit, (slopes * deviations).tolist(), strict=True)),
+        "intervals": dict(zip(fit, zip(*ends, strict=True), strict=True)),
+        "correlations": covariance / np.outer(deviations, deviations),
+        "at_bound": (),
+    }
 
 
 class _Steps:
@@ -174,12 +185,12 @@ class _Steps:
         if not fit:
             raise InputError(none)
         own = dict(scenario)
-        own |= {**choices, **dict(zip(fit, self.inputs(means)[0].tolist(), strict=True))}
+        own |= {**choices, **dict(zip(fit, inputs_at(settings, means)[0].tolist(), strict=True))}
         try:
             self.model = _Model(table, own, fit, of)
         except InputError as error:
             raise with_notes(error, table) from None
-        if not self.model.jacobian(self.inputs(means)[0]).any():
+        if not self.model.jacobian(inputs_at(settings, means)[0]).any():
             raise InputError(none)
         self.sign = 1 if of == STEP else follows_the_step(self.model, table, own, fit)
         if not self.sign:
@@ -190,15 +201,10 @@ class _Steps:
         place = np.array([jobs[line] for line in self.model.lines])
         self._of_job = self.sign * (place[:, None] == np.arange(max(job_of) + 1))
 
-    def inputs(self, x: Array) -> tuple[Array, Array]:
-        """The inputs [coefficient] at coefficients x, and their derivatives."""
-        made = [one.value(value) for one, value in zip(self._settings, x, strict=True)]
-        return np.array([value for value, _ in made]), np.array([slope for _, slope in made])
-
     def evaluate(self, x: Array) -> Evaluated:
         """Logarithms of computed over measured, and their derivatives."""
         count = len(self._settings)
-        point, slopes = self.inputs(x[:count])
+        point, slopes = inputs_at(self._settings, x[:count])
         errors = self.model.residuals(point) + self._of_job @ x[count:]
         return errors, np.hstack([self.model.jacobian(point) * slopes, self._of_job])
 
