@@ -92,6 +92,14 @@ class ProbeFit(Update):
         return None
 
 
+def job_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scenario of a spec of one job. Raises InputError if it has axes."""
+    for name in spec["axes"]:
+        raise InputError(f"a probe is of one job; state {name} in [scenario]")
+    scenario: Mapping[str, Any] = spec["scenario"]
+    return scenario
+
+
 def sizes_of(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What a script times for a job: sizes on one GPU. Raises InputError."""
     problem, made = _problem(scenario)

@@ -200,13 +200,9 @@ def saved(figure: Any, path: Path | None, of: Any = None) -> Any:
         small: dict[str, Any] = {"fontsize": 6.5, "color": "0.35", "parse_math": False}
         wrapped = "\n".join(textwrap.wrap(words, 2 * _across()))
         if figure.legends and figure.axes[-1].get_xlabel():  # a legend may be below the panels
-            label, under = (
-                figure.axes[-1].xaxis.label,
-                {"xytext": (0, -2), "ha": "center", "va": "top"},
-            )
-            figure.axes[-1].annotate(
-                wrapped, (0.5, 0), xycoords=label, textcoords="offset points", **under, **small
-            )
+            last = figure.axes[-1]
+            small |= {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
+            last.annotate(wrapped, (0.5, 0), xycoords=last.xaxis.label, **small)
         else:
             figure.supxlabel(wrapped, **small)
     figure.draw_without_rendering()  # labels have no extents before this

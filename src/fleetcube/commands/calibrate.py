@@ -132,7 +132,7 @@ def calibrate(
         _refuse(options, _MEASURED.get(type(read).__name__, "a CSV of step times"))
         result: Any = _steps(read, spec, fit, of)
         values, errors = calibration_file.step_values(result), _known(result.standard_errors)
-        what = "Training steps" if not fit else ", ".join(result.values)
+        what = ", ".join(result.values) if fit else "Training steps"
         what = "Kernels" if isinstance(read, Probe) else what
         if result.doubt is not None and output is not None:
             raise InputError(f"{result.doubt} Nothing is written to {output!r}; fix {log!r}")
@@ -193,17 +193,16 @@ def _steps(read: Any, spec: str | None, fit: tuple[str, ...], of: str | None) ->
     from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.formats.training_log import TrainingLog
     from fleetcube.grid.measured.logged import step_of
-    from fleetcube.grid.measured.probe import Probe, fit_probe
+    from fleetcube.grid.measured.probe import Probe, fit_probe, job_of
     from fleetcube.grid.measured.steps import STEP, Table, fit_steps
     from fleetcube.grid.measured.update import update_steps
 
     of = of or STEP
-    content = read_spec(spec) if spec is not None else {"scenario": {}, "axes": {}}
-    scenario = content["scenario"]
     if isinstance(read, Probe):
-        if spec is None or content["axes"]:
-            raise InputError("a probe's times are of one job; give its spec, without axes: --spec")
-        return fit_probe(read, scenario)
+        if spec is None:
+            raise InputError("a probe's times are of a job; give its spec: --spec job.toml")
+        return fit_probe(read, job_of(read_spec(spec)))
+    scenario = read_spec(spec)["scenario"] if spec is not None else {}
     if isinstance(read, TrainingLog):
         seconds, inputs = step_of(read, scenario)
         read = Table({name: [value] for name, value in inputs.items()}, [seconds], [1])
@@ -281,7 +280,9 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
 
 
 def _timed(one: "Timing") -> list[str]:
-    times = (f"{seconds * 1e3:.4g} ms" for seconds in (one.measured, one.expected))
+    from fleetcube.grid.ask.traffic import duration
+
+    times = (duration(seconds, 4) for seconds in (one.measured, one.expected))
     return [one.what, *times, f"{one.factor:.3g}"]
 
 

@@ -23,16 +23,10 @@ def probe(spec: str, output: str, overwrite: bool) -> None:
       fleetcube probe job.toml -o probe.py
       torchrun --nproc-per-node 8 probe.py
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.read import read_spec
     from fleetcube.grid.measured.file import check_target, write
-    from fleetcube.grid.measured.probe import script
+    from fleetcube.grid.measured.probe import job_of, script
 
     check_target(Path(output), overwrite, (".py",))
-    content = read_spec(spec)
-    if content["axes"]:
-        raise InputError(
-            f"a probe is of one job; state {next(iter(content['axes']))} in [scenario]"
-        )
-    write(Path(output), script(content["scenario"]))
+    write(Path(output), script(job_of(read_spec(spec))))
     say(f"wrote {output}: run it on an idle node, with torchrun --nproc-per-node and its GPUs")
