@@ -7,7 +7,6 @@ the candidates (decision 47).
 
 import itertools
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -34,7 +33,7 @@ from .assumed import ASSUMED, assumed
 from .gradient import check_quantity, is_held, uncounted
 from .interval import chances, interval
 from .runs import Target, conditions_of
-from .sensitivity import Kind, frozen, rank_inputs
+from .sensitivity import Kind, frozen, kind_of, rank_inputs
 
 if TYPE_CHECKING:
     import xarray
@@ -80,7 +79,7 @@ _GPUS = "n_gpus"
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
-_SHORTEST = 4096  # tokens per context-parallel rank
+SHORTEST = 4096  # tokens per context-parallel rank
 # About the maxima of published steps: beyond, no formula of a step was checked
 _MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 16
 
@@ -338,7 +337,7 @@ def _candidates(name: str, known: _Known) -> list[Any]:
     if name == "virtual_stages":
         return sorted({*_powers(_MOST_CHUNKS), *_divisors(layers, _MOST_CHUNKS), 3.0, 5.0, 6.0})
     if name == "context_parallel":
-        return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
+        return _powers(min(known.most("sequence_length") / SHORTEST, gpus))
     if name == "expert_parallel":
         routed = True in known.options("mixture_of_experts")
         return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
@@ -577,35 +576,6 @@ def _outputs(sweep: Evaluation, of: str) -> list[str]:
     return list(dict.fromkeys([of, *ALWAYS, *more]))
 
 
-def as_choices(
-    sweep: Evaluation, found: "xarray.Dataset", of: str, outputs: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
-    """A spec with one axis over the layouts found, and the command-line arguments of each."""
-    spec: Any = sweep.spec
-    axes = make_axes(spec["axes"])
-    names = found.attrs["fleetcube_open"].split()
-    stated = {n: spec["scenario"][n] for n in OPEN if n in spec["scenario"] and not names}
-    labels, rows, commands = [], [], []
-    for place in np.ndindex(*found[WHOLE].shape):
-        if np.isnan(found[of].values[place]):
-            continue
-        point = _said(axes, place[:-1])
-        layout = stated | {name: found[name].values[place] for name in names}
-        words = [
-            f"{axis.name}={in_command(axis.labels[k])}"
-            for axis, k in zip(axes.values(), place[:-1], strict=True)
-        ]
-        labels.append(" ".join([*words, str(found[WHOLE].values[place])]))
-        commands.append(shlex.join([*words, *(f"{n}={in_command(v)}" for n, v in layout.items())]))
-        rows.append({**point, **{n: _value(n, value) for n, value in layout.items()}})
-    if not rows:
-        raise InputError("no layout can run, so that there is nothing to report")
-    together = {name: [row[name] for row in rows] for name in rows[0]}
-    layouts = {"layout": {"labels": labels, **together}}
-    made = {"scenario": spec["scenario"], "axes": layouts, "outputs": list(outputs)}
-    return made, commands
-
-
 def inputs_of(found: "xarray.Dataset") -> dict[str, Any]:
     """What was searched, at one answer, as a scenario writes it."""
     return {n: _value(n, found[n].item()) for n in found.attrs["fleetcube_open"].split()}
@@ -640,9 +610,7 @@ def levers(
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item() * own[f"{of}_{end}"].item())
         }
-        plain = without_phase(name)
-        pulled = plain == _GPUS or (own["topic"].item() in _LEVERS and plain not in _BUILT)
-        if not pulled or not sides:
+        if not is_lever(name) or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -FELT * abs(base):
@@ -656,6 +624,12 @@ def levers(
     if why:
         lines.pop(_GPUS, None)
     return [line for _, line in sorted(lines.values())], why
+
+
+def is_lever(name: str) -> bool:
+    """Whether an input is what one buys or how one runs it, and not the job or its software."""
+    plain = without_phase(name)
+    return plain == _GPUS or (kind_of(plain) in _LEVERS and plain not in _BUILT)
 
 
 def _change(own: "xarray.Dataset", name: str, end: str) -> str:

@@ -20,7 +20,7 @@ from ..ask.layouts import (
     text,
 )
 from ..errors import InputError
-from ..live.report import report
+from ..live.report import Question, report
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
@@ -75,7 +75,7 @@ class Found:
         }
 
     def report(self, source: str, point: str) -> str:
-        return report(self.sweep, self.layouts, ALWAYS[0], searched(self.layouts), source, point)
+        return report(Question(self.sweep, ALWAYS[0]), self.layouts, source, point)
 
 
 def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:

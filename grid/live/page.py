@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -19,16 +20,34 @@ from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.inputs import INPUTS, TOPIC_OF
-from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, TIME, WHOLES
+from ...kernels.roles import (
+    BETTER_LARGE,
+    CROSSING,
+    ENDS,
+    GROWING,
+    LOSSES,
+    MEMORY,
+    MONEY,
+    NEAR,
+    REASON,
+    RUN_STEPS,
+    SHARES,
+    TIME,
+    WHOLES,
+)
 from ..ask.interval import SHARE
+from ..ask.layouts import is_lever
+from ..ask.runs import Target
 from ..ask.uncertainty import errors
 from ..errors import InputError
 from ..plan.cases import choices, leaves
 from ..plan.labels import attributes, own_version
 from ..plan.plan import Plan
-from ..plots.picture import words
+from ..plots.picture import labels_of, words
+from ..reduce.pareto import sign_of
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
+from ..show import theme
 from ..show.tables import check_new, counted, scale
 from ..spec import auto, dates
 from ..spec.axes import make_axes
@@ -39,26 +58,41 @@ from .still import parts
 MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
+NEEDED, MARGIN, _ = MEMORY
+PLAIN = (TIME, MONEY, NEEDED)  # what the first sentence says, by their units alone
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
 
-def page(
-    spec: Mapping[str, Any],
-    title: str,
-    file: str = "",
-    commands: Sequence[str] = (),
-    notes: Sequence[str] = (),
-) -> str:
-    """A page that computes a spec in the browser; see `Sweep.to_html`.
+@dataclass(frozen=True)
+class Planned:
+    """What a plan adds to a page: its goal, the sizes where it begins, the cluster that each choice
+    is a layout of, the layout's name, the
+    arguments that give it and that search it anew, and the shortest sequence that `plan` tries it
+    with."""
 
-    `file` is the spec's name in commands, `commands` choose the points of axes that are no sliders,
-    `notes` are lines of the foot.
-    """
+    of: str
+    sense: str
+    where: Sequence[Target]
+    at: Mapping[str, Any]
+    clusters: Sequence[str]
+    layouts: Sequence[str]
+    commands: Sequence[str]
+    searches: Sequence[str]
+    shortest: Sequence[float]
+    said: str
+
+
+def page(
+    spec: Mapping[str, Any], title: str, file: str = "", planned: Planned | None = None
+) -> str:
+    """A page that computes a spec in the browser; see `Sweep.to_html`. `file` is the spec's name in
+    commands."""
     scenario = dict(spec["scenario"])
     axes = list(make_axes(spec["axes"]).values())
-    sliders = [axis for axis in axes if _is_slider(axis)]
-    several = [axis for axis in axes if not _is_slider(axis)]
+    sliders = [axis for axis in axes if is_slider(axis)]
+    several = [axis for axis in axes if not is_slider(axis)]
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
+    scenario |= planned.at if planned else {}
     points = [*itertools.product(*map(_points, several))]
     if len(points) > MOST_CHOICES:
         names = " and ".join(axis.name for axis in several)
@@ -84,24 +118,44 @@ def page(
     data, programs = _programs(rows, moved)
     first = rows[0]
     outputs = first.plan.outputs
+    plain = [of for of in wanted if _unit(first, of) != "flag"]
+    goal = planned.of if planned else [*plain, *wanted][0]
     data |= {
         "file": shlex.quote(file) if file else "",
-        "commands": commands
-        or [
+        "commands": planned.commands
+        if planned
+        else [
             shlex.join(f"{axis.name}={name}" for axis, (name, _) in zip(several, at, strict=True))
             for at in points
         ],
+        "clusters": planned.clusters if planned else data["choices"],
+        "layouts": planned.layouts if planned else [],
+        "searches": planned.searches if planned else [],
+        "shortest": planned.shortest if planned else [],
+        "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in wanted],
+        "plain": PLAIN,
+        "goal": outputs.index(goal),
+        "where": [
+            [outputs.index(own.of), own.relation, own.level, str(own)]
+            for own in (planned.where if planned else ())
+            if own.of in outputs and not isinstance(own.level, str)
+        ],
+        "caption": ", ".join([*labels_of(scenario), f"fleetcube {own_version()}"]),
         "inputs": _inputs(data.pop("names"), moved, first, {axis.name: axis for axis in sliders}),
         "outputs": _outputs(first, rows, wanted),
         "axes": [axis.name for axis in sliders],
         "share": SHARE,
         "losses": [outputs.index(name) for name in LOSSES if name in outputs],
         "about": [
-            *notes,
+            *([planned.said] if planned else []),
             *([_DRAWN] if any(row.drawn for row in rows) else []),
             *dict.fromkeys(remark for row in rows for remark in row.plan.remarks()),
         ],
     }
+    if planned:
+        data["outputs"][data["goal"]]["sense"] = sign_of(planned.sense)
+        both = zip(planned.clusters, planned.layouts, strict=True)
+        data["choices"] = [" ".join(filter(None, each)) for each in both]
     still = parts(spec["scenario"], stated, data, any(row.drawn for row in rows))
     made = _filled(title, data, programs, still)
     if len(made) > MOST_BYTES:
@@ -134,7 +188,8 @@ class _Choice:
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
         ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
         losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
-        outputs = [*dict.fromkeys([*outputs, *ends, *losses])]
+        beside = [n for n in (NEAR, MARGIN, CROSSING) if is_known(scenario, {}, [n])]
+        outputs = [*dict.fromkeys([*outputs, *ends, *losses, *beside])]
         plain: Plan = Evaluation(scenario, {}, outputs)._plan("numpy")
         self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
         self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
@@ -173,7 +228,7 @@ def _fixed(choice: _Choice) -> set[str]:
     return fixed
 
 
-def _is_slider(axis: Axis) -> bool:
+def is_slider(axis: Axis) -> bool:
     row = axis.numbers.get(axis.name)
     return row is not None and axis.inputs == (axis.name,) and axis.name in INPUTS
 
@@ -258,6 +313,7 @@ def _inputs(
             "above": row.positive and row.low <= 0,
             "infinite": row.may_be_infinite,
             "stated": name in first.plan.problem.stated or name in sliders,
+            "leads": is_lever(name) or name in RUN_STEPS,
         }
         if name in sliders and sliders[name].size <= MOST_STOPS:
             own["stops"] = sorted({*sliders[name].numbers[name].tolist()})
@@ -277,6 +333,7 @@ def _outputs(
     for name in outputs:
         about = attributes(first.plan, name)
         own = {"name": name, "title": words(name), "about": about["long_name"]}
+        own["sense"] = -1 if name in BETTER_LARGE else 1
         own["title"] += counted(about)
         own |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:
@@ -302,12 +359,12 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     made = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join([head, made, _asset("live.js")])
-    style = _asset("live.css")
+    script = "\n".join([head, made, *map(_asset, ("answers.js", "charts.js", "live.js"))])
+    style = theme.css() + _asset("live.css")
     filled = {
         **still,
         "title": html.escape(title),
-        "version": html.escape(own_version()),
+        "caption": html.escape(data["caption"]),
         "style": style,
         "script": script,
         "style_hash": _hash(style),

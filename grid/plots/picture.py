@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,12 +182,17 @@ def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[A
     return figure, figure.subplots(rows, columns, **how)
 
 
+def labels_of(scenario: Mapping[str, Any]) -> list[str]:
+    """What a scenario names: its model, machines, fabric and software."""
+    given = [str(scenario[kind]) for kind in _NAMED if isinstance(scenario.get(kind), str)]
+    return ["own model" if label.startswith("{") else label[-40:] for label in given]
+
+
 def caption(of: Any) -> str:
     """What a cube or a point of it is of: its labels, its degrees of parallelism, and the release;
     no date, so that the same cube gives the same bytes."""
     scenario = json.loads(of.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
-    given = [str(scenario[kind]) for kind in _NAMED if isinstance(scenario.get(kind), str)]
-    labels = ["own model" if label.startswith("{") else label[-40:] for label in given]
+    labels = labels_of(scenario)
     known = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
     words = [*labels, *filter(None, [layout_text(known)])]
     return ", ".join([*words, f"fleetcube {of.attrs['fleetcube_version']}"]) if words else ""

@@ -15,6 +15,7 @@ import pytest
 
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.grid.live.page import page
+from fleetcube.grid.live.report import Question, report
 from fleetcube.grid.spec import dates
 from fleetcube.grid.spec.file import read_spec
 
@@ -300,17 +301,15 @@ def test_a_page_reads_without_its_script() -> None:
     ends = [told[f"job_time_{side}"].values[0] / 86400 for side in ("low", "high")]
     assert f"{days[0]:.4g} d" in still.text["answers"]
     assert " to ".join(f"{end:.4g}" for end in ends) in still.text["answers"]
-    assert still.paths["curve"] >= 2  # the axes and a curve
+    ends = [f"{float(f'{end:.3g}'):g}" for end in ends]
+    used = told["memory_per_gpu"].values[0] / 1e9
+    most = used / (1 - sweep.with_outputs(["memory_margin"]).evaluate()["memory_margin"].values[0])
+    start = f"layout=short: {days[0]:.3g} d ({' to '.join(ends)}), "
+    assert still.text["answers"].lstrip().startswith(start)
+    assert f", {used:.3g} of {most:.3g} GB " in still.text["answers"]
     assert still.paths["losses"] == 8
-    levers = {row[0]: row for row in still.rows["levers"]}
-    doubled = sweep.replace(scenario={**JOB, "zero_stage": 1, "n_gpus": 2048}).evaluate(
-        settings=Settings("numpy")
-    )
-    more = f"{doubled['job_time'].values[0] / 86400:.4g} d (at 2,048)"
-    assert levers["GPUs"] == ["GPUs", "job", "1,024", levers["GPUs"][3], more]
-    assert "tensor parallel" not in levers
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
-    assert {"inputs", "shown"} <= {*still.hidden}  # only usable with scripts
+    assert {"inputs", "front", "flips", "curve"} <= {*still.hidden}  # only usable with scripts
     assert "fleetcube run" in still.text["foot"]
 
 
@@ -326,6 +325,51 @@ def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
     sweep.to_html(tmp_path / "page.html")
     with pytest.raises(InputError, match="exists"):
         sweep.to_html(tmp_path / "page.html")
+
+
+PLANNED: dict[str, Any] = {
+    **{n: v for n, v in JOB.items() if n not in ("tensor_parallel", "pipeline_parallel")},
+    "sequence_length": 8192,
+    "training_tokens": "2T",
+}
+
+
+@pytest.mark.slow
+@needs_node
+def test_a_report_plans_again_as_plan_does(tmp_path: Path) -> None:
+    """The best layout in the page as sizes move is the one that a search finds."""
+    sweep = Sweep(PLANNED, {"gpu": ["h100-sxm", "h200-sxm"]}, ["job_time"])
+    found = sweep.best("job_time", 2, search="layout")
+    text = report(Question(sweep, "job_time"), found, "job.toml")
+    moved: list[dict[str, float]] = [
+        {name: base * 2.0**k}
+        for name, base in (("n_gpus", 1024), ("sequence_length", 8192), ("global_batch_size", 2048))
+        for k in (-3, -1, 0, 1, 4)
+    ]
+    program = tmp_path / "page.js"
+    program.write_text(
+        script(text)
+        + f"""
+const asked = {json.dumps(moved)}.map((row) => new Map(Object.entries(row).map(([name, v]) =>
+  [INPUTS.findIndex((own) => own.name === name), v])));
+console.log(JSON.stringify(CLUSTERS.map((name, k) => [name, asked.map((own) => {{
+  const {{ choice, found, rank }} = plan(k, own);
+  return [rank, DATA.layouts[choice], found.values[GOAL]];
+}})])));
+"""
+    )
+    assert node.NODE
+    ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
+    told = dict(json.loads(ran.stdout))
+    assert told.keys() == {"gpu=h100-sxm", "gpu=h200-sxm"}
+    for cluster, rows in told.items():
+        for own, (rank, layout, value) in zip(moved, rows, strict=True):
+            at = {**PLANNED, "gpu": cluster.removeprefix("gpu="), **own}
+            best = Sweep(at, {}, ["job_time"]).best("job_time", 1, search="layout")
+            assert (rank == 2) == (best["infeasible_reason"].item() == 0), (cluster, own)
+            if rank == 2:
+                np.testing.assert_allclose(value, best["job_time"].item(), 1e-12, err_msg=f"{own}")
+                assert layout == best["whole_layout"].item()
 
 
 @pytest.mark.slow
@@ -345,10 +389,10 @@ def test_a_page_says_what_runs_instead(browser: Any, tmp_path: Path) -> None:
     job = {**JOB, "n_gpus": 512, "pipeline_parallel": 8}
     time = Sweep(job, {}, ["job_time"]).evaluate(settings=Settings("numpy"))["job_time"].item()
     told = browser.find_element("id", "sentence").text
-    assert told.startswith(f"long: job time {time / 86400:.4g} d")
+    assert told.startswith(f"layout=long: {time / 86400:.3g} d (")
     browser.get("about:blank")
     browser.get(f"{address}#n_gpus=262144")
-    until(lambda: status().endswith(", nor can any other choice"), status)
+    until(lambda: status().endswith(", nor can any other here"), status)
 
 
 @pytest.mark.slow
@@ -377,6 +421,7 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     )
     until(lambda: card() == expected(2048, 2.5), card)
     until(lambda: not browser.find_elements("css selector", ".stale"), card)  # tables follow
+    until(lambda: browser.find_elements("css selector", "#choices tr.picked"), card)
     told = browser.find_element("css selector", "#choices tr.picked").text
     assert expected(2048, 2.5) in told
     find = "return controls.get(INPUTS.findIndex((own) => own.name === 'gpu_hour_price')).typed"
@@ -384,16 +429,22 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     typed.clear()
     typed.send_keys("-1\n")
     until(lambda: "wrong" in typed.get_attribute("class"), card)
+    said = browser.find_element("id", typed.get_attribute("aria-describedby")).text
+    assert said == "-1 is not a number above 0; the answer is of 2.5"
+    assert "stale" in browser.find_element("id", "answers").get_attribute("class")
     assert card() == expected(2048, 2.5)
     typed.clear()
     typed.send_keys("4\n")
     until(lambda: card() == expected(2048, 4.0), card)
+    until(lambda: 'gpu_hour_price="4 USD/h"' in browser.find_element("id", "command").text, card)
     assert "n_gpus=2048" in browser.find_element("id", "command").text
     assert browser.find_element("id", "status").text == "runs"
     said = browser.find_element("id", "sentence").text
     assert said.startswith("zero_stage=1: ")
-    assert expected(2048, 4.0) in said
-    until(lambda: "gpu_hour_price=4" in browser.current_url, card)
+    job = {**JOB, "n_gpus": 2048, "gpu_hour_price": 4.0, "zero_stage": 1}
+    cost = Sweep(job, {}, ["job_cost"]).evaluate(settings=Settings("numpy"))["job_cost"].item()
+    assert f", {cost / 1e6:.3g} M USD, " in said
+    until(lambda: "gpu_hour_price=" in browser.current_url, card)
     shared = browser.current_url  # a link opens what is seen
     browser.get("about:blank")
     browser.get(shared)

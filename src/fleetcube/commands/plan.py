@@ -83,7 +83,7 @@ def plan(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.formats.write import writer_of
     from fleetcube.grid.live.page import check_target, write
-    from fleetcube.grid.live.report import report
+    from fleetcube.grid.live.report import Question, report
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.dates import NAME, start_of
@@ -123,7 +123,7 @@ def plan(
             _check_reached(sweep, names, where)
         said = searched(found)
         if output is not None:
-            write(report(sweep, found, of, said, spec), output)
+            write(report(Question(sweep, of, sense, names, where), found, spec), output)
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         check_answered(found[of].notnull())

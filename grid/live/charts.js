@@ -1,0 +1,314 @@
+// Pictures: the front of cost and time, the map of what costs more, the bar of losses, a curve.
+const TIME = output("job_time"), RATIO = output("reliability_to_communication_ratio");
+const COST = output("job_cost") < 0 ? output("gpu_hours") : output("job_cost");
+
+const at = (id) => document.getElementById(id);
+
+function element(name, parts = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(parts)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function drawn(name, parts, text = "") {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(parts)) made.setAttribute(key, value);
+  made.textContent = text;
+  return made;
+}
+
+const heading = (of) => of.title + (of.unit ? " (" + of.unit + ")" : "");
+
+// An empty picture as wide as its place, with scales, ticks and headings. An axis is of an input or an
+// output, from low to high in base units; its ticks may be given.
+function blank(svg, height, across, up) {
+  const width = Math.max(280, Math.min(900, svg.parentElement.clientWidth - 26));
+  const [left, right, top, bottom] = [64, width - 14, 24, height - 42];
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.replaceChildren(drawn("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}`, fill: "none" }));
+  const scale = ({ low, high, log }, from, to) => (value) =>
+    from + (to - from) * (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
+  const X = scale(across, left, right), Y = scale(up, bottom, top);
+  const marks = ({ of, low, high, log, at }) =>
+    at ?? ticks(low / of.factor, high / of.factor, log).map((tick) => tick * of.factor);
+  let last = -Infinity;
+  for (const x of marks(across)) {
+    const text = digits(x / across.of.factor), half = 3.6 * text.length;
+    if (X(x) - half < last) continue;
+    last = X(x) + half + 6;
+    svg.append(drawn("text", { x: X(x), y: bottom + 16, "text-anchor": X(x) > right - half + 12 ? "end" : "middle" }, text));
+  }
+  for (const y of marks(up)) svg.append(
+    drawn("path", { class: "grid", d: `M${left} ${Y(y)}H${right}` }),
+    drawn("text", { x: left - 6, y: Y(y) + 4, "text-anchor": "end" }, digits(y / up.of.factor)));
+  svg.append(drawn("text", { x: (left + right) / 2, y: bottom + 34, "text-anchor": "middle" }, heading(across.of)));
+  svg.append(drawn("text", { x: left, y: 12 }, heading(up.of)));
+  return { X, Y, left, right, top, bottom, across };
+}
+
+function around(values, margin) {
+  const low = Math.min(...values), high = Math.max(...values), log = low > 0 && high / low > 4;
+  if (log) return { low: low / margin, high: high * margin, log };
+  const span = (high - low || Math.abs(low) || 1) * (margin - 1);
+  return { low: low >= 0 ? Math.max(0, low - span) : low - span, high: high + span, log };
+}
+
+// The value at a place of a picture's horizontal axis.
+function valueAt({ left, right, across: { low, high, log } }, x) {
+  const part = Math.min(1, Math.max(0, (x - left) / (right - left)));
+  return log ? low * (high / low) ** part : low + (high - low) * part;
+}
+
+// Answers of the best layout of every cluster at every size: those that run.
+function frontPoints() {
+  const sizes = SIZE === undefined ? [undefined]
+    : [...new Set([...stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]), value(SIZE)])].sort((a, b) => a - b);
+  return CLUSTERS.flatMap((_, cluster) => sizes.map((size) => {
+    const moved = size === undefined ? state.moved : new Map([...state.moved, [SIZE, size]]);
+    const { choice, found, rank } = plan(cluster, moved);
+    return { cluster, size, choice, found, rank, x: found.values[TIME], y: found.values[COST] };
+  })).filter(({ rank, x, y }) => rank === 2 && Number.isFinite(x) && Number.isFinite(y));
+}
+
+let front;
+function drawFront(found) {
+  at("front").hidden = TIME < 0 || COST < 0;
+  if (at("front").hidden) return;
+  const points = frontPoints(), svg = at("front-picture");
+  if (!points.length) { svg.replaceChildren(); at("front-read").textContent = "Nothing here runs."; front = undefined; return; }
+  const own = runs(found) ? [{ x: found.values[TIME], y: found.values[COST] }] : [];
+  const [xs, ys] = [[...points, ...own].map(({ x }) => x), [...points, ...own].map(({ y }) => y)];
+  front = blank(svg, 300, { of: OUTPUTS[TIME], ...around(xs, 1.15) }, { of: OUTPUTS[COST], ...around(ys, 1.1) });
+  const { X, Y, left, right, top, bottom } = front;
+  for (const [cluster] of CLUSTERS.entries()) {
+    const row = points.filter((point) => point.cluster === cluster);
+    if (row.length > 1) svg.append(drawn("path", { class: "line", d: "M" + row.map(({ x, y }) => X(x) + " " + Y(y)).join("L") }));
+  }
+  let taken = [];
+  for (const point of points) {
+    const beaten = points.some(({ x, y }) => x <= point.x && y <= point.y && (x < point.x || y < point.y));
+    const dot = drawn("circle", { class: beaten ? "beaten" : "dot", r: 4.5, cx: X(point.x), cy: Y(point.y) });
+    dot.append(drawn("title", {}, pointText(point)));
+    svg.append(dot);
+    const name = [CLUSTERS.length > 1 ? CLUSTERS[point.cluster].replace(/^\w+=/, "") : "", point.size ? digits(point.size) : ""].filter(Boolean).join(" ");
+    const [x, y, wide] = [X(point.x), Y(point.y) - 6, 7 * name.length], start = x + 8 + wide > right ? x - 8 - wide : x + 8;
+    if (beaten || taken.some((own) => start < own.end + 4 && own.start < start + wide + 4 && Math.abs(own.y - y) < 14)) continue;
+    taken.push({ start, end: start + wide, y });
+    svg.append(drawn("text", { x: start === x + 8 ? start : x - 8, y, "text-anchor": start === x + 8 ? "start" : "end" }, name));
+  }
+  for (const { x, y } of own) svg.append(drawn("circle", { class: "here", r: 6.5, cx: X(x), cy: Y(y) }));
+  const best = atTarget(points);
+  if (best) svg.append(drawn("circle", { class: "best", r: 9.5, cx: X(best.x), cy: Y(best.y) }));
+  if (state.target) {
+    const deadline = state.target.by === "time", middle = deadline ? X(state.target.at) : Y(state.target.at);
+    svg.append(drawn("path", { class: "target", d: deadline ? `M${middle} ${top}V${bottom}` : `M${left} ${middle}H${right}` }));
+  }
+  drawTarget(points, best);
+  svg.setAttribute("aria-label", `${OUTPUTS[COST].title} over ${OUTPUTS[TIME].title}: ${points.map(pointText).join("; ")}`);
+}
+
+function pointText({ cluster, size, choice, x, y }) {
+  const name = [CLUSTERS[cluster], size && digits(size) + " GPUs", DATA.layouts[choice]].filter(Boolean).join(" ");
+  return `${name}: ${shown(OUTPUTS[TIME], x)}, ${shown(OUTPUTS[COST], y)}`;
+}
+
+// The cheapest by a deadline, the fastest within a budget; without either the best by the goal.
+function atTarget(points) {
+  const { by, at: limit } = state.target ?? {};
+  const able = points.filter(({ x, y }) => !by || (by === "time" ? x : y) <= limit);
+  const k = by === "time" ? COST : by === "cost" ? TIME : GOAL;
+  return able.reduce((best, one) => !best || better(one.found.values[k], best.found.values[k], k) ? one : best, undefined);
+}
+
+function drawTarget(points, best) {
+  const { by, at: limit } = state.target ?? {}, range = at("target");
+  range.hidden = !by;
+  const of = OUTPUTS[by === "time" ? TIME : COST];
+  if (by) {
+    const { low, high } = around(points.map(({ x, y }) => by === "time" ? x : y), 1.05);
+    range.min = 0, range.max = 200, range.low = low, range.high = high;
+    range.value = Math.round(200 * Math.log(limit / low) / Math.log(high / low));
+    range.setAttribute("aria-valuetext", shown(of, limit));
+  }
+  const question = !by ? `Best ${OUTPUTS[GOAL].title}: `
+    : by === "time" ? `Cheapest within ${rounded(limit / of.factor)} ${of.unit}: ` : `Fastest for ${rounded(limit / of.factor)} ${of.unit}: `;
+  const nearest = by && points.reduce((a, b) => (by === "time" ? a.x < b.x : a.y < b.y) ? a : b);
+  const told = best ? question + pointText(best) : question + "nothing; the nearest is " + pointText(nearest);
+  const take = element("button", { type: "button" }, "Show");
+  take.addEventListener("click", () => choose(best ?? nearest));
+  at("front-read").replaceChildren(told + " ", take);
+}
+
+function choose({ cluster, size }) {
+  Object.assign(state, { cluster, layout: null });
+  if (size !== undefined) state.moved.set(SIZE, size);
+  later();
+}
+
+// What costs more, failures or communication, over the size of the cluster and the life of a GPU. Columns are
+// filled one a frame, so that a slider never waits for them.
+let filling = 0;
+function drawFlips(found) {
+  at("flips").hidden = RATIO < 0 || SIZE === undefined || LIFE === undefined || !Number.isFinite(value(LIFE));
+  if (at("flips").hidden) return;
+  const sizes = stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]).filter((n) => n > 0);
+  const lives = stops(INPUTS[LIFE], DATA.bases[state.pick][LIFE]).filter((_, k, all) => all.length < 25 || k % 4 === 0);
+  if (sizes.length < 2 || lives.length < 2) { at("flips").hidden = true; return; }
+  const half = Math.sqrt(sizes[1] / sizes[0]), step = Math.sqrt(lives[1] / lives[0]);
+  const svg = at("flips-picture");
+  const made = blank(svg, 280,
+    { of: INPUTS[SIZE], low: sizes[0] / half, high: sizes.at(-1) * half, log: true, at: sizes },
+    { of: INPUTS[LIFE], low: lives[0] / step, high: lives.at(-1) * step, log: true });
+  const { X, Y } = made, cells = drawn("g", {}), line = drawn("path", { class: "flip" });
+  const dot = drawn("circle", { class: "here", r: 6.5, cx: X(value(SIZE)), cy: Y(value(LIFE)) });
+  svg.append(cells, line, dot);
+  svg.grid = { X, Y, sizes, lives };
+  const run = ++filling, columns = [];
+  const fill = (k) => {
+    if (run !== filling) return;
+    const column = lives.map((life) => {
+      const { found, rank } = plan(state.cluster, new Map([...state.moved, [SIZE, sizes[k]], [LIFE, life]]));
+      return rank ? found.values[RATIO] : NaN;
+    });
+    columns.push(column);
+    column.forEach((ratio, j) => cells.append(drawn("rect", {
+      class: shade(ratio), x: X(sizes[k] / half), width: X(sizes[k] * half) - X(sizes[k] / half) + 0.5,
+      y: Y(lives[j] * step), height: Y(lives[j] / step) - Y(lives[j] * step) + 0.5 })));
+    line.setAttribute("d", crossing(columns, sizes, lives, X, Y));
+    if (k + 1 < sizes.length) requestAnimationFrame(() => fill(k + 1));
+    else {
+      svg.setAttribute("aria-label", at("flips-read").textContent);
+      at("flips").querySelector("h2").textContent = "Which costs more: communication or failures?";
+    }
+  };
+  fill(0);
+  at("flips-read").textContent = flipText(found);
+}
+
+const shade = (ratio) => !Number.isFinite(ratio) ? "none"
+  : "r" + Math.min(6, Math.max(0, Math.round(Math.log2(ratio)) + 3));
+
+// The line where both cost the same, between the points of each column.
+function crossing(columns, sizes, lives, X, Y) {
+  let path = "", pen = "M";
+  columns.forEach((column, k) => {
+    const j = column.findIndex((ratio, j) => j && (column[j - 1] > 1) !== (ratio > 1) && Number.isFinite(ratio) && Number.isFinite(column[j - 1]));
+    if (j < 0) { pen = "M"; return; }
+    const part = Math.log(column[j - 1]) / Math.log(column[j - 1] / column[j]);
+    path += `${pen}${X(sizes[k])} ${Y(lives[j - 1] * (lives[j] / lives[j - 1]) ** part)}`;
+    pen = "L";
+  });
+  return path;
+}
+
+// Both in words, and the life of a GPU at which they cost the same.
+function flipText(found) {
+  if (!runs(found)) return "";
+  const here = `At ${digits(value(SIZE))} GPUs that fail every ${shown(INPUTS[LIFE], value(LIFE))}, failures cost `;
+  const now = found.values[RATIO];
+  const ratio = (life) => plan(state.cluster, new Map([...state.moved, [LIFE, life]])).found.values[RATIO];
+  let [low, high] = [value(LIFE) / 64, value(LIFE) * 64];
+  const told = here + `${rounded(now)} of what communication does`;
+  if (!(ratio(low) > 1 && ratio(high) < 1)) return `${told}; no life of a GPU between 1/64 and 64 times that turns it.`;
+  for (let k = 0; k < 40; k++) { const middle = Math.sqrt(low * high); if (ratio(middle) > 1) low = middle; else high = middle; }
+  return `${told}; both cost the same at ${rounded(low / INPUTS[LIFE].factor)} ${INPUTS[LIFE].unit}.`;
+}
+
+function drawLosses(found) {
+  at("losses").hidden = !DATA.losses.length || Boolean(found.why);
+  if (at("losses").hidden) return;
+  const bar = at("bar"), shares = at("shares"), width = Math.max(280, at("losses").clientWidth - 26);
+  const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], j]);
+  parts.push(["model operations at peak", 1 - parts.reduce((sum, [, share]) => sum + share, 0), 7]);
+  bar.setAttribute("viewBox", `0 0 ${width} 34`);
+  bar.replaceChildren();
+  shares.replaceChildren();
+  let from = 0;
+  for (const [name, share, colour] of parts) {
+    const wide = Math.max(0, width * share), text = `${name} ${rounded(100 * share)} %`;
+    bar.append(drawn("rect", { class: "c" + colour, x: from, y: 0, width: wide, height: 34 }));
+    if (wide > 7 * text.length + 8) bar.append(drawn("text", { class: colour > 3 ? "dark" : "light", x: from + 6, y: 21 }, text));
+    else if (share > 0.0005) shares.append(element("span", {}, element("i", { class: "c" + colour }), text));
+    from += wide;
+  }
+  bar.setAttribute("aria-label", parts.filter(([, share]) => share > 0.0005).map(([name, share]) => `${name} ${rounded(100 * share)} %`).join(", "));
+}
+
+function drawCurve(found) {
+  if (!at("curve").open) return;
+  const up = Number(at("up").value), across = Number(at("across").value), own = INPUTS[across], of = OUTPUTS[up], svg = at("chart");
+  const xs = [...new Set([...stops(own, DATA.bases[state.pick][across]), value(across)])].filter(Number.isFinite).sort((a, b) => a - b);
+  const at_ = (cluster, x) => cluster === state.cluster && state.layout !== null
+    ? answer(state.layout, new Map([...state.moved, [across, x]]))
+    : answer(plan(cluster, new Map([...state.moved, [across, x]])).choice, new Map([...state.moved, [across, x]]), cluster === state.cluster);
+  const lines = xs.length < 2 ? [] : CLUSTERS.map((_, cluster) => xs.map((x) => at_(cluster, x)));
+  const good = (one) => !(one.why && of.masked) && Number.isFinite(one.values[up]);
+  const ys = lines.flatMap((row) => row.filter(good).flatMap((one) => [one.values[up], one.low[up] ?? one.values[up], one.high[up] ?? one.values[up]])).filter(Number.isFinite);
+  svg.replaceChildren();
+  at("read").textContent = xs.length < 2 ? "No range is known of " + own.title + "; type a value." : ys.length ? "" : "Nothing on this curve can run.";
+  if (!ys.length) return;
+  const span = { low: xs[0], high: xs.at(-1), log: xs[0] > 0 && xs.at(-1) / xs[0] > 4 };
+  const { X, Y, top, bottom } = blank(svg, 300, { of: own, ...span, at: own.count && xs.length < 12 ? xs : undefined }, { of, ...around(ys, 1.05) });
+  const row = lines[state.cluster];
+  xs.forEach((x, j) => {  // a curve stops where nothing runs
+    if (good(row[j])) return;
+    const ends = [j && xs[j - 1], j + 1 < xs.length && xs[j + 1]].map((other) => other === false || other === 0 ? X(x) : (X(x) + X(other)) / 2);
+    svg.append(drawn("rect", { class: "none", x: Math.min(...ends), width: Math.abs(ends[1] - ends[0]), y: top, height: bottom - top }));
+  });
+  const band = row.map((one, j) => [one, xs[j]]).filter(([one]) => good(one) && one.low[up] !== undefined);
+  if (band.length > 1) {
+    const upper = band.map(([one, x]) => X(x) + " " + Y(one.high[up])), lower = band.map(([one, x]) => X(x) + " " + Y(one.low[up])).reverse();
+    svg.append(drawn("path", { class: "band", d: "M" + [...upper, ...lower].join("L") + "Z" }));
+  }
+  for (const [cluster, line] of lines.entries()) {
+    let path = "", pen = "M";
+    line.forEach((one, j) => { if (good(one)) { path += pen + X(xs[j]) + " " + Y(one.values[up]); pen = "L"; } else pen = "M"; });
+    if (path) svg.append(drawn("path", { class: cluster === state.cluster ? "line picked" : "line", d: path }));
+  }
+  if (good(found)) svg.append(drawn("circle", { class: "here", r: 5, cx: X(value(across)), cy: Y(found.values[up]) }));
+  const said = of.title + " over " + own.title + ": " + cell(found, up) + " at " + shown(own, value(across));
+  svg.setAttribute("aria-label", said);
+  at("read").textContent = said + (ends(found, up) ? ", " + Math.round(100 * DATA.share) + " % interval " + ends(found, up) : "");
+}
+
+// Sharing: a picture with its caption as SVG or PNG, a table as CSV.
+function save(name, blob) {
+  const link = element("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1e4);
+}
+
+function captioned(svg) {
+  const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const parts = [...copy.querySelectorAll("*")];
+  [...svg.querySelectorAll("*")].forEach((own, k) => {  // what the style sheet says, on each part
+    const style = getComputedStyle(own);
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity"])
+      parts[k].setAttribute(name, style.getPropertyValue(name));
+  });
+  const words = [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`];
+  const ink = getComputedStyle(document.body), paper = getComputedStyle(svg.closest("section")).backgroundColor;
+  copy.prepend(drawn("rect", { width, height: height + 40, fill: paper }));
+  words.forEach((text, k) => copy.append(drawn("text", { x: 8, y: height + 14 + 16 * k, fill: ink.color, "font-size": "11px", "font-family": ink.fontFamily }, text)));
+  copy.setAttribute("viewBox", `0 0 ${width} ${height + 40}`);
+  Object.entries({ width, height: height + 40, xmlns: "http://www.w3.org/2000/svg" }).forEach(([key, own]) => copy.setAttribute(key, own));
+  return { text: new XMLSerializer().serializeToString(copy), width, height: height + 40 };
+}
+
+function savePicture(id, kind) {
+  const { text, width, height } = captioned(at(id)), blob = new Blob([text], { type: "image/svg+xml" });
+  if (kind === "svg") { save(id + ".svg", blob); return; }
+  const image = new Image(), address = URL.createObjectURL(blob);
+  image.addEventListener("load", () => {
+    const canvas = element("canvas", { width: 2 * width, height: 2 * height });
+    canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+    canvas.toBlob((png) => save(id + ".png", png));
+    URL.revokeObjectURL(address);
+  });
+  image.src = address;
+}
+
+const saveTable = (table, name) => save(name + ".csv", new Blob(
+  [[...table.rows].map((row) => csvLine([...row.cells].filter((one) => !one.querySelector("button")).map((one) => one.textContent))).join("\n") + "\n"],
+  { type: "text/csv" }));
