@@ -106,6 +106,9 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
 # Inputs valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
 
+# Sizes of a job that change which layout is best
+SIZES = ("n_gpus", "sequence_length", "global_batch_size")
+
 # Counts that come in whole units, where the scenario says how large these are
 UNITS: Mapping[str, str] = {"n_gpus": "gpus_per_node"}
 

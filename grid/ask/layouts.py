@@ -79,7 +79,7 @@ _GPUS = "n_gpus"
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
-SHORTEST = 4096  # tokens per context-parallel rank
+_SHORTEST = 4096  # tokens per context-parallel rank
 # About the maxima of published steps: beyond, no formula of a step was checked
 _MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 16
 
@@ -337,7 +337,7 @@ def _candidates(name: str, known: _Known) -> list[Any]:
     if name == "virtual_stages":
         return sorted({*_powers(_MOST_CHUNKS), *_divisors(layers, _MOST_CHUNKS), 3.0, 5.0, 6.0})
     if name == "context_parallel":
-        return _powers(min(known.most("sequence_length") / SHORTEST, gpus))
+        return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
     if name == "expert_parallel":
         routed = True in known.options("mixture_of_experts")
         return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
@@ -356,6 +356,12 @@ def _powers(most: float) -> list[float]:
 
 def _divisors(of: float, most: float) -> list[float]:
     return [float(k) for k in range(1, int(min(of, most)) + 1) if of % k == 0]
+
+
+def fewest_tokens(layout: Mapping[str, Any]) -> float:
+    """The shortest sequence with which a layout is tried."""
+    ranks = float(layout.get("context_parallel", 1.0))
+    return _SHORTEST * ranks if ranks > 1 else 0.0
 
 
 SHORT = {

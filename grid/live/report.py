@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.roles import SIZES
 from ..ask.layouts import (
     OPEN,
     REPORTED,
-    SHORTEST,
     WHOLE,
     Search,
     best_layouts,
+    fewest_tokens,
     in_command,
     inputs_of,
     searched,
@@ -33,8 +34,7 @@ from .page import MOST_CHOICES, Planned, is_slider, page
 if TYPE_CHECKING:
     import xarray
 
-# Inputs that change which layout is best, each at these multiples of what the plan says
-_SIZES = ("n_gpus", "sequence_length", "global_batch_size")
+# Sizes are moved to these multiples of what the plan says
 _MULTIPLES = 2.0 ** np.arange(-4, 5)
 
 
@@ -75,9 +75,9 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
         rows = [*rows, *(row for row in _nearby(asked, moved) if row not in rows)]
         said = [f"{name}={in_command(label)}" for name, label in cluster.items()]
         for layout, text in rows[:most]:
+            layout = layout or {n: own["scenario"][n] for n in OPEN if n in own["scenario"]}
             settings.append({**_set_by(apart, place), **layout})
-            stated = {n: own["scenario"][n] for n in OPEN if n in own["scenario"] and not layout}
-            own_layout = [f"{n}={in_command(v)}" for n, v in (stated | layout).items()]
+            own_layout = [f"{n}={in_command(v)}" for n, v in layout.items()]
             both = [f"{point} {shlex.join(row)}".strip() for row in ([*said, *own_layout], said)]
             labels.append((" ".join(said), text, *both))
     clusters, layouts, commands, searches = zip(*labels, strict=True)
@@ -91,10 +91,7 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
         "axes": {**{n: _stops(axes[n], start[n]) for n in sliders}, **choices},
         "outputs": outputs,
     }
-    shortest = [
-        SHORTEST * ranks if (ranks := row.get("context_parallel", 1.0)) > 1 else 0.0
-        for row in settings
-    ]
+    shortest = [fewest_tokens(row) for row in settings]
     planned = Planned(
         *(asked.of, asked.sense, conditions, start, clusters, layouts, commands, searches),
         *(shortest, searched(found)),
@@ -104,7 +101,7 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
 
 def _stops(axis: Axis, start: float) -> list[float]:
     """The values of an axis, and multiples of where it begins where these are few."""
-    few = axis.name in _SIZES and axis.size < _MULTIPLES.size
+    few = axis.name in SIZES and axis.size < _MULTIPLES.size
     more = [x for x in (start * _MULTIPLES).tolist() if x.is_integer()] if few else []
     return [*map(float, np.union1d(axis.numbers[axis.name], more))]
 
@@ -121,8 +118,10 @@ def _winners(
     places = sorted(np.ndindex(*found[WHOLE].shape), key=lambda p: p[:-1] != tuple(first.values()))
     for place in places:
         one = found.isel(dict(zip(found[WHOLE].dims, place, strict=True)))
+        if one[of].isnull():
+            continue
         row = inputs_of(one), str(one[WHOLE].item())
-        if one[of].notnull() and row not in rows:
+        if row not in rows:
             rows.append(row)
     return rows
 
@@ -130,7 +129,7 @@ def _winners(
 def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """The layouts that win as one size after the other is moved."""
     rows: list[tuple[dict[str, Any], str]] = []
-    for name in _SIZES:
+    for name in SIZES:
         if name not in scenario:
             continue
         stated = make_axis(name, [scenario[name]]).numbers[name][0]
