@@ -6,7 +6,6 @@ const $ = (id) => document.getElementById(id);
 let cube; // the axes and variables to choose from
 let data = null; // the slice shown
 let pinned = []; // points to compare, as rows of text
-let changes = {}; // sliders and points that the page added, as the server reads them
 let band = null; // the ends of an interval along each axis shown
 let over = []; // slices of further variables, through the point
 const state = { variable: "", x: "", y: "", curve: false, at: {} }; // at: a place on every axis
@@ -46,7 +45,6 @@ function query(names) {
   if (names.x) parameters.set("x", names.x);
   if (names.y) parameters.set("y", names.y);
   for (const axis of cube.axes) parameters.set(`at.${axis.name}`, state.at[axis.name]);
-  for (const [key, text] of Object.entries(changes)) parameters.set(key, text);
   return parameters;
 }
 
@@ -113,86 +111,15 @@ const refresh = latest(async () => {
   warned = false;
   remember();
   draw();
-  levers();
+  rest();
 });
 
 let waiting = 0;
 const notes = []; // what of a link was not understood
 let warned = false;
-function levers() { // once the point rests
+function rest() { // once the point rests
   clearTimeout(waiting);
-  waiting = setTimeout(() => { askMore(); askLevers(); }, 150);
-  $("plan").classList.toggle("old", planned !== "" && planned !== where());
-}
-
-// The layouts of the last search, at a point that may be another by now
-let planned = "";
-const where = () => {
-  const parameters = query({});
-  parameters.delete("variable");
-  return String(parameters);
-};
-
-async function searchLayouts() {
-  const buttons = [$("search"), $("report")];
-  buttons.forEach((button) => { button.disabled = true; });
-  $("plan-said").textContent = "searching ...";
-  try {
-    const asked = where();
-    const found = await (await ask(`/api/plan?${query({})}`)).json();
-    planned = asked;
-    layouts(found);
-  } catch (error) {
-    $("plan-said").textContent = error.message;
-  }
-  buttons.forEach((button) => { button.disabled = false; });
-  levers();
-}
-
-function layouts(found) {
-  const parts = [`${found.said}; ${formatted(found.seconds, 2)} s`];
-  if (found.infeasible) parts.unshift(`the current layout cannot run: ${found.infeasible}`);
-  if (found.none) parts.unshift(`no layout can run, most often: ${found.none}`);
-  $("plan-said").textContent = parts.join("; ");
-  const table = $("plan-table"), head = document.createElement("tr");
-  table.parentElement.hidden = false;
-  for (const text of ["layout", ...found.columns.map(({ title, unit }) => heading(title, unit)), ""]) {
-    const cell = document.createElement(text ? "th" : "td");
-    if (text) cell.scope = "col";
-    cell.textContent = text;
-    head.append(cell);
-  }
-  table.tHead.replaceChildren(head);
-  table.tBodies[0].replaceChildren(...found.rows.map((row, k) => {
-    const line = document.createElement("tr");
-    for (const text of [row.layout, ...found.columns.map(({ values }) => values[k])]) {
-      const cell = document.createElement("td");
-      cell.textContent = text;
-      line.append(cell);
-    }
-    const last = document.createElement("td");
-    if (row.take) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = "take";
-      button.setAttribute("aria-label", `take ${row.layout}`);
-      button.addEventListener("click", () => take(row.take, found.drops));
-      last.append(button);
-    } else last.append(found.infeasible ? "current: cannot run" : "current");
-    line.append(last);
-    return line;
-  }));
-}
-
-function take(inputs, drops) {
-  const parameters = link();
-  for (const [key, text] of Object.entries(inputs)) {
-    parameters.delete(`add.${key.slice(4)}`);
-    parameters.set(key, text);
-  }
-  for (const name of drops) parameters.delete(`at.${name}`);
-  for (const key of ["x", "y"]) if (drops.includes(parameters.get(key))) parameters.delete(key);
-  attempt(parameters);
+  waiting = setTimeout(askMore, 150);
 }
 
 // Intervals and further variables along the axes shown
@@ -220,82 +147,12 @@ const askMore = latest(async () => {
   draw();
 });
 
-const askLevers = latest(async () => {
-  const body = $("levers-table").tBodies[0];
-  let point;
-  try {
-    if (variableOf(state.variable).flag) throw new Error("a flag has no elasticities");
-    const parameters = query({});
-    if ($("kind").value) parameters.set("kind", $("kind").value);
-    point = await (await ask(`/api/levers?${parameters}`)).json();
-  } catch (error) {
-    body.replaceChildren();
-    $("levers-table").hidden = true;
-    $("levers-said").textContent = error.message;
-    return;
-  }
-  $("levers-table").hidden = false;
-  const parts = [`${variableOf(point.variable).title} = ${point.value}`];
-  if (point.infeasible) parts.push(`infeasible: ${point.infeasible}`);
-  if (point.near) parts.push("possibly out of memory");
-  if (point.more) parts.push(`${point.more} inputs with less effect not shown`);
-  if (point.left) parts.push(`${point.left} inputs of the model\u2019s shape and formulas not shown`);
-  if (point.note) parts.push(point.note);
-  const priced = $("levers-table").querySelectorAll("th.money");
-  priced.forEach((cell, k) => {
-    cell.hidden = !point.money;
-    cell.textContent = `${point.money} by ${k ? "+" : "\u2212"}10\u00a0%`;
-  });
-  $("levers-said").textContent = parts.join("; ");
-  const sizes = point.rows.map((row) => Math.abs(row.elasticity)).filter(Number.isFinite);
-  const most = Math.max(1e-12, ...sizes);
-  body.replaceChildren(...point.rows.map((row) => lever(row, most)));
-});
-
-function lever(row, most) {
-  const line = document.createElement("tr");
-  const cell = (text) => {
-    const item = document.createElement("td");
-    item.textContent = text;
-    line.append(item);
-    return item;
-  };
-  cell(row.title).title = `${row.input}: ${row.meaning}`;
-  cell(row.kind);
-  cell(row.value);
-  const size = typeof row.elasticity === "number" ? row.elasticity : NaN;
-  cell(Number.isNaN(size) ? row.elasticity ?? "undefined" : formatted(size, 3).replace("-", "\u2212"));
-  const bar = cell("");
-  bar.className = "bar";
-  const NS = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(NS, "svg");
-  svg.setAttribute("viewBox", "-100 0 200 12");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  const length = Number.isNaN(size) ? 0 : (100 * size) / most;
-  const box = (x, width, y, height, kind) => {
-    const rect = document.createElementNS(NS, "rect");
-    for (const [key, value] of Object.entries({ x, width, y, height })) rect.setAttribute(key, value);
-    rect.setAttribute("class", kind);
-    svg.append(rect);
-  };
-  box(Math.min(0, length), Math.abs(length), 2, 8, length > 0 ? "more" : "less");
-  box(-0.4, 0.8, 0, 12, "");
-  bar.append(svg);
-  cell(row.below);
-  cell(row.above);
-  for (const text of row.money) cell(text);
-  return line;
-}
-
 // The state is in the address, so that a view can be bookmarked
 
 function link() {
   const parameters = new URLSearchParams({ variable: state.variable });
   if (state.x) parameters.set("x", state.x);
   if (state.y) parameters.set("y", state.y);
-  for (const [key, text] of Object.entries(changes)) if (!key.startsWith("put.")) parameters.set(key, text);
-  if ($("kind").value) parameters.set("kind", $("kind").value);
   for (const axis of cube.axes) {
     const own = [data.x, data.y].find((shown) => shown?.name === axis.name);
     const text = own ? own.links[pickOf(own)] : data.link[axis.name];
@@ -304,8 +161,21 @@ function link() {
   return parameters;
 }
 
+// The point on the page of the spec: numbers of axes in base units, labels as the name of a choice
+function decision() {
+  const parameters = new URLSearchParams(), labels = [];
+  for (const axis of cube.axes) {
+    const own = [data.x, data.y].find((shown) => shown?.name === axis.name);
+    const value = own ? own.base[pickOf(own)] : data.base[axis.name];
+    if (axis.numeric) parameters.set(axis.name, value); else labels.push(`${axis.name}=${value}`);
+  }
+  if (labels.length) parameters.set("cluster", labels.join(" "));
+  return `/decide#${parameters}`;
+}
+
 let written = "";
 function remember() {
+  $("decide").href = decision();
   written = `#${link()}`;
   history.replaceState(null, "", written);
 }
@@ -313,7 +183,6 @@ function remember() {
 async function follow(parameters) {
   const found = await (await ask(`/api/view?${parameters}`)).json();
   cube = found;
-  changes = found.changes;
   state.at = Object.fromEntries(cube.axes.map((axis) =>
     [axis.name, found.state.at[axis.name] ?? Math.floor(axis.size / 2)]));
   state.x = found.state.x ?? "";
@@ -326,24 +195,13 @@ async function follow(parameters) {
   choose(found.state.variable);
   options($("over"), cube.variables.filter((v) => !v.flag).map((v) => [v.name, v.title]), null,
     [...$("over").selectedOptions].map((option) => option.value));
-  options($("kind"), [["", "what a plan may change"], ...cube.kinds.map((kind) => [kind, kind])],
-    found.state.kind ?? "");
-  $("plan").hidden = !cube.plans;
-  $("unset").hidden = !Object.keys(changes).some((key) => key.startsWith("set."));
-  $("adding").hidden = !cube.inputs.length;
-  options($("input"), cube.inputs.map((input) => [input.name, input.title]), $("input").value);
-  suggest();
+  $("decide").hidden = !cube.decides;
   await refresh();
 }
 
 // A failure leaves what was, and says why
 function attempt(parameters) {
   follow(parameters).catch((error) => { report(error.message, true); controls(); if (data) draw(); });
-}
-
-function suggest() {
-  const input = cube.inputs.find((entry) => entry.name === $("input").value);
-  $("range").value = input ? input.range : "";
 }
 
 // The controls
@@ -404,18 +262,6 @@ function slider(name) {
   const box = document.createElement("div");
   label.append(range);
   box.append(label, typed(name));
-  if (`add.${name}` in changes) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = "remove";
-    button.setAttribute("aria-label", `remove the slider of ${axis.title}`);
-    button.addEventListener("click", () => {
-      const parameters = link();
-      for (const key of [`add.${name}`, `at.${name}`]) parameters.delete(key);
-      attempt(parameters);
-    });
-    box.append(button);
-  }
   return box;
 }
 
@@ -454,7 +300,7 @@ function move(places) {
     over = [];
     remember();
     draw();
-    levers();
+    rest();
   } else {
     refresh();
   }
@@ -628,7 +474,7 @@ function arrows(event) {
 
 async function begin() {
   const first = follow(location.hash.slice(1));
-  $("variable").addEventListener("change", (event) => { choose(event.target.value); refresh(); });
+  $("variable").addEventListener("change", (event) => { choose(event.target.value); stale(true); refresh(); });
   $("x").addEventListener("change", (event) => {
     if (event.target.value === state.y) state.y = state.x;
     state.x = event.target.value;
@@ -647,21 +493,7 @@ async function begin() {
     refresh();
   });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
-  $("input").addEventListener("change", suggest);
-  $("add").addEventListener("click", () => {
-    const parameters = link();
-    parameters.set(`add.${$("input").value}`, $("range").value);
-    attempt(parameters);
-  });
-  $("search").addEventListener("click", searchLayouts);
-  $("report").addEventListener("click", () => save("html"));
-  $("unset").addEventListener("click", () => {
-    const parameters = link();
-    for (const key of Object.keys(changes)) if (key.startsWith("set.")) parameters.delete(key);
-    attempt(parameters);
-  });
-  $("kind").addEventListener("change", () => { remember(); levers(); });
-  for (const id of ["over", "band"]) $(id).addEventListener("change", levers);
+  for (const id of ["over", "band"]) $(id).addEventListener("change", rest);
   for (const id of ["low", "high", "spacing"]) $(id).addEventListener("change", draw);
   for (const id of ["png", "svg"]) $(id).addEventListener("click", () => picture(id));
   for (const id of ["command", "python"]) $(id).addEventListener("click", () => copy(id));

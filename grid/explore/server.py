@@ -29,25 +29,28 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ..errors import InputError, shown
+from ..live.page import policy_of
+from ..show import theme
 from .view import View
 
+CSS = "text/css; charset=utf-8"
 PAGE = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/plot.js": ("plot.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.css": ("page.css", CSS),
 }
-JSON = "application/json"
+JSON, HTML = "application/json", "text/html; charset=utf-8"
 FILES = {
     "csv": "text/csv; charset=utf-8",
     "nc": "application/x-netcdf",
-    "html": "text/html; charset=utf-8",
 }
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'"
+)
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -64,18 +67,15 @@ PIECE = 1 << 20  # bytes of an answer that a client must take within PIECE_SECON
 PIECE_SECONDS = 20
 END = re.compile(rb"\n\r?\n")  # of a request's head
 PRIORITY = (  # highest first
-    *("view", "slice", "code", "band", "levers"),
-    *("download.csv", "download.nc", "download.html", "plan"),
+    *("/api/view", "/api/slice", "/api/code", "/api/band"),
+    *("/decide", "/api/download.csv", "/api/download.nc"),
 )
 
 ASKED = {  # API path -> method of the view
     "/api/view": "link",
     "/api/slice": "slice",
     "/api/band": "band",
-    "/api/levers": "levers",
     "/api/code": "code",
-    "/api/plan": "plan",
-    "/api/download.html": "report",
 }
 
 
@@ -85,6 +85,7 @@ class Answer:
     data: bytes
     kind: str = JSON
     name: str | None = None  # file name
+    policy: str = POLICY
 
     @classmethod
     def failed(cls, status: HTTPStatus, reason: str) -> Self:
@@ -95,6 +96,8 @@ class Answer:
         """Call a view method; the answer is JSON or a file, or a one-line error."""
         try:
             result = ask()
+            if isinstance(result, str):
+                return cls(HTTPStatus.OK, result.encode(), HTML, policy=policy_of(result))
             if isinstance(result, tuple):
                 name, data = result
                 return cls(HTTPStatus.OK, data, FILES[name.rpartition(".")[2]], name)
@@ -154,7 +157,9 @@ class Server:
             path: Answer(HTTPStatus.OK, files(__package__).joinpath(name).read_bytes(), kind)
             for path, (name, kind) in PAGE.items()
         }
+        self.page["/theme.css"] = Answer(HTTPStatus.OK, theme.css().encode(), CSS)
         self.page["/api/cube"] = Answer.to(view.description)
+        self.start = self.url if view.stored else f"{self.url}decide"
 
     def __enter__(self) -> Self:
         return self
@@ -245,7 +250,7 @@ class Server:
         """Evaluate a request; concurrent identical requests share the answer."""
         if path not in self._pending:
             self._pending[path] = asyncio.get_running_loop().create_future()
-            rank = next(k for k, name in enumerate(PRIORITY) if path.startswith(f"/api/{name}"))
+            rank = next(k for k, name in enumerate(PRIORITY) if path.startswith(name))
             self._queue.put_nowait((rank, next(self._count), path, ask))
         return await self._pending[path]
 
@@ -317,6 +322,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(self.server.page[path])
         elif path in ("/api/download.csv", "/api/download.nc"):
             self.ask = partial(view.saved, query, path.removeprefix("/api/download"))
+        elif path == "/decide":
+            self.ask = lambda: view.decision
         elif path in ASKED:
             self.ask = partial(getattr(view, ASKED[path]), query)
         else:
@@ -350,6 +357,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Disposition", f'attachment; filename="{answer.name}"')
         for key, value in HEADERS.items():
             self.send_header(key, value)
+        self.send_header("Content-Security-Policy", f"{answer.policy}; frame-ancestors 'none'")
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()

@@ -210,7 +210,7 @@ function flipText(found) {
   const ratio = (life) => plan(state.cluster, new Map([...state.moved, [LIFE, life]])).found.values[RATIO];
   let [low, high] = [value(LIFE) / 64, value(LIFE) * 64];
   const told = here + `${rounded(now)} of what communication does`;
-  if (!(ratio(low) > 1 && ratio(high) < 1)) return `${told}; no life of a GPU between 1/64 and 64 times that turns it.`;
+  if (!(ratio(low) > 1 && ratio(high) < 1)) return `${told}; that turns at no life of a GPU from 1/64 to 64 times that one.`;
   for (let k = 0; k < 40; k++) { const middle = Math.sqrt(low * high); if (ratio(middle) > 1) low = middle; else high = middle; }
   return `${told}; both cost the same at ${rounded(low / INPUTS[LIFE].factor)} ${INPUTS[LIFE].unit}.`;
 }

@@ -322,6 +322,7 @@ function drag(svg, act) {
 
 function start() {
   document.querySelector("main").classList.remove("still");
+  at("maps").hidden = !location.protocol.startsWith("http") || location.pathname !== "/decide";
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
   linked();
   settle();

@@ -373,6 +373,12 @@ def _filled(
     return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], _asset("live.html"))
 
 
+def policy_of(text: str) -> str:
+    """The content security policy that a page states, for a server's header."""
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    return found[1] if found else "default-src 'none'"
+
+
 def _asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 

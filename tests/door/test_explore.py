@@ -173,46 +173,17 @@ def test_flags_and_infeasible_points_come_with_their_meanings(server: Server) ->
     assert flags["reason"] is None
 
 
-def test_the_levers_at_a_point(server: Server) -> None:
-    found = asked(server, "/api/levers?variable=recovery_time&at.provision_time=4")
-    assert found["value"] == "8.333 min"
-    first, second = found["rows"][:2]
-    assert (first["input"], first["value"], first["below"]) == (
-        "provision_time",
-        "5 min",
-        "7.833 min",
-    )
-    assert first["elasticity"] == pytest.approx(300 / 500)
-    assert second["elasticity"] == pytest.approx(90 / 500)
-    assert len(found["rows"]) <= views.TOP
-
-
-def test_levers_of_whole_numbers_say_where_they_are_evaluated(server: Server) -> None:
-    found = asked(server, "/api/levers?variable=job_time&at.n_gpus=2&at.layout=1")
-    (row,) = [row for row in found["rows"] if row["input"] == "n_gpus"]
-    assert "(at " in row["below"]
-    assert row["title"] == "GPUs"
-
-
 def test_a_link_holds_values_and_says_what_it_does_not_understand(server: Server) -> None:
     # 500 GPUs are not a point of the spec, 100,000 h is the last of its axis
     found = asked(
         server,
         "/api/view?variable=cluster_mtbf&x=gpu_mttf&y=nothing&at.gpu_mttf=100,000+h&at.n_gpus=500"
-        "&at.layout=big&add.detection_time=10+s:100+s&add.nonsense=1:2&more=1",
+        "&at.layout=big&at.nonsense=1&more=1",
     )
-    assert found["state"]["at"] == {"gpu_mttf": 1000, "n_gpus": 2}
-    assert found["changes"] == {"add.detection_time": "10 s:100 s", "put.n_gpus": "500"}
-    sizes = {axis["name"]: axis["size"] for axis in found["axes"]}
-    assert (sizes["n_gpus"], sizes["detection_time"]) == (4, 101)
+    assert found["state"]["at"] == {"gpu_mttf": 1000, "n_gpus": 1}
     said = " ".join(found["notes"])
+    assert "n_gpus = '500' is not a point; 256 is the nearest" in said
     assert all(name in said for name in ("'nothing'", "'big'", "nonsense", "'more'"))
-    at = "add.detection_time=10+s:100+s&put.n_gpus=500&at.n_gpus=2&at.gpu_mttf=1000"
-    cut = asked(server, f"/api/slice?variable=cluster_mtbf&{at}")
-    assert numbers(cut).item() == pytest.approx(100_000 / 500)
-    # detection is one of the stages of a recovery
-    line = asked(server, f"/api/slice?variable=recovery_time&x=detection_time&{at}")
-    assert np.ptp(numbers(line)) * line["factor"] == pytest.approx(90)
 
 
 def test_the_first_point_is_feasible() -> None:
@@ -225,102 +196,15 @@ def test_the_first_point_is_feasible() -> None:
 
 
 def test_a_slice_as_python_gives_the_same(server: Server) -> None:
-    query = "variable=cluster_mtbf&put.n_gpus=500&at.n_gpus=2&at.gpu_mttf=1000"
+    query = "variable=cluster_mtbf&at.n_gpus=2&at.gpu_mttf=1000"
     found = server.view.code(query)
     names: dict[str, Any] = {}
     exec(
         found["python"].rsplit("print(", 1)[0] + "got = " + found["python"].rsplit("print", 1)[1],
         names,
     )
-    assert names["got"].item() == pytest.approx(MTTF[-1] / 500)
+    assert names["got"].item() == pytest.approx(MTTF[-1] / 1024)
     assert found["command"].startswith("fleetcube run ")
-
-
-def test_levers_are_those_that_a_plan_may_change_unless_a_kind_is_asked(server: Server) -> None:
-    ask = "/api/levers?variable=job_time&at.n_gpus=1"
-    found = asked(server, ask)
-    names = {row["input"] for row in found["rows"]}
-    assert "n_gpus" in names
-    assert not names & {"layers", "hidden_size", "gemm_half_size"}
-    assert {row["kind"] for row in found["rows"]} >= {"hardware", "software", "job"}
-    assert found["left"] > 5
-    model = asked(server, f"{ask}&kind=model")
-    assert {row["input"] for row in model["rows"]} >= {"layers", "hidden_size"}
-    assert asked(server, f"{ask}&kind=all")["left"] == 0
-    shown = asked(server, "/api/view?kind=models")
-    assert "kind = 'models' is not here; did you mean 'model'?" in shown["notes"]
-    assert asked(server, "/api/view?kind=model")["state"]["kind"] == "model"
-
-
-def test_an_input_of_a_phase_is_a_slider() -> None:
-    phases = [
-        {"name": "ramp", "training_tokens": 1e11, "global_batch_size": 512},
-        {"name": "main", "training_tokens": 1e12, "global_batch_size": 1024},
-    ]
-    job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
-    job |= {"tensor_parallel": 8, "pipeline_parallel": 8}
-    sweep = Sweep(job, {}, ["job_time"], phases=phases)
-    view = View(sweep.virtual(), "job.toml", sweep)
-    offered = {row["name"]: row for row in view.inputs}
-    name = "global_batch_size__ramp"
-    assert offered[name]["title"] == "global batch size in ramp"
-    assert offered[name]["range"] == "256:1024"
-    assert "gpu_mttf" in offered
-    found = view.slice(f"variable=job_time&x={name}&add.{name}=256,512,1024")
-    told = np.frombuffer(base64.b64decode(found["values"]), "<f8")
-    expected = []
-    for batch in (256, 512, 1024):
-        changed = [{**phases[0], "global_batch_size": batch}, phases[1]]
-        cube = Sweep(job, {}, ["job_time"], phases=changed).evaluate(settings=Settings("numpy"))
-        expected.append(cube["job_time"].item() / found["factor"])
-    np.testing.assert_allclose(told, expected, rtol=1e-12)
-    with pytest.raises(InputError, match="phases have layouts of their own"):
-        view.plan("variable=job_time")
-
-
-def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
-    point = "variable=job_time&at.n_gpus=1&at.layout=1"
-    found = asked(server, f"/api/plan?{point}")
-    assert found["rows"][0] == {"layout": "TP8 MBS1 ZeRO-1 recompute=selective", "take": None}
-    assert found["drops"] == ["layout"]  # it set only the layout
-    assert found["columns"][0]["title"] == "job time"
-    assert found["seconds"] > 0
-    best = Sweep.from_file(server.view.source)
-    spec = best.spec
-    del spec["axes"]["layout"]
-    axes = {"n_gpus": [256], "gpu_mttf": [spec_of(server, "gpu_mttf")], "provision_time": [200]}
-    planned = best.replace(axes=axes, scenario=spec["scenario"]).best(search="layout", k=5)
-    days = planned["job_time"].values.ravel() / 86400
-    told = [float(text) for text in found["columns"][0]["values"][1:]]
-    np.testing.assert_allclose(told, days, rtol=1e-3)
-    # a chosen layout gives the search's values, and the copied command runs it
-    take = "&".join(f"{key}={text}" for key, text in found["rows"][1]["take"].items())
-    view = asked(server, f"/api/view?{take}")
-    assert view["notes"] == []
-    assert [axis["name"] for axis in view["axes"]] == ["n_gpus", "gpu_mttf", "provision_time"]
-    ask = f"variable=job_time&x=n_gpus&{take}"
-    taken = numbers(asked(server, f"/api/slice?{ask}"))[1]
-    assert taken == pytest.approx(days[0], rel=1e-9)
-    code = asked(server, f"/api/code?{ask}")
-    assert code["command"].startswith("# no command changes")
-    space: dict[str, Any] = {}
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(code["python"], space)
-    row = space["cube"]["job_time"].isel(n_gpus=1, gpu_mttf=500, provision_time=2)
-    assert row.item() == pytest.approx(days[0] * 86400, rel=1e-9)
-
-
-def spec_of(server: Server, name: str) -> float:
-    values = server.view.axes[name].values
-    return float(values[values.size // 2])
-
-
-def test_the_report_of_the_layouts_is_one_file(server: Server) -> None:
-    status, headers, data = get(server, "/api/download.html?variable=job_time&at.n_gpus=1")
-    assert status == 200
-    assert headers["Content-Disposition"] == 'attachment; filename="plan.html"'
-    assert b"n_gpus=256 " in data
-    assert b"tensor_parallel=" in data
 
 
 def test_downloads_hold_every_point_in_base_units(server: Server, tmp_path: Path) -> None:
@@ -371,7 +255,7 @@ def test_a_stored_cube_is_seen_as_its_spec_is(
     for query in (ask, "variable=cluster_mtbf&x=n_gpus", "variable=infeasible_reason"):
         found, expected = stored.slice(query), virtual.slice(query)
         assert found | {"seconds": 0} == expected | {"seconds": 0}
-    assert stored.levers(ask) == virtual.levers(ask)
+    assert stored.decision.count("const PROGRAMS") == 1
     assert stored.saved(ask, ".csv")[1].count(b"\n") == 2003
     told = stored.description()
     assert [v["name"] for v in told["variables"]] == [
@@ -384,13 +268,24 @@ def test_a_stored_cube_is_seen_as_its_spec_is(
         stored.saved(ask, ".csv")
 
 
-def test_a_cube_whose_spec_is_not_known_has_no_levers() -> None:
+def test_a_cube_whose_spec_is_not_known_has_no_page_of_it() -> None:
     cube = xarray.Dataset({"a": ("b", [1.0, 2.0])})
-    view = View(cube, "a.zarr", None, "it has no spec")
+    view = View(cube, "a.zarr", None, "it has no <spec>")
     found = view.slice("variable=a&x=b")
     assert found["x"]["labels"] == ["0", "1"]
-    with pytest.raises(InputError, match="it has no spec"):
-        view.levers("variable=a")
+    assert not view.description()["decides"]
+    assert "<p>it has no &lt;spec&gt;</p>" in view.decision
+
+
+def test_the_page_of_the_spec_is_served_with_its_policy(server: Server) -> None:
+    status, headers, data = get(server, "/decide")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    text = data.decode()
+    assert HOSTILE not in text
+    (stated,) = re.findall('Content-Security-Policy" content="([^"]*)"', text)
+    assert headers["Content-Security-Policy"] == f"{stated}; frame-ancestors 'none'"
+    assert "unsafe" not in stated
+    assert server.start == f"{server.url}decide"
 
 
 @pytest.mark.parametrize(
@@ -432,8 +327,6 @@ def test_numbers_are_short(value: float, text: str) -> None:
 
 BAD = [
     ("", "variable = '' is not in the cube"),
-    ("variable=job_time&set.zero_stag=3", "did you mean 'zero_stage'?"),
-    ("variable=job_time&set.zero_stage=1,3", "is a list; give one value"),
     ("variable=job_tim", "did you mean 'job_time'?"),
     ("variable=job_time&x=fabric", "'fabric' is not an axis of job_time"),
     ("variable=cluster_mtbf&x=layout", "its axes: n_gpus, gpu_mttf"),
@@ -456,9 +349,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(
-    "page", ["slice", "levers", "download.csv", "download.nc", "plan", "download.html"]
-)
+@pytest.mark.parametrize("page", ["slice", "band", "code", "download.csv", "download.nc"])
 @pytest.mark.parametrize(("query", "said"), BAD, ids=[query[:40] for query, _ in BAD])
 def test_bad_parameters_get_one_line(server: Server, page: str, query: str, said: str) -> None:
     status, headers, data = get(server, f"/api/{page}?{query}")
@@ -705,10 +596,10 @@ def test_those_who_ask_the_same_at_once_share_its_answer(
     assert (len(queries), len(answers)) == (1, 1)
 
 
-def test_slices_are_answered_before_levers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_answered_before_bands(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     go, queries = held_up(server, monkeypatch)
-    monkeypatch.setattr(server.view, "levers", lambda _: queries.append("levers") or {})
-    kinds = ("slice", "levers", "slice")
+    monkeypatch.setattr(server.view, "band", lambda _: queries.append("band") or {})
+    kinds = ("slice", "band", "slice")
     with contextlib.ExitStack() as stack:
         for k, kind in enumerate(kinds):
             query = f"variable=job_time&at.gpu_mttf={k}"
@@ -717,7 +608,7 @@ def test_slices_are_answered_before_levers(server: Server, monkeypatch: pytest.M
             time.sleep(0.1)
         go.set()
         until(lambda: len(queries) == len(kinds), lambda: queries)
-    assert queries[-1] == "levers"
+    assert queries[-1] == "band"
 
 
 def test_a_request_that_is_dripped_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -813,7 +704,7 @@ def test_the_command_serves_until_it_is_stopped(
     process = fleetcube_explore("spec.toml", "--no-browser", folder=spec.parent)
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/ \((.*) stops it\)", line)
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/decide \((.*) stops it\)", line)
     assert found
     assert found[2] == (f"kill {process.pid}" if ignored else "Ctrl-C")
     if ignored and stop is signal.SIGINT:  # nothing happens
@@ -869,7 +760,6 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     )
     wait("point", "cluster MTBF = 15.63 h at GPU MTTF = 1,000 h, GPUs = 64")  # 1000 / 64
     wait("status", "1,200 points")
-    wait("levers-table", "GPU MTTF")
     assert len(colours(browser, "map")) > 50
     # keys: up to 256 GPUs
     at("map").send_keys(Keys.ARROW_UP)
@@ -899,7 +789,7 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     Select(at("y")).select_by_value("")
     until(lambda: not at("cuts").is_displayed(), lambda: "the cuts of a curve are shown")
     Select(at("variable")).select_by_value("dominant_overhead")
-    wait("levers-said", "a flag has no elasticities")
+    wait("title", "dominant overhead")
     Select(at("variable")).select_by_value("cluster_mtbf")
     Select(at("x")).select_by_value("n_gpus")
     assert Select(at("y")).first_selected_option.text == "none: a curve"
@@ -908,37 +798,29 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     saved = tmp_path / "cluster_mtbf-n_gpus.csv"
     until(saved.exists, lambda: at("status").text)
     assert saved.read_text(encoding="utf-8").count("\n") == 4
-    # a link in use: values, a further slider, and what is not understood
+    # a link in use: values, and what is not understood
     browser.execute_script(
         "location.hash = arguments[0]",
-        "variable=cluster_mtbf&x=gpu_mttf&add.detection_time=10+s:100+s&at.n_gpus=500&at.nothing=1",
+        "variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=500&at.nothing=1",
     )
     wait("status", "'nothing' is not an axis here")
     wait("title", "cluster MTBF [h]")
-    assert "at.n_gpus=500" in browser.current_url
+    assert "at.n_gpus=256" in browser.current_url  # the nearest
     at("svg").click()
     until((tmp_path / "cluster_mtbf.svg").exists, lambda: at("status").text)
     at("pin").click()
-    wait("pins-table", "GPUs 500")
-    # the layouts, searched and taken
-    browser.execute_script("location.hash = 'variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=256'")
-    wait("fixed", "GPUs 256")
-    wait("plan", "Search layouts")
-    at("search").click()
-    wait("plan-said", "layouts")
-    wait("plan-table", "current")
-    browser.find_element("css selector", "#plan-table tbody tr:nth-child(2) button").click()
-    until(lambda: "set.tensor_parallel=" in browser.current_url, lambda: at("status").text)
-    until(lambda: at("unset").is_displayed(), lambda: "no way back")
-    at("report").click()
-    until((tmp_path / "plan.html").exists, lambda: at("status").text)
-    at("unset").click()
-    until(lambda: "set." not in browser.current_url, lambda: at("status").text)
-    Select(at("kind")).select_by_value("failures")
-    wait("levers-table", "GPU MTTF")
-    assert "kind=failures" in browser.current_url
-    assert browser.get_log("browser") == []
+    wait("pins-table", "GPUs 256")
+    # the page of the spec at the point
     assert browser.title.endswith("fleetcube explore")
+    at("decide").click()
+    until(lambda: "/decide" in browser.current_url, lambda: browser.current_url)
+    until(lambda: " h" in at("sentence").text, lambda: at("sentence").text)
+    assert "n_gpus=256" in browser.current_url
+    size = "return controls.get(SIZE).typed.value"
+    until(lambda: browser.execute_script(size) == "256", lambda: browser.execute_script(size))
+    at("maps").click()
+    until(lambda: at("title").text, lambda: "nothing is drawn")
+    assert browser.get_log("browser") == []
 
 
 def colours(browser: Any, canvas: str) -> set[tuple[int, ...]]:

@@ -22,11 +22,12 @@ from fleetcube.stop import is_heard
 def explore(source: str, port: int, host: str, no_browser: bool, output: str | None) -> None:
     """View a cube, or a spec without evaluating it first, on a local web page.
 
-    The page has a map or a curve of a variable, sliders for the other axes, cuts through a point
-    and the inputs that matter there; slices can be downloaded. Ctrl-C or SIGTERM stops it.
+    A cube opens as maps and curves over its axes: sliders, cuts through a point, downloads. A spec
+    opens as a page that decides: the answer in a sentence, cost against time, what costs more, and
+    every number as a slider. Each leads to the other. Ctrl-C or SIGTERM stops it.
 
-    With -o the page of a spec is one file instead, to keep or to mail: every number is a slider,
-    and the formulas, written as JavaScript, compute in the browser.
+    With -o the page of a spec is one file instead, to keep or to mail: the formulas, written as
+    JavaScript, compute in the browser.
 
     \b
     Example:
@@ -45,11 +46,11 @@ def explore(source: str, port: int, host: str, no_browser: bool, output: str | N
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
     with Server(View.open(source), host, port) as server:
         how = "Ctrl-C" if is_heard() else f"kill {os.getpid()}"
-        say(f"{source} is shown at {server.url} ({how} stops it)")
+        say(f"{source} is shown at {server.start} ({how} stops it)")
         if not server.local:
             say(f"--host {host}: everyone who can reach this machine can read it", err=True)
         if not no_browser and _has_screen():
-            webbrowser.open(server.url)
+            webbrowser.open(server.start)
 
         async def serve() -> None:
             loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
