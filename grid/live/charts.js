@@ -68,8 +68,12 @@ function frontPoints() {
     const moved = size === undefined ? state.moved : new Map([...state.moved, [SIZE, size]]);
     const { choice, found, rank } = plan(cluster, moved);
     return { cluster, size, choice, found, rank, x: found.values[TIME], y: found.values[COST] };
-  })).filter(({ rank, x, y }) => rank === 2 && Number.isFinite(x) && Number.isFinite(y));
+  }).filter(({ rank, x, y }) => rank === 2 && Number.isFinite(x) && Number.isFinite(y))
+    // sizes beyond the first that costs more and takes longer than another say nothing more
+    .filter((_, k, row) => k === 0 || !isBeaten(row[k], row) || !isBeaten(row[k - 1], row)));
 }
+
+const isBeaten = (one, all) => all.some(({ x, y }) => x <= one.x && y <= one.y && (x < one.x || y < one.y));
 
 let front;
 function drawFront(found) {
@@ -85,17 +89,22 @@ function drawFront(found) {
     const row = points.filter((point) => point.cluster === cluster);
     if (row.length > 1) svg.append(drawn("path", { class: "line", d: "M" + row.map(({ x, y }) => X(x) + " " + Y(y)).join("L") }));
   }
-  let taken = [];
-  for (const point of points) {
-    const beaten = points.some(({ x, y }) => x <= point.x && y <= point.y && (x < point.x || y < point.y));
-    const dot = drawn("circle", { class: beaten ? "beaten" : "dot", r: 4.5, cx: X(point.x), cy: Y(point.y) });
+  const taken = points.map(({ x, y }) => ({ start: X(x) - 6, end: X(x) + 6, y: Y(y) + 4 }));
+  for (const [k, point] of points.entries()) {
+    const [x, y] = [X(point.x), Y(point.y)], last = points[k + 1]?.cluster !== point.cluster || k === 0;
+    const beaten = isBeaten(point, points);
+    const dot = drawn("circle", { class: beaten ? "beaten" : "dot", r: 4.5, cx: x, cy: y });
     dot.append(drawn("title", {}, pointText(point)));
     svg.append(dot);
-    const name = [CLUSTERS.length > 1 ? CLUSTERS[point.cluster].replace(/^\w+=/, "") : "", point.size ? digits(point.size) : ""].filter(Boolean).join(" ");
-    const [x, y, wide] = [X(point.x), Y(point.y) - 6, 7 * name.length], start = x + 8 + wide > right ? x - 8 - wide : x + 8;
-    if (beaten || taken.some((own) => start < own.end + 4 && own.start < start + wide + 4 && Math.abs(own.y - y) < 14)) continue;
-    taken.push({ start, end: start + wide, y });
-    svg.append(drawn("text", { x: start === x + 8 ? start : x - 8, y, "text-anchor": start === x + 8 ? "start" : "end" }, name));
+    const cluster = CLUSTERS.length > 1 && last ? CLUSTERS[point.cluster].replace(/^\w+=/, "") : "";
+    const name = [cluster, point.size && !beaten ? digits(point.size) : ""].filter(Boolean).join(" "), wide = 7 * name.length;
+    // beside, above or below: where nothing is yet
+    const free = [[8, -6], [8, 16], [-8 - wide, -6], [-8 - wide, 16], [-wide / 2, -10], [-wide / 2, 20], [-wide, -12]].map(([right, down]) => ({ start: x + right, end: x + right + wide, y: y + down }))
+      .find((box) => box.start > left && box.end < right + 10 && box.y > top - 6 && box.y < bottom
+        && !taken.some((own, j) => j !== k && box.start < own.end + 3 && own.start < box.end + 3 && Math.abs(own.y - box.y) < 13));
+    if (!name || !free) continue;
+    taken.push(free);
+    svg.append(drawn("text", { x: free.start, y: free.y }, name));
   }
   for (const { x, y } of own) svg.append(drawn("circle", { class: "here", r: 6.5, cx: X(x), cy: Y(y) }));
   const best = atTarget(points);
