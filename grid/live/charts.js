@@ -91,12 +91,12 @@ function drawFront(found) {
   }
   const taken = points.map(({ x, y }) => ({ start: X(x) - 6, end: X(x) + 6, y: Y(y) + 4 }));
   for (const [k, point] of points.entries()) {
-    const [x, y] = [X(point.x), Y(point.y)], last = points[k + 1]?.cluster !== point.cluster || k === 0;
+    const [x, y] = [X(point.x), Y(point.y)], named = points.filter(({ cluster }) => cluster === point.cluster).slice(0, 2).at(-1) === point;
     const beaten = isBeaten(point, points);
     const dot = drawn("circle", { class: beaten ? "beaten" : "dot", r: 4.5, cx: x, cy: y });
     dot.append(drawn("title", {}, pointText(point)));
     svg.append(dot);
-    const cluster = CLUSTERS.length > 1 && last ? CLUSTERS[point.cluster].replace(/^\w+=/, "") : "";
+    const cluster = CLUSTERS.length > 1 && named ? CLUSTERS[point.cluster].replace(/^\w+=/, "") : "";
     const name = [cluster, point.size && !beaten ? digits(point.size) : ""].filter(Boolean).join(" "), wide = 7 * name.length;
     // beside, above or below: where nothing is yet
     const free = [[8, -6], [8, 16], [-8 - wide, -6], [-8 - wide, 16], [-wide / 2, -10], [-wide / 2, 20], [-wide, -12]].map(([right, down]) => ({ start: x + right, end: x + right + wide, y: y + down }))
