@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -76,7 +77,8 @@ def showing() -> Iterator[None]:
 def _bar() -> tuple[Tell, Callable[[], None]]:
     """A function that shows what is done, and one that clears it away."""
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped]
+        with warnings.catch_warnings(action="ignore"):  # without ipywidgets it has a bar of text
+            from tqdm.auto import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return _line()
     bar = tqdm(delay=AFTER, leave=False, unit_scale=True)
