@@ -141,14 +141,15 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
 
 
 def estimate(shown: str, value: float, low: float, high: float) -> str:
-    """A number as it is shown, with its interval, if known: 75.48 (62 to 92), or 85.4 +- 5.8 where
-    both sides are alike in the digits shown: two of half the width, but one where the number itself
-    has no more decimals."""
-    if not low < high:
+    """A number as shown, with its interval, if known and not within 4 digits: 75.48 (62 to 92), or
+    85.4 +- 5.8 where both sides are alike in the digits shown, two of half the width; one where the
+    number has no more decimals."""
+    ends = numbers([low, high])
+    if not low < high or ends[0] == ends[1]:
         return shown
     half = (high - low) / 2
     if "e" in shown or not 1e-6 < half < 1e9:
-        return f"{shown} ({' to '.join(numbers([low, high]))})"
+        return f"{shown} ({' to '.join(ends)})"
     places = 1 - math.floor(math.log10(half))
     places = min(places, max(len(shown.partition(".")[2]), places - 1))
     if float(low).is_integer() and float(high).is_integer():

@@ -113,6 +113,7 @@ def test_a_word_is_broken_once_and_a_short_one_never(width: int) -> None:
         ("3.4e-08", 2.2e-8, 4.7e-8, "3.4e-08 (2.2e-08 to 4.7e-08)"),
         ("0.9437", math.nan, math.nan, "0.9437"),
         ("0.9437", 0.9437, 0.9437, "0.9437"),
+        ("0.9437", 0.94370, 0.943701, "0.9437"),
     ],
 )
 def test_an_interval_is_one_cell_with_its_number(

@@ -392,14 +392,7 @@ def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[st
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.tables import (
-        INTERVAL,
-        counted,
-        estimate,
-        memory_use,
-        numbers,
-        scale,
-    )
+    from fleetcube.grid.show.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
     from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.roles import LOSSES
 
