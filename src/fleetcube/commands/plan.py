@@ -408,7 +408,7 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
         rows.append([heading, estimate(numbers(told[:1])[0], *told)])
     print_table(["", f"value {INTERVAL}"], rows)
     if used := memory_use(one):
-        say(f"memory of a GPU: {used}")
+        say_wrapped(f"memory of a GPU: {used}")
     if since is not None:
         days = [end(since, one[name].item()) for name in _TIMES if name in one]
         interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
@@ -437,7 +437,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
             f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
             for share, name in largest
         )
-        say(f"the wall time goes to: {said}")
+        say_wrapped(f"the wall time goes to: {said}")
 
 
 def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence[str]) -> None:
