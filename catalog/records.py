@@ -203,9 +203,16 @@ class Record:
             }
         )
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}: {self.title}>"
+
     def _repr_html_(self) -> str:
-        cells = ((name, f"{value}", self.unit(name)) for name, value in self.values.items())
-        rows = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in r) for r in cells)
+        shown = ((n, f"{v:,.10g}" if type(v) is float else f"{v}") for n, v in self.values.items())
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td style='text-align: right'>{escape(value)}</td>"
+            f"<td>{escape(self.unit(name))}</td></tr>"
+            for name, value in shown
+        )
         foot = escape(f"{self.source}, {self.date}" if self.date else self.source)
         title = escape(f"{self.kind} {self.name}: {self.title}")
         return f"<b>{title}</b><table>{rows}</table><small>{foot}</small>"

@@ -19,10 +19,10 @@ from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
-from .show.table_notes import WIDTH
 from .show.tables import cannot_run, label, memory_use, scale
 from .spec import dates, patterns
 from .spec.scenario import choose
+from .text import WIDTH
 
 MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {
@@ -279,8 +279,8 @@ def _maths(doc: Doc) -> list[str]:
     """Lines as written; a paragraph that is too wide is prose, and is rewrapped."""
     lines = []
     for paragraph in doc.maths.split("\n\n"):
-        if max(map(len, paragraph.splitlines())) > WIDTH - 4:
-            paragraph = "\n".join(textwrap.wrap(paragraph, WIDTH - 4, break_on_hyphens=False))
+        if max(map(len, paragraph.splitlines())) > (most := WIDTH.get() - 4):
+            paragraph = "\n".join(textwrap.wrap(paragraph, most, break_on_hyphens=False))
         lines += ["", *textwrap.indent(paragraph, "    ").splitlines()]
     return lines[1:]
 
@@ -435,7 +435,6 @@ def _whole(text: str) -> str:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    lines = textwrap.wrap(
-        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    how: Any = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(text, WIDTH.get(), **how)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

@@ -1,7 +1,9 @@
 """Make text from files safe for terminals and spreadsheets, which could run it as a command."""
 
 import unicodedata
+from contextvars import ContextVar
 
+WIDTH = ContextVar("width", default=80)  # of a line of prose; less in a narrower terminal
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, direction marks, line breaks
 _RUN = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001
 

@@ -14,6 +14,7 @@ from ..plan import memory, tiles
 from ..plan.execute import evaluate_block
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan, check_outputs
+from ..progress import expected
 from ..run.settings import Settings, check_settings
 from ..spec import auto, values
 from ..spec.axis import Array, Axis
@@ -123,10 +124,13 @@ def evaluate_table(
     memory.check(source.rows * sum(d.itemsize for d in dtypes.values()), "give fewer rows at once")
     threads = asked._cores
     outs = {n: memory.allocate((source.rows,), d, threads) for n, d in dtypes.items()}
-    for own, reads, plan in work:
-        for name in set(added) - set(plan.outputs):
-            outs[name][own.rows] = -1  # a reason, where the layout is unknown
-        _fill(own, reads, plan, cells, outs, threads)
+    with asked._watched():
+        done = expected(source.rows, "rows")
+        for own, reads, plan in work:
+            for name in set(added) - set(plan.outputs):
+                outs[name][own.rows] = -1  # a reason, where the layout is unknown
+            _fill(own, reads, plan, cells, outs, threads)
+            done(own.size)
     return source.beside(outs, "\n".join(_remarks(work)))
 
 

@@ -21,6 +21,7 @@ from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
+from ..progress import expected
 from ..spec.arguments import plain, scenario_and_axes
 from ..spec.axis import Array
 from ..spec.phases import joined
@@ -167,10 +168,12 @@ class Evaluation:
             plan = self._compiling(plan)
         again = plan in self._evaluated
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
-        compiled = False
+        compiled, most = False, tiles.AT_ONCE[plan.engine]
+        sizes = [math.prod(plan.shape(dims)) for dims in plan.groups()]
+        large = sum(size for size in sizes if size > most)  # the others take no time
+        done = expected(large, "points") if large else int
         for dims, names in plan.groups().items():
             outs = {name: arrays[name] for name in names}
-            most = tiles.AT_ONCE[plan.engine]
             if math.prod(plan.shape(dims)) <= most:
                 compiled |= evaluate_whole(plan, dims, outs, threads, keep=again)
                 continue
@@ -178,6 +181,7 @@ class Evaluation:
                 cut: Any = (*region.values(), ...)
                 views = {name: out[cut] for name, out in outs.items()}
                 evaluate_block(plan, dims, region, views, threads)
+                done(math.prod(tiles.sizes(region).values()))
         self._evaluated.add(plan)
         used = "numpy" if plan.compiles_in_background and not compiled else plan.engine
         return dataset(plan, arrays, self._spec, used)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ..errors import InputError, shown
-from ..progress import Tell, watching
+from ..progress import Tell, showing, watching
 from ..spec.values import check_threads
 
 Engine = Literal["auto", "numpy", "numba", "jax"]
@@ -27,7 +27,8 @@ class Settings:
         dask: a Dask cluster instead of threads, to the same bits: a number of processes to start
             here, a scheduler's address, or a `distributed.Client`. For cubes, reductions, `best`
             over axes, uncertainty; the rest is computed here.
-        progress: called with the work done, the total and its unit ("points"), perhaps from
+        progress: True shows a bar, by tqdm if it is installed, once a call takes a second. Or a
+            function, called with the work done, the total and its unit ("points"), perhaps from
             another thread. What it raises ends the evaluation.
     """
 
@@ -35,7 +36,7 @@ class Settings:
     infeasible: Infeasible | None = None
     threads: int | None = None
     dask: Any = None
-    progress: Tell | None = None
+    progress: Tell | bool = False
 
     def __post_init__(self) -> None:
         for name, choices in (("engine", get_args(Engine)), ("infeasible", get_args(Infeasible))):
@@ -45,8 +46,10 @@ class Settings:
                     f"{name} = {shown(value)} is unknown; choose one of {', '.join(choices)}"
                 )
         check_threads(self.threads)
-        if self.progress is not None and not callable(self.progress):
-            raise InputError(f"progress = {shown(self.progress)} is not a function; give one")
+        if not isinstance(self.progress, bool) and not callable(self.progress):
+            raise InputError(
+                f"progress = {shown(self.progress)} is not a function; give one, or True"
+            )
 
     @property
     def _mask(self) -> bool:
@@ -65,7 +68,9 @@ class Settings:
 
     def _watched(self) -> AbstractContextManager[None]:
         """Report progress inside the `with`, where asked."""
-        return nullcontext() if self.progress is None else watching(self.progress)
+        if isinstance(self.progress, bool):
+            return showing() if self.progress else nullcontext()
+        return watching(self.progress)
 
 
 def check_settings(settings: Any, otherwise: Settings | None = None) -> Settings:

@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.roles import EFFICIENCIES, ENDING, FAILURES, RULES, TIME
 from ..plan.labels import DEFAULTS, PARTLY, REMARKS
+from ..text import WIDTH
 from .tables import label
 
 if TYPE_CHECKING:
     import xarray
 
-WIDTH = 80  # of a line
 _SHORT = 86400.0  # seconds
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_LOOKED_AT = 1_000_000  # points
 _MEDIANS = "fleetcube_medians"
-
-
-def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
-    """Lines below a table of results, at most 80 columns wide."""
-    return wrapped(told(found, without))
 
 
 def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
@@ -83,7 +78,7 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     return lines
 
 
-def wrapped(lines: Iterable[str]) -> list[str]:
-    """Lines wrapped at 80 columns, continuations indented."""
+def wrapped(lines: Iterable[str], width: int | None = None) -> list[str]:
+    """Lines wrapped at a width, by default at 80 columns, continuations indented."""
     how: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return [part for line in lines for part in textwrap.wrap(line, WIDTH, **how)]
+    return [part for line in lines for part in textwrap.wrap(line, width or WIDTH.get(), **how)]

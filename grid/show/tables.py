@@ -33,6 +33,8 @@ _EXTRA = "needs an extra; run: pip install 'fleetcube[table]'"
 _SHEET = 1_048_576  # rows of an Excel sheet, headings included
 STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
+_SPAN = "90 %"
+INTERVAL = f"({_SPAN})"  # in the heading of numbers with intervals
 _NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
 # unit -> (factor, shown unit), largest first
 SCALES = {
@@ -124,33 +126,54 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     shown = [str(name) for name in whole.data_vars if END_OF not in whole[name].attrs]
     for name in [*_labelled(whole, dims), *shown]:
         cells = _cells(whole, name, dims)
-        columns.append(_column(name, whole[name].attrs, cells))
+        heading, texts = _column(name, whole[name].attrs, cells)
         ends = [f"{name}_low", f"{name}_high"]
         if all(end in whole and END_OF in whole[end].attrs for end in ends):
             factor, _ = scale(str(whole[name].attrs.get("units", "1")), cells, name)
-            columns += _ranges(*(_cells(whole, end, dims) / factor for end in ends))
+            rows = (cells, *(_cells(whole, end, dims) for end in ends))
+            told = list(map(estimate, texts, *(row / factor for row in rows)))
+            heading, texts = f"{heading} {INTERVAL}" if told != texts else heading, told
+        columns.append((heading, texts))
         if name == TIME:
-            columns += _dates(whole, dims)
+            columns += _days(whole, dims)
     headings = [heading for heading, _ in columns]
     return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
 
 
-def _ranges(low: Any, high: Any) -> list[tuple[str, list[str]]]:
-    """A column of intervals next to their variable, in its unit, if any interval is known."""
-    texts = numbers([*low, *high])
-    cells = [span(*pair) for pair in zip(texts[: len(low)], texts[len(low) :], strict=True)]
-    return [("90 %", cells)] if {*cells} != {"-"} else []
-
-
-def span(low: str, high: str, otherwise: str = "-") -> str:
-    """An interval, or `otherwise` if unknown or narrower than the digits shown."""
-    return f"{low} to {high}" if low != high else otherwise
+def estimate(shown: str, value: float, low: float, high: float) -> str:
+    """A number as shown, with its interval, if known and not within 4 digits: 75.48 (62 to 92), or
+    85.4 +- 5.8 where both sides are alike in the digits shown, two of half the width; one where the
+    number has no more decimals."""
+    ends = numbers([low, high])
+    if not low < high or ends[0] == ends[1]:
+        return shown
+    half = (high - low) / 2
+    if "e" in shown or not 1e-6 < half < 1e9:
+        return f"{shown} ({' to '.join(ends)})"
+    places = 1 - math.floor(math.log10(half))
+    places = min(places, max(len(shown.partition(".")[2]), places - 1))
+    if float(low).is_integer() and float(high).is_integer():
+        places = min(places, 0)  # a count
+    below, above, *ends = (
+        f"{round(float(n), places):z,.{max(places, 0)}f}"
+        for n in (value - low, high - value, low, high)
+    )
+    return f"{shown} +- {above}" if below == above else f"{shown} ({' to '.join(ends)})"
 
 
 def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
     """The start date of a cube's jobs, if its spec states one; and the spec."""
     spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
     return dates.start_of(spec.get("scenario", {})), spec
+
+
+def _days(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Columns of dates, the last with its interval."""
+    made = dict(_dates(cube, dims))
+    if spans := made.pop(_SPAN, None):
+        pairs = zip(made.pop("ends on"), spans, strict=True)
+        made[f"ends on {INTERVAL}"] = [f"{day} ({span})" if span else day for day, span in pairs]
+    return list(made.items())
 
 
 def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -178,7 +201,7 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
         made[key] = [day(since, seconds) for seconds in cells]
     if "from" in made:
         pairs = zip(made.pop("from"), made.pop("to"), strict=True)
-        made["90 %"] = [span(*pair) for pair in pairs]
+        made[_SPAN] = [" to ".join(pair) if len({*pair}) > 1 else "" for pair in pairs]
     return list(made.items())
 
 
@@ -402,7 +425,7 @@ def _frame_for_people(
         columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
         if name == TIME:
             days = _dates(told, dims)
-            columns |= {f"ends on: {head}" if head == "90 %" else head: row for head, row in days}
+            columns |= {f"ends on: {head}" if head == _SPAN else head: row for head, row in days}
     return pandas.DataFrame(columns)[~_blank(told, dims)]
 
 

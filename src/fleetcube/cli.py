@@ -20,7 +20,7 @@ from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import accounted, changed, traffic, with_ends
 from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say, say_each, say_wrapped
+from fleetcube.commands.say import columns, say, say_each, say_wrapped
 from fleetcube.commands.table import (
     REPLACES,
     every_column,
@@ -29,6 +29,7 @@ from fleetcube.commands.table import (
     to_file,
     write_table,
 )
+from fleetcube.grid.text import WIDTH
 
 if TYPE_CHECKING:
     from fleetcube.grid.run.settings import Engine, Infeasible
@@ -65,6 +66,8 @@ def cli(context: click.Context, debug: bool, verbose: int) -> None:
       fleetcube run example:scaling-and-reliability -o cubes/scaling.zarr
       fleetcube explain goodput
     """
+    narrow = WIDTH.set(max(20, min(columns() or WIDTH.get(), WIDTH.get())))
+    context.call_on_close(lambda: WIDTH.reset(narrow))
     if debug:
         os.environ["FLEETCUBE_DEBUG"] = "1"
     if verbose:
@@ -500,7 +503,8 @@ def catalog(kind: str | None, label: str | None) -> None:
                 say(f"  {name} {own:<{27 - len(name)}} {', '.join(map(str, some)).lower()}")
         else:
             say(f"  {name:<28} {str(value).lower()}")
-    say(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")
+    say()
+    say_wrapped(*(f"{n + ':':<8} {getattr(record, n)}" for n in ("source", "date", "note")))
     say(f"edition: {record.edition} (sha256 {record.digest[:16]})")
 
 

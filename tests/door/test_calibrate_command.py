@@ -90,8 +90,8 @@ def test_a_log_becomes_a_table_a_file_and_a_picture(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[0] for row in rows[1:4]] == ["latency", "bandwidth", "sqrt_coefficient"]
-    assert "us" in rows[1]
-    assert "GB/s" in rows[2]
+    assert "[us]" in rows[1]
+    assert "[GB/s]" in rows[2]
     assert "median error" in done.stdout
     assert (folder / "residuals.png").stat().st_size > 20_000
     values = record("calibration", str(folder / "my.toml")).values

@@ -1,10 +1,13 @@
 """Tables on terminals: no number is broken, and fitting text is not cut."""
 
+import math
 import os
 import subprocess
 import sys
 
 import pytest
+
+from fleetcube.grid.show.tables import estimate
 
 from .terminal import sent
 
@@ -66,33 +69,57 @@ def test_a_table_that_does_not_fit_is_turned(width: int) -> None:
 
 
 def test_what_fits_in_no_way_comes_in_blocks() -> None:
-    """Each block has the columns that tell rows apart, and an interval stands by its value."""
+    """Each block has the columns that tell rows apart; a column of one value is a line."""
     rows = [[str(k // 5), str(k % 5), *(str(1000 * k + n) for n in range(18))] for k in range(20)]
     heads = ["a", "b", *(f"n{k}" for k in range(18))]
-    heads[10] = "90 %"
-    lines = printed(heads, rows, 80)
+    alike = [[*row[:9], "one value", *row[10:]] for row in rows]
+    lines = printed(heads, alike, 80)
     assert max(map(len, lines)) <= 80
-    blocks = [block.splitlines() for block in "\n".join(lines).split("\n\n")]
+    told, *blocks = "\n".join(lines).split("\n\n")
+    assert told == "n7: one value"
     found: list[list[str]] = [[] for _ in range(21)]
     for block in blocks:
-        split = [line.replace("90 %", "90_%").split() for line in block]
+        split = [line.split() for line in block.splitlines()]
         assert [row[:2] for row in split[1:]] == [row[:2] for row in rows]
-        assert "90_%" not in split[0] or split[0][split[0].index("90_%") - 1] == "n7"
         for own, row in zip(found, split, strict=True):
             own += row[2:]
-    assert found == [[h.replace(" ", "_") for h in heads[2:]], *(row[2:] for row in rows)]
+    assert found == [[*row[2:9], *row[10:]] for row in (heads, *rows)]
 
 
-def test_an_interval_of_what_tells_rows_apart_stays_with_it() -> None:
-    """A first column with its interval, and two intervals of one value: no cell is lost."""
-    heads = ["time", "90 %", "cost", "90 %", "90 %", *(f"n{k}" for k in range(30))]
-    rows = [[f"{1000 * k + n}" for n in range(len(heads))] for k in range(1, 31)]
-    blocks = "\n".join(printed(heads, rows, 80)).split("\n\n")
-    found = [line.replace("90 %", "90_%").split() for line in blocks[0].splitlines()]
-    assert found[0][:5] == ["time", "90_%", "cost", "90_%", "90_%"]
-    assert [row[:5] for row in found[1:]] == [row[:5] for row in rows]
-    told = {cell for block in blocks for cell in block.split()}
-    assert {cell for row in rows for cell in row} <= told
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_word_is_broken_once_and_a_short_one_never(width: int) -> None:
+    rows = [["exposed_tensor_parallel_time", "always_above", *(["12.345"] * 2)] for _ in range(9)]
+    rows = [[f"{row[0]}_{k}", *row[1:3], str(k)] for k, row in enumerate(rows)]
+    lines = printed(["term", "unsolved_reason", "A", "B"], rows, width)
+    assert max(map(len, lines)) <= width
+    assert all(line.strip() for line in lines if line not in ("", lines[1]))
+    text = "\n".join(lines)
+    assert "above" not in text.replace("always_above", "")
+    assert "exposed_\n" not in text
+
+
+# Half of the width to two digits, by hand; 0.07 has no third decimal, as 0.95 has none
+@pytest.mark.parametrize(
+    ("shown", "low", "high", "told"),
+    [
+        ("75.48", 61.78, 92.20, "75.48 (62 to 92)"),
+        ("69.4", 57.4, 81.4, "69.4 +- 12"),
+        ("0.95", 0.88, 1.02, "0.95 +- 0.07"),
+        ("50", 49.7, 50.4, "50 (49.7 to 50.4)"),
+        ("29,739,823", 24343920.0, 36331744.0, "29,739,823 (24,300,000 to 36,300,000)"),
+        ("3", 0.0, 7.0, "3 (0 to 7)"),
+        ("0.5", -0.04, 2.0, "0.5 (0.0 to 2.0)"),
+        ("1", 0.5, math.inf, "1 (0.5 to inf)"),
+        ("3.4e-08", 2.2e-8, 4.7e-8, "3.4e-08 (2.2e-08 to 4.7e-08)"),
+        ("0.9437", math.nan, math.nan, "0.9437"),
+        ("0.9437", 0.9437, 0.9437, "0.9437"),
+        ("0.9437", 0.94370, 0.943701, "0.9437"),
+    ],
+)
+def test_an_interval_is_one_cell_with_its_number(
+    shown: str, low: float, high: float, told: str
+) -> None:
+    assert estimate(shown, float(shown.replace(",", "")), low, high) == told
 
 
 def test_prose_breaks_between_words() -> None:

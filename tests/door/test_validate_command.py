@@ -198,9 +198,9 @@ def test_rows_are_beside_their_predictions_with_their_sources(
     assert max(map(len, lines)) <= 80
     found = [line.split() for line in lines]
     assert [(row[:2], row[-4:]) for row in found if len(row) > 7] == [
-        (["a", "step_time"], ["0.80", "0.64", "to", "1.00"]),
-        (["a", "tokens_per_second"], ["1.25", "1.00", "to", "1.56"]),
-        (["b", "step_time"], ["1.00", "0.80", "to", "1.25"]),
+        (["a", "step_time"], ["0.80", "(0.64", "to", "1.00)"]),
+        (["a", "tokens_per_second"], ["1.25", "(1.00", "to", "1.56)"]),
+        (["b", "step_time"], ["1.00", "(0.80", "to", "1.25)"]),
     ]
     assert lines[-4:] == [
         "cannot run here, out_of_memory: b",

@@ -1,6 +1,10 @@
 """Whoever watches hears of all that is done, and of nothing else."""
 
+import builtins
+import io
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +13,10 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings
+from fleetcube.grid import progress
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
+from fleetcube.grid.plan import tiles
 from fleetcube.grid.progress import expected, watching
 from fleetcube.grid.store.verify import verify
 
@@ -119,3 +125,75 @@ def test_another_unit_begins_anew() -> None:
     assert told[:2] == [(0, 2, "chunks"), (2, 2, "chunks")]
     values = [(0, 10), (4, 10), (4, 15), (9, 15), (15, 15)]
     assert told[2:] == [(done, total, "values") for done, total in values]
+
+
+def test_a_large_grid_in_memory_is_told_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tiles.AT_ONCE, "numpy", 100)
+    sweep = SWEEP.replace(settings=Settings("numpy", threads=1))
+    dones, total, unit = heard(sweep.evaluate)
+    # both outputs together; the reason is of 9 points, too few to tell
+    assert (dones[-1], total, unit) == (POINTS, POINTS, "points")
+    assert len(dones) > POINTS / 100
+
+
+def test_rows_are_told() -> None:
+    rows = {"n_gpus": [64, 128, 256], "precision": ["bf16", "fp8", "bf16"]}
+    told = heard(lambda: fleetcube.evaluate_table(rows, ["step_time"], scenario=JOB))
+    assert told == ([0, 2, 3], 3, "rows")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_bar_is_shown_where_asked_also_from_a_thread(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tqdm's, or a line of text; one for all calls inside, and nothing is left of it."""
+    real = builtins.__import__
+
+    def find(name: str, *rest: Any) -> Any:
+        if name.startswith("tqdm") and not installed:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    if installed:
+        pytest.importorskip("tqdm")
+    monkeypatch.setattr(builtins, "__import__", find)
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "_EVERY", -1.0)
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+
+    def work() -> None:
+        with Settings(progress=True)._watched():
+            done = expected(4, "points")
+            for _ in range(2):
+                done(1)
+                time.sleep(0.15)  # tqdm draws ten times a second
+
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+    told = shown.getvalue()
+    assert "points/s" in told
+    assert " 50" in told
+    assert told.endswith("\r")
+    assert not told.replace("\r", "\n").splitlines()[-1].strip()
+
+
+def test_no_bar_where_none_is_asked_or_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(progress, "AFTER", 1e9)
+    SWEEP.reduce("max", settings=Settings("numpy", progress=True))
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    SWEEP.reduce("max", settings=Settings("numpy"))
+    assert shown.getvalue() == ""
+
+
+def test_a_call_inside_adds_to_the_bar_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(progress, "_bar", lambda: (lambda *row: told.append(row[0]), int))
+    with progress.showing():
+        expected(2, "points")(1)
+        with progress.showing():
+            expected(3, "points")(3)
+    assert told == [0, 1, 1, 4]

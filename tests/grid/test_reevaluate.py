@@ -136,7 +136,7 @@ def test_the_commands_show_them(path: str, tmp_path: Path) -> None:
 
     where = ["n_gpus=256", "gpu_mttf=1000h", "disk=fast", "sequence_parallel=true"]
     heads = ran("slice", path, *where, "-v", "job_time").splitlines()[0]
-    assert heads.split() == ["job_time", "[d]", "90", "%"]
+    assert heads.split() == ["job_time", "[d]", "(90", "%)"]
     assert "90 %" not in ran("slice", path, *where, "--no-interval")
     assert "slice and plot show 90 % intervals of: step_time, job_time" in ran("show", path)
     table = tmp_path / "job.csv"

@@ -240,7 +240,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     if as_json:
         say(json.dumps(_json(fit, notes), indent=2))
         return
-    from fleetcube.grid.show.tables import scale
+    from fleetcube.grid.show.tables import INTERVAL, estimate, scale
 
     if isinstance(fit, ProbeFit):
         heads = ["", "measured", "expected", "measured rate / expected"]
@@ -249,14 +249,14 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     rows = []
     for name, value in fit.values.items():
         factor, unit = scale(units(name), value or fit.standard_errors[name], name)
-        low, high = (end / factor for end in fit.intervals[name])
+        ends = (end / factor for end in fit.intervals[name])
         bound = "at its bound" if name in fit.at_bound else ""
         if isinstance(fit, Update) and name in fit.published:
             bound = "from published steps"
         error = fit.standard_errors[name] / factor
-        span = f"{low:.4g} to {high:.4g}"
-        rows.append([name, f"{value / factor:.5g}", f"{error:.2g}", span, unit or "-", bound])
-    print_table(["", "value", "standard error", "90 % interval", "unit", ""], rows)
+        told = estimate(f"{value / factor:.5g}", value / factor, *ends)
+        rows.append([f"{name} [{unit}]" if unit else name, told, f"{error:.2g}", bound])
+    print_table(["", f"value {INTERVAL}", "standard error", ""], rows)
     if isinstance(fit, CollectiveFit):
         say(f"{fit.collective} on {fit.ranks} ranks: t = a + c M / B + g sqrt(M)")
     if not isinstance(fit, ProbeFit):

@@ -8,8 +8,8 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.say import say
-from fleetcube.commands.table import aligned, columns, with_unit
+from fleetcube.commands.say import columns, say
+from fleetcube.commands.table import aligned
 
 _SHOWN = 10
 
@@ -30,7 +30,7 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
       fleetcube calibrations examples/h100.toml n_gpus=4096
     """
     from fleetcube.grid.ask.calibrations import calibrations as ranked
-    from fleetcube.grid.show.tables import finite
+    from fleetcube.grid.show.tables import INTERVAL, estimate, finite
 
     read = changed_spec(spec, selectors)
     found = ranked(read["scenario"], read["axes"])
@@ -42,14 +42,13 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     cells = [
         [
             each.label,
-            with_unit(each.step_time, "s", "step_time"),
-            f"{each.low:.4g} to {each.high:.4g} s",
+            estimate(f"{each.step_time:.4g}", each.step_time, each.low, each.high),
             str(each.distance),
         ]
         for each in shown
     ]
-    heads = ["calibration", "step_time", "90 % interval", "distance"]
-    first, *lines = aligned([heads, *cells], [False, True, True, True])
+    heads = ["calibration", f"step_time [s] {INTERVAL}", "distance"]
+    first, *lines = aligned([heads, *cells], [False, True, True])
     say(first)
     width = columns() or 80
     for line, each in zip(lines, shown, strict=True):

@@ -155,7 +155,7 @@ def _as_json(comparison: Any) -> dict[str, Any]:
 
 
 def _outputs(comparison: Any) -> None:
-    from fleetcube.grid.show.tables import counted
+    from fleetcube.grid.show.tables import INTERVAL, counted
 
     rows, known = [], bool(comparison.ratios)
     for name, variable in comparison.values.items():
@@ -168,21 +168,21 @@ def _outputs(comparison: Any) -> None:
         shown = f"{name}{counted(variable.attrs)}"
         row = [shown, *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)]
         if known:
-            row[4:] = _known(comparison.ratios.get(str(name)))
+            row[3:] = _known(row[3], comparison.ratios.get(str(name)))
         rows.append(row)
     over = _over(comparison)
     ratios = ["B / A: median", "min", "max"] if over else ["B / A"]
-    ratios += ["90 %", "chance B < A"] if known else []
+    ratios = [f"B / A {INTERVAL}", "chance B < A"] if known else ratios
     print_table(["output", *_sides(over), *ratios], [row[: 3 + len(ratios)] for row in rows])
 
 
-def _known(ratio: Any) -> list[str]:
-    """The interval of a ratio, and the probability that B is below A."""
-    from fleetcube.grid.show.tables import chance
+def _known(shown: str, ratio: Any) -> list[str]:
+    """A ratio with its interval, and the probability that B is below A."""
+    from fleetcube.grid.show.tables import chance, estimate
 
     if ratio is None:
-        return ["-", "-"]
-    return [f"{ratio.low:.3g} to {ratio.high:.3g}", chance(ratio.below)]
+        return [shown, "-"]
+    return [estimate(shown, float(shown), ratio.low, ratio.high), chance(ratio.below)]
 
 
 def _terms(comparison: Any, name: str) -> None:

@@ -79,15 +79,18 @@ def _watched(log: "Log", gpus: int | None, hours: str | None) -> tuple[int, floa
 
 def _show(found: "Failures", log: "Log") -> None:
     from fleetcube.grid.measured.failures import quantiles
-    from fleetcube.grid.show.tables import scale
+    from fleetcube.grid.show.tables import INTERVAL, estimate, scale
     from fleetcube.kernels.declare import HOUR
 
     rows = []
     for rate in found.rates:
-        low, median, high = (_short(end / HOUR) for end in rate.quantiles)
-        span = f"{low} to {high}" if rate.events else f"above {low}, 95 % sure"
-        rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), median, span])
-    print_table(["", "events", "component hours", "median [h]", "90 % [h]"], rows)
+        ends = [end / HOUR for end in rate.quantiles]
+        least, middle = map(_short, ends[:2])
+        told = estimate(middle, ends[1], ends[0], ends[2])
+        if not rate.events:
+            told = f"{middle} (above {least}, 95 % sure)"
+        rows.append([rate.name, f"{rate.events:g}", _short(rate.seconds / HOUR), told])
+    print_table(["", "events", "component hours", f"median [h] {INTERVAL}"], rows)
     say(f"{found.events:,} events in {_short(found.gpu_seconds / HOUR)} GPU hours, {log.of}")
     if found.gpus and found.events:
         low, _, high = (_short(end / HOUR / found.gpus) for end in found.whole.quantiles)

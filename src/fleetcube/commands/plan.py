@@ -392,7 +392,7 @@ def _chances(sweep: Any, best: "xarray.Dataset", of: str, sense: str) -> list[st
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     """Print a job's results with intervals, and its end date; losses are printed elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.tables import counted, memory_use, numbers, scale, span
+    from fleetcube.grid.show.tables import INTERVAL, counted, estimate, memory_use, numbers, scale
     from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.roles import LOSSES
 
@@ -400,18 +400,15 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     for name, value in one.data_vars.items():
         if name in (*LOSSES, "memory_margin") or value.attrs.keys() & {"flag_values", END_OF}:
             continue
-        number = value.values.reshape(1)
-        factor, unit = scale(str(value.attrs["units"]), number, str(name))
-        ends = ""
-        if f"{name}_low" in one:
-            pair = [one[f"{name}_{side}"].item() / factor for side in ("low", "high")]
-            low, high = numbers(pair)
-            ends = span(low, high, "")
+        number = value.item()
+        factor, unit = scale(str(value.attrs["units"]), [number], str(name))
+        ends = [one.get(f"{name}_{side}", value).item() for side in ("low", "high")]
+        told = [own / factor for own in (number, *ends)]
         heading = f"{name} [{unit}]" if unit else str(name) + counted(value.attrs)
-        rows.append([heading, numbers(number / factor)[0], ends])
-    print_table(["", "value", "90 %"], rows)
+        rows.append([heading, estimate(numbers(told[:1])[0], *told)])
+    print_table(["", f"value {INTERVAL}"], rows)
     if used := memory_use(one):
-        say(f"memory of a GPU: {used}")
+        say_wrapped(f"memory of a GPU: {used}")
     if since is not None:
         days = [end(since, one[name].item()) for name in _TIMES if name in one]
         interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
@@ -440,7 +437,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
             f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
             for share, name in largest
         )
-        say(f"the wall time goes to: {said}")
+        say_wrapped(f"the wall time goes to: {said}")
 
 
 def _print_several(found: "xarray.Dataset", of: str, sense: str, where: Sequence[str]) -> None:

@@ -6,9 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fleetcube.grid.progress import watching
-
-AFTER = 1.0  # seconds before it is shown
+from fleetcube.grid.progress import AFTER, pace, spoken, watching
 
 
 @contextmanager
@@ -25,8 +23,8 @@ def progress(what: str) -> Iterator[None]:
     class Clocks(ProgressColumn):
         def render(self, task: Task) -> Text:
             left = task.time_remaining
-            ahead = "" if left is None or not task.completed else f", {_spoken(left)} left"
-            return Text(f"{_spoken(task.elapsed or 0.0)} elapsed{ahead}")
+            ahead = "" if left is None or not task.completed else f", {spoken(left)} left"
+            return Text(f"{spoken(task.elapsed or 0.0)} elapsed{ahead}")
 
     columns = [TextColumn("{task.description}"), BarColumn(16), TextColumn("{task.fields[speed]}")]
     bar = Progress(*columns, Clocks(), console=Console(stderr=True), transient=True)
@@ -37,10 +35,8 @@ def progress(what: str) -> Iterator[None]:
         nonlocal started
         if done == 0:
             started = time.perf_counter()
-        rate = done / max(time.perf_counter() - started, 1e-9)
-        figure = f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
-        speed = f"{100 * done / max(total, 1):3.0f} %  {figure} {unit}/s "
-        bar.update(task, completed=done, total=total, speed=speed)
+        speed = pace(done, total, unit, time.perf_counter() - started)
+        bar.update(task, completed=done, total=total, speed=f"{speed} ")
 
     later = threading.Timer(AFTER, bar.start)
     later.daemon = True
@@ -52,10 +48,3 @@ def progress(what: str) -> Iterator[None]:
         later.cancel()
         later.join()  # otherwise the bar might start after it was stopped
         bar.stop()
-
-
-def _spoken(seconds: float) -> str:
-    """A duration in whole seconds, minutes or hours: 7 s, 4 min, 1.5 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,5 +1,8 @@
 """Print text with every character visible, so that none controls the terminal."""
 
+import os
+import shutil
+import sys
 from collections.abc import Iterable
 
 import click
@@ -17,8 +20,14 @@ def say_each(lines: Iterable[str], err: bool = True) -> None:
         say(line, err=err)
 
 
+def columns() -> int | None:
+    """Columns of the terminal, or those of COLUMNS; None in a pipe without it."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return shutil.get_terminal_size().columns if known else None
+
+
 def say_wrapped(*texts: str, err: bool = False) -> None:
-    """Print sentences wrapped at 80 columns."""
+    """Print sentences wrapped at 80 columns, or those of a narrower terminal."""
     from fleetcube.grid.show.table_notes import wrapped
 
     say_each(wrapped(texts), err)

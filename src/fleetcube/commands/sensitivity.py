@@ -296,7 +296,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
             cells.append(cell)
         rows.append(cells)
     print_table(["input", "kind", "value", "elasticity", f"{of}: -10 %", "+10 %"], rows)
-    say(
+    say_wrapped(
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers move to the nearest that divide"
     )
@@ -327,6 +327,7 @@ def _print_money(ranking: Any, of: str, top: int) -> None:
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
     from fleetcube.grid.ask.sensitivity import kind_of
+    from fleetcube.grid.show.tables import estimate
 
     sobol = "total" in ranking
     place = _place(ranking)
@@ -339,7 +340,8 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
         ends = (with_unit(row[end], row["units"], name) for end in ("low", "high"))
         cells = [name, kind_of(name), *ends]
         if sobol:
-            cells += [f"{row[n]:.3f} +/- {row[f'{n}_error']:.3f}" for n in shown]
+            both = [(row[n], row[f"{n}_error"]) for n in shown]
+            cells += [estimate(f"{v:.3f}", v, v - error, v + error) for v, error in both]
         else:
             unit = ranking["effect"].attrs["units"]
             cells += [with_unit(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]

@@ -1,22 +1,19 @@
 """Print tables and numbers, and write tables."""
 
 import itertools
-import os
 import re
-import shutil
-import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fleetcube.commands.say import say, say_each
+from fleetcube.commands.say import columns, say, say_each, say_wrapped
 
 REPLACES = "fleetcube.replaces"  # of a command's context: whether a file that exists is replaced
-_INTERVAL = "90 %"  # heading of a column that belongs to the one before
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
-_PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
+_PARTS = re.compile(r"\[[^\]]*\]|\(\d+ %\)|[^_ ]*(?:[_ ]|$)")  # units stay whole
+_SHORT = 12  # characters of a word that is not broken
 
 
 def _replaces(context: click.Context, _: Any, overwrite: bool) -> None:
@@ -56,62 +53,72 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """Print a table in aligned columns, in which no number is ever broken or cut.
 
     A table wider than the terminal gets headings broken at underscores, then is transposed, then
-    words of its cells are broken as well. If nothing fits, columns come in blocks, each after those
-    that tell rows apart. A pipe's only width is that of COLUMNS. A cell is always one line.
+    its cells are broken as well. If nothing fits, a column of one value becomes a line, the others
+    come in blocks, each after those that tell rows apart. A pipe's only width is that of COLUMNS. A
+    cell is always one line.
     """
     flat = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
-    layouts = _layouts(headings, flat)
-    lines = next(layouts)
-    if width := columns():
-        while lines and max(map(len, lines)) > width:
-            lines = next(layouts, [])
-        lines = lines or _in_blocks(headings, flat, width)
-    say_each(lines, err=False)
+    width = columns()
+    lines = _fitting(_layouts(headings, flat), width) if width else next(_layouts(headings, flat))
+    say_each(lines or _in_blocks(headings, flat, width or 0), err=False)
+
+
+def _fitting(layouts: Iterable[list[str]], width: int) -> list[str]:
+    """The first layout that fits, or nothing."""
+    return next((lines for lines in layouts if max(map(len, lines)) <= width), [])
 
 
 def _in_blocks(headings: list[str], rows: list[list[str]], width: int) -> list[str]:
-    """The lines of a table in blocks of columns that fit, an interval beside its value."""
-    starts = [k for k, heading in enumerate(headings) if heading != _INTERVAL or not k]
-    groups = [[*range(*ends)] for ends in itertools.pairwise([*starts, len(headings)])]
-    few = (first for first, *_ in groups[1:])
-    alone = len(groups[0])
-    keys = next((k for k in few if len({tuple(row[:k]) for row in rows}) == len(rows)), alone)
+    """The lines of a table in blocks of columns that fit, below what is the same in all rows."""
+    from fleetcube.grid.show.table_notes import wrapped
 
-    def lines(columns: list[int]) -> list[str]:
-        shown = [[row[k] for k in (*range(keys), *columns)] for row in (headings, *rows)]
-        numeric = [all(map(_NUMERIC.fullmatch, cells[1:])) for cells in zip(*shown, strict=True)]
-        return aligned(shown, numeric)
+    cells = list(zip(*rows, strict=True))
+    varied = [k for k, own in enumerate(cells) if len({*own}) > 1] or [*range(len(headings))]
+    same = [f"{headings[k]}: {cells[k][0]}" for k in range(len(headings)) if k not in varied]
+    told = [[row[k] for k in varied] for row in (headings, *rows)]
+    few = range(1, len(varied))
+    keys = next((k for k in few if len({tuple(row[:k]) for row in told}) == len(told)), 1)
+
+    def layouts(block: list[int]) -> Iterator[list[str]]:
+        head, *others = [[row[k] for k in (*range(keys), *block)] for row in told]
+        return (lines for own in (_longest, _unbroken) for lines in _upright(head, others, own))
 
     blocks: list[list[int]] = [[]]
-    for own in (group for group in groups if group[0] >= keys):
-        if blocks[-1] and max(map(len, lines([*blocks[-1], *own]))) > width:
+    for k in range(keys, len(varied)):
+        if blocks[-1] and not _fitting(layouts([*blocks[-1], k]), width):
             blocks.append([])
-        blocks[-1] += own
-    return [line for block in blocks for line in ("", *lines(block))][1:]
-
-
-def columns() -> int | None:
-    """Columns of the terminal, or those of COLUMNS; None in a pipe without it."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return shutil.get_terminal_size().columns if known else None
+        blocks[-1].append(k)
+    made = [_fitting(layouts(block), width) or [*layouts(block)][-1] for block in blocks]
+    return [*wrapped(same, width), *(line for lines in made for line in ("", *lines))][not same :]
 
 
 def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-    """The lines of a table, in ever narrower layouts."""
+    """The lines of a table, in ever narrower layouts, some of them transposed."""
+    transposed = [list(cells) for cells in zip(headings, *rows, strict=True)]
+    right = [False, *(True for _ in rows)]
+    for least in (_longest, _unbroken):
+        yield from _upright(headings, rows, least)
+        yield from _narrowed(transposed, right, [0, *map(least, rows)])
+
+
+def _upright(
+    headings: list[str], rows: list[list[str]], least: Callable[[Iterable[str]], int]
+) -> Iterator[list[str]]:
+    """The lines of a table with its headings on top, in ever narrower layouts."""
     columns = list(zip(*rows, strict=True)) or [()] * len(headings)
     numeric = [all(map(_NUMERIC.fullmatch, cells)) for cells in columns]
-    transposed = [list(cells) for cells in zip(headings, *rows, strict=True)]
-    for least in (_longest, _longest_number):
-        yield from _narrowed([headings, *rows], numeric, [least(cells) for cells in columns])
-        yield from _narrowed(transposed, [False, *(True for _ in rows)], [0, *map(least, rows)])
+    yield from _narrowed([headings, *rows], numeric, [*map(least, columns)])
 
 
 def _longest(cells: Iterable[str]) -> int:
     return max(map(len, cells), default=0)
 
 
-def _longest_number(cells: Iterable[str]) -> int:
-    return _longest(cell for cell in cells if _NUMERIC.fullmatch(cell))
+def _unbroken(cells: Iterable[str]) -> int:
+    """Width in which no number is broken, and no word more than about once."""
+    words = [word for cell in cells if not _NUMERIC.fullmatch(cell) for word in cell.split()]
+    halves = (max(min(len(word), _SHORT), -(-len(word) // 2)) for word in words)
+    return max(_longest(filter(_NUMERIC.fullmatch, cells)), *halves, 0)
 
 
 def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> Iterator[list[str]]:
@@ -126,7 +133,7 @@ def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
     cells = []
     for text, most in zip(row, limits, strict=True):
         lines = [""]
-        for part in _PARTS.findall(text) if len(text) > most else [text]:
+        for part in filter(None, _PARTS.findall(text)) if len(text) > most else [text]:
             if lines[-1] and len((lines[-1] + part).rstrip()) > most:
                 lines.append("")
             lines[-1] += part
@@ -144,9 +151,9 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
 
 def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
     """Print the basis of a table's numbers, and choices made by defaults."""
-    from fleetcube.grid.show.table_notes import foot
+    from fleetcube.grid.show.table_notes import told
 
-    say_each(foot(found, without), err)
+    say_wrapped(*told(found, without), err=err)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.measured.validate import Accuracy, Validation
 
 _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]
-_EACH = ["record", "output", "measured", "predicted", "ratio", "90 %"]
+_EACH = ["record", "output", "measured", "predicted", "ratio (90 %)"]
 
 
 @click.command()
@@ -154,6 +154,7 @@ def _print_groups(validation: "Validation") -> None:
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Print measured and predicted, why some could not run by this model, and the sources."""
     from fleetcube.grid.measured.predict import evaluate
+    from fleetcube.grid.show.tables import estimate
     from fleetcube.kernels.graph.formulas import load
     from fleetcube.kernels.roles import REASON
 
@@ -167,9 +168,9 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     for row, own, reason in zip(compared, stated, reasons, strict=True):
         unit = load()[row.of].unit if row.of in load() else "s"
         values = [with_unit(value, unit, row.of) for value in (row.measured, row.predicted)]
-        ends = [f"{end / row.measured:.2f}" for end in _ends(row, own)]
-        width = "-" if "nan" in ends else " to ".join(ends)
-        cells.append([row.id, row.of, *values, f"{1 + row.error:.2f}", width])
+        ends = (end / row.measured for end in _ends(row, own))
+        ratio = estimate(f"{1 + row.error:.2f}", 1 + row.error, *ends)
+        cells.append([row.id, row.of, *values, ratio])
         if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is not a job
             failed.setdefault(meanings[int(reason[0])], {})[row.id] = None
         source = "; ".join(filter(None, (own.source, *own.notes))) or "no source"
@@ -200,7 +201,7 @@ def _print_left_out(validation: "Validation", listed: bool) -> None:
     )
     reasons = Counter(record.reason for record in validation.left_out)
     for reason, count in reasons.most_common():
-        say(f"{count:5}  {reason}")
+        say_wrapped(f"{count:5}  {reason}")
         ids = [f"       {each.id}" for each in validation.left_out if each.reason == reason]
         say_each(ids if listed else [], err=False)
 
