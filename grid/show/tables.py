@@ -33,6 +33,7 @@ _EXTRA = "needs an extra; run: pip install 'fleetcube[table]'"
 _SHEET = 1_048_576  # rows of an Excel sheet, headings included
 STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
+BELOW = "_chance_below"  # ending of the names of probabilities, which are printed in words
 _NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
 # unit -> (factor, shown unit), largest first
 SCALES = {
@@ -217,6 +218,8 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
         return name, words
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
+    if name.endswith(BELOW):
+        return name, ["-" if np.isnan(cell) else chance(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
     shown = ["-" if cell == "nan" else cell for cell in numbers(cells / factor)]
     return _heading(name, unit) + counted(attrs), shown

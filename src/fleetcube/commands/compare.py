@@ -178,11 +178,11 @@ def _outputs(comparison: Any) -> None:
 
 def _known(ratio: Any) -> list[str]:
     """The interval of a ratio, and the probability that B is below A."""
-    from fleetcube.grid.show.tables import chance
+    from fleetcube.grid.show.tables import chance, span
 
     if ratio is None:
         return ["-", "-"]
-    return [f"{ratio.low:.3g} to {ratio.high:.3g}", chance(ratio.below)]
+    return [span(f"{ratio.low:.3g}", f"{ratio.high:.3g}"), chance(ratio.below)]
 
 
 def _terms(comparison: Any, name: str) -> None:
