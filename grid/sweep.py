@@ -519,7 +519,11 @@ class Sweep(Evaluation):
             return uncertainty(self._of(of), of, q, method, samples, seed, asked)
 
     def prediction_interval(
-        self, of: str | Sequence[str] | None = None, *, settings: Settings | None = None
+        self,
+        of: str | Sequence[str] | None = None,
+        *,
+        relative_to: str | Sequence[str] | Mapping[str, Any] | None = None,
+        settings: Settings | None = None,
     ) -> "xarray.Dataset":
         """Outputs with the ends of their 90 % intervals, `<output>_low` and `<output>_high`.
 
@@ -530,8 +534,17 @@ class Sweep(Evaluation):
         in its interval, at five places of it: exact where the output rises or falls with it, else
         with at least 90 % between them. NaN at points where no interval is known. Shares of a step
         have none: how an error of the whole is shared among its parts is not known.
+
+        `relative_to` is a base on some axes, {"n_gpus": 1024} or "n_gpus=1024", or an axis whose
+        first point is meant, "n_gpus"; on other axes it lies at each point's own place. It adds
+        `<output>_ratio`, with ends and `<output>_chance_below`, the probability that the output is
+        below that of the base, where `compare` knows them. Distributions are at their medians.
         """
         from .ask.interval import interval
+        from .ask.ratio import base_of, relative
 
+        sweep = self._of(of)
+        base = base_of(sweep, relative_to)
         with self._asked(settings) as asked:
-            return interval(self._of(of), of, asked)
+            found = interval(sweep, of, asked)
+            return found.assign(relative(sweep, of, found, base)) if base else found

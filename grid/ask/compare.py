@@ -23,7 +23,7 @@ from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
 from .extrapolation import with_remarks
 from .layouts import DEGREES, LAYOUT, WHOLE, best_layouts, inputs_of
-from .ratio import Ratio, ratios
+from .ratio import Ratio, between, side
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 
@@ -108,7 +108,8 @@ def compare(
     moved = _inputs(pair, names, differing)
     points = cuts[0][1], cuts[1][1]
     attributes = with_remarks({**on_a}, said), with_remarks({**on_b}, said)
-    known = ratios(*flat, names) if differing and not over and not any(reasons) else {}
+    asked = differing and not over and not any(reasons)
+    known = between(side(flat[0], names), side(flat[1], names)) if asked else {}
     return Comparison(both, of, points, reasons, changes, moved, attributes, layouts, known)
 
 

@@ -1,4 +1,4 @@
-"""How well the ratio of two answers is known.
+"""How well the ratio of two answers is known, of a pair or along the axes of a sweep.
 
 Two predictions from one posterior share most of what is wrong with them: coefficients move both
 alike, and so does the factor of a job. What is left is how unlike they depend on coefficients, and
@@ -15,89 +15,165 @@ import numpy as np
 from ...catalog import AUTO, pooled, record
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.roles import ERRORS, OF_JOB, RATIOS_OF_PARTS
-from ..errors import InputError
+from ..errors import InputError, check_texts, nearest
+from ..plan import memory
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
+from ..show.selectors import point_of, position
+from ..show.tables import BELOW
 from ..spec import auto, phases
-from ..spec.axis import Array
+from ..spec.axes import make_axes
+from ..spec.axis import Array, Axis
 from ..spec.scenario import said_by
 from .gradient import reached
+from .interval import SIDES, end_of
+from .uncertainty import asked_of
 
 ((_STEP, _FACTOR),) = OF_JOB.items()
 # Stated, they say where in its interval the step is, or how wide that is
 _STATED = {_FACTOR, *ERRORS[_STEP]}
+_TELLING = auto.TELLING | auto.OWN | _STATED  # of jobs, and of what sets their coefficients
 _MOST = math.log(100)  # of half an interval that says something
+_ERFC = np.vectorize(math.erfc, otypes=[float])
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Ends of the 90 % interval of B / A, and the probability that B is below A."""
+    """Ends of the 90 % interval of B / A, and the probability that B is below A; or arrays."""
 
-    low: float
-    high: float
-    below: float
+    low: Any
+    high: Any
+    below: Any
 
 
 @dataclass(frozen=True)
 class Side:
-    """Derivatives of outputs' logarithms at a scenario: by coefficients, [coefficient], and by the
-    logarithm of the step's factor. `job` is what the factor belongs to; `is_measured` whether it is
-    known."""
+    """Outputs of a scenario, and derivatives of their logarithms: by coefficients, [coefficient],
+    and by the logarithm of the step's factor; over axes, where it has some. `job` is what the
+    factor belongs to; `is_measured` whether it is known. `step` is the time that tells steps apart.
+    """
 
     source: str
     cell: pooled.Cell
     job: Any
     is_measured: bool
     noise: float
-    values: Mapping[str, float]
+    step: Array
+    values: Mapping[str, Array]
     slopes: Mapping[str, Array]
-    by_factor: Mapping[str, float]
+    by_factor: Mapping[str, Array]
 
 
-def side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
-    """A scenario, for ratios of its outputs to those of others; None where they are not known."""
+def side(scenario: Mapping[str, Any], names: Sequence[str], axes: Any = None) -> Side | None:
+    """A scenario, for ratios of its outputs to those of others; None where they are not known. Its
+    axes leave job, software, GPU, layers and precision as they are."""
     try:
-        return _side(scenario, names)
+        return _side(scenario, names, axes or {})
     except InputError:  # a derivative is not known
         return None
 
 
-def ratios(a: Mapping[str, Any], b: Mapping[str, Any], names: Sequence[str]) -> dict[str, Ratio]:
-    """The ratio B / A of each output of two scenarios, where both have auto's coefficients, or
-    those of one file of own steps, and the output depends on them; none of shares of a step, as the
-    posterior does not know which part is wrong."""
-    return between(side(a, names), side(b, names))
-
-
-def between(first: Side | None, second: Side | None) -> dict[str, Ratio]:
-    """The ratios of the outputs of the second scenario to those of the first, as `ratios` does."""
+def between(
+    first: Side | None, second: Side | None, region: tuple[slice, ...] = ()
+) -> dict[str, Ratio]:
+    """Ratios of the outputs of the second scenario to those of the first, or of a region of its
+    axes, where both have auto's coefficients, or those of one file of own steps, and the output
+    depends on them; NaN at other points. None of shares of a step, as the posterior does not know
+    which part is wrong."""
     if first is None or second is None or first.source != second.source:
         return {}
     posterior = pooled.posterior()
     roots = [root for _, root in posterior.together([first.cell, second.cell])]
     if first.source != AUTO:
         roots = [_root(first.source)] * 2
-    noise = [first.noise, second.noise]
+    same = (first.step[region] == second.step) & (first.job == second.job)  # one step, one noise
     found = {}
     for name in first.values:
-        values = [of.values[name] for of in (first, second)]
-        if not all(0 < value < math.inf for value in values):
-            continue
-        apart = first.slopes[name] @ roots[0] - second.slopes[name] @ roots[1]
-        factors = np.array([first.by_factor[name], second.by_factor[name]])
-        if not factors.all():  # not of a training step: the posterior knows nothing of it
-            continue
-        unknown = factors * [not first.is_measured, not second.is_measured]
-        alike = first.job == second.job
-        of_jobs = abs(unknown[0] - unknown[1]) if alike else np.linalg.norm(unknown)
-        deviation = math.hypot(np.linalg.norm(apart), of_jobs * posterior.job_spread)
-        of_noise = np.linalg.norm(factors * noise) / math.sqrt(2)
-        half = math.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * of_noise)
-        if 0 < half < _MOST:
-            ratio = values[1] / values[0]
-            below = math.erfc(math.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
-            found[name] = Ratio(ratio * math.exp(-half), ratio * math.exp(half), below)
+        values = first.values[name][region], second.values[name]
+        factors = first.by_factor[name][region], second.by_factor[name]
+        moved = np.tensordot(roots[0].T, first.slopes[name][:, *region], 1)
+        apart = np.linalg.norm(moved - np.tensordot(roots[1].T, second.slopes[name], 1), axis=0)
+        unknown = factors[0] * (not first.is_measured), factors[1] * (not second.is_measured)
+        of_jobs = abs(np.subtract(*unknown)) if first.job == second.job else np.hypot(*unknown)
+        deviation = np.hypot(apart, of_jobs * posterior.job_spread)
+        noise = np.hypot(factors[0] * first.noise, factors[1] * second.noise)
+        noise = np.where(same, abs(np.subtract(*factors)) * first.noise, noise) / math.sqrt(2)
+        half = np.hypot(pooled.NORMAL * deviation, pooled.STUDENTS * noise)
+        known = ((half > 0) | same) & (half < _MOST)
+        for value, factor in zip(values, factors, strict=True):
+            # without a factor, it is not of a training step: the posterior knows nothing of it
+            known &= (value > 0) & (value < math.inf) & (factor != 0)
+        if known.any():
+            half = np.where(known, half, math.nan)
+            ratio = np.where(known, values[1], math.nan) / np.where(known, values[0], 1.0)
+            with np.errstate(divide="ignore", invalid="ignore"):  # no width is certainty
+                below = _ERFC(np.log(ratio) * pooled.NORMAL / half / math.sqrt(2)) / 2
+            found[name] = Ratio(ratio * np.exp(-half), ratio * np.exp(half), below)
     return found
+
+
+def base_of(sweep: Evaluation, relative_to: Any) -> dict[str, int]:
+    """Where on its axes the base of ratios is. Of an axis without a value, its first point."""
+    if not isinstance(relative_to, Mapping):
+        texts = check_texts("relative_to", relative_to)
+        relative_to = dict(text.partition("=")[::2] for text in texts)
+    axes = make_axes(sweep.spec["axes"])
+    for name in relative_to:
+        if name not in axes:
+            hint = nearest(str(name), axes, f"choose from {', '.join(axes) or 'none'}")
+            raise InputError(f"relative_to: {name!r} is not an axis; {hint}")
+    return {name: position(axes[name], value) for name, value in relative_to.items()}
+
+
+def relative(sweep: Evaluation, of: Any, values: Any, base: Mapping[str, int]) -> dict[str, Any]:
+    """Ratios of outputs to those at a base, which lies at one point of some axes and moves along
+    the others, with their intervals, and the probability that each output is below that there."""
+    names = [n for n in asked_of(sweep._plan("numpy"), of) if {*base} & {*values[n].dims}]
+    known = _over_grid(sweep, names, base)
+    axes = make_axes(sweep.spec["axes"])
+    at = point_of({name: axes[name].cut(np.array([k])) for name, k in base.items()})
+    found: dict[str, Any] = {}
+    for name in names:
+        own, label = values[name], f"{name}_ratio"
+        ratio = own / own.isel(base, drop=True, missing_dims="ignore")
+        about = {"units": "1", "long_name": f"{own.attrs['long_name']}, over that at {at}"}
+        found[label] = ratio = ratio.transpose(*own.dims).rename(label).assign_attrs(about)
+        if name in known:
+            rows = known[name].isel({dim: 0 for dim in axes if dim not in own.dims})
+            *pair, below = rows.transpose(..., *own.dims)
+            for k, end in enumerate(SIDES):
+                found[f"{label}_{end}"] = end_of(ratio, pair, k, end)
+            about = {"units": "1", "long_name": f"probability that it is below that at {at}"}
+            found[f"{name}{BELOW}"] = own.dims, below.where(ratio.notnull()).data, about
+    return found
+
+
+def _over_grid(sweep: Evaluation, names: Sequence[str], base: Mapping[str, int]) -> dict[str, Any]:
+    """Ends and probability of the ratio of each point of a sweep to its base; NaN at the base. Axes
+    along which jobs, or what sets their coefficients, may differ are taken point by point."""
+    import xarray
+
+    axes = make_axes(sweep.spec["axes"])
+    told = [axis for axis in axes.values() if not _TELLING.isdisjoint(axis.inputs)]
+    rest = {name: axis for name, axis in axes.items() if _TELLING.isdisjoint(axis.inputs)}
+    sizes = {axis.name: axis.size for axis in (*told, *rest.values())}
+    memory.check(8 * len(pooled.posterior().coefficients) * len(names) * math.prod(sizes.values()))
+    region = tuple(slice(base[n], base[n] + 1) if n in base else slice(None) for n in sizes)
+    sides = {}
+    for place in np.ndindex(*(axis.size for axis in told)):
+        scenario = dict(sweep.spec["scenario"])
+        for axis, k in zip(told, place, strict=True):
+            scenario |= auto.at(axis, k)
+        sides[place] = side(scenario, names, rest)
+    found: dict[str, Array] = {}
+    for place, own in sides.items():
+        there = sides[tuple(base.get(axis.name, k) for axis, k in zip(told, place, strict=True))]
+        for name, ratio in between(there, own, region[len(told) :]).items():
+            rows = found.setdefault(name, np.full((3, *sizes.values()), math.nan))
+            rows[:, *place] = ratio.low, ratio.high, ratio.below
+    for rows in found.values():
+        rows[:, *region] = math.nan
+    return {name: xarray.DataArray(rows, dims=["", *sizes]) for name, rows in found.items()}
 
 
 def _root(label: str) -> Array:
@@ -111,7 +187,9 @@ def _root(label: str) -> Array:
     return np.asarray(deviations[:, None] * axes * np.sqrt(np.maximum(sizes, 0)))
 
 
-def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
+def _side(
+    scenario: Mapping[str, Any], names: Sequence[str], axes: Mapping[str, Axis]
+) -> Side | None:
     """The derivatives at a scenario; None if its coefficients are of another source."""
     label = scenario.get("calibration", AUTO)
     entry = record("calibration", label)
@@ -130,12 +208,13 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
     else:
         links = [(name, place, 1.0) for place, name in enumerate(entry.standard_errors)]
         noise = entry.noise
-    links = [link for link in links if link[0] not in scenario]
+    stated = {*scenario, *(name for axis in axes.values() for name in axis.inputs)}
+    links = [link for link in links if link[0] not in stated]
     inputs = [*(name for name, *_ in links), _FACTOR]
     measured = auto.measured_job(label, said)
     factor = measured[_FACTOR] if measured else 1.0
     given = {_FACTOR: factor, **scenario}
-    plan = Evaluation(given, {}, names)._plan("numpy")
+    plan = Evaluation(given, axes, names)._plan("numpy")
     felt = {name: reached(plan, [name]) for name in names}
     known = {
         (name, wrt): name_of("d", name, wrt)
@@ -143,16 +222,21 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
         if felt[name].isdisjoint(RATIOS_OF_PARTS)
         for wrt in felt[name].intersection(inputs)
     }
-    sweep = Evaluation(given, {}, [*names, *dict.fromkeys(known.values())])
+    sweep = Evaluation(given, axes, [*dict.fromkeys([*names, _STEP, *known.values()])])
     cube = sweep.evaluate(settings=Settings("numpy"))
+    sizes = {axis.name: axis.size for axis in axes.values()}
 
-    def slope(name: str, wrt: str) -> float:
+    def over_axes(array: Any) -> Array:
+        return np.asarray(array.variable.set_dims(sizes).values)
+
+    def slope(name: str, wrt: str) -> Any:
         own = known.get((name, wrt))
-        return float(cube[own] / cube[name]) if own else 0.0
+        return over_axes(cube[own] / cube[name]) if own else np.zeros((*sizes.values(),))
 
     slopes = {}
+    count = len(means) if label == AUTO else len(entry.standard_errors)
     for name in names:
-        slopes[name] = np.zeros(len(means) if label == AUTO else len(entry.standard_errors))
+        slopes[name] = np.zeros((count, *sizes.values()))
         for wrt, place, link in links:
             slopes[name][place] = slope(name, wrt) * link
     return Side(
@@ -161,7 +245,8 @@ def _side(scenario: Mapping[str, Any], names: Sequence[str]) -> Side | None:
         measured or (auto.job_of(said), cell.name),
         bool(measured),
         noise,
-        {name: float(cube[name]) for name in names},
+        over_axes(cube[_STEP]),
+        {name: over_axes(cube[name]) for name in names},
         slopes,
         {name: slope(name, _FACTOR) * given[_FACTOR] for name in names},
     )

@@ -47,6 +47,17 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
     return cube, notes
 
 
+def position(axis: Axis, value: Any) -> int:
+    """Where on an axis one of its points is; without a value, its first."""
+    notes: list[str] = []
+    text = label(value)
+    found = _index(axis.name, axis.labels, text, notes) if text else 0
+    if notes or np.ndim(found):
+        first = point_of({axis.name: axis.cut(np.array([0]))})
+        raise InputError(f"{axis.name} = {text} is not one of its axis; name one, such as {first}")
+    return int(found)
+
+
 def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
     if points.dtype.kind not in "iuf" or (name in INPUTS and INPUTS[name].kind == "option"):
         return _named(name, [label(point) for point in points], text)

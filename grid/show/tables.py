@@ -35,6 +35,7 @@ STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
 _SPAN = "90 %"
 INTERVAL = f"({_SPAN})"  # in the heading of numbers with intervals
+BELOW = "_chance_below"  # ending of the names of probabilities, which are printed in words
 _NO_TIMES = ("sum", "count")  # reductions whose times are not those of a job
 # unit -> (factor, shown unit), largest first
 SCALES = {
@@ -240,6 +241,8 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
         return name, words
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
+    if name.endswith(BELOW):
+        return name, ["-" if np.isnan(cell) else chance(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
     shown = ["-" if cell == "nan" else cell for cell in numbers(cells / factor)]
     return _heading(name, unit) + counted(attrs), shown

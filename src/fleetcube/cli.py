@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,12 @@ def _logging(verbose: int) -> Callable[[], None]:
     default=None,
     help="Print 90 % intervals.  [where a calibration gives one]",
 )
+@click.option(
+    "--relative-to",
+    multiple=True,
+    metavar="AXIS[=VALUE]",
+    help="Add ratios to this point of an axis, by default its first; may be repeated.",
+)
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")
 def run_spec(
@@ -132,6 +138,7 @@ def run_spec(
     append: bool,
     infeasible: "Infeasible",
     interval: bool | None,
+    relative_to: tuple[str, ...],
     threads: int | None,
     dask: str | None,
 ) -> None:
@@ -156,6 +163,8 @@ def run_spec(
     from fleetcube.grid.store.places.address import place_of
 
     sweep = changed(spec, selectors, variable)
+    if relative_to and interval is False:
+        raise InputError("--relative-to prints intervals; leave out --no-interval")
     if output in (None, "-") or Path(output).suffix.lower() in FORMATS:
         click.get_current_context().meta[REPLACES] = overwrite
         if output is not None:
@@ -165,7 +174,8 @@ def run_spec(
         only |= {"--chunks": chunks, "--dask": dask}
         for option in (name for name, value in only.items() if value):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
-        _evaluated(sweep, engine, infeasible, threads, output, interval, every)
+        settings = Settings(engine, infeasible, threads)
+        _evaluated(sweep, settings, output, interval, relative_to, every)
         return
     ends = [suffix.lower() for suffix in Path(output).suffixes]
     if ends[-1:] != [".zarr"] and {*ends} & {*_FILES, *FORMATS}:
@@ -175,10 +185,10 @@ def run_spec(
         )
     if output.startswith("memory://"):
         raise InputError(f"-o {output} ends with this command; name a folder or a store")
-    if interval:
+    if interval or relative_to:
         raise InputError(
-            "--interval is for tables; in a cube, an axis holds the ends: "
-            "step_time_error = [-1, 0, 1]"
+            f"{'--interval' if interval else '--relative-to'} is for tables; in a cube, an axis "
+            "holds the ends: step_time_error = [-1, 0, 1]"
         )
     if every:
         raise InputError("--all is for tables; a cube has all columns")
@@ -222,37 +232,34 @@ def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
 
 def _evaluated(
     sweep: Any,
-    engine: "Engine",
-    infeasible: "Infeasible",
-    threads: int | None,
+    settings: Any,
     output: str | None,
     interval: bool | None,
+    relative_to: Sequence[str],
     every: bool,
 ) -> None:
     """Print a sweep's values as a table if small, else as CSV, or write them to a file."""
     from fleetcube.grid.ask.interval import is_predicted
     from fleetcube.grid.ask.runs import also_judged
-    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, check_sheet, table, wrong_points
 
-    plan = sweep._plan(engine, infeasible == "exclude")
+    plan = sweep._plan(settings.engine, settings._mask)
     dims = {dim for own in plan.out_dims.values() for dim in own}
     if output is None:
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
     else:
         check_sheet(Path(output), user_sizes(plan, dims))
     if interval is None:  # CSV columns stay fixed, because programs read them
-        interval = output is None and is_predicted(plan)
-    settings = Settings(engine, infeasible, threads)
-    also = also_judged(sweep._problem, plan) if infeasible != "include" else []
+        interval = bool(relative_to) or (output is None and is_predicted(plan))
+    also = also_judged(sweep._problem, plan) if settings.infeasible != "include" else []
     sweep = sweep.with_outputs(list(dict.fromkeys([*sweep._outputs, *also]))) if also else sweep
     compute = sweep.prediction_interval if interval else sweep.evaluate
-    values = compute(settings=settings)
+    values = compute(settings=settings, **({"relative_to": relative_to} if interval else {}))
     if output is None:
         fine = [name for name in also if (values[name] == 0).all()]
         print_table(*table(values.drop_vars(fine).assign_coords(_near(sweep))))
-        say_wrapped(*wrong_points(values, infeasible == "exclude"), err=True)
+        say_wrapped(*wrong_points(values, settings._mask), err=True)
     else:
         write_table(values, output, every)
     _remarks(values, err=True)

@@ -86,6 +86,12 @@ def test_racks_of_72(label: str, precision: str, petaflops: float) -> None:
     assert 72 * of("gpu", label)[f"peak_flops_{precision}"] == petaflops * 1e15
 
 
+# Boards of 8 on the HGX page: dense PFLOP/s in FP4.
+@pytest.mark.parametrize(("label", "petaflops"), [("b200-sxm", 72), ("b300-sxm", 108)])
+def test_boards_of_8(label: str, petaflops: float) -> None:
+    assert 8 * of("gpu", label)["peak_flops_fp4"] == petaflops * 1e15
+
+
 @each("label", kind("gpu"))
 def test_narrow_formats_are_faster(label: str) -> None:
     values = of("gpu", label)
@@ -171,7 +177,7 @@ MEMORY = {
     "h20": (95.08 * 2**30, 4000),
     "gh200-96gb": (96e9, 4000),
     "gh200-144gb": (141e9, 4800),
-    "b200-sxm": (178.35 * 2**30, 8000),
+    "b200-sxm": (178.35 * 2**30, 7700),
     "gb200": (186e9, 8000),
     "b300-sxm": (288e9, 8000),
     "gb300": (20.736e12 / 72, 576e3 / 72),  # totals of the rack

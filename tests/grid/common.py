@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
+from fleetcube.grid.ask.ratio import Ratio, between, side
 from fleetcube.grid.spec.arguments import scenario_and_axes
 
 Patch = pytest.MonkeyPatch
@@ -39,6 +40,11 @@ def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -
         ask(*given, **named)
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def ratios(a: dict[str, Any], b: dict[str, Any], names: list[str]) -> dict[str, Ratio]:
+    """The ratios B / A of two scenarios' outputs."""
+    return between(side(a, names), side(b, names))
 
 
 def cases(names: str, *rows: Any, ids: Any = None) -> pytest.MarkDecorator:

@@ -9,7 +9,6 @@ import pytest
 from fleetcube import evaluate
 from fleetcube.catalog import pooled
 from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
-from fleetcube.grid.ask.ratio import ratios
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table
@@ -18,7 +17,7 @@ from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 from fleetcube.grid.sweep import Sweep
 
-from .common import on_h100, refused
+from .common import on_h100, ratios, refused
 
 JOB = on_h100(
     "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4

@@ -11,12 +11,11 @@ from click.testing import CliRunner
 
 from fleetcube import Settings, Sweep
 from fleetcube.cli import cli
-from fleetcube.grid.ask.ratio import ratios
 from fleetcube.grid.ask.wall import LOST, wall
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.wall import wall_picture
 
-from .common import cases, on_h100, refused
+from .common import cases, on_h100, ratios, refused
 
 JOB = on_h100("llama-3-70b", calibration="none", tensor_parallel=8, pipeline_parallel=8)
 JOB |= {"global_batch_size": 2048, "gpu_mttf": "50_000 h", "checkpoint_write_bandwidth": "100 GB/s"}
