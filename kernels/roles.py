@@ -32,6 +32,8 @@ from .physics.pipeline.roles import SCHEDULES_AHEAD as SCHEDULES_AHEAD
 from .physics.pipeline.roles import SPLIT as SPLIT
 from .physics.pipeline.roles import UNCHUNKED_SCHEDULES as UNCHUNKED_SCHEDULES
 from .physics.run.roles import BEFORE as BEFORE
+from .physics.run.roles import BEST_HIGH as BEST_HIGH
+from .physics.run.roles import BEST_LOW as BEST_LOW
 from .physics.run.roles import FIRST as FIRST
 from .physics.run.roles import LARGEST as LARGEST
 from .physics.run.roles import LEAST as LEAST

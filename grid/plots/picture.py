@@ -202,9 +202,9 @@ def saved(figure: Any, path: Path | None, of: Any = None) -> Any:
         if figure.legends and figure.axes[-1].get_xlabel():  # a legend may be below the panels
             last = figure.axes[-1]
             small |= {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
-            last.annotate(
-                wrapped, (0.5, 0), xycoords=("figure fraction", last.xaxis.label), **small
-            )
+            for text, across in ((" \n" * wrapped.count("\n") + " ", last), (wrapped, figure)):
+                at = (across.bbox if across is figure else last.xaxis.label, last.xaxis.label)
+                last.annotate(text, (0.5, 0), xycoords=at, **small).set_in_layout(across is last)
         else:
             figure.supxlabel(wrapped, **small)
     figure.draw_without_rendering()  # labels have no extents before this

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.phases import without_phase
+from ...kernels.roles import BEST_HIGH, BEST_LOW
 from ..errors import InputError
 from ..show.tables import scale
 from ..show.theme import LINES
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 _BLUE, _ORANGE = LINES[0], LINES[3]
 _SMOOTH = "inputs 10 % smaller and larger"
 _STEPPED = "whole numbers: the nearest valid ones below and above"
-# Outputs of which more is better; less is, of those that end like the others
-_MORE = (
-    *("goodput", "job_goodput", "ettr", "availability", "mfu", "hfu", "effective_flops"),
-    *("model_flops_per_gpu", "tokens_per_second", "cluster_mtbf"),
-)
-_LESS = ("_time", "_cost", "_duration", "_overhead", "gpu_hours", "energy", "carbon_emissions")
 _TOLD: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
 MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
@@ -128,7 +123,7 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
 def _sense(of: str) -> int:
     """Whether more of an output is better (1) or less (-1); 0 if neither is known."""
     name = without_phase(of)
-    return 1 if name in _MORE else -1 if name.endswith(_LESS) else 0
+    return 1 if name in BEST_HIGH else -1 if name.endswith(BEST_LOW) else 0
 
 
 @picture.styled

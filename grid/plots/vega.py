@@ -205,7 +205,7 @@ def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[s
     if by is None:
         return {"value": LINES[0]}
     few = len(labels) <= len(LINES)
-    colours = {"range": LINES[: len(labels)]} if few else {"scheme": "viridis"}
+    colours = {"range": list(LINES[: len(labels)])} if few else {"scheme": "viridis"}
     kind = "nominal" if few else "ordinal"
     scaled_ = {"domain": labels, **colours}
     return {"field": "point", "type": kind, "title": picture.heading(cube[by]), "scale": scaled_}
@@ -313,7 +313,7 @@ def _lines(
         labels = [text.replace("\n", " ") for text in picture.point_labels(cube[family])]
         columns[family] = np.array(labels, object).reshape(-1, 1)
         few = len(labels) <= len(LINES)
-        colours = {"range": LINES[: len(labels)]} if few else {"scheme": "viridis"}
+        colours = {"range": list(LINES[: len(labels)])} if few else {"scheme": "viridis"}
         head = {"field": family, "type": "nominal" if few else "ordinal", "sort": labels}
         shared["color"] = {**head, "title": picture.heading(cube[family]), "scale": colours}
     else:

@@ -22,6 +22,9 @@ _NARROW = 10  # characters of a layout below its size
 def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
     """Draw job time and losses over sizes, with a line where a limit begins to bind, and the layout
     of each size. Of the smaller sizes, which scale alike, the last few are drawn."""
+    from matplotlib.patheffects import withStroke
+
+    rim = [withStroke(linewidth=2.6, foreground="white")]  # dark areas lie below
     starts = found["binds_from"].values
     bound = np.unique(starts[np.isfinite(starts)])
     first = np.searchsorted(found[SIZE].values, bound[0]) if bound.size else _FREE
@@ -35,7 +38,7 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
     for row, start in enumerate(bound.tolist()):
         named = found["limit"].values[starts == start]
         for axes in (upper, lower):
-            axes.axvline(start, color="black", linestyle=":", linewidth=1.2)
+            axes.axvline(start, color="black", linestyle=":", linewidth=1.2, path_effects=rim)
         where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
         upper.annotate(
             ", ".join(named),

@@ -12,6 +12,14 @@ LOSSES = (
     "rework_overhead",
     "recovery_overhead",
 )
+# outputs of which more is better, and how names of those end of which less is; else it depends
+BEST_HIGH = frozenset(
+    {
+        *("availability", "cluster_mtbf", "effective_flops", "ettr", "goodput", "hfu"),
+        *("job_goodput", "mfu", "model_flops_per_gpu", "tokens_per_second"),
+    }
+)
+BEST_LOW = ("_cost", "_duration", "_overhead", "_time", "carbon_emissions", "energy", "gpu_hours")
 # a job in phases: the input that each must state, and how values of the phases combine for the
 # job; other quantities have a value per phase but none for the job
 PHASED = "training_tokens"
