@@ -185,7 +185,8 @@ def caption(of: Any) -> str:
     """What a cube or a point of it is of: its labels, its degrees of parallelism, and the release;
     no date, so that the same cube gives the same bytes."""
     scenario = json.loads(of.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
-    scenario |= {str(name): at.item() for name, at in of.coords.items() if at.ndim == 0}
+    if scenario:
+        scenario |= {str(name): at.item() for name, at in of.coords.items() if at.ndim == 0}
     given = [str(scenario[kind]) for kind in _NAMED if isinstance(scenario.get(kind), str)]
     labels = ["own model" if label.startswith("{") else label[-40:] for label in given]
     known = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}

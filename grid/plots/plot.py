@@ -139,7 +139,8 @@ def _curves(
         factor, _ = scale(
             str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
         )
-        low, high = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+        both = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+        low, high = (np.where(bad, np.nan, end) for end in both)
         banded = _bands(axes, at, low, high, shades, picture.is_number(cube[x]))
     if not flags:
         if picture.is_wide(known.min(), known.max()):

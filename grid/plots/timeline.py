@@ -40,7 +40,7 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
         boxes = [*zip(ends, rows - 0.4, ends := ends + share, rows + 0.4, strict=True)]
         areas.append((text, colour, boxes))
         handles.append(patches.Patch(color=colour, label=text))
-    for k in np.flatnonzero(bad & (widths > 0)):
+    for k in np.flatnonzero(bad & (widths > 0)).tolist():
         right.barh(k, 1, 0.8, zorder=0, **picture.INFEASIBLE)
     if bad.any():
         handles.append(picture.cannot_run())
