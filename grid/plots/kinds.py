@@ -15,6 +15,7 @@ from ..show.tables import scale
 from ..show.theme import GREY, LINES
 from ..show.theme import PARTS as SHADES
 from . import picture
+from .areas import label_areas
 from .plot import plot
 
 if TYPE_CHECKING:
@@ -32,13 +33,8 @@ _BEST = {"min": "lowest", "max": "highest"}
 REST = "#999999"
 _DOT = 0.09  # inches between dots that would hide each other
 # Labels and colours of the shares of the wall time, from the bottom: losses, then the remainder
-PARTS = (
-    *(
-        (picture.words(n.removesuffix("_overhead")), c)
-        for n, c in zip(LOSSES, SHADES, strict=False)
-    ),
-    ("model operations at peak", SHADES[len(LOSSES)]),
-)
+_NAMES = [picture.words(name.removesuffix("_overhead")) for name in LOSSES]
+PARTS = tuple(zip([*_NAMES, "model operations at peak"], SHADES, strict=True))
 
 
 @picture.styled
@@ -62,7 +58,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     panels[-1].set_xlabel(picture.heading(cube[x]))
     picture.headed(figure, picture.title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
-    picture.label_areas(panels[-1], areas)
+    label_areas(panels[-1], areas)
     return picture.saved(figure, path, cube)
 
 
@@ -361,7 +357,7 @@ class Front:
     edge: Any  # both outputs of the front, from one end to the other
     labels: list[str]  # of the front, by the axis that colours it
     names: list[str]  # all labels of that axis
-    wide: tuple[bool, bool]  # whether each spans too much for a linear scale
+    wide: list[bool]  # whether each spans too much for a linear scale
 
 
 def front(
@@ -409,12 +405,5 @@ def front(
         signs * edge,
         labels,
         names,
-        (
-            picture.is_wide(*_span(both[0, places])),
-            picture.is_wide(*_span(both[1, places])),
-        ),
+        [picture.is_wide(side.min(), side.max()) for side in both[:, places]],
     )
-
-
-def _span(numbers: Any) -> tuple[float, float]:
-    return float(numbers.min()), float(numbers.max())

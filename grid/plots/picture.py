@@ -444,9 +444,8 @@ def _few(places: Any, at: Any) -> bool:
 
 def _is_round(value: float) -> bool:
     """Whether a number has at most two digits before its zeros, or so has its odd part."""
-    odd = int(value) if value.is_integer() else 0
-    odd //= (odd & -odd) or 1
-    return 0 < abs(odd) < 100 or bool(np.isclose(value, float(f"{value:.2g}"), 1e-9, 0))
+    odd = int(value) // (int(value) & -int(value) or 1)
+    return (value.is_integer() and abs(odd) < 100) or float(f"{value:.2g}") == value
 
 
 def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
@@ -484,32 +483,6 @@ def stretches(known: Any) -> list[slice]:
 def is_wide(low: float, high: float) -> bool:
     """Whether values span more than a factor of 10, and so need a log scale."""
     return bool(low > 0 and np.isfinite(high) and high > 10 * low)
-
-
-def ink(colour: Any) -> str:
-    """Black or white, whichever is better to read on a colour."""
-    from matplotlib import colors
-
-    linear = np.array(colors.to_rgb(colour)) ** 2.2
-    return "white" if linear @ (0.2126, 0.7152, 0.0722) < 0.18 else "black"
-
-
-def label_areas(axes: Any, areas: Sequence[tuple[str, Any, Sequence[Any]]]) -> None:
-    """Write names inside areas, for prints without colours: each with its colour and boxes (left,
-    low, right, high in data), in the first box with room for it. The view must be final."""
-    axes.figure.draw_without_rendering()  # needed for sizes in pixels
-    for name, colour, boxes in areas:
-        how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": ink(colour)}
-        text = axes.text(0, 0, name, clip_on=True, **how)
-        own = text.get_window_extent()
-        for left, low, right, high in boxes:
-            corners = axes.transData.transform([(left, low), (right, high)])
-            room = np.all(np.abs(corners[1] - corners[0]) > (own.width + _GAP, own.height))
-            if low < high and room:
-                text.set_position(axes.transData.inverted().transform(corners.mean(axis=0)))
-                break
-        else:
-            text.remove()
 
 
 def cannot_run() -> Any:

@@ -14,6 +14,7 @@ from ..reduce.pareto import SENSES
 from ..show.tables import scale
 from ..show.theme import PARTS
 from . import picture
+from .areas import ink, label_areas
 
 if TYPE_CHECKING:
     import xarray
@@ -439,9 +440,7 @@ def regions(
     known = (codes >= 0) & ~bad
     present = [k for k in range(len(names)) if (codes[known] == k).any()]
     handles = [
-        patches.Patch(
-            fc=palette[k], ec=picture.ink(palette[k]), lw=0, hatch=hatches.get(k), label=names[k]
-        )
+        patches.Patch(fc=palette[k], ec=ink(palette[k]), lw=0, hatch=hatches.get(k), label=names[k])
         for k in present
     ]
     handles += _absent(axes, points, bad, known)
@@ -455,7 +454,7 @@ def regions(
         there = known & (codes == k)
         if k in hatches:
             boxes = _boxes(axes, points, there, 1)
-            how: Any = {"fc": "none", "ec": picture.ink(palette[k]), "lw": 0, "hatch": hatches[k]}
+            how: Any = {"fc": "none", "ec": ink(palette[k]), "lw": 0, "hatch": hatches[k]}
             corners = [patches.Rectangle(b[:2], b[2] - b[0], b[3] - b[1]) for b in boxes]
             axes.add_collection(collections.PatchCollection(corners, **how), autolim=False)
         else:
@@ -465,7 +464,7 @@ def regions(
                 for box in _boxes(axes, points, there, len(codes) >> power or 1)
             ]
             areas.append((names[k].split("\n")[0], palette[k], every))
-    picture.label_areas(axes, areas)
+    label_areas(axes, areas)
 
 
 def _boxes(axes: Any, points: tuple[Any, Any], there: Any, height: int) -> list[Any]:

@@ -7,7 +7,8 @@ import numpy as np
 
 from ..ask.played import Played
 from ..show.theme import PARTS
-from .picture import Boxes, blank, check_picture, headed, ink, labelled, plain, saved, styled
+from .areas import ink
+from .picture import Boxes, blank, check_picture, headed, labelled, plain, saved, styled
 
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 _COLOURS = {"F": PARTS[5], "B": PARTS[1], "W": PARTS[6]}

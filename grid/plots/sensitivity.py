@@ -88,13 +88,10 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
     swing = np.abs(ends - base / factor).max(axis=0)
     order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0 or lacking[k]][:most]
     stepped = levers["kind"].values == "difference"
-    way = {1: ("higher", "lower"), -1: ("lower", "higher")}.get(sign := _sense(of))
-    told = picture.words(of)
-    parts = (
-        [f"better: {way[0]} {told}", f"worse: {way[1]} {told}"]
-        if way
-        else ["input smaller", "input larger"]
-    )
+    parts, sign = ["input smaller", "input larger"], _sense(of)
+    if sign:
+        ways = zip(("better", "worse"), ("higher", "lower")[::sign], strict=True)
+        parts = [f"{told}: {way} {picture.words(of)}" for told, way in ways]
 
     def said(k: int, side: int) -> str:
         change = f"at {tried[side, k]:,.6g}" if stepped[k] else ("-10 %", "+10 %")[side]

@@ -11,6 +11,7 @@ from ..ask.traffic import duration
 from ..show.tables import scale
 from ..show.theme import GREY, PARTS
 from . import picture
+from .areas import ink
 
 if TYPE_CHECKING:
     import xarray
@@ -57,7 +58,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         shade = colors.to_rgb(shades[part.name])
         box: dict[str, Any] = {"color": shade, "edgecolor": "white", "linewidth": 0.8}
         axes.barh(row, part.seconds / factor, 0.94, start / factor, **box)
-        how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": picture.ink(shade)}
+        how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": ink(shade)}
         middle = (start + part.seconds / 2) / factor
         names.append((axes.text(middle, row, _named(part), **how), part))
     axes.set_xlim(0, whole.seconds / factor)

@@ -13,6 +13,7 @@ from ..show.theme import GREY
 from ..spec.axes import PHASE
 from ..spec.dates import end
 from . import picture
+from .areas import label_areas
 from .kinds import PARTS
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
         axes.spines[["top", "right"]].set_visible(False)
     picture.headed(figure, _title(widths, unit, until))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
-    picture.label_areas(right, areas)
+    label_areas(right, areas)
     return picture.saved(figure, path, cube)
 
 

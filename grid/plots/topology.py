@@ -10,13 +10,8 @@ from .picture import Boxes, blank, check_picture, headed, saved, styled
 if TYPE_CHECKING:
     import xarray
 
-_COLOURS = dict(
-    zip(
-        ("tensor", "context", "expert", "data", "pipeline", "sites"),
-        (LINES[0], LINES[4], LINES[2], LINES[1], LINES[3], LINES[5]),
-        strict=True,
-    )
-)
+_KINDS = ("tensor", "data", "expert", "pipeline", "context", "sites")
+_COLOURS = dict(zip(_KINDS, LINES, strict=True))
 _MOST = 12  # most boxes drawn for one tier
 _BESIDE = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
 _GAP = 0.06  # between boxes, relative to the width of one

@@ -204,11 +204,16 @@ def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[s
     """The colour channel of an axis' points, by their labels."""
     if by is None:
         return {"value": LINES[0]}
-    few = len(labels) <= len(LINES)
-    colours = {"range": list(LINES[: len(labels)])} if few else {"scheme": "viridis"}
-    kind = "nominal" if few else "ordinal"
+    kind, colours = _series(labels)
     scaled_ = {"domain": labels, **colours}
     return {"field": "point", "type": kind, "title": picture.heading(cube[by]), "scale": scaled_}
+
+
+def _series(labels: list[str]) -> tuple[str, dict[str, Any]]:
+    """Whether labels are few enough for colours of their own, and a scale of colours."""
+    if len(labels) <= len(LINES):
+        return "nominal", {"range": list(LINES[: len(labels)])}
+    return "ordinal", {"scheme": "viridis"}
 
 
 def _filtered(layers: list[tuple[Any, str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -312,9 +317,8 @@ def _lines(
     if family:
         labels = [text.replace("\n", " ") for text in picture.point_labels(cube[family])]
         columns[family] = np.array(labels, object).reshape(-1, 1)
-        few = len(labels) <= len(LINES)
-        colours = {"range": list(LINES[: len(labels)])} if few else {"scheme": "viridis"}
-        head = {"field": family, "type": "nominal" if few else "ordinal", "sort": labels}
+        kind, colours = _series(labels)
+        head = {"field": family, "type": kind, "sort": labels}
         shared["color"] = {**head, "title": picture.heading(cube[family]), "scale": colours}
     else:
         shared["color"] = {"value": LINES[0]}
