@@ -107,9 +107,7 @@ def _ends(shares: Any) -> Any:
     return np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
 
 
-def _stacked(
-    axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any
-) -> tuple[list[Any], list[Any]]:
+def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> Any:
     """Draw areas or bars; return legend entries, and what `label_areas` takes."""
     from matplotlib import patches, ticker
 

@@ -445,7 +445,8 @@ def _few(places: Any, at: Any) -> bool:
 def _is_round(value: float) -> bool:
     """Whether a number has at most two digits before its zeros, or so has its odd part."""
     odd = int(value) // (int(value) & -int(value) or 1)
-    return (value.is_integer() and abs(odd) < 100) or float(f"{value:.2g}") == value
+    near = np.isclose(value, float(f"{value:.2g}"), 1e-9, 0)
+    return bool(near or (value.is_integer() and abs(odd) < 100))
 
 
 def plain(line: Any, ends: tuple[float, float] | None = None) -> None:

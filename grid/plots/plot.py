@@ -235,11 +235,11 @@ def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smoot
     if not known.any():
         return False
     low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
-    ink, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
+    own, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
     if smooth and at.size > 1 and len(shades) <= MOST_BANDS:
         for k, shade in enumerate(shades):
             axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
-        axes.fill_between([], [], [], color=ink, alpha=0.2, linewidth=0, label=label)
+        axes.fill_between([], [], [], color=own, alpha=0.2, linewidth=0, label=label)
         return True
     log = axes.get_xscale() == "log"
     places = np.log(at) if log else at
@@ -248,7 +248,7 @@ def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smoot
         beside = places + step * (k - (len(shades) - 1) / 2)
         beside = np.exp(beside) if log else beside
         axes.vlines(beside, low[k], high[k], color=shade, linewidth=1.2)
-    axes.vlines([], [], [], color=ink, linewidth=1.2, label=label)
+    axes.vlines([], [], [], color=own, linewidth=1.2, label=label)
     return True
 
 

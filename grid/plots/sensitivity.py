@@ -1,7 +1,6 @@
 """Pictures of sensitivity: a tornado at a point, a map of the input that matters most."""
 
 import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,11 +63,9 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
     return picture.saved(figure, path, levers)
 
 
-def _ends_of(
-    rows: Sequence[dict[str, Any]], change: str
-) -> dict[tuple[str, bool], list[dict[str, Any]]]:
+def _ends_of(rows: list[Any], change: str) -> dict[tuple[str, bool], list[Any]]:
     """The ends of a panel's bars, by input and by whether they are to the right."""
-    found: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, bool], list[Any]] = {}
     for row in rows:
         if row["change"] == change and row["until"] != row["from"]:
             found.setdefault((row["input"], row["until"] > row["from"]), []).append(row)
@@ -104,7 +101,7 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
             "part": parts[bool(ends[side, k] * sign < base / factor * sign) if sign else side],
             "from": base / factor,
             "until": ends[side, k],
-            "said": said(k, side),
+            "said": said(k, side) if moved[side, k] else "",
         }
         for k in sorted(order, key=lambda k: bool(stepped[k]))
         for side in sorted((0, 1), key=lambda side: -abs(ends[side, k] - base / factor))

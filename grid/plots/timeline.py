@@ -81,14 +81,9 @@ def timeline_boxes(cube: "xarray.Dataset") -> picture.Boxes:
             for name, left, width, a, b in zip(names, *sides, strict=True)
             if width > 0 and b > a
         ]
-    starts = np.cumsum(widths) - widths
+    ends = np.cumsum(widths)
     rows += [
-        {
-            "phase": names[k],
-            "part": picture.CANNOT,
-            "from": starts[k],
-            "until": starts[k] + widths[k],
-        }
+        {"phase": names[k], "part": picture.CANNOT, "from": ends[k] - widths[k], "until": ends[k]}
         | {"low": 0.0, "high": 1.0}
         for k in np.flatnonzero(bad & (widths > 0))
     ]

@@ -39,16 +39,9 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
         named = found["limit"].values[starts == start]
         for axes in (upper, lower):
             axes.axvline(start, color="black", linestyle=":", linewidth=1.2, path_effects=rim)
-        where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        upper.annotate(
-            ", ".join(named),
-            (start, 0.95 - 0.13 * row),
-            (-4, 0),
-            ha="right",
-            va="top",
-            fontsize=8,
-            **where,
-        )
+        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
+        at = (start, 0.95 - 0.13 * row)
+        upper.annotate(f"{', '.join(named)} ", at, fontsize=8, **place)
     headed(figure, _title(found))
     return saved(figure, path, found)
 
