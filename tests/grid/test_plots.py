@@ -405,6 +405,8 @@ def test_a_picture_says_what_it_is_of_beside_all_else(png: Path) -> None:
         assert not any(box.overlaps(other) for other in others)
         assert 0 <= box.y0 < box.y1 <= figure.bbox.y1
     assert caption_of(held.drop_attrs()) == ""
+    shallow = cube({"n_gpus": [512, 1024], "pipeline_parallel": [2, 4]}, ["job_time"])
+    assert ", TP8 PP2, fleetcube " in caption_of(shallow.isel(pipeline_parallel=0))
 
 
 def test_title_size_and_dpi_are_the_users(tmp_path: Path) -> None:
