@@ -234,7 +234,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
         axes.scatter([], [], color="none", edgecolor="black", label=picture.CANNOT)
     axes.set(xscale="log", yscale="log")
     # the foot of the roof would leave no room for the dots
-    axes.set_ylim(bottom=min(np.nanmin(rows["reached"]) / factor, *ceilings) / 2)
+    axes.set_ylim(bottom=min([np.nanmin(rows["reached"]) / factor, *ceilings]) / 2)
     for line in (axes.xaxis, axes.yaxis):
         picture.plain(line)
     axes.set_xlabel(INTENSITY)
