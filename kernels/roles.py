@@ -32,6 +32,8 @@ from .physics.pipeline.roles import SCHEDULES_AHEAD as SCHEDULES_AHEAD
 from .physics.pipeline.roles import SPLIT as SPLIT
 from .physics.pipeline.roles import UNCHUNKED_SCHEDULES as UNCHUNKED_SCHEDULES
 from .physics.run.roles import BEFORE as BEFORE
+from .physics.run.roles import BEST_HIGH as BEST_HIGH
+from .physics.run.roles import BEST_LOW as BEST_LOW
 from .physics.run.roles import FIRST as FIRST
 from .physics.run.roles import LARGEST as LARGEST
 from .physics.run.roles import LEAST as LEAST
@@ -149,33 +151,6 @@ SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 TIME = "job_time"  # added to the start date: when a job ends
 ENDING = "job_end"  # whether its time counts that a job ends
 FAILURES = "expected_failures"  # a count; far below 1 it is a probability
-# Outputs of which more is better; of all others less is
-BETTER_LARGE = frozenset(
-    {
-        "amdahl_speedup",
-        "attainable_flops",
-        "availability",
-        "decode_tokens_per_second",
-        "effective_flops",
-        "ettr",
-        "goodput",
-        "gustafson_speedup",
-        "hfu",
-        "job_goodput",
-        "memory_margin",
-        "mfu",
-        "model_flops_per_gpu",
-        "output_tokens_per_second",
-        "scaling_efficiency",
-        "spare_availability",
-        "steady_availability",
-        "step_rate",
-        "tokens_per_second",
-        "useful_step_rate",
-        "usl_speedup",
-        "utilization_efficiency",
-    }
-)
 MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
 # What a scenario spells out in letters, and where it may be given instead

@@ -3,12 +3,12 @@
 
 const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58",
   "b5de2b", "fde725"].map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
-// Okabe and Ito's palette with a dark grey, by code as in the pictures of `fleetcube plot`
-const PALETTE = ["595959", "0072b2", "e69f00", "f0e442", "009e73", "d55e00", "56b4e9", "cc79a7"]
+// By code, as in the pictures of `fleetcube plot`: PARTS of show/theme.py
+const PALETTE = ["3b1f5b", "1f4e9e", "b3401c", "0b8a6f", "d9822b", "6fb7e8", "f2cf4a", "e9edf1"]
   .map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
 const INFEASIBLE = [217, 217, 217];
-const FEASIBLE = [242, 242, 242];
-const REASONS = [1, 2, 4, 5, 6, 3, 7]; // of the palette, for more flags than it has; as in plot
+const FEASIBLE = PALETTE[7];
+const REASONS = [1, 4, 3, 6, 0, 5, 2]; // of the palette, for more flags than it has; as in plot
 const UNDEFINED = [244, 244, 244];
 const BELOW = [120, 0, 160], ABOVE = [200, 30, 30]; // beyond the colour scale
 const DASHES = [[6, 3], [2, 3], [9, 3, 2, 3], [4, 2, 1, 2], [12, 4]];
@@ -435,7 +435,7 @@ function drawCurve(canvas, axis, row, marked) {
     pen.globalAlpha = 1;
   }
   lines.forEach((line, m) => {
-    pen.strokeStyle = m % 2 ? INK : css(PALETTE[5]);
+    pen.strokeStyle = m % 2 ? INK : css(PALETTE[2]);
     pen.setLineDash(DASHES[m % DASHES.length]);
     pen.lineWidth = 1.5;
     pen.beginPath();

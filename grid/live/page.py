@@ -21,7 +21,7 @@ from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.inputs import INPUTS, TOPIC_OF
 from ...kernels.roles import (
-    BETTER_LARGE,
+    BEST_HIGH,
     CROSSING,
     ENDS,
     GROWING,
@@ -333,7 +333,7 @@ def _outputs(
     for name in outputs:
         about = attributes(first.plan, name)
         own = {"name": name, "title": words(name), "about": about["long_name"]}
-        own["sense"] = -1 if name in BETTER_LARGE else 1
+        own["sense"] = -1 if name in BEST_HIGH else 1
         own["title"] += counted(about)
         own |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:

@@ -9,10 +9,11 @@ import numpy as np
 from ..measured.fit import CollectiveFit
 from ..measured.steps import StepFit
 from ..show.tables import scale
+from ..show.theme import LINES
 from ..spec.values import unit_of
-from .picture import PALETTE, blank, check_picture, headed, labelled, plain, saved, styled, words
+from .picture import blank, check_picture, headed, labelled, plain, saved, styled, words
 
-_OUT, _IN, _LINE = *PALETTE[1:3], "black"
+_OUT, _IN, _LINE = *LINES[:2], "black"
 
 
 @styled

@@ -12,7 +12,10 @@ from ...kernels.roles import LOSSES
 from ..errors import InputError
 from ..reduce.pareto import SENSES, unbeaten
 from ..show.tables import scale
+from ..show.theme import GREY, LINES
+from ..show.theme import PARTS as SHADES
 from . import picture
+from .areas import label_areas
 from .plot import plot
 
 if TYPE_CHECKING:
@@ -28,14 +31,10 @@ _LOST = "Where the wall time goes"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
 REST = "#999999"
+_DOT = 0.09  # inches between dots that would hide each other
 # Labels and colours of the shares of the wall time, from the bottom: losses, then the remainder
-PARTS = (
-    *(
-        (picture.words(n.removesuffix("_overhead")), c)
-        for n, c in zip(LOSSES, picture.PALETTE, strict=False)
-    ),
-    ("model operations at peak", "#f2f2f2"),
-)
+_NAMES = [picture.words(name.removesuffix("_overhead")) for name in LOSSES]
+PARTS = tuple(zip([*_NAMES, "model operations at peak"], SHADES, strict=True))
 
 
 @picture.styled
@@ -55,10 +54,11 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     at = picture.positions(panels[-1], cube[x], "x")
     if top:
         _job_time(panels[0], cube, x, at, bad)
-    handles = _stacked(panels[-1], cube[x], at, shares, bad)
+    handles, areas = _stacked(panels[-1], cube[x], at, shares, bad)
     panels[-1].set_xlabel(picture.heading(cube[x]))
     picture.headed(figure, picture.title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
+    label_areas(panels[-1], areas)
     return picture.saved(figure, path, cube)
 
 
@@ -70,7 +70,7 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
     for k, label in enumerate(picture.point_labels(drawn[x])):
         at = {"at": label.replace("\n", " ")}
         if bad[k]:
-            rows.append({**at, "part": "infeasible", "from": 0.0, "until": 1.0})
+            rows.append({**at, "part": picture.CANNOT, "from": 0.0, "until": 1.0})
             continue
         rows += [
             {**at, "part": name, "from": low, "until": high}
@@ -78,7 +78,7 @@ def losses_boxes(cube: "xarray.Dataset", x: str) -> picture.Boxes:
             if np.isfinite(high)
         ]
     heads = {"at": picture.heading(drawn[x]), "from": "share of the wall time"}
-    shades = {**dict(PARTS), "infeasible": picture.GREY}
+    shades = {**dict(PARTS), picture.CANNOT: GREY}
     return picture.Boxes(
         picture.title(cube, drawn, _LOST), rows, ("at",), ("from", "until"), heads, shades
     )
@@ -107,13 +107,15 @@ def _ends(shares: Any) -> Any:
     return np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
 
 
-def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> list[Any]:
+def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> Any:
+    """Draw areas or bars; return legend entries, and what `label_areas` takes."""
     from matplotlib import patches, ticker
 
     ends = _ends(shares)
     cells = picture.edges(at, axes.get_xscale())
     gapless = not bad.any() and at.size > 1  # areas from the first point to the last
-    handles = []
+    handles: list[Any] = []
+    areas: list[Any] = []
     for low, high, (name, colour) in zip(ends, ends[1:], PARTS, strict=False):
         if picture.is_number(x):
             for stretch in picture.stretches(np.isfinite(high)):
@@ -121,20 +123,31 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
                 if not gapless:  # up to the cell edges, to meet the grey of infeasible points
                     places = [cells[stretch.start], *places, cells[stretch.stop]]
                     rows = np.pad(rows, ((0, 0), (1, 1)), mode="edge")
-                axes.fill_between(places, *rows, color=colour, linewidth=0)
+                edge = {"edgecolor": "white", "linewidth": 0.6}  # where areas touch
+                axes.fill_between(places, *rows, facecolor=colour, **edge)
         else:
             axes.bar(at, high - low, 0.8, low, color=colour)
+        areas.append((name, colour, _boxes(at, low, high, picture.is_number(x))))
         handles.append(patches.Patch(color=colour, label=name))
     for k in np.flatnonzero(bad):
         axes.axvspan(cells[k], cells[k + 1], zorder=0, **picture.INFEASIBLE)
     if bad.any():
-        handles.append(patches.Patch(label="infeasible", **picture.INFEASIBLE))
+        handles.append(picture.cannot_run())
     axes.set_xlim((at[0], at[-1]) if picture.is_number(x) and gapless else (cells[0], cells[-1]))
     axes.set_ylim(0, 1)
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
-    axes.grid(alpha=0.3)
-    return handles
+    return handles, areas
+
+
+def _boxes(at: Any, low: Any, high: Any, smooth: bool) -> list[Any]:
+    """Boxes inside an area, the highest first: between the neighbours of a point, or its bar."""
+    if smooth:
+        sides = [slice(max(0, k - 1), k + 2) for k in range(at.size)]
+        inside = [(at[s][0], low[s].max(), at[s][-1], high[s].min()) for s in sides]
+    else:
+        inside = [*zip(at - 0.4, low, at + 0.4, high, strict=True)]
+    return sorted(inside, key=lambda box: box[1] - box[3])
 
 
 def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
@@ -147,9 +160,9 @@ def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> N
     if x == "n_gpus" and known.size > 1:
         span = at[known[0] : known[-1] + 1]
         ideal = times[known[0]] * span[0] / span
-        axes.plot(span, ideal, "--", color=picture.PALETTE[1], label="in proportion to 1 / GPUs")
+        axes.plot(span, ideal, "--", color=LINES[0], label="in proportion to 1 / GPUs")
         axes.legend(fontsize=8)
-    if known.size and picture.is_wide(times[known].min(), times[known].max(), 16):
+    if known.size and picture.is_wide(times[known].min(), times[known].max()):
         axes.set_yscale("log")
     picture.plain(axes.yaxis)
     axes.set_ylabel(picture.labelled("job_time", unit))
@@ -206,20 +219,22 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     for place, several, (across, heights) in roofs(rows):  # in the colours of their points
         shade = shades[place] if several else "black"
         axes.plot(across, heights / factor, color=shade, linewidth=1.2, label="_")
+    dots: list[Any] = []
     for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
-        across, reached = rows["across"][k], rows["reached"][k]
-        face = "none" if bad[k] else shade
         mark = {"edgecolor": shade, "s": 36, "zorder": 3}
-        axes.scatter(across, reached / factor, facecolor=face, label=label or "reached", **mark)
-        if "network" in rows:
-            ceiling = rows["network"][k] / factor
-            axes.scatter(across, ceiling, marker="v", facecolor="none", label="_", **mark)
-    empty: Any = ([], [])
-    if "network" in rows:
-        axes.scatter(*empty, marker="v", color="none", edgecolor="black", label="network allows")
+        face, at = "none" if bad[k] else shade, (rows["across"][k], rows["reached"][k] / factor)
+        dots.append(axes.scatter(*at, facecolor=face, label=label or "reached", **mark))
+    triangle: Any = {"marker": "v", "facecolor": "none", "s": 36, "zorder": 3}
+    ceilings = rows.get("network", rows["reached"][:0]) / factor
+    for across, ceiling, shade in zip(rows["across"], ceilings, shades, strict=False):
+        dots.append(axes.scatter(across, ceiling, edgecolor=shade, label="_", **triangle))
+    if ceilings.size:
+        axes.scatter([], [], edgecolor="black", label="network allows", **triangle)
     if bad.any():
-        axes.scatter(*empty, color="none", edgecolor="black", label="infeasible")
+        axes.scatter([], [], color="none", edgecolor="black", label=picture.CANNOT)
     axes.set(xscale="log", yscale="log")
+    # the foot of the roof would leave no room for the dots
+    axes.set_ylim(bottom=min([np.nanmin(rows["reached"]) / factor, *ceilings]) / 2)
     for line in (axes.xaxis, axes.yaxis):
         picture.plain(line)
     axes.set_xlabel(INTENSITY)
@@ -227,7 +242,29 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     picture.headed(figure, told)
     axes.grid(alpha=0.3)
     picture.beside(figure, title=None if by is None else picture.heading(cube[by]))
+    if _spread(figure, axes, dots):
+        axes.set_xlabel(f"{INTENSITY}; dots side by side have that of the leftmost")
     return picture.saved(figure, path, cube)
+
+
+def _spread(figure: Any, axes: Any, dots: Sequence[Any]) -> bool:
+    """Move dots that would hide each other to the right; return whether there are any."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure.draw_without_rendering()  # needed for places in pixels
+    size = _DOT * figure.dpi
+    taken: list[Any] = []
+    moved = False
+    for dot in dots:
+        start = at = axes.transData.transform(dot.get_offsets().data[0])
+        while any(np.abs(at - other).max() < 0.9 * size for other in taken):
+            at = at + np.array((size, 0.0))
+        taken.append(at)
+        if right := (at - start)[0] / figure.dpi:
+            beside = ScaledTranslation(right, 0, figure.dpi_scale_trans)
+            dot.set_offset_transform(axes.transData + beside)
+            moved = True
+    return moved
 
 
 def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
@@ -290,7 +327,7 @@ def pareto(
     axes.scatter(*others, color=REST, linewidths=0, rasterized=not few, **how)
     axes.plot(*found.edge, color="black", linewidth=1, zorder=2, drawstyle="steps-post")
     if by is None:
-        axes.scatter(*found.edge, s=24, color=picture.PALETTE[5], zorder=3)
+        axes.scatter(*found.edge, s=24, color=LINES[3], zorder=3)
     else:
         for name, shade in zip(found.names, picture.colours(len(found.names)), strict=True):
             own = [label == name for label in found.labels]
@@ -318,7 +355,7 @@ class Front:
     edge: Any  # both outputs of the front, from one end to the other
     labels: list[str]  # of the front, by the axis that colours it
     names: list[str]  # all labels of that axis
-    wide: tuple[bool, bool]  # whether each spans too much for a linear scale
+    wide: list[bool]  # whether each spans too much for a linear scale
 
 
 def front(
@@ -366,12 +403,5 @@ def front(
         signs * edge,
         labels,
         names,
-        (
-            picture.is_wide(*_span(both[0, places]), 16),
-            picture.is_wide(*_span(both[1, places]), 16),
-        ),
+        [picture.is_wide(side.min(), side.max()) for side in both[:, places]],
     )
-
-
-def _span(numbers: Any) -> tuple[float, float]:
-    return float(numbers.min()), float(numbers.max())

@@ -21,6 +21,7 @@ from ..ask.layouts import SHORT
 from ..ask.layouts import text as layout_text
 from ..errors import InputError, check_path
 from ..show.tables import scale
+from ..show.theme import GREY, LINES
 from ..spec.values import is_known
 
 if TYPE_CHECKING:
@@ -33,11 +34,8 @@ _SIZES = (2, 40)  # min and max, inches
 _DPIS = (30, 1200)
 _MOST_PIXELS = 100_000_000
 
-# Okabe & Ito's palette with a dark grey, distinct for colour-blind readers
-PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
-DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
-GREY = "#d9d9d9"  # for infeasible points
+CANNOT = "cannot run"
 INFEASIBLE: dict[str, Any] = {
     "facecolor": GREY,
     "edgecolor": "white",
@@ -61,7 +59,8 @@ _SPELLED |= {"gpus": "GPUs", "nics": "NICs", "psus": "PSUs", "nvme": "NVMe", "fl
 _MOST_TICKS = 12
 _TICKED = 0.07  # least distance of ticks at points, as a share of the axis
 _NAMED = ("model", "node", "gpu", "fabric", "software")
-_SUBS = ((10, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1e4, (1.0, 2.0, 5.0)), (np.inf, (1.0,)))
+_ROUND = [1, 2, 5, 10]  # steps between ticks
+_ENOUGH = 3  # ticks at 1, 2 and 5, otherwise at even steps
 _GAP = 4  # least pixels between labels
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
@@ -192,6 +191,8 @@ def caption(of: Any) -> str:
     """What a cube or a point of it is of: its labels, its degrees of parallelism, and the release;
     no date, so that the same cube gives the same bytes."""
     scenario = json.loads(of.attrs.get("fleetcube_spec", "{}")).get("scenario", {})
+    if scenario:
+        scenario |= {str(name): at.item() for name, at in of.coords.items() if at.ndim == 0}
     labels = labels_of(scenario)
     known = {n: scenario[n] for n in SHORT if isinstance(scenario.get(n), int | float)}
     words = [*labels, *filter(None, [layout_text(known)])]
@@ -202,12 +203,14 @@ def saved(figure: Any, path: Path | None, of: Any = None) -> Any:
     """Return the figure, with a caption of what it is of, written to `path` if given; overlapping
     tick labels are rotated."""
     if of is not None and (words := caption(of)):
-        small: dict[str, Any] = {"fontsize": 6.5, "color": "0.35", "parse_math": False}
+        small: dict[str, Any] = {"fontsize": 7, "color": "0.3", "parse_math": False}
         wrapped = "\n".join(textwrap.wrap(words, 2 * _across()))
         if figure.legends and figure.axes[-1].get_xlabel():  # a legend may be below the panels
             last = figure.axes[-1]
             small |= {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
-            last.annotate(wrapped, (0.5, 0), xycoords=last.xaxis.label, **small)
+            for text, across in ((" \n" * wrapped.count("\n") + " ", last), (wrapped, figure)):
+                at = (across.bbox if across is figure else last.xaxis.label, last.xaxis.label)
+                last.annotate(text, (0.5, 0), xycoords=at, **small).set_in_layout(across is last)
         else:
             figure.supxlabel(wrapped, **small)
     figure.draw_without_rendering()  # labels have no extents before this
@@ -403,8 +406,8 @@ def _axes_of(cube: "xarray.Dataset") -> list[str]:
 
 def colours(count: int) -> list[Any]:
     """Colours for lines and dots; beyond six, a dark-to-light scale."""
-    if count <= len(DISTINCT):
-        return DISTINCT[:count]
+    if count <= len(LINES):
+        return list(LINES[:count])
     from matplotlib import colormaps
 
     return list(colormaps["viridis"](np.linspace(0, 0.92, count)))
@@ -441,21 +444,30 @@ def _few(places: Any, at: Any) -> bool:
         return False
     steps = np.diff(np.sort(places))
     apart = steps.size == 0 or steps.min() > _TICKED * (places.max() - places.min())
-    exact = [
-        np.isclose(value, (float(f"{value:.3g}"), round(value)), 1e-9, 0).any() for value in at
-    ]
-    return bool(apart and all(exact) and np.abs(at).max() < 1e6)
+    return bool(apart and all(map(_is_round, at.tolist())) and np.abs(at).max() < 1e6)
+
+
+def _is_round(value: float) -> bool:
+    """Whether a number has at most two digits before its zeros, or so has its odd part."""
+    odd = int(value) // (int(value) & -int(value) or 1)
+    near = np.isclose(value, float(f"{value:.2g}"), 1e-9, 0)
+    return bool(near or (value.is_integer() and abs(odd) < 100))
 
 
 def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
-    """Write ticks as plain numbers; on a log scale mostly at 1, 2 and 5."""
+    """Write ticks as plain numbers, at round ones; on a log scale at 1, 2 and 5 if enough fit."""
     from matplotlib import ticker
 
+    even = ticker.MaxNLocator("auto", steps=_ROUND)
     if line.get_scale() == "log":
-        low, high = ends or line.get_view_interval()
-        subs = next(subs for most, subs in _SUBS if high < most * low)
-        line.set_major_locator(ticker.LogLocator(subs=subs))
+        low, high = ends or sorted(line.get_view_interval())
+        subs = (1.0, 2.0, 5.0) if high < 1e3 * low else (1.0,)
+        marks = np.outer(10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1), subs)
+        few = np.count_nonzero((low <= marks) & (marks <= high)) < _ENOUGH
+        line.set_major_locator(even if few else ticker.LogLocator(subs=subs))
         line.set_minor_formatter(ticker.NullFormatter())
+    else:
+        line.set_major_locator(even)
     line.set_major_formatter(lambda value, _: number(value))
 
 
@@ -474,9 +486,16 @@ def stretches(known: Any) -> list[slice]:
     return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
 
-def is_wide(low: float, high: float, factor: float = 50) -> bool:
-    """Whether values span more than a factor, and so need a log scale."""
-    return bool(low > 0 and np.isfinite(high) and high > factor * low)
+def is_wide(low: float, high: float) -> bool:
+    """Whether values span more than a factor of 10, and so need a log scale."""
+    return bool(low > 0 and np.isfinite(high) and high > 10 * low)
+
+
+def cannot_run() -> Any:
+    """The legend's entry of points that cannot run."""
+    from matplotlib.patches import Patch
+
+    return Patch(label=CANNOT, **INFEASIBLE)
 
 
 def headed(figure: Any, text: str) -> None:

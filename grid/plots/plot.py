@@ -12,22 +12,25 @@ from ..errors import InputError
 from ..plan.labels import END_OF
 from ..reduce.pareto import SENSES
 from ..show.tables import scale
+from ..show.theme import PARTS
 from . import picture
+from .areas import ink, label_areas
 
 if TYPE_CHECKING:
     import xarray
 
 FEWEST = 3  # points along both axes of a map with contours
 MOST_NAMED = 12  # curves in a legend
-_APART = 0.03  # spacing of the curves' bars, relative to that of labels
+MOST_BANDS = 2  # curves; more get bars, and more than have markers get no intervals
+_APART = 0.06  # spacing of the curves' bars, relative to that of points
 _RASTERED = 20_000  # cells above which a map is one image in a .pdf or .svg
 FAR = 20  # infeasible values beyond this multiple of the feasible ones are left out
 _HIDDEN = 0.03  # of the height: curves closer than this count as one
-_LABEL = (5.2, 11.0)  # pixels: width of a character of a contour's label, and its height
+_LABEL = (5.6, 12.0)  # pixels: width of a character of a contour's label, and its height
 _TRIES = 41  # positions tried for it along a contour
 _STEP = 4.0  # pixels between points along a contour
-_INK = "#222222"  # of hatches
 FEASIBLE = 0  # code of more flags than there are colours
+REGIONS = tuple(PARTS[k] for k in (1, 4, 3, 6, 0, 5, 2))  # the first far apart; as in the explorer
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
 
 
@@ -44,8 +47,9 @@ def plot(
 
     Other axes must have been cut to a point, except one more for curves. A map of numbers has
     contours; a map of flags has the line where reliability costs as much as communication, if the
-    cube has their ratio. Curves have 90 % bands where the cube has intervals. Infeasible points are
-    hatched in maps and hollow in curves, distant ones left out. With `best`, "min" or "max", curves
+    cube has their ratio. Where the cube has intervals of 90 %, one or two curves have bands, and up
+    to six have bars. Infeasible points are hatched in maps; in curves they are hollow, crosses at
+    the bottom if distant, and a band where no curve can run. With `best`, "min" or "max", curves
     are ratios to the lowest or highest feasible one at each point.
     """
     picture.check_picture(path)
@@ -130,11 +134,14 @@ def _curves(
         axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **looks[k])
         axes.plot(at, np.where(near[k], row, np.nan), linestyle="", fillstyle="none", **looks[k])
     banded = False
-    if ends:
+    if ends and not few:
+        picture.look().remarks.append(f"{len(rows)} curves: their intervals are not drawn")
+    elif ends:
         factor, _ = scale(
             str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
         )
-        low, high = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+        both = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+        low, high = (np.where(bad, np.nan, end) for end in both)
         banded = _bands(axes, at, low, high, shades, picture.is_number(cube[x]))
     if not flags:
         if picture.is_wide(known.min(), known.max()):
@@ -144,18 +151,37 @@ def _curves(
             advice = "curves hide each other; --best min or max draws their ratios to the best"
             picture.look().advice.append(advice)
     picture.count_infeasible(bad, "hollow where they have a value")
-    if hollow.any():
-        far = np.count_nonzero(hollow & ~near)
-        label = f"infeasible ({far} far off)" if far else "infeasible"
-        axes.plot([], [], "o", color="black", fillstyle="none", markersize=4, label=label)
+    _unable(axes, at, bad, hollow, near, looks)
     if family:
         head = picture.heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
         picture.beside(figure, title=head)
-    elif hollow.any() or banded:
+    elif bad.any() or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(name)
     axes.grid(alpha=0.3)
+
+
+def _unable(axes: Any, at: Any, bad: Any, hollow: Any, near: Any, looks: Sequence[Any]) -> None:
+    """Say why curves stop: a band where none can run, crosses at the bottom where one cannot."""
+    nowhere = bad.all(axis=0)
+    cells, foot = picture.edges(at, axes.get_xscale()), {"transform": axes.get_xaxis_transform()}
+    for k, run in enumerate(picture.stretches(nowhere)):
+        label = "_" if k else picture.CANNOT
+        ends = cells[run.start], cells[run.stop]
+        axes.axvspan(*ends, zorder=0, label=label, **picture.INFEASIBLE)
+        axes.set_xlim(ends[0] if run.start == 0 else None, ends[1] if run.stop == at.size else None)
+    mark: dict[str, Any] = {"color": "black", "linestyle": "", "markersize": 4}
+    crossed = bad & ~near & ~nowhere
+    for k, look in enumerate(looks if crossed.any() else ()):
+        height = np.full(crossed[k].sum(), 0.02 + 0.025 * (k % len(picture.MARKERS)))
+        axes.plot(at[crossed[k]], height, **foot, **mark | look | {"marker": "x"})
+    if crossed.any():
+        axes.plot([], [], "x", label="this curve cannot run", **mark)
+    if hollow.any():
+        far = np.count_nonzero(hollow & ~near)
+        label = "computed, but cannot run" + (f" ({far} far off)" if far else "")
+        axes.plot([], [], "o", fillstyle="none", label=label, **mark)
 
 
 def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
@@ -204,19 +230,25 @@ def _with_ends(
 
 
 def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
-    """Draw intervals behind curves as bands, or bars over labels; return whether there are any."""
+    """Draw intervals as bands of few curves, or as bars; return whether there are any."""
     known = low < high
     if not known.any():
         return False
     low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
-    for k, shade in enumerate(shades):
-        if smooth and at.size > 1:
+    own, label = shades[0] if len(shades) == 1 else "black", "90 % interval"
+    if smooth and at.size > 1 and len(shades) <= MOST_BANDS:
+        for k, shade in enumerate(shades):
             axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
-        else:  # side by side
-            apart = 0.0 if smooth else _APART * (k - (len(shades) - 1) / 2)
-            axes.vlines(at + apart, low[k], high[k], color=shade, alpha=0.4, linewidth=3)
-    ink = shades[0] if len(shades) == 1 else "black"
-    axes.fill_between([], [], [], color=ink, alpha=0.2, linewidth=0, label="90 % interval")
+        axes.fill_between([], [], [], color=own, alpha=0.2, linewidth=0, label=label)
+        return True
+    log = axes.get_xscale() == "log"
+    places = np.log(at) if log else at
+    step = _APART * (np.diff(places).min() if at.size > 1 else 1.0)
+    for k, shade in enumerate(shades):  # side by side
+        beside = places + step * (k - (len(shades) - 1) / 2)
+        beside = np.exp(beside) if log else beside
+        axes.vlines(beside, low[k], high[k], color=shade, linewidth=1.2)
+    axes.vlines([], [], [], color=own, linewidth=1.2, label=label)
     return True
 
 
@@ -268,21 +300,22 @@ def _map(
         levels = _levels(values, wide)
         inks = ["black" if mesh.norm(level) > 0.6 else "white" for level in levels]
         drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
-        bar.add_lines(drawn)  # names contours without room for a label
+        bar.add_lines(drawn)
+        bar.set_ticks(levels)  # names contours without room for a label
+        bar.ax.yaxis.set_ticks([], minor=True)
         figure.draw_without_rendering()  # needed for places in pixels
         axes.clabel(drawn, manual=_places(axes, drawn), fmt=picture.number, fontsize=8)
 
 
 def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[int, str]]:
     """Colours of codes, and hatches of those that share a colour."""
-    if len(flags) <= len(picture.PALETTE):
-        return dict(enumerate(picture.PALETTE)), {}
+    if len(flags) <= len(PARTS):
+        return dict(enumerate(PARTS)), {}
     present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
-    shades = [*picture.DISTINCT[:-1], picture.PALETTE[3], picture.PALETTE[7]]  # as in the explorer
-    several = [(hatch, shade) for hatch in _HATCHES for shade in shades]
+    several = [(hatch, shade) for hatch in _HATCHES for shade in REGIONS]
     given = dict(zip(present, several, strict=False))
     hatches = {code: hatch for code, (hatch, _) in given.items() if hatch}
-    return {code: shade for code, (_, shade) in given.items()} | {FEASIBLE: "#f2f2f2"}, hatches
+    return {code: shade for code, (_, shade) in given.items()} | {FEASIBLE: PARTS[-1]}, hatches
 
 
 def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
@@ -299,7 +332,7 @@ def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[An
     unknown = ~known & ~bad
     if bad.any():
         axes.patch.set(**picture.INFEASIBLE)
-        handles.append(patches.Patch(label="infeasible", **picture.INFEASIBLE))
+        handles.append(picture.cannot_run())
     if unknown.any():
         handles.append(patches.Patch(facecolor="white", edgecolor="black", label="no value"))
     white = np.ma.masked_array(np.zeros(bad.shape), ~unknown)
@@ -347,9 +380,9 @@ def _places(axes: Any, drawn: Any) -> list[Any]:
             [
                 *(at[:, 0] - box.x0 - half, box.x1 - at[:, 0] - half),
                 *(at[:, 1] - box.y0 - half, box.y1 - at[:, 1] - half),
-                _nearest(at, others) - _LABEL[1] * 0.8,
+                _nearest(at, others) - _LABEL[1],
                 *(
-                    np.hypot(*(at - there).T) - half - own
+                    np.hypot(*(at - there).T) - half - own - _LABEL[1]
                     for there, own in zip(found, halves, strict=True)
                 ),
             ]
@@ -402,12 +435,12 @@ def regions(
     hatches: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
     """Colour cells by code, hatch infeasible ones; the legend has the codes present and `lines`."""
-    from matplotlib import colors, patches
+    from matplotlib import collections, colors, patches
 
     known = (codes >= 0) & ~bad
     present = [k for k in range(len(names)) if (codes[known] == k).any()]
     handles = [
-        patches.Patch(fc=palette[k], ec=_INK, lw=0, hatch=hatches.get(k), label=names[k])
+        patches.Patch(fc=palette[k], ec=ink(palette[k]), lw=0, hatch=hatches.get(k), label=names[k])
         for k in present
     ]
     handles += _absent(axes, points, bad, known)
@@ -416,21 +449,32 @@ def regions(
         cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
         shown = np.ma.masked_array(codes, ~known)
         _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)
+    areas = []
     for k in present:
+        there = known & (codes == k)
         if k in hatches:
-            _hatched(axes, points, known & (codes == k), hatches[k])
+            boxes = _boxes(axes, points, there, 1)
+            how: Any = {"fc": "none", "ec": ink(palette[k]), "lw": 0, "hatch": hatches[k]}
+            corners = [patches.Rectangle(b[:2], b[2] - b[0], b[3] - b[1]) for b in boxes]
+            axes.add_collection(collections.PatchCollection(corners, **how), autolim=False)
+        else:
+            every = [
+                box
+                for power in range(len(codes).bit_length())
+                for box in _boxes(axes, points, there, len(codes) >> power or 1)
+            ]
+            areas.append((names[k].split("\n")[0], palette[k], every))
+    label_areas(axes, areas)
 
 
-def _hatched(axes: Any, points: tuple[Any, Any], there: Any, hatch: str) -> None:
-    """Hatch cells, merging neighbours in a row."""
-    from matplotlib import collections, patches
-
+def _boxes(axes: Any, points: tuple[Any, Any], there: Any, height: int) -> list[Any]:
+    """Boxes of cells, so many rows high, as left, low, right and high; the widest first."""
     across = picture.edges(points[0], axes.get_xscale())
     up = picture.edges(points[1], axes.get_yscale())
-    boxes = []
-    for row, cells in enumerate(there):
-        for run in picture.stretches(cells):
-            size = across[run.stop] - across[run.start], up[row + 1] - up[row]
-            boxes.append(patches.Rectangle((across[run.start], up[row]), *size))
-    how: Any = {"facecolor": "none", "edgecolor": _INK, "linewidth": 0, "hatch": hatch}
-    axes.add_collection(collections.PatchCollection(boxes, **how), autolim=False)
+    runs = [
+        (run.stop - run.start, run, low)
+        for low in range(0, len(there) - height + 1, -(-height // 4))
+        for run in picture.stretches(there[low : low + height].all(axis=0))
+    ]
+    runs.sort(key=lambda found: -found[0])
+    return [(across[r.start], up[low], across[r.stop], up[low + height]) for _, r, low in runs]

@@ -6,18 +6,20 @@ from typing import Any
 import numpy as np
 
 from ..ask.played import Played
-from .picture import PALETTE, Boxes, blank, check_picture, headed, labelled, saved, styled
+from ..show.theme import PARTS
+from .areas import ink
+from .picture import Boxes, blank, check_picture, headed, labelled, plain, saved, styled
 
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
-_COLOURS = {"F": PALETTE[6], "B": PALETTE[4], "W": PALETTE[2]}
+_COLOURS = {"F": PARTS[5], "B": PARTS[1], "W": PARTS[6]}
 _MOST_NUMBERS = 1500  # passes; with more, none is numbered
 _LABEL = 0.16  # inches for a micro-batch's number
 
 
 @styled
-def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
+def draw_schedule(played: Played, path: Path | None, unit: str = "", of: Any = None) -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Later pieces of the
-    model on a stage are darker; overlapping passes have a frame."""
+    model on a stage are darker; overlapping passes have a frame. `of` is the point played."""
     from matplotlib import colors, patches
 
     check_picture(path)
@@ -43,15 +45,15 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
             frame = {"ec": "black", "zorder": 1.5} if op.overlaps else {"ec": "white"}
             axes.barh(stage, width, 0.86, op.start, color=colour, linewidth=0.4, **frame)
             if op.kind in numbered:
-                ink = "white" if colors.rgb_to_hsv(colour)[2] < 0.6 else "black"
                 middle = op.start + width / 2
-                how = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
+                how = {"ha": "center", "va": "center", "fontsize": 6, "color": ink(colour)}
                 axes.text(middle, stage, str(op.microbatch + 1), **how)
     axes.set_xlim(0, length)
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_yticks(range(count), [str(stage + 1) for stage in range(count)])
     axes.set_ylabel("stage")
     axes.set_xlabel(labelled("time", unit))
+    plain(axes.xaxis)
     axes.spines[["top", "right"]].set_visible(False)
     kinds = [k for k in _NAMES if any(op.kind == k for op in played.stages[0])]
     handles = [patches.Patch(color=_COLOURS[kind], label=_NAMES[kind]) for kind in kinds]
@@ -59,7 +61,7 @@ def draw_schedule(played: Played, path: Path | None, unit: str = "") -> Any:
         handles.append(patches.Patch(fc="none", ec="black", linewidth=0.4, label="overlapping"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=4)
     headed(figure, _title(played))
-    return saved(figure, path)
+    return saved(figure, path, of)
 
 
 def schedule_boxes(played: Played, unit: str = "") -> Boxes:

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.calculus.phases import without_phase
+from ...kernels.roles import BEST_HIGH, BEST_LOW
 from ..errors import InputError
 from ..show.tables import scale
+from ..show.theme import LINES
 from . import picture
-from .plot import regions
+from .plot import REGIONS, regions
 
 if TYPE_CHECKING:
     import xarray
 
-LOWER, HIGHER = "#0072B2", "#E69F00"  # for the input; Okabe & Ito's blue and orange
-_SMOOTH = "10 % smaller and larger"
-_STEPPED = "counts: the nearest valid whole numbers below and above"
+_BLUE, _ORANGE = LINES[0], LINES[3]
+_SMOOTH = "inputs 10 % smaller and larger"
+_STEPPED = "whole numbers: the nearest valid ones below and above"
+_TOLD: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
 MOST_COLOURS = 7  # inputs with their own colour in a map; the others share one
 
 
@@ -37,13 +41,17 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
     figure, panels = picture.blank(height, len(bars), squeeze=False, height_ratios=bars)
     for axes, (change, own) in zip(panels[:, 0], names.items(), strict=bool(names)):
         for row in (row for row in boxes.rows if row["change"] == change):
-            width = row["until"] - row["from"]
-            shade = boxes.shades[row["part"]]
-            axes.barh(own.index(row["input"]), width, left=row["from"], color=shade)
+            width, place = row["until"] - row["from"], own.index(row["input"])
+            axes.barh(place, width, left=row["from"], color=boxes.shades[row["part"]])
             axes.axvline(row["from"], color="black", linewidth=0.8)
+        for (name, right), ends in _ends_of(boxes.rows, change).items():
+            side = {"ha": "left" if right else "right", "xytext": (3 if right else -3, 0)}
+            said = ", ".join(row["said"] for row in ends)
+            at = max((row["until"] for row in ends), key=lambda end: abs(end - ends[0]["from"]))
+            axes.annotate(said, (at, own.index(name)), **side, **_TOLD)
+        axes.margins(x=0.3)
         axes.set_yticks(range(len(own)), own)
         axes.set_title(change, fontsize=9)
-        axes.locator_params(axis="x", nbins=5)
         picture.plain(axes.xaxis)
         axes.grid(alpha=0.3, axis="x")
         axes.set_axisbelow(True)
@@ -51,8 +59,17 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
     axes.set_xlabel(boxes.heads["from"])
     picture.headed(figure, boxes.title)
     patches = [Patch(color=colour) for colour in boxes.shades.values()]
-    axes.legend(patches, [*boxes.shades], fontsize=8, loc="lower right")
+    figure.legend(patches, [*boxes.shades], loc="outside lower center", fontsize=8, ncols=2)
     return picture.saved(figure, path, levers)
+
+
+def _ends_of(rows: list[Any], change: str) -> dict[tuple[str, bool], list[Any]]:
+    """The ends of a panel's bars, by input and by whether they are to the right."""
+    found: dict[tuple[str, bool], list[Any]] = {}
+    for row in rows:
+        if row["change"] == change and row["until"] != row["from"]:
+            found.setdefault((row["input"], row["until"] > row["from"]), []).append(row)
+    return found
 
 
 def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.Boxes:
@@ -68,19 +85,23 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
     swing = np.abs(ends - base / factor).max(axis=0)
     order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0 or lacking[k]][:most]
     stepped = levers["kind"].values == "difference"
+    parts, sign = ["input smaller", "input larger"], _sense(of)
+    if sign:
+        ways = zip(("better", "worse"), ("higher", "lower")[::sign], strict=True)
+        parts = [f"{told}: {way} {picture.words(of)}" for told, way in ways]
 
-    def named(k: int) -> str:
-        valid = " or ".join(f"{value:,.6g}" for value in tried[:, k] if np.isfinite(value))
-        said = picture.words(str(levers["input"].values[k]))
-        return f"{said}: {valid}" if stepped[k] else said
+    def said(k: int, side: int) -> str:
+        change = f"at {tried[side, k]:,.6g}" if stepped[k] else ("-10 %", "+10 %")[side]
+        return f"{change}: {picture.number(float(f'{ends[side, k]:.4g}'))}"
 
     rows = [
         {
-            "input": named(k),
+            "input": picture.words(str(levers["input"].values[k])),
             "change": _STEPPED if stepped[k] else _SMOOTH,
-            "part": ("input smaller", "input larger")[side],
+            "part": parts[bool(ends[side, k] * sign < base / factor * sign) if sign else side],
             "from": base / factor,
             "until": ends[side, k],
+            "said": said(k, side) if moved[side, k] else "",
         }
         for k in sorted(order, key=lambda k: bool(stepped[k]))
         for side in sorted((0, 1), key=lambda side: -abs(ends[side, k] - base / factor))
@@ -88,9 +109,15 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> picture.
     title = f"{picture.words(of)} = {picture.number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
     lacks = ["a missing bar: no progress there, or no such layout"] * bool(lacking[order].any())
     lines_ = [title, *lacks, *_point_lines(levers.attrs["fleetcube_point"])]
-    shades = {"input smaller": LOWER, "input larger": HIGHER}
+    shades = dict(zip(parts, (_BLUE, _ORANGE), strict=True))
     heads = {"from": picture.labelled(of, unit)}
     return picture.Boxes("\n".join(lines_), rows, ("from", "until"), ("input",), heads, shades)
+
+
+def _sense(of: str) -> int:
+    """Whether more of an output is better (1) or less (-1); 0 if neither is known."""
+    name = without_phase(of)
+    return 1 if name in BEST_HIGH else -1 if name.endswith(BEST_LOW) else 0
 
 
 @picture.styled
@@ -125,17 +152,13 @@ def dominance_map(
     figure, axes = picture.blank(4.8)
     across = picture.positions(axes, dominance[x], "x")
     up = picture.positions(axes, dominance[y], "y")
-    regions(
-        figure, axes, (across, up), places[codes], bad, labels, dict(enumerate(_PALETTE)), "lever"
-    )
+    shades = dict(enumerate(REGIONS))
+    regions(figure, axes, (across, up), places[codes], bad, labels, shades, "input")
     axes.set_xlabel(picture.heading(dominance[x]))
     axes.set_ylabel(picture.heading(dominance[y]))
     title = f"Input with the largest elasticity of {picture.words(of)}"
     picture.headed(figure, "\n".join([title, *_point_lines(point)]))
     return picture.saved(figure, path, dominance)
-
-
-_PALETTE = [*picture.PALETTE[1:7], picture.PALETTE[0]]  # grey last
 
 
 def _label(dominance: "xarray.Dataset", name: str) -> str:

@@ -9,22 +9,24 @@ import numpy as np
 from ..ask.step_parts import REST, SERIAL, STEP, STOPS, Part, step_parts
 from ..ask.traffic import duration
 from ..show.tables import scale
+from ..show.theme import GREY, PARTS
 from . import picture
+from .areas import ink
 
 if TYPE_CHECKING:
     import xarray
 
 _COLOURS = {  # as in the picture of losses
-    STEP: "#d9d9d9",
-    "compute_time": picture.PALETTE[0],
-    "ideal_compute_time": "#a6a6a6",
-    REST: "#808080",
-    "straggler_time": picture.PALETTE[3],
-    "bubble_time": picture.PALETTE[2],
-    "exposed_communication_time": picture.PALETTE[1],
-    "optimizer_time": picture.PALETTE[4],
-    SERIAL: picture.PALETTE[7],
-    STOPS: picture.PALETTE[5],
+    STEP: GREY,
+    "compute_time": "#a6a6a6",
+    "ideal_compute_time": PARTS[7],
+    REST: PARTS[0],
+    "straggler_time": PARTS[3],
+    "bubble_time": PARTS[2],
+    "exposed_communication_time": PARTS[1],
+    "optimizer_time": PARTS[5],
+    SERIAL: PARTS[6],
+    STOPS: PARTS[4],
 }
 _WORDS = {
     "exposed_layer_communication_time": "in layers",
@@ -56,8 +58,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         shade = colors.to_rgb(shades[part.name])
         box: dict[str, Any] = {"color": shade, "edgecolor": "white", "linewidth": 0.8}
         axes.barh(row, part.seconds / factor, 0.94, start / factor, **box)
-        ink = "white" if np.dot(shade, (0.2126, 0.7152, 0.0722)) < 0.5 else "black"
-        how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": ink}
+        how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": ink(shade)}
         middle = (start + part.seconds / 2) / factor
         names.append((axes.text(middle, row, _named(part), **how), part))
     axes.set_xlim(0, whole.seconds / factor)

@@ -4,18 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ask.traffic import Tier, crossings, duration
-from .picture import PALETTE, Boxes, blank, check_picture, headed, saved, styled
+from ..show.theme import LINES, PARTS
+from .picture import Boxes, blank, check_picture, headed, saved, styled
 
 if TYPE_CHECKING:
     import xarray
 
-_COLOURS = dict(
-    zip(
-        ("tensor", "context", "expert", "data", "pipeline", "sites"),
-        (PALETTE[1], PALETTE[6], PALETTE[4], PALETTE[2], PALETTE[5], PALETTE[7]),
-        strict=True,
-    )
-)
+_KINDS = ("tensor", "data", "expert", "pipeline", "context", "sites")
+_COLOURS = dict(zip(_KINDS, LINES, strict=True))
 _MOST = 12  # most boxes drawn for one tier
 _BESIDE = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
 _GAP = 0.06  # between boxes, relative to the width of one
@@ -25,15 +21,18 @@ _GAP = 0.06  # between boxes, relative to the width of one
 def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     """Draw the tiers of a job's network, and how far up each kind of traffic goes.
 
-    Left, each tier is a row of boxes, one for each unit of the job, at most twelve; arrows rise
-    from the GPUs to the highest tier that a kind crosses. Right, bars are the times in a step.
+    Left, each tier is a row of boxes, one for each unit of the job, at most twelve; arrows over
+    them rise from the GPUs to the highest tier that a kind crosses. Right, bars are the times in a
+    step.
     `point` has the NAMES of `ask.traffic`, and SITES if there are several.
     """
     check_picture(path)
+    from matplotlib.patheffects import withStroke
+
     tiers, traffic = crossings(point)
     moving = [each for each in traffic if each.tier >= 0]
-    ratios = [3, 0.5 + 0.4 * len(moving), 2]
-    figure, (left, middle, right) = blank(1.4 + 0.72 * len(tiers), 1, 3, width_ratios=ratios)
+    height = 1.3 + max(0.72 * len(tiers), 0.34 * len(moving))
+    figure, (left, right) = blank(height, 1, 2, width_ratios=[5, 3])
     for row, tier in enumerate(tiers):
         _boxes(left, row, tier, tiers[-1].gpus)
     left.set_xlim(0, 1)
@@ -48,26 +47,21 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     left.set_xticks([])
     left.tick_params(length=0)
     for place, each in enumerate(moving):
-        arrow = {"arrowstyle": "-|>", "color": _COLOURS[each.kind], "linewidth": 3}
-        middle.annotate("", (place, each.tier + 0.4), (place, -0.5), arrowprops=arrow)
-        right.barh(-place, each.seconds, 0.7, color=_COLOURS[each.kind])
+        at, colour = (place + 0.5) / len(moving), _COLOURS[each.kind]
+        rim = [withStroke(linewidth=6, foreground="white")]  # to stand out from boxes
+        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 3, "path_effects": rim}
+        left.annotate("", (at, each.tier + 0.42), (at, -0.5), arrowprops=arrow)
+        left.text(at, -0.56, each.kind, ha="center", va="top", fontsize=8, color=colour)
+        right.barh(-place, each.seconds, 0.5, color=colour)
         right.annotate(duration(each.seconds, 2), (each.seconds, -place), **_BESIDE)
-    middle.set_xticks([])
-    middle.set_yticks([])
-    middle.set_xlim(-0.6, max(1, len(moving)) - 0.4)
     right.set_yticks([-place for place in range(len(moving))], [each.kind for each in moving])
     right.set_xticks([])
     right.tick_params(axis="both", length=0, labelsize=8)
     right.margins(x=0.35)
-    for axes in (left, middle):
-        axes.set_ylim(-0.5, len(tiers) - 0.35)
-        for row in range(1, len(tiers)):
-            axes.axhline(row - 0.5, color="#d9d9d9", linewidth=0.8, zorder=0)
-    for axes in (left, middle, right):
+    left.set_ylim(-0.8, len(tiers) - 0.5)
+    for axes, head in ((left, "tiers, and how far up traffic goes"), (right, "time in a step")):
         axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    left.set_xlabel("units of the job", fontsize=8)
-    middle.set_xlabel("traffic goes up to", fontsize=8)
-    right.set_xlabel("time in a step", fontsize=8)
+        axes.set_title(head, fontsize=9)
     headed(figure, _title(tiers[-1].gpus))
     return saved(figure, path, point)
 
@@ -107,7 +101,7 @@ def _boxes(axes: Any, row: int, tier: Tier, job: float) -> None:
             axes.text((place + 0.5) * width, row, "...", ha="center", va="center", fontsize=9)
             continue
         box = (place + _GAP / 2) * width, row - 0.3
-        face: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": PALETTE[0], "linewidth": 0.8}
+        face: dict[str, Any] = {"facecolor": PARTS[-1], "edgecolor": "black", "linewidth": 0.6}
         axes.add_patch(patches.Rectangle(box, (1 - _GAP) * width, 0.6, **face))
 
 

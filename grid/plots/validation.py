@@ -9,13 +9,13 @@ import numpy as np
 
 from ..measured.predict import ALL_REDUCE, Compared
 from ..show.tables import scale
+from ..show.theme import GREY, LINES
 from ..spec.values import unit_of
-from .picture import DISTINCT, PALETTE, blank, check_picture, labelled, plain, saved, styled, words
+from .picture import blank, check_picture, labelled, plain, saved, styled, words
 
 if TYPE_CHECKING:
     from ..measured.validate import Validation
 
-_COLOURS = [*DISTINCT, PALETTE[7]]
 _MARKERS = "osD^vPX*"
 _BAND = 0.1
 _ACROSS = 3  # panels
@@ -43,7 +43,7 @@ def _panel(axes: Any, rows: list[Compared], of: str) -> None:
     middle = math.sqrt(both.min() * both.max())
     factor, unit = scale("s" if of == ALL_REDUCE else unit_of(of), middle, of)
     ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
-    axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color="#dddddd", lw=0)
+    axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color=GREY, lw=0)
     axes.plot(ends, ends, color="black", linewidth=1)
     for k, group in enumerate(dict.fromkeys(row.group for row in rows)):
         own = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
@@ -52,7 +52,7 @@ def _panel(axes: Any, rows: list[Compared], of: str) -> None:
             s=16,
             linewidths=0,
             alpha=0.7,
-            color=_COLOURS[k % len(_COLOURS)],
+            color=LINES[k % len(LINES)],
             marker=_MARKERS[k % len(_MARKERS)],
             label=f"{group} ({len(own)})",
             zorder=2 + 1 / len(own),  # small groups over large ones

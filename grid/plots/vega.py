@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import InputError
 from ..reduce.pareto import SENSES
 from ..show.tables import finite, scale
+from ..show.theme import GREY, LINES
 from . import picture
 from .kinds import INTENSITY, REST, front, rooflines, roofs
 from .plot import FAR, best_of, chosen, flags_of, shades_of
@@ -202,12 +203,17 @@ def pareto_spec(
 def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[str, Any]:
     """The colour channel of an axis' points, by their labels."""
     if by is None:
-        return {"value": picture.DISTINCT[0]}
-    few = len(labels) <= len(picture.DISTINCT)
-    colours = {"range": picture.DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
-    kind = "nominal" if few else "ordinal"
+        return {"value": LINES[0]}
+    kind, colours = _series(labels)
     scaled_ = {"domain": labels, **colours}
     return {"field": "point", "type": kind, "title": picture.heading(cube[by]), "scale": scaled_}
+
+
+def _series(labels: list[str]) -> tuple[str, dict[str, Any]]:
+    """Whether labels are few enough for colours of their own, and a scale of colours."""
+    if len(labels) <= len(LINES):
+        return "nominal", {"range": list(LINES[: len(labels)])}
+    return "ordinal", {"scheme": "viridis"}
 
 
 def _filtered(layers: list[tuple[Any, str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -311,12 +317,11 @@ def _lines(
     if family:
         labels = [text.replace("\n", " ") for text in picture.point_labels(cube[family])]
         columns[family] = np.array(labels, object).reshape(-1, 1)
-        few = len(labels) <= len(picture.DISTINCT)
-        colours = {"range": picture.DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
-        head = {"field": family, "type": "nominal" if few else "ordinal", "sort": labels}
+        kind, colours = _series(labels)
+        head = {"field": family, "type": kind, "sort": labels}
         shared["color"] = {**head, "title": picture.heading(cube[family]), "scale": colours}
     else:
-        shared["color"] = {"value": picture.DISTINCT[0]}
+        shared["color"] = {"value": LINES[0]}
     shared["tooltip"] = [{"field": each} for each in (x, family, name) if each]
     if up["type"] == "quantitative":
         line: dict[str, Any] = {"type": "line", "point": True}
@@ -366,7 +371,7 @@ def _cells(
     if value["type"] == "quantitative":
         colour["scale"] = {**value["scale"], "scheme": "viridis"}
     able, not_able = ({"filter": f"{sign}datum.{_STATE}"} for sign in ("", "!"))
-    grey = {**shared, "color": {"value": picture.GREY}}
+    grey = {**shared, "color": {"value": GREY}}
     return [
         {"mark": "rect", "transform": [not_able], "encoding": grey},
         {"mark": "rect", "transform": [able], "encoding": {**shared, "color": colour}},

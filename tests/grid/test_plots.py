@@ -16,12 +16,13 @@ from fleetcube.grid.ask.step_parts import Part, step_parts, values_of
 from fleetcube.grid.ask.traffic import names_of
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import LOSSES, flips, losses, pareto, roofline
-from fleetcube.grid.plots.picture import DISTINCT, PALETTE, looking, number, words
 from fleetcube.grid.plots.picture import caption as caption_of
+from fleetcube.grid.plots.picture import looking, number, words
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.plots.step import step_picture
 from fleetcube.grid.plots.timeline import NAMES, timeline
 from fleetcube.grid.plots.topology import topology
+from fleetcube.grid.show.theme import LINES, PARTS
 from fleetcube.grid.sweep import Sweep
 
 from .common import cases, on_h100, refused
@@ -68,7 +69,7 @@ def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> 
         assert np.ptp(band) == pytest.approx(float(held[name].broadcast_like(held["n_gpus"])[1]))
     assert np.ptp(at[-1]) == pytest.approx(float(useful["useful_compute_share"]), rel=1e-9)
     colours = [colors.to_hex(area.get_facecolor()[0]) for area in below.collections]
-    assert colours[:7] == [colour.lower() for colour in PALETTE[:7]]  # those of dominant_overhead
+    assert colours == list(PARTS)  # those of dominant_overhead
     assert (at[0].min(), at[-1].max()) == (0, 1)
     (grey,) = spans(below)
     assert grey[0] < 200_000 < grey[1]
@@ -156,7 +157,7 @@ def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None
     (legend,) = figure.legends
     assert len(found) > 1
     colours = [colors.to_hex(patch.get_facecolor()) for patch in legend.get_patches()]
-    assert colours == [PALETTE[k].lower() for k in found]
+    assert colours == [PARTS[k] for k in found]
     assert legend.get_texts()[-1].get_text() == "reliability =\ncommunication"
     np.testing.assert_array_equal(line.levels, [1.0])
 
@@ -180,7 +181,7 @@ def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
     patches = figure.legends[0].get_patches()
     looks = [(colors.to_hex(patch.get_facecolor()), patch.get_hatch()) for patch in patches]
     assert len(set(looks)) == len(looks) == len(codes)
-    assert looks[0] == ("#f2f2f2", None)  # feasible
+    assert looks[0] == (PARTS[-1], None)  # feasible
     hatched = {c.get_hatch() for c in figure.axes[0].collections if c.get_hatch()}
     assert hatched == {hatch for _, hatch in looks if hatch}
 
@@ -193,7 +194,7 @@ def test_flips_colours_the_largest_loss_compared(names: tuple[str, ...], png: Pa
     figure = flips(held, "n_gpus", "gpu_mttf", png, *(() if names == LOSSES[1:] else (names,)))
     mesh = figure.axes[0].collections[-1]
     assert mesh.get_array().mask[:, 0].all()
-    colour_of = dict(zip([*LOSSES, "reliability_overhead"], PALETTE, strict=True))
+    colour_of = dict(zip([*LOSSES, "reliability_overhead"], PARTS, strict=True))
     expected = [
         [max(names, key=lambda name: float(held[name].broadcast_like(point)[i, j])) for i in (1, 2)]
         for point in [held["rework_overhead"]]
@@ -203,7 +204,7 @@ def test_flips_colours_the_largest_loss_compared(names: tuple[str, ...], png: Pa
     shown = [
         [colors.to_hex(mesh.cmap(mesh.norm(code))) for code in row[1:]] for row in mesh.get_array()
     ]
-    assert shown == [[colour_of[name].lower() for name in row] for row in expected]
+    assert shown == [[colour_of[name] for name in row] for row in expected]
     assert "compute" not in figure.legends[0].get_texts()[0].get_text()
 
 
@@ -228,12 +229,43 @@ def test_infeasible_points_of_a_curve_stand_hollow_beside_it_or_far_off(png: Pat
     np.testing.assert_array_equal(feasible.get_ydata(), [np.nan, days[1], np.nan])
     np.testing.assert_array_equal(hollow.get_ydata(), [days[0], np.nan, np.nan])
     assert hollow.get_fillstyle() == "none"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["infeasible"]
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["cannot run", "computed, but cannot run"]
+    ((low, high),) = spans(axes)  # no curve can run there
+    assert (low < 32 < high, high) == (True, (32 + 128) / 2)
+    assert axes.get_xlim()[0] == pytest.approx(low)
     held["job_time"].values[0] *= 100  # an outlier does not set the range
     (axes,) = plot(held, "job_time", "n_gpus", None, png).axes
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert texts == ["infeasible (1 far off)"]
+    assert texts == ["cannot run", "computed, but cannot run (1 far off)"]
     assert axes.get_ylim()[1] < 2 * held["job_time"].values[1] / 86400
+
+
+def test_a_curve_that_stops_has_crosses_and_many_curves_have_bars_for_bands(png: Path) -> None:
+    axes = {"n_gpus": [64, 128, 256], "pipeline_parallel": [1, 2, 4], "step_time_error": [-1, 0, 1]}
+    held = cube(axes, ["job_time"], model="llama-3-8b")
+    bad = np.zeros((3, 3), np.int8)
+    bad[2, 1] = 1
+    held = held.assign_coords(infeasible_reason=(("n_gpus", "pipeline_parallel"), bad))
+    times = held["job_time"].values.copy()
+    times[2, 1] = np.nan
+    held["job_time"].values[:] = times
+    figure = plot(held, "job_time", "n_gpus", None, png)
+    (drawn,) = figure.axes
+    crosses = [line for line in drawn.lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [line.get_xdata().tolist() for line in crosses] == [[256.0]]
+    assert crosses[0].get_color() == LINES[1]
+    assert crosses[0].get_transform() == drawn.get_xaxis_transform()
+    assert not spans(drawn)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[-2:] == ["90 % interval", "this curve cannot run"]
+    bars = [c.get_segments() for c in drawn.collections if len(c.get_segments())]
+    assert len(bars) == 3
+    low, high = (held["job_time"].isel(step_time_error=k).values / 86400 for k in (0, 2))
+    for k, segments in enumerate(bars):
+        there = [segment[:, 1].tolist() for segment in segments if segment.shape == (2, 2)]
+        known = [n for n in range(3) if not bad[n, k]]
+        assert np.sort(there) == pytest.approx(np.sort([[low[n, k], high[n, k]] for n in known]))
 
 
 @pytest.mark.parametrize("best", ["min", "max"])
@@ -269,7 +301,7 @@ def test_a_map_tells_infeasible_cells_from_cells_without_a_value(png: Path) -> N
     np.testing.assert_array_equal(mesh.get_array().mask, [[1, 0, 1], [1, 0, 0]])
     np.testing.assert_array_equal(white.get_array().mask, [[1, 1, 0], [1, 1, 1]])
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["infeasible", "no value"]
+    assert labels == ["cannot run", "no value"]
 
 
 def test_points_of_a_roofline_stand_at_mfu_times_peak(png: Path) -> None:
@@ -280,10 +312,36 @@ def test_points_of_a_roofline_stand_at_mfu_times_peak(png: Path) -> None:
     np.testing.assert_allclose([roof[1] for roof in roofs], [(312 / 2.039, 312), (989 / 3.35, 989)])
     for roof, bandwidth in zip(roofs, (2.039, 3.35), strict=True):
         assert (roof[0, 1] / roof[0, 0], roof[2, 1]) == (pytest.approx(bandwidth), roof[1, 1])
-    reached = np.concatenate([dot.get_offsets().data for dot in axes.collections][:4:2])
+    reached = np.concatenate([dot.get_offsets().data for dot in axes.collections][:2])
     np.testing.assert_allclose(reached[:, 0], 8192)  # 2 T / 2 bytes for T = 8192 tokens
     np.testing.assert_allclose(reached[:, 1], held["mfu"].values * [312, 989])
     assert axes.get_ylabel() == "rate of one GPU [TFLOP/s]"
+
+
+def test_dots_that_would_hide_each_other_stand_side_by_side(png: Path) -> None:
+    held = cube({"n_gpus": [512, 1024, 2048]}, ROOFLINE)
+    held["mfu"].values[:] = [0.4, 0.4, 0.1]
+    (axes,) = roofline(held, png, by="n_gpus").axes
+    dots = [dot for dot in axes.collections if len(dot.get_offsets())]
+    at = [dot.get_offset_transform().transform(dot.get_offsets())[0] for dot in dots]
+    assert all(np.hypot(*(one - two)) > 8 for one, two in itertools.combinations(at, 2))
+    assert (at[0][0], at[0][1]) == (pytest.approx(at[2][0]), pytest.approx(at[1][1]))
+    assert at[1][0] > at[0][0]
+    assert axes.get_xlabel().endswith("dots side by side have that of the leftmost")
+
+
+def test_names_stand_inside_areas_with_room(png: Path) -> None:
+    figure = losses(cube({"n_gpus": [512, 1024, 2048, 4096]}, list(LOSSES)), "n_gpus", png)
+    (axes,) = figure.axes
+    areas = {p.get_label(): p for p in figure.legends[0].get_patches()}
+    names = [text for text in axes.texts if text.get_text() in areas]
+    assert "compute inefficiency" in [text.get_text() for text in names]
+    drawn = dict(zip(areas, axes.collections, strict=True))
+    for text in names:
+        box = text.get_window_extent()
+        (path,) = drawn[text.get_text()].get_paths()
+        corners = [(x, y) for x in (box.x0, box.x1) for y in (box.y0, box.y1)]
+        assert path.contains_points(axes.transData.inverted().transform(corners)).all()
 
 
 def test_the_front_is_what_nothing_beats(png: Path) -> None:
@@ -347,6 +405,8 @@ def test_a_picture_says_what_it_is_of_beside_all_else(png: Path) -> None:
         assert not any(box.overlaps(other) for other in others)
         assert 0 <= box.y0 < box.y1 <= figure.bbox.y1
     assert caption_of(held.drop_attrs()) == ""
+    shallow = cube({"n_gpus": [512, 1024], "pipeline_parallel": [2, 4]}, ["job_time"])
+    assert ", TP8 PP2, fleetcube " in caption_of(shallow.isel(pipeline_parallel=0))
 
 
 def test_title_size_and_dpi_are_the_users(tmp_path: Path) -> None:
@@ -412,8 +472,8 @@ BLIND = {
 
 
 @pytest.mark.parametrize("seen", BLIND.values(), ids=BLIND)
-@pytest.mark.parametrize("palette", [PALETTE, DISTINCT])
-def test_colour_blind_readers_tell_colours_apart(palette: list[str], seen: Any) -> None:
+@pytest.mark.parametrize("palette", [PARTS, LINES])
+def test_colour_blind_readers_tell_colours_apart(palette: tuple[str, ...], seen: Any) -> None:
     matrix = np.append(seen, 1 - seen[6] - seen[7]).reshape(3, 3)
     np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=2e-6)
     to_xyz = np.array(  # of sRGB, over the white point D65
@@ -440,7 +500,8 @@ def test_ticks_are_at_few_round_points_and_otherwise_at_round_numbers(png: Path)
     assert (ticks([1024]), ticks([64, 512, 4096])) == (["1,024"], ["64", "512", "4,096"])
     between = ["100", "200", "500", "1,000", "2,000", "5,000", "10,000"]
     assert ticks([64, 65, 66, 8192]) == between
-    assert ticks(list(range(1000, 1200, 8)))[:2] == ["1,000", "1,025"]
+    assert ticks(list(range(1000, 1200, 8)))[:2] == ["1,000", "1,050"]
+    assert ticks([39.8, 213, 1140]) == ["50", "100", "200", "500", "1,000"]
 
 
 def test_labels_below_an_axis_do_not_overlap(png: Path) -> None:
@@ -503,11 +564,11 @@ def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
     job |= {"n_gpus": 24576, "gpus_per_switch": 16, "gpus_per_pod": 3072, "tensor_parallel": 8}
     job |= {"pipeline_parallel": 16, "global_batch_size": 3072, "sites": 2, "site_bandwidth": 1e11}
     point = Sweep(job, {}, names_of({"scenario": job})).evaluate(settings=Settings("numpy"))
-    left, middle, right = topology(point, None).axes
+    left, right = topology(point, None).axes
     names = [tick.get_text().split("\n")[0] for tick in left.get_yticklabels()]
     assert names == ["node", "leaf switch", "pod", "between pods", "between sites"]
     kinds = [tick.get_text() for tick in right.get_yticklabels()]
-    tops = [round(arrow.xy[1] - 0.4) for arrow in middle.texts]
+    tops = [round(text.xy[1] - 0.42) for text in left.texts if getattr(text, "arrow_patch", None)]
     assert dict(zip(kinds, tops, strict=True)) == {
         "tensor": 0,
         "data": 2,
@@ -565,8 +626,19 @@ def test_names_of_short_phases_do_not_overlap() -> None:
     shares = {name: ("phase", np.full(len(lengths), 0.1)) for name in NAMES if name != "job_time"}
     times = xarray.Variable("phase", lengths, {"units": "s"})
     held = xarray.Dataset({"job_time": times, **shares}, {"phase": names})
-    (axes,) = timeline(held, None).axes
-    assert axes.get_xlabel() == "time since the start [d]"
-    boxes = [text.get_window_extent() for text in axes.texts]
+    left, right = timeline(held, None).axes
+    assert left.get_xlabel() == "time since the start [d]"
+    texts = left.get_yticklabels()
+    assert [text.get_text().split("\n")[0] for text in texts] == names
+    assert texts[0].get_text() == "phase 0 with a name\n1.67 min"
+    assert {text.get_rotation() for text in texts} == {0.0}
+    boxes = [text.get_window_extent() for text in texts]
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-    assert axes.texts[0].get_text() == "phase 0 with a name, 1.67 min"
+    assert [bar.get_x() * 86400 for bar in left.patches] == pytest.approx(
+        [sum(lengths[:k]) for k in range(len(lengths))]
+    )
+    ends = np.zeros(len(lengths))
+    for bars in right.containers:
+        assert [bar.get_x() for bar in bars] == pytest.approx(ends)
+        ends += [bar.get_width() for bar in bars]
+    assert ends == pytest.approx(np.ones(len(lengths)))

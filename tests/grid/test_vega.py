@@ -15,6 +15,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import ROOFLINE, losses_boxes, with_flips
 from fleetcube.grid.plots.picture import point_labels
 from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
+from fleetcube.grid.show.theme import PARTS
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.roles import LOSSES
 
@@ -84,7 +85,7 @@ def test_flags_are_meanings_with_the_colours_of_pictures(cube: Any) -> None:
     spec = vega_lite(held, "infeasible_reason", "n_gpus", "gpu_mttf")
     check(spec)
     scale = spec["layer"][1]["encoding"]["color"]["scale"]
-    assert dict(zip(scale["domain"], scale["range"], strict=True))["feasible"] == "#f2f2f2"
+    assert dict(zip(scale["domain"], scale["range"], strict=True))["feasible"] == PARTS[-1]
     assert len(scale["domain"]) == 2
 
 
@@ -163,7 +164,7 @@ def test_losses_are_bars_that_end_at_one(cube: Any) -> None:
     by_part = {row["part"]: row["until"] - row["from"] for row in rows if row["at"] == "64"}
     share = float(held["communication_overhead"].sel(n_gpus=64).squeeze())
     assert by_part["communication"] == pytest.approx(share)
-    assert {row["part"] for row in rows if row["at"] == "200,000"} == {"infeasible"}
+    assert {row["part"] for row in rows if row["at"] == "200,000"} == {"cannot run"}
 
 
 def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
@@ -182,8 +183,11 @@ def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
     asked += ["--wrt", "n_gpus", "--tornado"]
     bars = drawn(spec_files, *asked)["data"]["values"]
     assert bars[0]["input"] == "GPU MTTF"
-    assert {row["change"][:4] for row in bars} == {"10 %", "coun"}
-    assert bars[-1]["input"].startswith("GPUs: ")
+    assert {row["change"].split()[0] for row in bars} == {"inputs", "whole"}
+    assert bars[-1]["input"] == "GPUs"
+    for row in bars:
+        faster = row["until"] < row["from"]
+        assert row["part"] == ("worse: higher job time", "better: lower job time")[faster]
     asked = ["sensitivity", one, "--of", "goodput", "--wrt", "pue", "--tornado"]
     ran = CliRunner().invoke(cli, [*asked, str(spec_files / "none.json")])
     assert "nothing is there to draw of 'goodput" in str(ran.exception)

@@ -261,3 +261,18 @@ def test_each_size_gets_the_best_layout_of_what_is_open() -> None:
         cli, ["scaling-limit", str(path), "--between", "16384:32768"], catch_exceptions=False
     )
     assert "fastest: 32,768 GPUs" in done.output
+
+
+def test_the_picture_starts_four_sizes_before_the_first_limit_and_names_layouts() -> None:
+    found = of(JOB)
+    sizes, names = found["n_gpus"].values, {}
+    layouts = [f"TP8 PP{k + 1} MBS1 ZeRO-1" for k in range(sizes.size)]
+    for name, start in starts(found).items():
+        names[start] = f"{names[start]}, {name}" if start in names else name
+    upper, lower = wall_picture(found.assign(layout=("n_gpus", layouts)), None).axes
+    drawn = upper.lines[0].get_xdata()
+    assert drawn.tolist() == sizes[sizes >= min(names) / 16].tolist()
+    assert len(drawn) < sizes.size
+    ticks = [tick.get_text().replace("\n", " ") for tick in lower.get_xticklabels()]
+    assert ticks == [f"{n:,} {own}" for n, own in zip(sizes, layouts, strict=True)][-len(drawn) :]
+    assert [text.get_text().strip() for text in upper.texts] == [names[k] for k in sorted(names)]

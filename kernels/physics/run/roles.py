@@ -12,6 +12,18 @@ LOSSES = (
     "rework_overhead",
     "recovery_overhead",
 )
+# outputs of which more is better, and how names of those end of which less is; else it depends
+BEST_HIGH = frozenset(
+    {
+        *("amdahl_speedup", "attainable_flops", "availability", "cluster_mtbf"),
+        *("decode_tokens_per_second", "effective_flops", "ettr", "goodput", "gustafson_speedup"),
+        *("hfu", "job_goodput", "memory_margin", "mfu", "model_flops_per_gpu"),
+        *("output_tokens_per_second", "scaling_efficiency", "spare_availability"),
+        *("steady_availability", "step_rate", "tokens_per_second", "useful_step_rate"),
+        *("usl_speedup", "utilization_efficiency"),
+    }
+)
+BEST_LOW = ("_cost", "_duration", "_overhead", "_time", "carbon_emissions", "energy", "gpu_hours")
 # a job in phases: the input that each must state, and how values of the phases combine for the
 # job; other quantities have a value per phase but none for the job
 PHASED = "training_tokens"

@@ -186,7 +186,7 @@ def _draw(cube: str, selectors: tuple[str, ...], asked: _Asked, path: Path) -> N
     elif kind == "pareto":
         plot_kinds.pareto(cut, x, y, path, asked.senses, asked.by)
     elif kind == "schedule":
-        draw_schedule(schedule_at(cut), path, "s")
+        draw_schedule(schedule_at(cut), path, "s", cut)
     else:
         if asked.y is None and asked.best is None:
             cut = with_ends(cut, drawn, asked=False)
