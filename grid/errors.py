@@ -10,7 +10,7 @@ from typing import Any
 from ..catalog.records import one_line
 from ..catalog.spelling import hint, near
 
-NEEDS_EXTRA = "needs an extra; run: pip install 'fleetcube[{}]'"
+EXTRA = "an extra; run: pip install 'fleetcube[{}]'"
 
 
 class InputError(ValueError):
@@ -22,12 +22,12 @@ class InputError(ValueError):
 
 # What needs a package that is not always installed, and the extra that brings it
 _EXTRAS = {
-    "SALib": ("global sensitivity", "sens"),
-    "distributed": ("Dask", "distributed"),
-    "icechunk": ("Icechunk", "icechunk"),
-    "matplotlib": ("plots", "plot"),
-    "obstore": ("an object store", "cloud"),
-    "scipy": ("a fit, a search over ranges or a Sobol, Latin or gamma draw", "stats"),
+    "SALib": ("global sensitivity needs", "sens"),
+    "distributed": ("Dask needs", "distributed"),
+    "icechunk": ("Icechunk needs", "icechunk"),
+    "matplotlib": ("plots need", "plot"),
+    "obstore": ("an object store needs", "cloud"),
+    "scipy": ("a fit, a search over ranges or a Sobol, Latin or gamma draw needs", "stats"),
 }
 
 
@@ -41,7 +41,7 @@ def imported(module: str, what: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise InputError(f"{what or needs} {NEEDS_EXTRA.format(extra)}") from None
+        raise InputError(f"{what or needs} {EXTRA.format(extra)}") from None
 
 
 def shown(value: Any) -> str:

@@ -93,7 +93,7 @@ class Icechunk:
 
     def _icechunk(self) -> Any:
         os.environ.setdefault("ICECHUNK_LOG", "error")
-        return imported("icechunk", repr(self.url))
+        return imported("icechunk", f"{self.url!r} needs")
 
     def _open(self, create: bool = False) -> Any:
         if self._repository is None:

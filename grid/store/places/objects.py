@@ -70,7 +70,7 @@ class Objects:
     @cached_property
     def client(self) -> Any:
         """The obstore store rooted at this prefix."""
-        store = imported("obstore.store", repr(self.url))
+        store = imported("obstore.store", f"{self.url!r} needs")
         if self.scheme == "memory":
             return _memory.setdefault(self.url, store.MemoryStore())
         retries: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
