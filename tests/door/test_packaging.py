@@ -123,7 +123,7 @@ def test_it_runs_from_the_archive_itself(wheel: zipfile.ZipFile, tmp_path: Path)
         "cube = fleetcube.evaluate(['job_time'], model='llama-3-8b', node='dgx-h100',\n"
         "    n_gpus=[64, 128], settings=fleetcube.Settings('numba'))\n"
         "assert '@article' in fleetcube.citations(cube)\n"
-        "assert 'GPU' in fleetcube.explain('n_gpus')\n"
+        "assert 'goodput' in str(fleetcube.explain('goodput'))\n"
     )
     words = [sys.executable, "-c", script, archive]
     fresh = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path / "cache")}
