@@ -13,7 +13,7 @@ import fleetcube
 STATE = """
 import gc, logging, multiprocessing, os, random, signal, sys, threading, warnings
 import dask, jax, matplotlib, numba, numpy, pandas, pint, xarray, zarr
-import dask.array, matplotlib.pyplot, numba.core.registry
+import dask.array, matplotlib.pyplot
 
 def state():
     root = logging.getLogger()
@@ -131,7 +131,7 @@ def test_threads_and_a_fork_go_together(tmp_path: Path) -> None:
     if not hasattr(os, "fork"):
         pytest.skip("this system has no fork")
     code = """
-import os, warnings, fleetcube
+import os, sys, warnings, fleetcube
 warnings.simplefilter("ignore", DeprecationWarning)  # of Python, on forks beside threads
 hours = {"linspace": ["1_000 h", "9_000 h"], "num": 300_000}
 sweep = fleetcube.Sweep({}, {"gpu_mttf": hours, "n_gpus": [8, 16]}, ["cluster_mtbf"])
@@ -140,7 +140,7 @@ before = sweep.evaluate(settings=settings)
 child = os.fork()
 same = sweep.evaluate(settings=settings).equals(before)
 if child == 0:
-    os._exit(0 if same else 3)
+    sys.exit(0 if same else 3)
 print(same, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert printed(code, tmp_path) == "True 0"
