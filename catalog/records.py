@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
@@ -377,7 +377,7 @@ def _known(name: str) -> str:
 
 @functools.cache
 def _load(kind_name: str) -> Mapping[str, Record]:
-    path = Path(__file__).with_name("data") / f"{kind_name}.toml"
+    path = files(__package__).joinpath("data", f"{kind_name}.toml")
     return read(kind_name, path.read_text(encoding="utf-8"))
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from fractions import Fraction
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 LONGEST = 1000  # digits of a number: Python refuses to convert a few thousand
@@ -126,8 +126,8 @@ def _registry() -> Any:
 def _made(**how: Any) -> Any:
     import pint  # slow to import: only for strings with a unit
 
-    path = str(Path(__file__).with_name("units.txt"))
-    return pint.UnitRegistry(path, autoconvert_to_preferred=False, **how)
+    lines = files(__package__).joinpath("units.txt").read_text("utf-8").splitlines()
+    return pint.UnitRegistry(lines, autoconvert_to_preferred=False, **how)
 
 
 @functools.cache

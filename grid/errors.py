@@ -1,6 +1,7 @@
 """The error for bad input: one line with the value, the rule and the next action."""
 
 import errno
+import importlib
 import numbers
 import os
 from collections.abc import Iterable
@@ -8,6 +9,8 @@ from typing import Any
 
 from ..catalog.records import one_line
 from ..catalog.spelling import hint, near
+
+EXTRA = "an extra; run: pip install 'fleetcube[{}]'"
 
 
 class InputError(ValueError):
@@ -17,8 +20,28 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
+# What needs a package that is not always installed, and the extra that brings it
+_EXTRAS = {
+    "SALib": ("global sensitivity needs", "sens"),
+    "distributed": ("Dask needs", "distributed"),
+    "icechunk": ("Icechunk needs", "icechunk"),
+    "matplotlib": ("plots need", "plot"),
+    "obstore": ("an object store needs", "cloud"),
+    "scipy": ("a fit, a search over ranges or a Sobol, Latin or gamma draw needs", "stats"),
+}
+
+
 class ChangedError(InputError):
     """An opened cube has changed since, or is gone."""
+
+
+def imported(module: str, what: str = "") -> Any:
+    """A module of an extra. Raises InputError, which names the extra and `what` needs it."""
+    needs, extra = _EXTRAS[module.partition(".")[0]]
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(f"{what or needs} {EXTRA.format(extra)}") from None
 
 
 def shown(value: Any) -> str:

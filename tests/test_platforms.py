@@ -111,6 +111,46 @@ except fleetcube.InputError as error:
 """
 
 
+WITHOUT_SCIPY = """
+import sys
+for name in ("scipy", "SALib", "matplotlib", "distributed", "obstore", "icechunk"):
+    sys.modules[name] = None
+import fleetcube
+job = {"model": "llama-3-8b", "node": "dgx-h100", "training_tokens": 1e12}
+sweep = fleetcube.Sweep(job, {"n_gpus": [64, 128]}, ["expected_failures", "job_time"])
+assert sweep.prediction_interval()["expected_failures_high"].notnull().all()
+life = {"lognormal": ["9_000 h", 2]}
+unsure = fleetcube.Sweep({"n_gpus": 64, "gpu_mttf": life}, {}, ["cluster_mtbf"])
+unsure.uncertainty(method="first_order")
+span = {"checkpoint_interval": ["1 min", "10 h"]}
+for ask in (
+    lambda: unsure.uncertainty(samples=64),
+    lambda: sweep.best("job_time", search=span),
+    lambda: sweep.global_sensitivity("job_time"),
+    lambda: sweep.evaluate().fleetcube.plot(of="job_time"),
+    lambda: sweep.reduce("max", settings=fleetcube.Settings(dask=2)),
+    lambda: sweep.to_zarr("s3://bucket/a.zarr"),
+    lambda: sweep.to_zarr("icechunk:///tmp/a"),
+):
+    try:
+        ask()
+    except fleetcube.InputError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_without_extras_plain_questions_are_answered_and_others_name_theirs(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WITHOUT_SCIPY]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.stderr == ""
+    told = [line.partition("; run: pip install ")[::2] for line in done.stdout.splitlines()]
+    extras = ["stats", "stats", "sens", "plot", "distributed", "cloud", "icechunk"]
+    assert [command for _, command in told] == [f"'fleetcube[{extra}]'" for extra in extras]
+    assert all(why.endswith(("needs an extra", "need an extra")) for why, _ in told)
+    assert not list(tmp_path.iterdir())  # refused before anything was written
+
+
 @pytest.mark.slow
 def test_without_jax_all_else_works_and_its_engine_names_the_extra() -> None:
     words = [sys.executable, "-c", WITHOUT_JAX]

@@ -9,7 +9,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
-from ..errors import InputError, check_count
+from ..errors import InputError, check_count, imported
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes
 from ..progress import expected
@@ -115,18 +115,6 @@ def _check(samples: Any, spread: Any) -> None:
         raise InputError(f"spread = {spread!r} is not a share between 0 and 1; give 0.2 for 20 %")
 
 
-def _salib() -> Any:
-    try:
-        import SALib.analyze.morris
-        import SALib.analyze.sobol
-        import SALib.sample.morris
-    except ImportError:
-        raise InputError(
-            "global sensitivity needs an extra; run: pip install 'fleetcube[sens]'"
-        ) from None
-    return SALib
-
-
 def _ranges(
     inputs: Sequence[str], values: Mapping[str, float], known: Ranges, spread: float, by_user: bool
 ) -> dict[str, Distribution]:
@@ -175,7 +163,7 @@ def _sobol(
         raise InputError(
             f"samples = {samples} are too few for {inputs} inputs; give at least {fewest:,}"
         )
-    salib = _salib()
+    analyze = imported("SALib.analyze.sobol").analyze
     # Sobol points are evenly spread only at powers of two
     base = 1 << int(math.log2(samples / (inputs + 2)))
     memory.check(8 * (2 * base * inputs + base * (inputs + 2)), "take fewer samples")
@@ -193,7 +181,7 @@ def _sobol(
         out[start : start + step] = values.reshape(-1, inputs + 2)
         done(values.size)
     resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
-    analysis = salib.analyze.sobol.analyze(
+    analysis = analyze(
         _salib_problem(ranges),
         _checked(of, out.reshape(-1)),
         calc_second_order=False,
@@ -216,17 +204,17 @@ def _morris(
             f"samples = {samples} are too few for {inputs} inputs; give at least "
             f"{FEWEST * (inputs + 1):,}"
         )
-    salib = _salib()
+    sample, analyze = (imported(f"SALib.{part}.morris") for part in ("sample", "analyze"))
     memory.check(8 * 8 * samples * inputs, "take fewer samples")
     problem = _salib_problem(ranges)
-    points = salib.sample.morris.sample(problem, trajectories, num_levels=LEVELS, seed=seed)
+    points = sample.sample(problem, trajectories, num_levels=LEVELS, seed=seed)
     out = np.empty(len(points))
     done = expected(len(points), "points")
     for start in range(0, len(points), PIECE):
         rows = points[start : start + PIECE]
         out[start : start + PIECE] = model(rows)
         done(len(rows))
-    analysis = salib.analyze.morris.analyze(
+    analysis = analyze.analyze(
         problem, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed
     )
     named = {"effect": "mu_star", "effect_error": "mu_star_conf", "mean_effect": "mu"}

@@ -1,5 +1,6 @@
 """Intervals of outputs, from the error of a prediction and from distributions of inputs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ import numpy as np
 
 from ...catalog.pooled import NORMAL
 from ...kernels.roles import ENDS, FAILURES
+from ...kernels.statistics import poisson_at_most
 from ..plan.labels import END_OF, UNUSED
 from ..plan.plan import Plan
 from ..reduce.fold import reduce
@@ -128,14 +130,13 @@ def _counts(mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
 def _of_few(mean: Any, spread: Any, place: float) -> Any:
     """The quantile at a normal deviate: the least count at or below which the share is, mixed by
     Gauss-Hermite quadrature."""
-    from scipy.special import ndtr, pdtr
-
+    share = (1 + math.copysign(SHARE, place)) / 2
     nodes, weights = np.polynomial.hermite_e.hermegauss(31)
     means = mean * np.exp(nodes[:, None] * spread)
     least, most = np.full(mean.shape, -1.0), np.ceil(means[-1] + 10 * np.sqrt(means[-1]) + 10)
     while (most - least > 1).any():
-        middle = np.floor((least + most) / 2)
-        enough = weights @ pdtr(middle, means) >= ndtr(place) * weights.sum()
+        middle = np.ceil((least + most) / 2)  # a count found stays
+        enough = weights @ poisson_at_most(middle, means) >= share * weights.sum()
         least, most = np.where(enough, least, middle), np.where(enough, middle, most)
     return most
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
 from ...kernels.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
-from ..errors import InputError, shown
+from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, dtype_of, flags, ordered, root_attributes
 from ..plan.plan import Plan
@@ -276,16 +276,14 @@ class Search:
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
         """The best values at a point, or why there are none."""
-        from scipy.stats import qmc
-
         with np.errstate(all="ignore"):
             every = self._every(point) if all(self.whole) else np.empty((0, 0))
             if len(every):
                 best = self._choose(point, every)
                 return self._failure(point, every) if best is None else best
             # Not scrambled, so that every run starts from the same points
-            sobol = qmc.Sobol(len(self.ranges), scramble=False).random(SAMPLES)
-            places = np.clip(sobol, 1e-6, 1 - 1e-6)
+            sobol = imported("scipy.stats.qmc").Sobol(len(self.ranges), scramble=False)
+            places = np.clip(sobol.random(SAMPLES), 1e-6, 1 - 1e-6)
             rated, kept = self._rate(point, self._values(places))
             broken = -np.minimum(kept, 0).sum(axis=0) if len(kept) else np.zeros(len(places))
             # By violation, then by output; NaN last
@@ -326,8 +324,6 @@ class Search:
 
     def _descend(self, point: tuple[int, ...], place: Array, fixed: Array | None) -> Array:
         """End point of SLSQP from `place`; whole-numbered inputs are frozen if `fixed` is given."""
-        from scipy.optimize import minimize
-
         conditions = self._conditions(point)
         # SLSQP's tolerance is absolute: scale the output to about 1
         scale = max(abs(float(self._rate(point, self._values(place[None, :]))[0][0])), 1e-300)
@@ -359,7 +355,7 @@ class Search:
             (p, p) if fixed is not None and whole else (0.0, 1.0)
             for p, whole in zip(place, self.whole, strict=True)
         ]
-        optimum = minimize(
+        optimum = imported("scipy.optimize").minimize(
             lambda p: at(p)[0],
             place,
             jac=lambda p: at(p)[1],

@@ -10,7 +10,8 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.roles import ERRORS, RATIOS_OF_PARTS, REASON
-from ..errors import InputError, check_count, check_texts
+from ...kernels.statistics import normal_quantile
+from ..errors import InputError, check_count, check_texts, imported
 from ..plan import memory, tiles
 from ..plan.labels import UNUSED, attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
@@ -174,8 +175,7 @@ def _check_shares(q: Any) -> Array:
 
 def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
     """Scrambled Sobol points between 0 and 1, one per row; never 0 or 1."""
-    from scipy.stats import qmc  # slow to import: only for draws
-
+    qmc = imported("scipy.stats.qmc")  # slow to import: only for draws
     sampler = qmc.Sobol(dimensions, bits=BITS, rng=np.random.default_rng(seed))
     # Shifted by half a cell: a point may be 0, where a normal quantile is infinite
     return np.asarray(sampler.random(samples)) + 0.5 ** (BITS + 1)
@@ -274,12 +274,10 @@ class _Slopes:
         self, outs: Mapping[str, Array], name: str, row: Mapping[str, str]
     ) -> tuple[Array, Array, Array]:
         """Quantiles, mean and deviation; lognormal if above 0 and all inputs multiply."""
-        from scipy.special import ndtri
-
         out, variance = outs[name], np.zeros_like(outs[name])
         for wrt, slope in row.items():
             variance = variance + (outs[slope] * self.known[wrt].scale) ** 2
-        deviation, z = np.sqrt(variance), ndtri(self.shares)
+        deviation, z = np.sqrt(variance), normal_quantile(self.shares)
         values = out[..., None] + deviation[..., None] * z
         mean = out.copy()  # the room's array is refilled by the next tile
         if row and all(self.known[wrt].multiplies for wrt in row):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from ...catalog.files import parse_toml
@@ -26,7 +26,7 @@ class Renamed(Table):
 @cache
 def renamed(name: str) -> Renamed:
     """The table of a format; an empty row of it takes away Megatron-LM's."""
-    own = parse_toml(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    own = parse_toml(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     made: dict[str, Any] = {**vars(megatron_lm.of())}
     for part, row in own.items():
         if isinstance(row, dict):

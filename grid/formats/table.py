@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from ...catalog import record
@@ -104,7 +104,7 @@ class Job:
 @cache
 def table(name: str) -> Table:
     """The table of a format, beside its reader."""
-    text = Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
+    text = files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return Table(**parse_toml(text))
 
 

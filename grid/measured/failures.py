@@ -13,7 +13,7 @@ from ...catalog import CatalogError, record
 from ...kernels.declare import HOUR
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import ALL_CAUSES, LOST, PARTS_MTTF, SHARED_BY
-from ..errors import InputError, nearest, shown
+from ..errors import InputError, imported, nearest, shown
 from ..formats.event_log import NO_FAILURE, Event, Log
 from ..spec.distributions import distribution, of_events
 from ..spec.scenario import resolve
@@ -64,9 +64,7 @@ class Failures:
     @property
     def again(self) -> tuple[float, float]:
         """90 of 100 times so many events are counted in as many GPU hours again."""
-        from scipy.stats import nbinom
-
-        low, high = nbinom.ppf(ENDS[::2], self.events + 0.5, 0.5)
+        low, high = imported("scipy.stats").nbinom.ppf(ENDS[::2], self.events + 0.5, 0.5)
         return float(low), float(high)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, imported
 from ..spec.axis import Array
 from .nccl import Measured, factor
 
@@ -134,8 +134,7 @@ def fit_collective(measured: Measured) -> CollectiveFit:
 
 def _fit_linear(columns: Array, times: Array) -> Array:
     """Coefficients x >= 0 of times = columns @ x (1 + noise), by Huber's loss on logarithms."""
-    from scipy.optimize import nnls
-
+    nnls = imported("scipy.optimize").nnls
     fitted, residuals = times, np.zeros_like(times)
     weights = np.ones_like(times)
     coefficients = np.zeros(columns.shape[1])
@@ -205,8 +204,7 @@ def weakest(jacobian: Array) -> Array | None:
 
 def quantile(rows: int, coefficients: int) -> float:
     """Half the width of an interval in standard errors: Student's t."""
-    from scipy.special import stdtrit
-
+    stdtrit = imported("scipy.special").stdtrit
     return float(stdtrit(max(rows - coefficients, 1), 0.5 + CONFIDENCE / 2))
 
 

@@ -13,7 +13,7 @@ from ...catalog import KINDS, NONE, CatalogError, pooled, record
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ..errors import InputError, nearest, shown
+from ..errors import InputError, imported, nearest, shown
 from ..plan.execute import evaluate_block
 from ..plan.plan import Plan
 from ..spec import values
@@ -281,15 +281,13 @@ def _precisions(
 
 
 def _search(model: "_Model", start: Array, precisions: Array) -> Array:
-    from scipy.optimize import least_squares  # heavy: only where something is fitted
-
     low, high = model.bounds
     x = start
     residuals = model.residuals(x)
     weights, tie = np.ones_like(residuals), precisions * _NOISE
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
-        solution = least_squares(
+        solution = imported("scipy.optimize").least_squares(
             lambda p, root=root: np.concatenate([root * model.residuals(p), tie * (p - start)]),
             x,
             jac=lambda p, root=root: np.vstack([root[:, None] * model.jacobian(p), np.diag(tie)]),

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...catalog import AUTO, pooled, record
 from ...kernels.inputs import INPUTS
-from ..errors import InputError
+from ..errors import InputError, imported
 from ..spec import auto
 from ..spec.axis import Array
 from ..spec.scenario import said_by
@@ -276,8 +276,7 @@ def half_of_noise(errors: Array, spread: Array, expected: float) -> float:
     """Half the 90 % interval of the noise of a new step. Its scale is as uncertain as that of
     LEAST_WEIGHT rows and these; variances of Student's t add up nearly as 1 / degrees do.
     `spread` [row, :] is a root of the errors' covariance by the fit."""
-    from scipy.special import stdtrit
-
+    stdtrit = imported("scipy.special").stdtrit
     rows = LEAST_WEIGHT + len(errors)
     of_fit, scale = np.square(spread).sum(), expected
     for _ in range(_ROUNDS):

@@ -7,7 +7,7 @@ import importlib.util
 import os
 from collections.abc import Collection, Iterable
 
-from ..errors import InputError
+from ..errors import EXTRA, InputError
 from .cases import Formulas
 
 ENGINES = ("auto", "numpy", "numba", "jax")
@@ -26,7 +26,7 @@ def check_engine(engine: str) -> None:
     if engine == "numba" and not compiles():
         raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
     if engine == "jax" and importlib.util.find_spec("jax") is None:
-        raise InputError("engine = 'jax' needs an extra; run: pip install 'fleetcube[jax]'")
+        raise InputError(f"engine = 'jax' needs {EXTRA.format('jax')}")
     if engine == "jax" and (platforms := os.environ.get("JAX_PLATFORMS")):
         import jax
 

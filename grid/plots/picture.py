@@ -19,7 +19,7 @@ from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.roles import REASON
 from ..ask.layouts import SHORT
 from ..ask.layouts import text as layout_text
-from ..errors import InputError, check_path
+from ..errors import InputError, check_path, imported
 from ..show.tables import scale
 from ..show.theme import GREY, LINES
 from ..spec.values import is_known
@@ -134,7 +134,7 @@ def check_picture(path: Path | None) -> None:
     """Refuse a file that a picture cannot be written to, and a missing matplotlib."""
     if path is not None:
         check_file(path, ENDINGS)
-    _matplotlib()
+    imported("matplotlib")
 
 
 def check_file(path: Path, endings: Sequence[str]) -> None:
@@ -148,14 +148,6 @@ def check_file(path: Path, endings: Sequence[str]) -> None:
         raise InputError(f"{str(path)!r} is a folder; choose another name")
 
 
-def _matplotlib() -> Any:
-    try:
-        import matplotlib.style
-    except ImportError:
-        raise InputError("plots need an extra; run: pip install 'fleetcube[plot]'") from None
-    return matplotlib
-
-
 _Arguments = ParamSpec("_Arguments")
 
 
@@ -165,7 +157,7 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
     @functools.wraps(draw)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Any:
         own = looking() if _LOOK.get() is None else contextlib.nullcontext()
-        with own, _matplotlib().style.context(["default", _STYLE]):
+        with own, imported("matplotlib.style").context(["default", _STYLE]):
             return draw(*args, **kwargs)
 
     return drawn

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels import log
-from ..errors import InputError, shown
+from ..errors import InputError, imported, shown
 from ..plan.fingerprint import difference, fingerprint
 from .recipe import MOST_PLANS, Recipe, Work
 
@@ -235,17 +235,14 @@ class _Call:
 
 def check_dask(dask: Any) -> Any:
     """A number of processes, a scheduler's address or a client. Raises InputError."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError("Dask needs an extra; run: pip install 'fleetcube[distributed]'") from None
+    client = imported("distributed").Client
     if isinstance(dask, str) and dask.isdecimal() and dask.isascii():
         dask = int(dask)
     if isinstance(dask, int) and not isinstance(dask, bool) and dask > 0:
         return dask
     if isinstance(dask, str) and ADDRESS.fullmatch(dask):
         return dask
-    if isinstance(dask, Client) and not dask.asynchronous:
+    if isinstance(dask, client) and not dask.asynchronous:
         return dask
     raise InputError(
         f"dask = {shown(dask)} is not a number of processes above 0, a scheduler's address such as "

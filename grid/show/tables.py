@@ -15,7 +15,7 @@ import numpy as np
 from ...kernels.declare import written
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import IN_HOURS, MEMORY, NEAR, REASON, TIME
-from ..errors import InputError, check_path, nearest
+from ..errors import EXTRA, InputError, check_path, nearest
 from ..plan.labels import END_OF
 from ..spec import dates, phases, values
 from ..spec.axes import PHASE
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json")
 _WRITERS = {".parquet": "pyarrow", ".xlsx": "xlsxwriter"}  # packages of the extra `table`
-_EXTRA = "needs an extra; run: pip install 'fleetcube[table]'"
+_EXTRA = f"needs {EXTRA.format('table')}"
 _SHEET = 1_048_576  # rows of an Excel sheet, headings included
 STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
 from ...kernels import elementary
-from ..errors import InputError, check_count, nearest
+from ..errors import InputError, check_count, imported, nearest
 from . import values
 from .axis import LONGEST, MOST_SPELLED, Array, Axis, check_length
 
@@ -80,8 +80,7 @@ def _unit_cube(design: str, num: int, inputs: int, seed: int) -> Array:
     """Points between 0 and 1, one per row."""
     if design == "random":
         return np.random.default_rng(seed).random((num, inputs))
-    from scipy.stats import qmc  # slow to import: only for designs
-
+    qmc = imported("scipy.stats.qmc")  # slow to import: only for designs
     sampler = {"latin_hypercube": qmc.LatinHypercube, "sobol": qmc.Sobol}[design]
     return np.asarray(sampler(inputs, rng=np.random.default_rng(seed)).random(num))
 

@@ -10,7 +10,8 @@ import numpy as np
 from ...catalog import KINDS as LABELS
 from ...kernels import elementary
 from ...kernels.inputs import INPUTS
-from ..errors import InputError, nearest, shown
+from ...kernels.statistics import normal_quantile
+from ..errors import InputError, imported, nearest, shown
 from . import values
 from .axis import Array
 
@@ -58,9 +59,7 @@ class Distribution:
         """Standard deviation as written: of the logarithm for lognormal ones and events."""
         first, last = self.values[0], self.values[-1]
         if self.kind == "events":
-            from scipy.special import polygamma
-
-            return math.sqrt(polygamma(1, first))
+            return math.sqrt(imported("scipy.special").polygamma(1, first))
         if self.kind == "empirical":
             return float(np.std(self.values)) if math.isfinite(last) else math.inf
         if self.kind == "uniform":
@@ -85,19 +84,17 @@ class Distribution:
         if self.kind == "empirical":
             place = np.ceil(share * len(self.values)).astype(int) - 1
             return np.asarray(np.array(self.values)[np.maximum(place, 0)])
-        from scipy.special import gammainccinv, ndtri
-
         if self.kind == "events":
+            drawn = imported("scipy.special").gammainccinv(first, share)
             with np.errstate(divide="ignore"):
-                return np.asarray(np.clip(last / gammainccinv(first, share), self.low, self.high))
+                return np.asarray(np.clip(last / drawn, self.low, self.high))
         below, inside = self._inside()
-        z = self.deviation * ndtri(below + share * inside)
+        z = self.deviation * normal_quantile(below + share * inside)
         quantiles = first + z if self.kind == "normal" else first * elementary.exp(z)
         return np.asarray(np.clip(quantiles, self.low, self.high))
 
     def _inside(self) -> tuple[float, float]:
         """Probability below the lower bound, and between the bounds."""
-        from scipy.special import ndtr
 
         def z(bound: float) -> float:
             if self.kind == "normal":
@@ -106,8 +103,8 @@ class Distribution:
                 return -math.inf
             return float(elementary.log(bound) - elementary.log(self.values[0])) / self.deviation
 
-        below = float(ndtr(z(self.low)))
-        return below, float(ndtr(z(self.high))) - below
+        below, up_to = (math.erfc(-z(end) / math.sqrt(2)) / 2 for end in (self.low, self.high))
+        return below, up_to - below
 
     @property
     def outside(self) -> float:

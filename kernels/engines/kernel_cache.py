@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ..elementary import FUNCTIONS
 if TYPE_CHECKING:  # imports numba
     from .machine_code import Loaded
 
+_COMPILING = ("intrinsics.py", "machine_code.py")
 _SHARED = "FLEETCUBE_SHARED_CACHE"
 _SUM = hashlib.sha256().digest_size  # bytes at the head of a file
 _warned = threading.Event()
@@ -60,12 +62,11 @@ def path_of(source: str) -> Path:
 
     from . import machine_code
 
-    here = Path(__file__)
     parts = (
         source,
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
         machine_code.processor(),
-        *(here.with_name(f"{n}.py").read_text("utf-8") for n in ("intrinsics", "machine_code")),
+        *(files(__package__).joinpath(n).read_text("utf-8") for n in _COMPILING),
         *FUNCTIONS,  # called by their index
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import fleetcube
+from fleetcube.grid import errors
 from fleetcube.grid.plan import citations
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +113,27 @@ def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_it_runs_from_the_archive_itself(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """Without files of its own: so does an installation that nobody can write to."""
+    archive = str(wheel.filename)
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import fleetcube\n"
+        "assert fleetcube.__file__.startswith(sys.argv[1]), fleetcube.__file__\n"
+        "cube = fleetcube.evaluate(['job_time'], model='llama-3-8b', node='dgx-h100',\n"
+        "    n_gpus=[64, 128], settings=fleetcube.Settings('numba'))\n"
+        "assert '@article' in fleetcube.citations(cube)\n"
+        "assert 'goodput' in str(fleetcube.explain('goodput'))\n"
+    )
+    words = [sys.executable, "-c", script, archive]
+    fresh = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        words, capture_output=True, text=True, cwd=tmp_path, env=fresh, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
 def test_a_source_archive_has_what_tests_and_pages_read(tmp_path: Path) -> None:
     pytest.importorskip("build")
     if not (ROOT / ".git").exists():
@@ -150,7 +172,11 @@ def test_the_conda_recipe_asks_for_the_same() -> None:
     recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
     assert recipe["package"] == {"name": "fleetcube", "version": PROJECT["version"]}
     assert recipe["about"]["summary"] == PROJECT["description"]
-    named = {"dask": "dask-core", "matplotlib": "matplotlib-base"}  # as conda-forge calls them
+    named = {
+        "SALib": "salib",
+        "dask": "dask-core",
+        "matplotlib": "matplotlib-base",
+    }  # at conda-forge
 
     def asked(requirements: list[str]) -> set[str]:
         parts = [re.fullmatch(r"([\w-]+)(>=[\d.]+)", each) for each in requirements]
@@ -161,5 +187,97 @@ def test_the_conda_recipe_asks_for_the_same() -> None:
     extras = PROJECT["optional-dependencies"].values()
     offered = asked([requirement for extra in extras for requirement in extra])
     assert set(recipe["requirements"]["run_constraints"]) <= offered
+    named_there = {each.partition(" ")[0] for each in recipe["requirements"]["run_constraints"]}
+    assert named_there >= {named.get(each, each) for each in errors._EXTRAS}
     (script,) = recipe["build"]["python"]["entry_points"]
     assert script == f"fleetcube = {PROJECT['scripts']['fleetcube']}"
+
+
+ADDRESS = "https://git.example/someone/fleetcube"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of all that holds addresses or links, outside of this checkout."""
+    if not (ROOT / ".github").exists():
+        pytest.skip("this is an installed package")
+    for name in (".ci", ".github", "recipe"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("pyproject.toml", "CITATION.cff", "SECURITY.md", "MAINTAINERS.md", "README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def called(checkout: Path, script: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, checkout / ".ci" / script, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_one_command_fills_in_every_address(checkout: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    assert "no address of a repository" in called(checkout, "addresses", "fleetcube").stderr
+    assert called(checkout, "addresses", ADDRESS).returncode == 0
+    for path in (each for each in checkout.rglob("*") if each.is_file()):
+        text = path.read_text(encoding="utf-8")
+        waiting = re.search("https://ADDRESS|@OWNER", text)
+        assert not waiting or path.name == "addresses", f"{path} is not in WAITING"
+    urls = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    assert urls["Repository"] == ADDRESS
+    assert set(urls) > {"Documentation", "Issues", "Changelog"}
+    cited, recipe, issues = (
+        yaml.safe_load((checkout / name).read_text("utf-8"))
+        for name in ("CITATION.cff", "recipe/recipe.yaml", ".github/ISSUE_TEMPLATE/config.yml")
+    )
+    assert cited["repository-code"] == recipe["about"]["repository"] == ADDRESS
+    assert issues["contact_links"][0]["url"].startswith(ADDRESS)
+    assert f"**Contact:** <{ADDRESS}/" in (checkout / "SECURITY.md").read_text("utf-8")
+    assert "\n* @someone\n" in (checkout / ".github" / "CODEOWNERS").read_text("utf-8")
+
+
+def test_an_index_gets_a_readme_whose_links_are_absolute(checkout: Path) -> None:
+    before = (checkout / "README.md").read_text("utf-8")
+    assert "run .ci/addresses first" in called(checkout, "links").stderr
+    assert (checkout / "README.md").read_text("utf-8") == before
+    called(checkout, "addresses", ADDRESS)
+    assert called(checkout, "links").returncode == 0
+    told = (checkout / "README.md").read_text("utf-8")
+    at = f"/v{PROJECT['version']}/"
+    ours, links = (re.findall(r"\]\(([^)\s]+)\)", text) for text in (before, told))
+    assert len(links) == len(ours) > 10
+    for own, link in zip(ours, links, strict=True):
+        kind = "raw" if own.endswith(".png") else "blob"
+        assert link == f"{ADDRESS}/{kind}{at}{own}"
+        assert (ROOT / own).exists()
+
+
+def test_workflows_call_what_is_there() -> None:
+    yaml = pytest.importorskip("yaml")
+    rules = (ROOT / "Makefile").read_text("utf-8")
+    paths = [*ROOT.glob(".github/workflows/*.yml")]
+    assert {path.stem for path in paths} >= {"benchmarks", "docs", "release", "test"}
+    for path in paths:
+        flow = yaml.safe_load(path.read_text("utf-8"))
+        assert flow["permissions"] == {"contents": "read"}  # jobs that need more say so
+        steps = [step for job in flow["jobs"].values() for step in job["steps"]]
+        for step in steps:
+            assert re.fullmatch(r"[\w./-]+@(v\d+|release/v\d+)", step.get("uses", "a@v1"))
+            for script in re.findall(r"\.ci/\w+", step.get("run", "")):
+                assert os.access(ROOT / script, os.X_OK), script
+            for target in re.findall(r"\bmake (\S+)", step.get("run", "")):
+                target = target.replace(".venv/", "$(VENV)/")
+                assert re.search(rf"^{re.escape(target)}:", rules, re.MULTILINE), target
+    held = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text("utf-8"))
+    (install,) = held["python"]["install"]
+    assert set(install["extra_requirements"]) <= set(PROJECT["optional-dependencies"])
+    assert (ROOT / held["sphinx"]["configuration"]).exists()
+    for name in ("dependabot.yml", "ISSUE_TEMPLATE/bug.yml", "ISSUE_TEMPLATE/number.yml"):
+        assert yaml.safe_load((ROOT / ".github" / name).read_text("utf-8"))
+
+
+def test_extras_that_messages_name_are_there() -> None:
+    extras = PROJECT["optional-dependencies"]
+    for package, (_, extra) in errors._EXTRAS.items():
+        assert any(re.match(rf"{package}\b", line) for line in extras[extra]), package
+    assert {extra for _, extra in errors._EXTRAS.values()} < set(
+        re.findall(r"\w+", extras["all"][0])
+    )

@@ -39,7 +39,6 @@ def test_it_is_short_and_shows_a_picture() -> None:
 
 def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
     (shell,) = [block for block in blocks("sh") if "fleetcube run" in block]
     for line in shell.replace("\\\n", " ").splitlines():
         words = shlex.split(line)
@@ -47,7 +46,7 @@ def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Pa
         done = fleetcube(*words[1:], folder=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stderr}"
     assert (tmp_path / "goodput.png").exists()
-    planned = fleetcube("plan", "examples/plan.toml", folder=tmp_path).stdout
+    planned = fleetcube("plan", "example:plan", folder=tmp_path).stdout
     (told,) = blocks("text")
     assert len(told.splitlines()) == 4
     assert set(told.splitlines()) <= set(planned.splitlines())

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from zarr.buffer import default_buffer_prototype
 
-from ...errors import InputError
+from ...errors import InputError, imported
 from ..names import GROUP, PARTS, PLAN, RECORD, ROOT, check_size, part_of
 from .objects import Objects
 from .place import Folder, Place
@@ -93,13 +93,7 @@ class Icechunk:
 
     def _icechunk(self) -> Any:
         os.environ.setdefault("ICECHUNK_LOG", "error")
-        try:
-            import icechunk
-        except ImportError:
-            raise InputError(
-                f"{self.url!r} needs an extra; run: pip install 'fleetcube[icechunk]'"
-            ) from None
-        return icechunk
+        return imported("icechunk", f"{self.url!r} needs")
 
     def _open(self, create: bool = False) -> Any:
         if self._repository is None:

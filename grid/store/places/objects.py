@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ....kernels import log
-from ...errors import InputError
+from ...errors import InputError, imported
 from ..names import LOCK, PARTS, PLAN, RECORD, ROOT, check_size, part_of
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
@@ -70,18 +70,13 @@ class Objects:
     @cached_property
     def client(self) -> Any:
         """The obstore store rooted at this prefix."""
-        try:
-            from obstore.store import MemoryStore, from_url
-        except ImportError:
-            raise InputError(
-                f"{self.url!r} needs an extra; run: pip install 'fleetcube[cloud]'"
-            ) from None
+        store = imported("obstore.store", f"{self.url!r} needs")
         if self.scheme == "memory":
-            return _memory.setdefault(self.url, MemoryStore())
+            return _memory.setdefault(self.url, store.MemoryStore())
         retries: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
         options: Any = {"client_options": {"allow_http": True}} if self.scheme == "http" else {}
         with self.wrapping_errors():
-            return from_url(self.url, retry_config=retries, **options)
+            return store.from_url(self.url, retry_config=retries, **options)
 
     @contextlib.contextmanager
     def wrapping_errors(self) -> Iterator[None]:

@@ -1,5 +1,7 @@
-"""A progress bar for long operations, only on a terminal."""
+"""A line of progress for long operations, only on a terminal."""
 
+import os
+import shutil
 import sys
 import threading
 import time
@@ -8,43 +10,43 @@ from contextlib import contextmanager
 
 from fleetcube.grid.progress import AFTER, pace, spoken, watching
 
+_EACH = 0.1  # seconds between updates
+_CLEAR = "\r\x1b[K"
+
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show the time taken and, once known, the share done, its rate and the time left. The bar
+    """Show the time taken and, once known, the share done, its rate and the time left. The line
     disappears at the end."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-    from rich.text import Text
-
-    class Clocks(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            left = task.time_remaining
-            ahead = "" if left is None or not task.completed else f", {spoken(left)} left"
-            return Text(f"{spoken(task.elapsed or 0.0)} elapsed{ahead}")
-
-    columns = [TextColumn("{task.description}"), BarColumn(16), TextColumn("{task.fields[speed]}")]
-    bar = Progress(*columns, Clocks(), console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None, speed="")
-    started = time.perf_counter()
+    ended, told = threading.Event(), ("", "")
+    started = begun = time.perf_counter()
 
     def tell(done: int, total: int, unit: str) -> None:
-        nonlocal started
-        if done == 0:
-            started = time.perf_counter()
-        speed = pace(done, total, unit, time.perf_counter() - started)
-        bar.update(task, completed=done, total=total, speed=f"{speed} ")
+        nonlocal started, told
+        now = time.perf_counter()
+        started = now if done == 0 else started
+        left = f", {spoken((total - done) * (now - started) / done)} left" if done else ""
+        told = f"{pace(done, total, unit, now - started)} ", left
 
-    later = threading.Timer(AFTER, bar.start)
-    later.daemon = True
-    later.start()
+    def show() -> None:
+        pause = AFTER
+        while not ended.wait(pause):
+            elapsed = f"{spoken(time.perf_counter() - begun)} elapsed"
+            line = f"{what} {elapsed.join(told)}"
+            shown = line[: shutil.get_terminal_size().columns - 1]
+            print(end=_CLEAR + shown, file=sys.stderr, flush=True)
+            pause = _EACH
+        if pause == _EACH:
+            print(end=_CLEAR, file=sys.stderr, flush=True)
+
+    shower = threading.Thread(target=show, daemon=True)
+    shower.start()
     try:
         with watching(tell):
             yield
     finally:
-        later.cancel()
-        later.join()  # otherwise the bar might start after it was stopped
-        bar.stop()
+        ended.set()
+        shower.join()
