@@ -9,7 +9,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.picture import drawing, look, looks
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
@@ -114,4 +114,4 @@ def _print(found: "xarray.Dataset") -> None:
     last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
     if "sync_wall_gpus" in found:
         last += f" (sync_wall_gpus, were any count possible: {float(found['sync_wall_gpus']):,.0f})"
-    say(last)
+    say_wrapped(last)

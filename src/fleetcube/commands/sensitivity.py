@@ -226,7 +226,7 @@ def _told(
         print_foot(ranking)
     if left:
         said = f"{left} inputs of the model's shape and formulas not shown: --kind all"
-        say(said, err=_is_quiet(asked))
+        say_wrapped(said, err=_is_quiet(asked))
 
 
 def _is_quiet(asked: dict[str, Any]) -> bool:
