@@ -9,7 +9,6 @@ Values are NumPy's to the last bit: the same operations in the same order, also 
 """
 
 import contextlib
-import functools
 import math
 import os
 import queue
@@ -17,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from ctypes import c_int64
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..graph.trace import is_heavy as is_heavy
 from . import kernel_cache
 from .codegen import kernel_source
 from .job import Array, Job, pool
+from .lowering import LINE
 from .tiles import GRAIN, ROW, TILE, cuts
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
@@ -78,7 +79,8 @@ def run_if_compiled(job: Job, threads: int) -> bool:
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
-    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.split, threads))
+    given = [array.ctypes.data for array in call.arguments]
+    pool(threads).each(lambda task: kernel(task, given), _tasks(call.split, threads))
 
 
 def _call(job: Job) -> _Call:
@@ -215,16 +217,22 @@ def _compiled(
     outer: int,
 ) -> Any:
     """The kernel, from the cache on disk if an equal one was compiled before."""
-    from . import intrinsics, loops  # here: they import numba, which NumPy's sweeps do not need
+    from . import loops, machine_code  # here: they import llvmlite, which NumPy does not need
 
-    source = kernel_source(dict(formulas), operands, dict(outs), outer)
-    scope = {"np": np, **intrinsics.SCOPE}
+    source, size = kernel_source(dict(formulas), operands, dict(outs), outer)
     begun = time.perf_counter()
-    kernel, was_kept = kernel_cache.jitted(source, scope, intrinsics.SIGNATURE)
+    code, was_kept = kernel_cache.lowered(source)
+    call = machine_code.load(code, *[c_int64] * 9).call
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    return functools.partial(kernel.call, loops.address() if " apply(" in source else 0)
+    own = loops.address() if " apply(" in source else 0
+
+    def kernel(task: Sequence[int], given: Sequence[int]) -> None:
+        room = np.empty(size + LINE)  # of this thread, from a line of the cache on
+        call(own, *task, *given, -(-room.ctypes.data // LINE) * LINE)
+
+    return kernel
 
 
 def compile_behind(job: Job) -> None:

@@ -159,7 +159,7 @@ def test_what_others_may_write_is_not_used(
 
 
 def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, inside: Any) -> None:
-    with files_of_at_most(3000):
+    with files_of_at_most(1000):
         result, compiled, said = inside(tmp_path)
     assert (result, compiled) == (filled[1], True)
     assert said.count("compiled kernels are not kept") == 1
