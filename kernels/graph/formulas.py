@@ -69,10 +69,11 @@ def load() -> dict[str, Quantity]:
                 _register(formulas, function)
     graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
     for quantity in graph.values():
-        several = {*quantity.formulas.values()}
-        for formula in several - {quantity.stated} if len(several) > 1 else ():
-            own: Any = formula
-            own.__stated__ = quantity.stated  # supplies what its own docstring leaves out
+        if len(several := {*quantity.formulas.values()}) > 1:
+            stated = quantity.stated
+            for formula in several - {stated}:
+                own: Any = formula
+                own.__stated__ = stated  # supplies what its own docstring leaves out
     read.cache_clear()  # docstrings read earlier had nothing to inherit
     return graph
 
