@@ -64,8 +64,8 @@ def load() -> dict[str, Quantity]:
     for module_name in vocabulary.PHYSICS.modules:
         module = importlib.import_module(module_name)
         for name, function in sorted(vars(module).items()):
-            own = inspect.isfunction(function) and function.__module__ == module.__name__
-            if own and not name.startswith("_"):
+            here = inspect.isfunction(function) and function.__module__ == module.__name__
+            if here and not name.startswith("_"):
                 _register(formulas, function)
     graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
     for quantity in graph.values():
