@@ -19,12 +19,18 @@ KINDS |= {"float64s": "double*", "float32s": "float*", "int8s": "i8*"}
 _NUMBERS = {"float64": "double", "float32": "float", "int8": "i8"}
 _BYTES = {"double": 8, "float": 4, "i8": 1}
 _UNARY = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil"}
-_FLOATS = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
-_WORDS = {ast.Add: "add nsw", ast.Sub: "sub nsw", ast.Mult: "mul nsw"}
-_WORDS |= {ast.Mod: "srem", ast.FloorDiv: "sdiv"}
-_FLAGS = {ast.BitAnd: "and", ast.BitOr: "or"}
-_ORDERS = {ast.Eq: ("oeq", "eq"), ast.NotEq: ("une", "ne")}
-_ORDERS |= {ast.Lt: ("olt", "slt"), ast.LtE: ("ole", "sle")}
+_FIRST = {"maximum": "oge", "minimum": "ole"}
+_COMPUTED: dict[str, dict[type[ast.AST], str]] = {
+    "double": {
+        **{ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"},
+        **{ast.Eq: "fcmp oeq", ast.NotEq: "fcmp une", ast.Lt: "fcmp olt", ast.LtE: "fcmp ole"},
+    },
+    "i64": {
+        **{ast.Add: "add nsw", ast.Sub: "sub nsw", ast.Mult: "mul nsw", ast.Mod: "srem"},
+        **{ast.FloorDiv: "sdiv", ast.Eq: "icmp eq"},
+    },
+    "i1": {ast.BitAnd: "and", ast.BitOr: "or", ast.Eq: "icmp eq", ast.NotEq: "icmp ne"},
+}
 _CONVERTED = {("i1", "double"): "uitofp", ("i1", "float"): "uitofp", ("i1", "i8"): "zext"}
 _CONVERTED |= {("double", "float"): "fptrunc", ("double", "i8"): "fptosi"}
 _LAST = """
@@ -131,7 +137,7 @@ class _Function:
             case ast.BinOp(left=left, right=right):
                 return self._computed(node.op, self._value(left), self._value(right))
             case ast.Compare(left=left, comparators=[right]):
-                return self._compared(node.ops[0], self._value(left), self._value(right))
+                return self._computed(node.ops[0], self._value(left), self._value(right))
             case ast.Subscript():
                 kind, place = self._place(node)
                 return self._made(kind[:-1], f"load {kind[:-1]}, ptr {place}{_apart(kind)}")
@@ -139,20 +145,12 @@ class _Function:
                 return self._called(name, arguments)
         raise NotImplementedError(ast.unparse(node))
 
-    def _computed(self, op: ast.operator, left: Value, right: Value) -> Value:
-        if left[0] == right[0] == "i64":
-            return self._made("i64", f"{_WORDS[type(op)]} i64 {left[1]}, {right[1]}")
-        if left[0] == right[0] == "i1":  # arithmetic of two flags is not NumPy's
-            return self._made("i1", f"{_FLAGS[type(op)]} i1 {left[1]}, {right[1]}")
-        a, b = (self._as(value, "double")[1] for value in (left, right))
-        return self._made("double", f"{_FLOATS[type(op)]} double {a}, {b}")
-
-    def _compared(self, op: ast.cmpop, left: Value, right: Value) -> Value:
-        order, of_words = _ORDERS[type(op)]
-        if left[0] == right[0] == "i64":
-            return self._made("i1", f"icmp {of_words} i64 {left[1]}, {right[1]}")
-        a, b = (self._as(value, "double")[1] for value in (left, right))
-        return self._made("i1", f"fcmp {order} double {a}, {b}")
+    def _computed(self, op: ast.AST, left: Value, right: Value) -> Value:
+        same = left[0] if left[0] == right[0] else "double"
+        a, b = (self._as(value, same)[1] for value in (left, right))
+        how = _COMPUTED[same][type(op)]  # of flags no arithmetic: NumPy's differs
+        kind = "i1" if "cmp" in how else same
+        return self._made(kind, f"{how} {same} {a}, {b}")
 
     def _called(self, name: str, nodes: Sequence[ast.expr]) -> Value:
         if name in _NUMBERS:
@@ -163,20 +161,19 @@ class _Function:
         if name in ("pointer", "part"):
             table, place = self._value(nodes[0]), self._value(nodes[1])
             to = _NUMBERS[ast.unparse(nodes[2])]
-            kind, address = self._moved(table, place)
+            kind, address = self._after(table, place)
             if name == "part":
                 return f"{to}&", address
             return self._made(f"{to}*", f"load ptr, ptr {address}{_apart(kind)}")
         values = [self._value(node) for node in nodes]
+        if name in _FIRST:
+            return self._first(_FIRST[name], *values)
         operation = getattr(self, f"_{name}", None)
         if operation is not None:
             return operation(*values)  # type: ignore[no-any-return]
         given = ", ".join(f"{_type(kind)} {text}" for kind, text in values)
         self.lines.append(f"  call void @{name}({given})")
         return "", ""
-
-    def _after(self, memory: Value, offset: Value) -> Value:
-        return self._moved(memory, offset)
 
     def _min(self, a: Value, b: Value) -> Value:
         less = self._made("i1", f"icmp slt i64 {a[1]}, {b[1]}")[1]
@@ -188,13 +185,7 @@ class _Function:
         test = self._as(condition, "i1")[1]
         return self._made(kind, f"select i1 {test}, {kind} {a}, {kind} {b}")
 
-    def _maximum(self, a: Value, b: Value) -> Value:
-        return self._first(a, b, "oge")
-
-    def _minimum(self, a: Value, b: Value) -> Value:
-        return self._first(a, b, "ole")
-
-    def _first(self, left: Value, right: Value, order: str) -> Value:
+    def _first(self, order: str, left: Value, right: Value) -> Value:
         """The first of two numbers where it is a NaN or the order holds, else the second."""
         a, b = (self._as(value, "double")[1] for value in (left, right))
         holds = self._made("i1", f"fcmp {order} double {a}, {b}")[1]
@@ -205,21 +196,24 @@ class _Function:
     def _two_to(self, k: Value) -> Value:
         """2^k of a whole k for which that is a normal number."""
         raised = self._made("double", f"fadd double {k[1]}, {_written(RAISED)}")
-        bits = self._made("i64", f"shl i64 {self._bits(raised)}, {WIDTH}")
-        return self._made("double", f"bitcast i64 {bits[1]} to double")
+        return self._of_bits(f"shl i64 {self._bits(raised)}, {WIDTH}")
 
     def _exponent(self, x: Value) -> Value:
         """The whole k of a normal number between 2^k and 2^(k+1)."""
         upper = self._made("i64", f"lshr i64 {self._bits(x)}, {WIDTH}")[1]
-        bits = self._made("i64", f"or i64 {upper}, {TWO_TO_52}")[1]
-        number = self._made("double", f"bitcast i64 {bits} to double")[1]
+        number = self._of_bits(f"or i64 {upper}, {TWO_TO_52}")[1]
         return self._made("double", f"fsub double {number}, {_written(RAISED)}")
 
     def _significand(self, x: Value) -> Value:
         """A normal number over 2^k, between 1 and 2."""
         fraction = self._made("i64", f"and i64 {self._bits(x)}, {FRACTION}")[1]
-        bits = self._made("i64", f"or i64 {fraction}, {ONE}")[1]
-        return self._made("double", f"bitcast i64 {bits} to double")
+        return self._of_bits(f"or i64 {fraction}, {ONE}")
+
+    def _bits(self, number: Value) -> str:
+        return self._made("i64", f"bitcast double {number[1]} to i64")[1]
+
+    def _of_bits(self, instruction: str) -> Value:
+        return self._made("double", f"bitcast i64 {self._made('i64', instruction)[1]} to double")
 
     def _apply(self, loops: Value, which: Value, source: Value, into: Value, size: Value) -> Value:
         """target[:size] = f(source[:size]), f one of `LOOPS`, whose code is at an address."""
@@ -242,9 +236,6 @@ class _Function:
         self.lines.append(f"  store {vector} {text}, ptr {into[1]}, align {LINE}, !nontemporal !3")
         return "", ""
 
-    def _bits(self, number: Value) -> str:
-        return self._made("i64", f"bitcast double {number[1]} to i64")[1]
-
     def _number(self, node: ast.expr) -> str:
         return self._as(self._value(node), "double")[1]
 
@@ -258,9 +249,9 @@ class _Function:
         return self._made(kind, f"{how} {value[0]} {value[1]} to {kind}")
 
     def _place(self, node: ast.Subscript) -> Value:
-        return self._moved(self._value(node.value), self._value(node.slice))
+        return self._after(self._value(node.value), self._value(node.slice))
 
-    def _moved(self, memory: Value, offset: Value) -> Value:
+    def _after(self, memory: Value, offset: Value) -> Value:
         kind, text = memory
         return self._made(kind, f"getelementptr inbounds {kind[:-1]}, ptr {text}, i64 {offset[1]}")
 
