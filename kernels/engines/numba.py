@@ -33,7 +33,6 @@ from .tiles import GRAIN, ROW, TILE, cuts
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
-QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 KEPT = 256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # the arguments of `_compiled`
@@ -239,7 +238,6 @@ def compile_behind(job: Job) -> None:
     """Compile the job's kernel in a daemon thread that raises nothing; tries no kernel twice."""
     key = _call(job).key
     with _request_lock:
-        _Compiler.requested_at = time.monotonic()
         if key in _ready or key in _requested:
             return
         _requested.add(key)
@@ -250,21 +248,15 @@ def compile_behind(job: Job) -> None:
 
 
 class _Compiler:
-    """The thread that compiles in the background: its requests, and the time of the last."""
+    """The thread that compiles in the background, and its requests."""
 
     keys: queue.SimpleQueue[Key] = queue.SimpleQueue()
-    requested_at = 0.0
     started = False
 
 
 def _compile_all() -> None:
     while True:
         key = _Compiler.keys.get()
-        # numba holds the GIL most of the time: wait until the caller pauses
-        for _ in range(round(LONGEST_WAIT / QUIET)):
-            time.sleep(QUIET)
-            if time.monotonic() - _Compiler.requested_at > QUIET:
-                break
         with contextlib.suppress(Exception):
             _kernel(key)
             with _request_lock:
