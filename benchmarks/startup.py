@@ -32,7 +32,6 @@ print(json.dumps({{"seconds": seconds, "modules": len(sys.modules), "loaded": lo
 # Everything but the kernel is warm: the libraries, the plan and its tables.
 _COMPILE = """
 import json, sys, time
-import numba
 from benchmarks import question
 from fleetcube import Settings
 sizes, outputs = json.loads(sys.argv[1])
@@ -91,7 +90,7 @@ def shell(rounds: int, spec: Path = ROOT / "examples" / "scaling-and-reliability
 
 
 def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> list[Row]:
-    """First use of a kernel after importing numba, with an empty and a full cache."""
+    """First use of a kernel, with an empty and a full cache."""
     say("startup: cold and cached compile")
     cold, cached = [], []
     for _ in range(rounds):
@@ -108,7 +107,7 @@ def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> 
                 "seconds": taken,
                 "target": target,
                 "met": taken <= target,
-                "detail": "beyond importing numba and a warm evaluation; three outputs",
+                "detail": "beyond a warm evaluation; three outputs",
             }
         )
     return rows

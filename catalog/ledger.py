@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from .records import KINDS, CatalogError, Record, editions
+from .records import KINDS, CatalogError, Record, file_of, read
 
 LEDGER = Path(__file__).with_name("data") / "editions.txt"
 _LINE = re.compile(r"([a-z]+ [a-z0-9-]+@[1-9][0-9]*) ([0-9a-f]{64})")
@@ -34,8 +34,9 @@ def published(path: Path = LEDGER) -> dict[str, str]:
 
 
 def existing() -> dict[str, Record]:
-    """Every record of the catalog by "kind label@edition"."""
-    return {f"{kind} {name}": entry for kind in KINDS for name, entry in editions(kind).items()}
+    """Every record of the catalog by "kind label@edition", each file checked as a whole."""
+    files = {kind: read(kind, file_of(kind).read_text(encoding="utf-8")) for kind in KINDS}
+    return {f"{kind} {name}": entry for kind in KINDS for name, entry in files[kind].items()}
 
 
 def complaints(lines: Mapping[str, str], records: Mapping[str, Record]) -> list[str]:

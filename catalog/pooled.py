@@ -97,6 +97,8 @@ def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
 def decades_outside(span: Sequence[float], values: Array) -> Array:
     """Decades by which values lie outside [low, high]; 0 inside."""
     low, high = span
+    if ((values >= low) & (values <= high)).all():  # most are: a tenth of the time
+        return np.zeros(np.shape(values))
     positive = np.maximum(values, 1e-300)
     beyond = np.maximum(elementary.log(positive / high), elementary.log(low / positive))
     return np.asarray(np.maximum(beyond, 0) / math.log(10))

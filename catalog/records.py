@@ -12,10 +12,12 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import Any
 
@@ -124,6 +126,7 @@ LARGEST_FILE = 1 << 20  # bytes of a record file
 _TABLES = ("standard_errors", "fit")  # tables about the values of its records
 _ABOUT = ("title", "source", "date", "note")
 _LABEL = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)(?:@([1-9][0-9]*))?")
+_HEAD = re.compile(rf'^\["?{_LABEL.pattern}"?\]', re.MULTILINE)  # where a record begins
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -375,19 +378,57 @@ def _known(name: str) -> str:
     return name
 
 
+class _Named(Mapping[str, Record]):
+    """Records by name, each read when it is first asked for."""
+
+    def __init__(self, names: Iterable[str], read: Callable[[str], Record]) -> None:
+        self._names, self._read = dict.fromkeys(names), functools.cache(read)
+
+    def __getitem__(self, name: str) -> Record:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 @functools.cache
 def _load(kind_name: str) -> Mapping[str, Record]:
-    path = files(__package__).joinpath("data", f"{kind_name}.toml")
-    return read(kind_name, path.read_text(encoding="utf-8"))
+    """All records of a kind by label@edition; a test reads the files as `read` does, whole."""
+    text = file_of(kind_name).read_text(encoding="utf-8")
+    heads = list(_HEAD.finditer(text))
+    older = Counter(head[1] for head in heads if head[2])
+    parts = {
+        f"{head[1]}@{head[2] or older[head[1]] + 1}": text[head.start() : end]
+        for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True)
+    }
+
+    def one(name: str) -> Record:
+        ((key, table),) = tomllib.loads(parts[name]).items()
+        return _record(kind_name, key, table)
+
+    return _Named(parts, one)
+
+
+def file_of(kind_name: str) -> Traversable:
+    return files(__package__).joinpath("data", f"{kind_name}.toml")
 
 
 @functools.cache
 def _current(kind_name: str) -> Mapping[str, Record]:
-    latest: dict[str, Record] = {}
-    for entry in _load(kind_name).values():
-        if entry.label not in latest or entry.edition > latest[entry.label].edition:
-            latest[entry.label] = entry
-    return MappingProxyType(latest)
+    every, latest = _load(kind_name), dict[str, str]()
+    for name in every:
+        label, _, edition = name.partition("@")
+        if label not in latest or int(edition) > int(latest[label].partition("@")[2]):
+            latest[label] = name
+    return _Named(latest, lambda label: every[latest[label]])
 
 
 def read(kind_name: str, text: str) -> Mapping[str, Record]:

@@ -125,7 +125,7 @@ def _home(frame: Any) -> str:
 
 
 def _renamed_twin(home: str, names: Mapping[str, str], formula: Any) -> Any:
-    operands = tuple(_renamed(name, names) for name in inspect.signature(formula).parameters)
+    operands = tuple(names.get(name, name) for name in inspect.signature(formula).parameters)
     if len(set(operands)) < len(operands):
         raise ValueError(f"two names of {formula.__name__} become one: {', '.join(operands)}")
     quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))

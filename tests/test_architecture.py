@@ -371,11 +371,7 @@ FENCED = {
         "xarray, How to add a new backend",
     ),
     ("kernels/engines/intrinsics.py", "numba.core.cgutils"): (
-        ("create_struct_proxy", "alloca_once"),
-        "numba, Low-level extension API",
-    ),
-    ("kernels/engines/intrinsics.py", "numba.core.types"): (
-        ("CPointer", "intp"),
+        ("alloca_once",),
         "numba, Low-level extension API",
     ),
     ("grid/measured/probe_script.py", "._scaled_mm"): (
@@ -383,20 +379,19 @@ FENCED = {
         "PyTorch's 8-bit product, public under another name since 2.10; left out where it fails",
     ),
     **{
-        (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int64"), "likewise")
-        for name in ("embedded", "loops", "scalar")
+        (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int8"), "likewise")
+        for name in ("embedded", "intrinsics", "scalar")
     },
-    ("kernels/engines/loops.py", "numba.core.cgutils"): (("alloca_once",), "likewise"),
     **{
         (f"kernels/engines/{name}.py", "numba.core.registry.cpu_target"): (
             ("typing_context", "target_context"),
             "numba, Notes on Target Extensions",
         )
-        for name in ("embedded", "machine_code", "overloads")
+        for name in ("embedded", "overloads", "point_code")
     },
     # numba releases no machine code: compiling without its dispatchers has no public interface
     **{
-        ("kernels/engines/machine_code.py", name): (names, "test_kernel_cache.py tries it")
+        ("kernels/engines/point_code.py", name): (names, "test_kernel_cache.py tries it")
         for name, names in {
             "numba.core.codegen.JITCPUCodegen": ("_add_module", "_module_pass_manager"),
             "numba.core.codegen.AOTCodeLibrary": ("emit_native_object",),
@@ -404,8 +399,12 @@ FENCED = {
             "numba.core.compiler.compile_extra": ("__call__",),
             "numba.core.compiler_lock.global_compiler_lock": ("__enter__",),
             "numba.core.sigutils": ("normalize_signature",),
-            **dict.fromkeys(("._dispose", "._dynfunc", "._ptr"), ()),
+            "._dynfunc": (),
         }.items()
+    },
+    **{
+        ("kernels/engines/machine_code.py", name): ((), "likewise")
+        for name in ("._dispose", "._ptr")
     },
     ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
     **{

@@ -24,8 +24,8 @@ from .written import written
 ENGINE_CODE = {
     "numpy": ("engines.numpy",),
     "numba": (
-        *("engines.numba", "engines.codegen", "engines.intrinsics", "engines.loops"),
-        "graph.trace",
+        *("engines.numba", "engines.codegen", "engines.lowering", "engines.loops"),
+        *("engines.machine_code", "graph.trace"),
     ),
     "jax": ("engines.jax",),
 }
@@ -42,7 +42,7 @@ _GRID_CODE = (
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )
-PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
+PACKAGES = {"numpy": (), "numba": ("llvmlite",), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.engines.numpy import Point, evaluate
+from ...kernels.engines.numpy import Point, value
 from ...kernels.graph.formulas import Function, parameters
 from ..spec.axis import Array
 from .tiles import Region
@@ -69,16 +69,22 @@ class Grid:
         """
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
-        key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))
-        if key not in self._tables and case.fixed and name in case.fixed.formulas:
-            self._tables[key] = np.full((1,) * len(self.axes), self._fixed(case, case.fixed)[name])
-        if key not in self._tables:
-            formula = case.formulas[name]
-            operands = {p: self.table(case, p) for p in parameters(formula)}
-            self._tables[key] = evaluate({name: formula}, operands)[name]
-            if self._tables[key].ndim == 0:
-                self._tables[key] = self._tables[key].reshape((1,) * len(self.axes))
-        return self._tables[key]
+        runs = case.runs
+        key = (
+            name,
+            tuple((d, runs[d].start) for d in self.dims[name] if d in runs) if runs else (),
+        )
+        made = self._tables.get(key)
+        if made is None:
+            if case.fixed and name in case.fixed.formulas:
+                made = np.asarray(self._fixed(case, case.fixed)[name])
+            else:
+                formula = case.formulas[name]
+                made = value(formula, [self.table(case, p) for p in parameters(formula)])
+            if made.ndim == 0:
+                made = made.reshape((1,) * len(self.axes))
+            self._tables[key] = made
+        return made
 
     def _fixed(self, case: Case, fixed: Point) -> Mapping[str, float]:
         """Values of a case's dimensionless quantities."""

@@ -29,6 +29,7 @@ REMARKS = "fleetcube_remarks"  # attribute: what a result stands on, a line each
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
 DEFAULTS = "fleetcube_defaults"  # attribute: inputs left to defaults
 PARTLY = "fleetcube_defaults_partly"  # attribute: those left to defaults at some points only
+MOST_COMPARED = 1 << 16  # bytes of coordinates that plans may share
 END_OF = "interval_of"  # attribute of an interval's end: the variable of the interval
 
 
@@ -196,11 +197,9 @@ def dataset(
     plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any], engine: str | None = None
 ) -> "xarray.Dataset":
     """Arrays (dimensions in the plan's order) as a Dataset, not copied; axes in user order."""
-    # without axes there are no coordinates: plans of one structure differ only in attributes
-    notes = plan.notes if plan.axes else plan.structure.notes
-    if "template" not in notes:
-        notes["template"] = _template(plan)
-    template, rows = notes["template"]
+    if "template" not in plan.notes:
+        plan.notes["template"] = _shared(plan)
+    template, rows = plan.notes["template"]
     if plan.notes.get("spec") is not spec:
         plan.notes["attributes"] = root_attributes(plan, spec)
         plan.notes["spec"] = spec
@@ -212,6 +211,24 @@ def dataset(
         variables[name].data = ordered(plan, plan.out_dims[name], array)[1]
     result.attrs = {**plan.notes["attributes"], "fleetcube_engine": engine or plan.engine}
     return result
+
+
+def _shared(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
+    """The template of a plan, or of one before it with the same structure and coordinates."""
+    problem, notes = plan.problem, plan.structure.notes
+    rows = [row for axis in problem.axes for row in (axis.labels, *axis.numbers.values())]
+    rows += [row for _, row in problem.tables.values()]
+    if sum(row.nbytes for row in rows) > MOST_COMPARED or any(row.dtype.hasobject for row in rows):
+        return _template(plan)
+    texts = [
+        (*axis.inputs, *axis.options.values(), *axis.records.values()) for axis in problem.axes
+    ]
+    values = [(row.dtype.str, row.shape, row.tobytes()) for row in rows]
+    key = (problem.found - plan.structure.used, {*problem.tables}, repr(texts), values)
+    known: tuple[Any, tuple[xarray.Dataset, list[str]]] | None = notes.get("template")
+    if known is None or known[0] != key:
+        known = notes["template"] = key, _template(plan)
+    return known[1]
 
 
 def _template(plan: Plan) -> tuple["xarray.Dataset", list[str]]:
@@ -231,10 +248,15 @@ def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) 
 
 
 def _wrapped(plan: Plan, variables: Mapping[str, Any]) -> "xarray.Dataset":
+    import pandas
     import xarray
 
     data = dict(variables)
     coords = coordinates(plan)
+    # as indexes: of arrays xarray asks whether they are pint's or Dask's, and imports both for that
+    for name, (dims, labels, attrs) in coords.items():
+        if name == dims and labels.dtype.kind in "iuf":
+            coords[name] = dims, pandas.Index(labels), attrs
     if REASON in data:
         coords[REASON] = data.pop(REASON)
     return xarray.Dataset(data, coords)

@@ -8,6 +8,7 @@ a function of the previous results: `cases` (formulas), `dims`, `order` (of memo
 import functools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,8 +130,7 @@ class Plan(Grid):
         """Remarks on what formulas in use read: calibrations, fits, labels and omissions."""
         fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
         read = any(self.structure.used & entry.values.keys() for entry in fitted)
-        used = {without_phase(name) for name in self.structure.used}
-        used |= {f.__name__ for row in self.structure.formulas for f in row.values()}
+        used = self.structure.named
         left_out = [
             f"{name}: {said}"
             for name, formulas, said in LEFT_OUT
@@ -147,7 +147,7 @@ class Plan(Grid):
         ]
         return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
 
-    def _added(self, used: set[str]) -> Iterator[str]:
+    def _added(self, used: AbstractSet[str]) -> Iterator[str]:
         """What is counted beside an input given alone, by default, a line each."""
         for name, others in BESIDE_IT.items():
             added = [
@@ -212,6 +212,12 @@ class Structure:
     def used(self) -> frozenset[str]:
         """Inputs and quantities that formulas read or are selected by, and the outputs."""
         return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
+
+    @functools.cached_property
+    def named(self) -> set[str]:
+        """What is used, of any phase, and the formulas by their own names."""
+        own = {formula.__name__ for row in self.formulas for formula in row.values()}
+        return own.union(map(without_phase, self.used))
 
     @functools.cached_property
     def read(self) -> list[frozenset[str]]:

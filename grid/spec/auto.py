@@ -167,7 +167,6 @@ def point_values(
 
 def fitted_to(label: str) -> pooled.Cell | None:
     """The cell of a calibration to steps, by its label or file; None for any other."""
-    posterior = _posterior()
     entry = record("calibration", label)
     if is_path("calibration", label):
         match entry.steps_of.split(", "):
@@ -176,7 +175,7 @@ def fitted_to(label: str) -> pooled.Cell | None:
         return None
     if entry.label not in kind("calibration") or "compute_model" not in entry.values:
         return None
-    words = entry.label.split("-")
+    words, posterior = entry.label.split("-"), _posterior()
     place = next((k for k, word in enumerate(words) if word in posterior.content["gpus"]), None)
     if place is None:
         return None

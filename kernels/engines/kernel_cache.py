@@ -5,44 +5,48 @@ import contextlib
 import hashlib
 import os
 import stat
-import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from importlib.resources import files
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ..elementary import FUNCTIONS
 
-if TYPE_CHECKING:  # imports numba
-    from .machine_code import Loaded
-
-_COMPILING = ("intrinsics.py", "machine_code.py")
 _SHARED = "FLEETCUBE_SHARED_CACHE"
 _SUM = hashlib.sha256().digest_size  # bytes at the head of a file
 _warned = threading.Event()
 
 
-def jitted(source: str, scope: dict[str, Any], signature: Any) -> "tuple[Loaded, bool]":
-    """The compiled function `kernel` of a source, and whether it was read from disk."""
-    from . import machine_code
-
+def kept(what: str, made: Callable[[], bytes]) -> tuple[bytes, bool]:
+    """Machine code that depends on a text, this machine and these libraries; whether it was read
+    from disk, where what is made is kept."""
     path = code = None
-    with _kept():
-        path = path_of(f"{signature}\n{source}")
+    with _warned_once():
+        path = path_of(what)
         code = read(path)
     if code is not None:
-        return machine_code.load(code), True
-    code = machine_code.compiled(source, scope, signature)
+        return code, True
+    code = made()
     if path is not None:
-        with _kept():
+        with _warned_once():
             write(path, hashlib.sha256(code).digest() + code)
-    return machine_code.load(code), False
+    return code, False
+
+
+def lowered(source: str) -> tuple[bytes, bool]:
+    """Machine code of a source that `lowering` can read; whether it was kept."""
+
+    def made() -> bytes:
+        from . import lowering, machine_code
+
+        return machine_code.compiled(lowering.lowered(source))
+
+    return kept(source, made)
 
 
 @contextlib.contextmanager
-def _kept() -> Iterator[None]:
+def _warned_once() -> Iterator[None]:
     """Continue without the cache where it cannot be used; warns once per process."""
     try:
         yield
@@ -53,20 +57,17 @@ def _kept() -> Iterator[None]:
             warnings.warn(reason, RuntimeWarning, stacklevel=4)
 
 
-def path_of(source: str) -> Path:
+def path_of(what: str) -> Path:
     """The file of a kernel, named by a hash of all that machine code depends on."""
-    import llvmlite
-    import numba
-    import numpy as np
     from platformdirs import user_cache_path
 
     from . import machine_code
 
+    here = files(__package__)
     parts = (
-        source,
-        f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
-        machine_code.processor(),
-        *(files(__package__).joinpath(n).read_text("utf-8") for n in _COMPILING),
+        what,
+        *(f"llvmlite {version('llvmlite')}", repr(machine_code.processor())),
+        *(here.joinpath(f"{n}.py").read_text("utf-8") for n in ("lowering", "machine_code")),
         *FUNCTIONS,  # called by their index
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -4,28 +4,20 @@ They are compiled once, not in each kernel. Kernels call them on tiles by addres
 point by a symbol resolved when machine code is loaded, so that it can be cached.
 """
 
-import ctypes
 import functools
+from ctypes import c_int64
 from types import SimpleNamespace
 from typing import Any
 
-import llvmlite.binding
-import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
-
 from .. import elementary
 from ..graph.trace import LOOPS, Trace, Value, where
-from . import intrinsics, kernel_cache
+from . import kernel_cache
 from .job import Array
-
-_SYMBOL = "fleetcube_elementary"
 
 
 def source() -> str:
     """target[:size] = f(source[:size]), f = LOOPS[which]."""
-    lines = ["def kernel(which, source, target, size):"]
+    lines = ["def kernel(which: word, source: float64s, target: float64s, size: word):"]
     for which, name in enumerate(LOOPS):
         trace = Trace()
         result = elementary.FUNCTIONS[name](_library(trace), Value(trace, "x"))
@@ -38,7 +30,7 @@ def source() -> str:
 
 
 def _library(trace: Trace) -> Any:
-    """The operations of a trace, by their names in `intrinsics`."""
+    """The operations of a trace, by their names in `lowering`."""
 
     def recorded(name: str, count: int) -> Any:
         template = f"{name}({', '.join(['{}'] * count)})"
@@ -50,8 +42,9 @@ def _library(trace: Trace) -> Any:
 
 @functools.cache
 def _loaded() -> Any:
-    scope = {"np": np, **intrinsics.SCOPE}
-    return kernel_cache.jitted(source(), scope, intrinsics.LOOPS_SIGNATURE)[0]
+    from . import machine_code
+
+    return machine_code.load(kernel_cache.lowered(source())[0], *[c_int64] * 4)
 
 
 def address() -> int:
@@ -61,37 +54,4 @@ def address() -> int:
 
 def call(which: int, source: Array, target: Array) -> None:
     """target[:] = f(source), f = LOOPS[which]; both dense float64."""
-    unused = ctypes.byref(ctypes.c_void_p())
-    _function()(unused, unused, which, source.ctypes.data, target.ctypes.data, source.size)
-
-
-@functools.cache
-def _function() -> Any:
-    place, word = ctypes.c_void_p, ctypes.c_int64
-    return ctypes.CFUNCTYPE(ctypes.c_int32, place, place, word, place, place, word)(address())
-
-
-def _called(which: int) -> Any:
-
-    @intrinsic
-    def function(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            room: Any = cgutils.alloca_once
-            insert: Any = cgutils.get_or_insert_function
-            source, target = (room(builder, ir.DoubleType()) for _ in range(2))
-            builder.store(arguments[0], source)
-            code = insert(builder.module, intrinsics.loops_type(context), _SYMBOL)
-            word = intrinsics.WORD
-            intrinsics.call_loops(builder, code, [word(which), source, target, word(1)])
-            return builder.load(target)
-
-        return types.float64(types.float64), generate
-
-    return function
-
-
-@functools.cache
-def called() -> dict[str, Any]:
-    """`LOOPS` on single numbers."""
-    llvmlite.binding.add_symbol(_SYMBOL, address())
-    return {name: _called(which) for which, name in enumerate(LOOPS)}
+    _loaded().call(which, source.ctypes.data, target.ctypes.data, source.size)

@@ -1,14 +1,9 @@
-"""Machine code that is released with the last reference to it; imports numba.
-
-numba's dispatchers never release code: one engine of the process owns all of it, and contexts refer
-to what was compiled. So numba compiles to object files here, each loaded by its own engine.
-"""
+"""Machine code from LLVM's language, released with the last reference to it. No numba: importing it
+and preparing its compiler would take a second."""
 
 import ctypes
 import functools
-import importlib
-import json
-import sys
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,42 +11,44 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
-from numba.core import sigutils
-from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
-from numba.core.compiler import Flags, compile_extra
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 
-# threads run kernels in parallel; x / 0 is infinite or NaN, as in NumPy, and does not raise
-_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy"}
-
-_DYNAMIC: Any = importlib.import_module("numba._dynfunc")  # functions for Python from addresses
+LEVEL = 3  # at which loops are vectorised
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A callable that owns its machine code, and the address by numba's calling convention."""
+    """A callable that owns its machine code, and the address of that."""
 
     call: Callable[..., Any]
     address: int
 
 
-class _Codegen(JITCPUCodegen):
-    """The code generator of this processor, without an engine that would keep its code."""
-
-    _library_class: Any = AOTCodeLibrary
-
-    def _add_module(self, module: Any) -> None:
-        pass
-
-    def _module_pass_manager(self, *given: Any, **options: Any) -> Any:
-        return _freed(super()._module_pass_manager(*given, **options))
-
-    def _function_pass_manager(self, *given: Any, **options: Any) -> Any:
-        return _freed(super()._function_pass_manager(*given, **options))
+@functools.cache
+def processor() -> tuple[str, str, str]:
+    """Platform, name and features of the processor; numba's variables override the last two."""
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    if features is None:
+        features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_process_triple(), name, features
 
 
-def _freed(made: Any) -> Any:
+@functools.cache
+def _ready() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def _target() -> Any:
+    _ready()
+    triple, name, features = processor()
+    kind = llvm.Target.from_triple(triple)
+    reloc = "static" if kind.name.startswith("x86") else "default"
+    return kind.create_target_machine(name, features, LEVEL, reloc, "jitdefault", jit=True)
+
+
+def freed(made: Any) -> Any:
     """Free a pass manager (0.4 MB a kernel) with its last reference.
 
     llvmlite means to, but its method is hidden by one of the same name in a base class.
@@ -63,50 +60,32 @@ def _freed(made: Any) -> Any:
     return made
 
 
-@functools.cache
-def _target() -> Any:
-    cpu_target.target_context.refresh()  # numba sets itself up at the first use
-    return cpu_target.target_context.subtarget(_internal_codegen=_Codegen("fleetcube"))
+def compiled(text: str) -> bytes:
+    """A module as an object file."""
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = processor()[0], str(_target().target_data)
+    tuning = llvm.create_pipeline_tuning_options(LEVEL)
+    tuning.loop_vectorization = tuning.slp_vectorization = True
+    builder = llvm.create_pass_builder(_target(), tuning)
+    passes, _ = freed((builder.getModulePassManager(), builder))
+    passes.run(module, builder)
+    return bytes(_target().emit_object(module))
 
 
-def processor() -> str:
-    return repr(_target().codegen().magic_tuple())
-
-
-def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
-    """The function `kernel` of a source as an object file, after a line of the names in it."""
-    scope = dict(scope)
-    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
-    arguments, returns = sigutils.normalize_signature(signature)
-    flags: Any = Flags()
-    cpu_target.options.parse_as_flags(flags, _OPTIONS)
-    flags.no_compile = flags.no_cfunc_wrapper = True  # nothing is loaded, nor called from C
-    with global_compiler_lock:
-        target, typing = _target(), cpu_target.typing_context
-        typing.refresh()
-        target.refresh()
-        made = compile_extra(typing, target, scope["kernel"], arguments, returns, flags, {})
-        code = made.library.emit_native_object()
-    assert not made.environment.consts  # the code reads no Python objects: it is loaded without any
-    of = made.fndesc
-    names = [of.llvm_cpython_wrapper_name, of.llvm_func_name, of.env_name]
-    return json.dumps(names).encode() + b"\n" + bytes(code)
-
-
-def load(code: bytes) -> Loaded:
-    """What `compiled` made, ready to be called."""
-    head, _, data = code.partition(b"\n")
-    wrapper, function, environment = json.loads(head)
+def engine_of(code: bytes) -> Any:
+    """The engine that owns the code of an object file."""
+    _ready()
     machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
+    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    own = _DYNAMIC.Environment({})
-    place = engine.get_global_value_address(environment)
-    ctypes.c_void_p.from_address(place).value = id(own)
-    call = _DYNAMIC.make_function(
-        sys.modules[__name__],
-        *("kernel", "", engine.get_function_address(wrapper)),
-        *(own, (engine,)),  # kept alive with the function
-    )
-    return Loaded(call, engine.get_function_address(function))
+    return engine
+
+
+def load(code: bytes, *kinds: Any) -> Loaded:
+    """The function `kernel` of an object file, without a result; `kinds` are its parameters'."""
+    engine = engine_of(code)
+    address = engine.get_function_address("kernel")
+    call: Any = ctypes.CFUNCTYPE(None, *kinds)(address)
+    call.engine = engine  # kept alive with the function
+    return Loaded(call, address)

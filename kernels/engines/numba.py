@@ -9,7 +9,6 @@ Values are NumPy's to the last bit: the same operations in the same order, also 
 """
 
 import contextlib
-import functools
 import math
 import os
 import queue
@@ -17,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from ctypes import c_int64
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +28,11 @@ from ..graph.trace import is_heavy as is_heavy
 from . import kernel_cache
 from .codegen import kernel_source
 from .job import Array, Job, pool
+from .lowering import LINE
 from .tiles import GRAIN, ROW, TILE, cuts
 
 # Starting a row costs as much as repeating one operand at this many points, plus some per operand
 ROW_COST, OPERAND_COST = 16, 2
-QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 KEPT = 256  # kernels in memory, 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # the arguments of `_compiled`
@@ -78,7 +78,8 @@ def run_if_compiled(job: Job, threads: int) -> bool:
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
-    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.split, threads))
+    given = [array.ctypes.data for array in call.arguments]
+    pool(threads).each(lambda task: kernel(task, given), _tasks(call.split, threads))
 
 
 def _call(job: Job) -> _Call:
@@ -215,23 +216,28 @@ def _compiled(
     outer: int,
 ) -> Any:
     """The kernel, from the cache on disk if an equal one was compiled before."""
-    from . import intrinsics, loops  # here: they import numba, which NumPy's sweeps do not need
+    from . import loops, machine_code  # here: they import llvmlite, which NumPy does not need
 
-    source = kernel_source(dict(formulas), operands, dict(outs), outer)
-    scope = {"np": np, **intrinsics.SCOPE}
+    source, size = kernel_source(dict(formulas), operands, dict(outs), outer)
     begun = time.perf_counter()
-    kernel, was_kept = kernel_cache.jitted(source, scope, intrinsics.SIGNATURE)
+    code, was_kept = kernel_cache.lowered(source)
+    call = machine_code.load(code, *[c_int64] * 9).call
     how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    return functools.partial(kernel.call, loops.address() if " apply(" in source else 0)
+    own = loops.address() if " apply(" in source else 0
+
+    def kernel(task: Sequence[int], given: Sequence[int]) -> None:
+        room = np.empty(size + LINE)  # of this thread, from a line of the cache on
+        call(own, *task, *given, -(-room.ctypes.data // LINE) * LINE)
+
+    return kernel
 
 
 def compile_behind(job: Job) -> None:
     """Compile the job's kernel in a daemon thread that raises nothing; tries no kernel twice."""
     key = _call(job).key
     with _request_lock:
-        _Compiler.requested_at = time.monotonic()
         if key in _ready or key in _requested:
             return
         _requested.add(key)
@@ -242,21 +248,15 @@ def compile_behind(job: Job) -> None:
 
 
 class _Compiler:
-    """The thread that compiles in the background: its requests, and the time of the last."""
+    """The thread that compiles in the background, and its requests."""
 
     keys: queue.SimpleQueue[Key] = queue.SimpleQueue()
-    requested_at = 0.0
     started = False
 
 
 def _compile_all() -> None:
     while True:
         key = _Compiler.keys.get()
-        # numba holds the GIL most of the time: wait until the caller pauses
-        for _ in range(round(LONGEST_WAIT / QUIET)):
-            time.sleep(QUIET)
-            if time.monotonic() - _Compiler.requested_at > QUIET:
-                break
         with contextlib.suppress(Exception):
             _kernel(key)
             with _request_lock:

@@ -80,10 +80,14 @@ def compiled(program: Program) -> "Loaded":
     """One point as numba compiles it; machine code is cached on disk like that of kernels."""
     from numba.core import types
 
-    from . import intrinsics, loops
+    from . import intrinsics, point_code
 
     text, scope = source(program), {"np": np, **intrinsics.SCOPE}
     if any(f" {name}(" in text for name in LOOPS):
-        scope |= loops.called()
+        scope |= intrinsics.called()
     signature = (types.float64,) * len(program.inputs)
-    return kernel_cache.jitted(text, scope, signature)[0]
+    code, _ = kernel_cache.kept(
+        f"{signature}\n{text}\n{point_code.made_by()}",
+        lambda: point_code.compiled(text, scope, signature),
+    )
+    return point_code.load(code)

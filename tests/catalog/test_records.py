@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import fleetcube
-from fleetcube.catalog import KINDS, CatalogError, kind, record
-from fleetcube.catalog.records import read
+from fleetcube.catalog import KINDS, CatalogError, editions, kind, record
+from fleetcube.catalog.records import file_of, read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
@@ -214,3 +214,16 @@ def test_an_unknown_kind_names_the_kinds() -> None:
 def test_a_label_is_text(label: Any) -> None:
     with pytest.raises(CatalogError, match="is not in the catalog"):
         record("gpu", label)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_record_alone_is_that_of_the_whole_file(name: str) -> None:
+    whole = read(name, file_of(name).read_text(encoding="utf-8"))
+    alone = editions(name)
+    assert list(alone) == list(whole)
+    assert dict(alone) == dict(whole)
+    latest = {
+        entry.label: max(e.edition for e in whole.values() if e.label == entry.label)
+        for entry in whole.values()
+    }
+    assert {label: entry.edition for label, entry in kind(name).items()} == latest

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fleetcube.catalog.units import UnitError, parse
+from fleetcube.catalog.units import USUAL, UnitError, _factor, parse
 
 from ..table import each
 
@@ -157,3 +157,9 @@ def test_a_vast_exponent_does_not_hang() -> None:
     assert parse("1e-9999999 h", "s", "name") == 0
     with pytest.raises(UnitError, match="is too large"):
         parse("1e9999999 h", "s", "name")
+
+
+@pytest.mark.parametrize("base", USUAL)
+def test_usual_factors_are_those_of_the_registry(base: str) -> None:
+    for unit, usual in USUAL[base].items():
+        assert _factor(unit, base) == usual

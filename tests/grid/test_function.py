@@ -284,9 +284,9 @@ def test_compiled_code_calls_it() -> None:
 @pytest.mark.slow
 def test_machine_code_is_kept(tmp_path: Path) -> None:
     script = (
-        "from fleetcube import function; from fleetcube.kernels.engines import machine_code\n"
-        "made, compiled = [], machine_code.compiled\n"
-        "machine_code.compiled = lambda *given: (made.append(1), compiled(*given))[1]\n"
+        "from fleetcube import function; from fleetcube.kernels.engines import point_code\n"
+        "made, compiled = [], point_code.compiled\n"
+        "point_code.compiled = lambda *given: (made.append(1), compiled(*given))[1]\n"
         "of = function('cluster_mtbf', {'n_gpus': 8}, 'gpu_mttf', engine='numba')\n"
         "assert of(1e8) > 0; print(len(made))\n"
     )

@@ -33,11 +33,11 @@ print(result["nodes"].values.sum())
 """
 
 
-def run(cache: Path, **others: str) -> tuple[str, str]:
+def run(cache: Path, script: str = SCRIPT, **others: str) -> tuple[str, str]:
     """Result of another process, and its log of the kernel."""
     environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), **others}
     given: Any = dict(capture_output=True, text=True, env=environment, timeout=600)
-    done = subprocess.run([sys.executable, "-c", SCRIPT], **given)
+    done = subprocess.run([sys.executable, "-c", script], **given)
     assert done.returncode == 0, done.stderr
     (said,) = done.stderr.splitlines()
     return done.stdout, said
@@ -87,6 +87,15 @@ def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str]
     result, said = run(filled[0])
     assert result == filled[1]
     assert "kernel of nodes read from the cache in" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["empty", "filled"])
+def test_a_kernel_needs_no_numba(filled: tuple[Path, str], tmp_path: Path, state: str) -> None:
+    """Nor does a sweep need pint; importing either takes longer than all that the sweep does."""
+    script = f"{SCRIPT}\nimport sys\nassert not {{'numba', 'pint'}} & {{*sys.modules}}"
+    cache = filled[0] if state == "filled" else tmp_path
+    assert run(cache, script)[0] == filled[1]
 
 
 @pytest.mark.slow
@@ -159,7 +168,7 @@ def test_what_others_may_write_is_not_used(
 
 
 def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, inside: Any) -> None:
-    with files_of_at_most(3000):
+    with files_of_at_most(1000):
         result, compiled, said = inside(tmp_path)
     assert (result, compiled) == (filled[1], True)
     assert said.count("compiled kernels are not kept") == 1

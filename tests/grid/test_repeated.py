@@ -158,7 +158,6 @@ def test_calls_that_come_back_have_the_same_bits(monkeypatch: Patch) -> None:
     """By NumPy, by compiled kernels, into fresh and into reused arrays."""
     monkeypatch.setattr(engine, "MOST_TABLE", 4)
     monkeypatch.setattr(auto_engine, "WORTH_AGAIN", 100)
-    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
     monkeypatch.setattr(numba_engine, "_requested", set())
     monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
     forget(monkeypatch, 8)

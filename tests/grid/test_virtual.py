@@ -240,7 +240,6 @@ def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
 
 def compile_at_once(monkeypatch: Patch) -> None:
     monkeypatch.setattr(auto_engine, "WORTH", 1)
-    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
     monkeypatch.setattr(numba_engine, "_requested", set())
     monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
 
@@ -295,7 +294,7 @@ def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
     path = written(tmp_path / "sweep.toml", SPEC)
     script = (
         "import sys, time, xarray; from fleetcube.kernels.engines import numba as numba_engine\n"
-        "numba_engine.QUIET, started, made = 0.01, [], numba_engine._compiled\n"
+        "started, made = [], numba_engine._compiled\n"
         "numba_engine._compiled = lambda *key: (started.append(1), made(*key))[1]\n"
         f"cube = xarray.open_dataset({str(path)!r}, engine='fleetcube')\n"
         "cube['job_time'].isel(restart_time=0)[:600, :600].values\n"

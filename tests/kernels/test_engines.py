@@ -388,7 +388,7 @@ def test_formulas_with_exponentials_and_logarithms_are_heavy() -> None:
 def cache_file(formula: Function) -> Path:
     trace._binding.cache_clear()  # so that the patched callee is seen
     operands = tuple((name, True) for name in parameters(formula))
-    source = kernel_source({"value": formula}, operands, {"value": np.dtype(float)}, 0)
+    source, _ = kernel_source({"value": formula}, operands, {"value": np.dtype(float)}, 0)
     trace._binding.cache_clear()
     return kernel_cache.path_of(source)
 

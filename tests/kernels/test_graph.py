@@ -20,6 +20,8 @@ from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
 from fleetcube.kernels.inputs import INPUTS
 
+from .graph_checks import check
+
 OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 DEFAULTS = {name for name, row in INPUTS.items() if row.default is not None}
 
@@ -39,9 +41,15 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Build:
         known = vocabulary.PHYSICS
         more = replace(known, modules=(*known.modules, module.__name__))
         monkeypatch.setattr(vocabulary, "PHYSICS", more)
-        return graph.load.__wrapped__()
+        made: dict[str, graph.Quantity] = graph.load.__wrapped__()
+        check(made)
+        return made
 
     return load
+
+
+def test_the_graph_is_complete() -> None:
+    check(graph.load())
 
 
 # What is needed
