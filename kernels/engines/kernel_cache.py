@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 
 from ..elementary import FUNCTIONS
