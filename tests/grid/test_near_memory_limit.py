@@ -7,7 +7,6 @@ import pytest
 
 import fleetcube
 from fleetcube import Settings, Sweep
-from fleetcube.grid.explore.view import View
 from fleetcube.grid.show.tables import table
 
 from .common import cases
@@ -67,7 +66,6 @@ def test_searches_say_what_is_near(capacity: float, near: int) -> None:
         assert found["near_memory_limit"] == near
         assert ("near_memory_limit" in table(found)[0]) == bool(near)
     assert sweep.rank_inputs("step_time").attrs["fleetcube_near_memory_limit"] == near
-    assert View(sweep.virtual(), "a.toml", sweep).levers("variable=step_time")["near"] == bool(near)
     scenario = {**LLAMA_3, "hbm_capacity": capacity * NEED}
     plan = Sweep(scenario, {"network_efficiency": [0.5, 1.0]}, ["step_time"])
     won = plan.best("step_time", settings=Settings("numpy"))

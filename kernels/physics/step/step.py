@@ -25,6 +25,7 @@ def moved_activation_offload_wait(
     exposed_pipeline_parallel_time,
     exposed_data_parallel_time,
     contention_time,
+    processor_contention_time,
     recompute_flops_factor,
     layers,
     pipeline_parallel,
@@ -33,7 +34,7 @@ def moved_activation_offload_wait(
 
     max(0, D - w F) + max(0, D - w (C - F)), w = 1 - 2 p / l, F = C / (3 f): a layer's activations
     leave beside the next layers of the forward pass C / (3 f), and come back a layer early; C with
-    waits for other traffic
+    waits for other traffic, and as slow as held processors make it
 
     Returns: [s] waits of one step
     Range: steady passes; a host's link is shared by the GPUs behind it, and both ways run at once
@@ -41,7 +42,8 @@ def moved_activation_offload_wait(
         docs/user-guide/features/fine_grained_activation_offloading.md
     """
     waits = exposed_pipeline_parallel_time + exposed_data_parallel_time + contention_time
-    passes = layer_compute_time + exposed_layer_communication_time + waits
+    passes = layer_compute_time + processor_contention_time
+    passes = passes + exposed_layer_communication_time + waits
     hiding = np.maximum(1 - 2 * pipeline_parallel / layers, 0.0)
     forward = passes / (3 * recompute_flops_factor)
     out = np.maximum(activation_offload_time - hiding * forward, 0.0)
