@@ -124,7 +124,7 @@ def page(
     plain = [of for of in wanted if _unit(first, of) != "flag"]
     goal = planned.of if planned else [*plain, *wanted][0]
     data |= {
-        "file": shlex.quote(file) if file else "",
+        "file": shlex.quote(file) if file else "SPEC.toml",
         "commands": planned.commands
         if planned
         else [

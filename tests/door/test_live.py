@@ -315,7 +315,7 @@ def test_a_page_reads_without_its_script() -> None:
     assert still.paths["losses"] == 8
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
     assert {"inputs", "front", "flips", "curve"} <= {*still.hidden}  # only usable with scripts
-    assert "fleetcube run" in still.text["foot"]
+    assert "fleetcube run SPEC.toml layout=short" in still.text["foot"]
 
 
 def test_a_page_of_flags_alone_says_them() -> None:
