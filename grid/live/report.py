@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import SIZES
+from ...kernels.roles import SIZES, TIME
 from ..ask.layouts import (
     LAYOUT,
     OPEN,
@@ -70,6 +70,8 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
     )
     settings: list[dict[str, Any]] = []
     labels: list[tuple[str, ...]] = []
+    goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
+    goal += [word for each in asked.where for word in ("--where", each)]
     won = {}
     for place in order:
         here = found.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
@@ -90,7 +92,10 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
             layout = layout or {n: own["scenario"][n] for n in OPEN if n in own["scenario"]}
             settings.append({**_set_by(apart, place), **layout})
             own_layout = [f"{n}={in_command(v)}" for n, v in layout.items()]
-            both = [f"{point} {shlex.join(row)}".strip() for row in ([*said, *own_layout], said)]
+            both = [
+                f"{point} {shlex.join(row)}".strip()
+                for row in ([*said, *own_layout], [*goal, *said])
+            ]
             labels.append((" ".join(said), text, *both))
     clusters, layouts, commands, searches = zip(*labels, strict=True)
     together = {name: [row[name] for row in settings] for name in settings[0]}
