@@ -220,7 +220,8 @@ function commands() {
     if (own.count || !own.unit) return `${own.name}=${Number(now.toPrecision(own.count ? 15 : 6))}`;
     return `${own.name}="${Number((now / own.factor).toPrecision(6))} ${own.unit}"`;
   });
-  const line = (verb, words) => ["fleetcube " + verb, DATA.file, words, ...numbers].filter(Boolean).join(" ");
+  const given = DATA.given.filter(([name]) => !numbers.some((word) => word.startsWith(name + "="))).map(([, word]) => word);
+  const line = (verb, words) => ["fleetcube " + verb, DATA.file, words, ...given, ...numbers].filter(Boolean).join(" ");
   const all = DATA.layouts.length ? [line("plan", DATA.searches[state.pick])] : [];
   return [line("run", DATA.commands[state.pick]), ...all];
 }

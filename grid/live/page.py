@@ -83,6 +83,7 @@ class Planned:
     searches: Sequence[str]
     shortest: Sequence[float]
     said: str
+    given: Sequence[str] = ()
 
 
 def page(
@@ -134,6 +135,7 @@ def page(
         "clusters": planned.clusters if planned else data["choices"],
         "layouts": planned.layouts if planned else [],
         "searches": planned.searches if planned else [],
+        "given": [[w.split("=")[0], shlex.quote(w)] for w in planned.given] if planned else [],
         "shortest": planned.shortest if planned else [],
         "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
         "plain": PLAIN,

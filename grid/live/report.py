@@ -52,8 +52,11 @@ class Question:
     where: Sequence[str] = ()
 
 
-def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "") -> str:
-    """The page's HTML; `spec` is the file and `point` its arguments besides the layout."""
+def report(
+    asked: Question, found: "xarray.Dataset", spec: str, point: str = "", given: Sequence[str] = ()
+) -> str:
+    """The page's HTML; `spec` is the file `point` its arguments besides the
+    layout, and `given` those of them that a slider may replace."""
     own: Any = asked.sweep.spec
     axes = make_axes(own["axes"])
     sliders = [axis.name for axis in axes.values() if is_slider(axis)]
@@ -111,7 +114,7 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
     shortest = [fewest_tokens(row) for row in settings]
     planned = Planned(
         *(asked.of, asked.sense, conditions, start, clusters, layouts, commands, searches),
-        *(shortest, searched(found)),
+        *(shortest, searched(found), given),
     )
     return page(made, f"Plan of {Path(spec).name}", spec, planned)
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.cli import cli
 from fleetcube.grid.live.page import page
 from fleetcube.grid.live.report import Question, report
 from fleetcube.grid.spec import dates
@@ -399,6 +401,19 @@ console.log(JSON.stringify([flipText(answer(state.pick)), DATA.commands[state.pi
             if rank == 2:
                 np.testing.assert_allclose(value, best["job_time"].item(), 1e-12, err_msg=f"{own}")
                 assert layout == best["whole_layout"].item()
+
+
+@pytest.mark.slow
+def test_a_report_prints_the_question_that_it_answers(tmp_path: Path) -> None:
+    words = ["n_gpus=8192", "gpu_hour_price=3", "--of", "min job_cost", "--where", "mfu >= 0.1"]
+    path = tmp_path / "page.html"
+    plan = [str(EXAMPLES / "plan.toml"), *words, "-o", str(path)]
+    assert CliRunner().invoke(cli, ["plan", *plan], catch_exceptions=False).exit_code == 0
+    found = re.search(r"const DATA = (.*);\n", path.read_text("utf-8"))
+    assert found
+    data = json.loads(found[1])
+    assert ["gpu_hour_price", "gpu_hour_price=3"] in data["given"]
+    assert shlex.split(data["searches"][0]) == ["--of", "min job_cost", "--where", "mfu >= 0.1"]
 
 
 @pytest.mark.slow
