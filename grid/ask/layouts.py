@@ -118,8 +118,12 @@ def best_layouts(
             f"the axes have {points:,} points, each with an answer of its own; at most "
             f"{MOST_POINTS} are answered: name fewer"
         )
-    # what can be tried depends on labels: each is searched by itself
-    labelled = {name: axis for name, axis in axes.items() if axis.size > 1 and axis.records}
+    # what is tried depends on labels and on the tokens of a rank: each is searched by itself
+    labelled = {
+        name: axis
+        for name, axis in axes.items()
+        if axis.size > 1 and (axis.records or "sequence_length" in axis.inputs)
+    }
     plain = {name: axis for name, axis in axes.items() if name not in labelled}
     own = {name: spec["axes"][name] for name in plain}
     parts = [

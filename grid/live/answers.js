@@ -42,11 +42,32 @@ function answer(choice, moved = state.moved, withEnds = true) {
         low[k] = Math.min(...slipped.map((row) => row[k]));
         high[k] = Math.max(...slipped.map((row) => row[k]));
       }
+      if (of.counted && low[k] < high[k]) [low[k], high[k]] = countEnds(values[k], low[k], high[k]);
       if (!(low[k] < high[k])) low[k] = high[k] = undefined;
     });
   }
   const code = REASON < 0 ? 0 : values[REASON];
   return { values, low, high, why: code === 0 ? null : OUTPUTS[REASON].words[code] || "undefined" };
+}
+
+// Ends of the interval of a Poisson count around a lognormal mean, as `prediction_interval` finds them.
+function countEnds(mean, low, high) {
+  const spread = Math.log(high / low) / (2 * DATA.normal), tail = (1 - DATA.share) / 2;
+  if (mean > 100) return [-DATA.normal, DATA.normal].map((place) => {
+    let count = mean;
+    for (let k = 0; k < 30; k++) count = mean * Math.exp(place * Math.sqrt(spread ** 2 + 1 / count));
+    return Math.ceil(count - 0.5);
+  });
+  const places = Array.from({ length: 65 }, (_, k) => (k - 32) / 4);
+  const means = places.map((z) => mean * Math.exp(z * spread)), weights = places.map((z) => Math.exp(-z * z / 2));
+  const terms = means.map((own, k) => weights[k] * Math.exp(-own)), whole = weights.reduce((sum, own) => sum + own, 0);
+  const ends = [];
+  for (let count = 0, below = 0; ends.length < 2; count++) {
+    below += terms.reduce((sum, own) => sum + own, 0) / whole;
+    while (ends.length < 2 && (below >= (ends.length ? 1 - tail : tail) || count > 1e4)) ends.push(count);
+    means.forEach((own, k) => { terms[k] *= own / (count + 1); });
+  }
+  return ends;
 }
 
 // Whether intervals hold: no size is moved further from what was measured than the choice is.
@@ -147,6 +168,9 @@ function plan(cluster, moved = state.moved) {
   }
   return best;
 }
+
+// The answer that the page would show with other numbers.
+const shownWith = (moved) => state.layout === null ? plan(state.cluster, moved).found : answer(state.layout, moved, false);
 
 // What the page shows: the layout that was chosen, or the best one.
 function settle() {

@@ -111,7 +111,7 @@ function drawFront(found) {
   if (best) svg.append(drawn("circle", { class: "best", r: 9.5, cx: X(best.x), cy: Y(best.y) }));
   if (state.target) {
     const deadline = state.target.by === "time", middle = deadline ? X(state.target.at) : Y(state.target.at);
-    svg.append(drawn("path", { class: "target", d: deadline ? `M${middle} ${top}V${bottom}` : `M${left} ${middle}H${right}` }));
+    if (deadline ? middle >= left && middle <= right : middle >= top && middle <= bottom) svg.append(drawn("path", { class: "target", d: deadline ? `M${middle} ${top}V${bottom}` : `M${left} ${middle}H${right}` }));
   }
   drawTarget(points, best);
   svg.setAttribute("aria-label", `${OUTPUTS[COST].title} over ${OUTPUTS[TIME].title}: ${points.map(pointText).join("; ")}`);
@@ -131,17 +131,19 @@ function atTarget(points) {
 }
 
 function drawTarget(points, best) {
-  const { by, at: limit } = state.target ?? {}, range = at("target");
-  range.hidden = !by;
+  const { by, at: limit } = state.target ?? {}, range = at("target"), typed = at("typed");
+  range.hidden = typed.hidden = at("unit").hidden = !by;
   const of = OUTPUTS[by === "time" ? TIME : COST];
   if (by) {
     const { low, high } = around(points.map(({ x, y }) => by === "time" ? x : y), 1.05);
     range.min = 0, range.max = 200, range.low = low, range.high = high;
     range.value = Math.round(200 * Math.log(limit / low) / Math.log(high / low));
     range.setAttribute("aria-valuetext", shown(of, limit));
+    typed.value = digits(limit / of.factor);
+    at("unit").textContent = of.unit;
   }
   const question = !by ? `Best ${OUTPUTS[GOAL].title}: `
-    : by === "time" ? `Cheapest within ${rounded(limit / of.factor)} ${of.unit}: ` : `Fastest for ${rounded(limit / of.factor)} ${of.unit}: `;
+    : by === "time" ? `Cheapest within ${shown(of, limit)}: ` : `Fastest for ${shown(of, limit)}: `;
   const nearest = by && points.reduce((a, b) => (by === "time" ? a.x < b.x : a.y < b.y) ? a : b);
   const told = best ? question + pointText(best) : question + "nothing; the nearest is " + pointText(nearest);
   const take = element("button", { type: "button" }, "Show");
@@ -164,11 +166,11 @@ function drawFlips(found) {
   const sizes = stops(INPUTS[SIZE], DATA.bases[state.pick][SIZE]).filter((n) => n > 0);
   const lives = stops(INPUTS[LIFE], DATA.bases[state.pick][LIFE]).filter((_, k, all) => all.length < 25 || k % 4 === 0);
   if (sizes.length < 2 || lives.length < 2) { at("flips").hidden = true; return; }
-  const half = Math.sqrt(sizes[1] / sizes[0]), step = Math.sqrt(lives[1] / lives[0]);
+  const [wide, high] = [sizes, lives].map(borders);
   const svg = at("flips-picture");
   const made = blank(svg, 280,
-    { of: INPUTS[SIZE], low: sizes[0] / half, high: sizes.at(-1) * half, log: true, at: sizes },
-    { of: INPUTS[LIFE], low: lives[0] / step, high: lives.at(-1) * step, log: true });
+    { of: INPUTS[SIZE], low: wide[0], high: wide.at(-1), log: true, at: sizes },
+    { of: INPUTS[LIFE], low: high[0], high: high.at(-1), log: true });
   const { X, Y } = made, cells = drawn("g", {}), line = drawn("path", { class: "flip" });
   const dot = drawn("circle", { class: "here", r: 6.5, cx: X(value(SIZE)), cy: Y(value(LIFE)) });
   svg.append(cells, line, dot);
@@ -177,13 +179,13 @@ function drawFlips(found) {
   const fill = (k) => {
     if (run !== filling) return;
     const column = lives.map((life) => {
-      const { found, rank } = plan(state.cluster, new Map([...state.moved, [SIZE, sizes[k]], [LIFE, life]]));
-      return rank ? found.values[RATIO] : NaN;
+      const found = shownWith(new Map([...state.moved, [SIZE, sizes[k]], [LIFE, life]]));
+      return runs(found) ? found.values[RATIO] : NaN;
     });
     columns.push(column);
     column.forEach((ratio, j) => cells.append(drawn("rect", {
-      class: shade(ratio), x: X(sizes[k] / half), width: X(sizes[k] * half) - X(sizes[k] / half) + 0.5,
-      y: Y(lives[j] * step), height: Y(lives[j] / step) - Y(lives[j] * step) + 0.5 })));
+      class: shade(ratio), x: X(wide[k]), width: X(wide[k + 1]) - X(wide[k]) + 0.5,
+      y: Y(high[j + 1]), height: Y(high[j]) - Y(high[j + 1]) + 0.5 })));
     line.setAttribute("d", crossing(columns, sizes, lives, X, Y));
     if (k + 1 < sizes.length) requestAnimationFrame(() => fill(k + 1));
     else {
@@ -194,6 +196,9 @@ function drawFlips(found) {
   fill(0);
   at("flips-read").textContent = flipText(found);
 }
+
+// Where cells around points meet: halfway on a logarithmic axis.
+const borders = (row) => [row[0] ** 1.5 / row[1] ** 0.5, ...row.slice(1).map((own, k) => Math.sqrt(own * row[k])), row.at(-1) ** 1.5 / row.at(-2) ** 0.5];
 
 const shade = (ratio) => !Number.isFinite(ratio) ? "none"
   : "r" + Math.min(6, Math.max(0, Math.round(Math.log2(ratio)) + 3));
@@ -216,7 +221,7 @@ function flipText(found) {
   if (!runs(found)) return "";
   const here = `At ${digits(value(SIZE))} GPUs that fail every ${shown(INPUTS[LIFE], value(LIFE))}, failures cost `;
   const now = found.values[RATIO];
-  const ratio = (life) => plan(state.cluster, new Map([...state.moved, [LIFE, life]])).found.values[RATIO];
+  const ratio = (life) => shownWith(new Map([...state.moved, [LIFE, life]])).values[RATIO];
   let [low, high] = [value(LIFE) / 64, value(LIFE) * 64];
   const told = here + `${rounded(now)} of what communication does`;
   if (!(ratio(low) > 1 && ratio(high) < 1)) return `${told}; that turns at no life of a GPU from 1/64 to 64 times that one.`;
@@ -225,8 +230,10 @@ function flipText(found) {
 }
 
 function drawLosses(found) {
-  at("losses").hidden = !DATA.losses.length || Boolean(found.why);
-  if (at("losses").hidden) return;
+  const known = DATA.losses.every((k) => Number.isFinite(found.values[k])) && !found.why;
+  at("losses").hidden = !DATA.losses.length;
+  at("losses").style.visibility = known ? "" : "hidden";  // what is below stays where it is
+  if (at("losses").hidden || !known) return;
   const bar = at("bar"), shares = at("shares"), width = Math.max(280, at("losses").clientWidth - 26);
   const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], j]);
   parts.push(["model operations at peak", 1 - parts.reduce((sum, [, share]) => sum + share, 0), 7]);
@@ -288,6 +295,16 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1e4);
 }
 
+// A text in lines of at most so many letters.
+function lines(text, most) {
+  const made = [""];
+  for (const word of text.split(" ")) {
+    if (made.at(-1) && made.at(-1).length + word.length >= most) made.push(word);
+    else made[made.length - 1] = (made.at(-1) + " " + word).trim();
+  }
+  return made;
+}
+
 function captioned(svg) {
   const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const parts = [...copy.querySelectorAll("*")];
@@ -296,13 +313,14 @@ function captioned(svg) {
     for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity"])
       parts[k].setAttribute(name, style.getPropertyValue(name));
   });
-  const words = [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`];
+  const words = [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`].flatMap((text) => lines(text, width / 6.6));
+  const tall = height + 8 + 16 * words.length;
   const ink = getComputedStyle(document.body), paper = getComputedStyle(svg.closest("section")).backgroundColor;
-  copy.prepend(drawn("rect", { width, height: height + 40, fill: paper }));
+  copy.prepend(drawn("rect", { width, height: tall, fill: paper }));
   words.forEach((text, k) => copy.append(drawn("text", { x: 8, y: height + 14 + 16 * k, fill: ink.color, "font-size": "11px", "font-family": ink.fontFamily }, text)));
-  copy.setAttribute("viewBox", `0 0 ${width} ${height + 40}`);
-  Object.entries({ width, height: height + 40, xmlns: "http://www.w3.org/2000/svg" }).forEach(([key, own]) => copy.setAttribute(key, own));
-  return { text: new XMLSerializer().serializeToString(copy), width, height: height + 40 };
+  copy.setAttribute("viewBox", `0 0 ${width} ${tall}`);
+  Object.entries({ width, height: tall, xmlns: "http://www.w3.org/2000/svg" }).forEach(([key, own]) => copy.setAttribute(key, own));
+  return { text: new XMLSerializer().serializeToString(copy), width, height: tall };
 }
 
 function savePicture(id, kind) {
@@ -319,5 +337,5 @@ function savePicture(id, kind) {
 }
 
 const saveTable = (table, name) => save(name + ".csv", new Blob(
-  [[...table.rows].map((row) => csvLine([...row.cells].filter((one) => !one.querySelector("button")).map((one) => one.textContent))).join("\n") + "\n"],
+  [[...table.rows].map((row) => csvLine([...row.cells].filter((one) => one.className !== "act").map((one) => one.textContent))).join("\n") + "\n"],
   { type: "text/csv" }));

@@ -38,9 +38,9 @@ function lever(k) {
   return (own.count ? [now / 2, now * 2] : [now * 0.9, now * 1.1]).map((to) => {
     if (!valid(own, to)) return { to, why: "out of bounds" };
     const moved = new Map([...state.moved, [k, to]]);
-    const one = state.layout === null ? plan(state.cluster, moved).found : answer(state.pick, moved, false);
+    const one = shownWith(moved);
     if (one.why && OUTPUTS[GOAL].masked) return { to, why: plainly(one.why) };
-    const changes = [...new Set([GOAL, COST])].filter((of) => of >= 0).map((of) => {
+    const changes = [...new Set([GOAL, COST])].filter((of) => of >= 0 && !OUTPUTS[of].words).map((of) => {
       const change = one.values[of] - here.values[of];
       return { of, change, gain: -OUTPUTS[of].sense * change / Math.abs(here.values[of]) };
     }).filter(({ gain }) => Math.abs(gain) > 5e-5);
@@ -143,7 +143,9 @@ function drawAnswers(found) {
     element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k)),
     ...until(found, k)));
   at("cards").replaceChildren(...cards);
-  at("sentence").textContent = [DATA.choices[state.pick], told(found)].filter(Boolean).join(": ");
+  const size = SIZE === undefined ? "" : `${digits(value(SIZE))} ${INPUTS[SIZE].title}`;
+  at("sentence").textContent = [[DATA.choices[state.pick], size].filter(Boolean).join(", "), told(found)].filter(Boolean).join(": ");
+  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   drawStatus(found);
 }
 
@@ -166,8 +168,11 @@ function drawStatus(found) {
   const why = found.why && "cannot run: " + plainly(found.why);
   const missed = DATA.where.filter(([k, relation, level]) => !(relation === "<=" ? found.values[k] <= level : found.values[k] >= level)).map((own) => own[3]);
   const first = choicesOf[state.cluster][0];
+  const moved = [...state.moved].filter(([k, now]) => DATA.sizes.includes(INPUTS[k].name) && now !== DATA.bases[state.pick][k]);
   const notes = [
     state.layout === null && state.pick !== first && DATA.layouts.length ? `in another layout than ${DATA.layouts[first]}` : "",
+    DATA.layouts.length && state.layout === null && moved.length > 1 ? "the search below may find a better one: several sizes are moved" : "",
+    found.values[TIME] === Infinity ? "but never ends" : "",
     isSure(found) ? "" : "though memory may not suffice: the model's error decides",
     missed.length ? "but does not keep to " + missed.join(" and ") : "",
     DATA.slips.length && !known(state.pick) ? "beyond the sizes of measured steps: no interval is known" : ""].filter(Boolean);
@@ -200,7 +205,7 @@ function linked() {
     const k = input(name), value = Number(text);
     if (name === "cluster") state.cluster = Math.max(CLUSTERS.indexOf(text), 0);
     else if (name === "layout") state.layout = DATA.choices.indexOf(text);
-    else if (["time", "cost"].includes(name) && value > 0) state.target = { by: name, at: value };
+    else if (["time", "cost"].includes(name) && value > 0 && value < Infinity) state.target = { by: name, at: value };
     else if (k !== undefined && text !== "" && valid(INPUTS[k], value)) state.moved.set(k, value);
   }
   if (state.layout === -1) state.layout = null;
@@ -215,7 +220,8 @@ function commands() {
     if (own.count || !own.unit) return `${own.name}=${Number(now.toPrecision(own.count ? 15 : 6))}`;
     return `${own.name}="${Number((now / own.factor).toPrecision(6))} ${own.unit}"`;
   });
-  const line = (verb, words) => ["fleetcube " + verb, DATA.file, words, ...numbers].filter(Boolean).join(" ");
+  const given = DATA.given.filter(([name]) => !numbers.some((word) => word.startsWith(name + "="))).map(([, word]) => word);
+  const line = (verb, words) => ["fleetcube " + verb, DATA.file, words, ...given, ...numbers].filter(Boolean).join(" ");
   const all = DATA.layouts.length ? [line("plan", DATA.searches[state.pick])] : [];
   return [line("run", DATA.commands[state.pick]), ...all];
 }
@@ -258,14 +264,16 @@ function leverBar(k, { to, gain, changes, why }, most) {
 }
 
 function listen() {
-  at("reset").addEventListener("click", () => {
+  const reset = () => {
     state.moved.clear();
     Object.assign(state, { cluster: 0, layout: null, target: undefined });
     at("limit").value = "";
     for (const k of controls.keys()) refuse(k, "");
     drawnAt.clear();
     later();
-  });
+  };
+  at("reset").addEventListener("click", reset);
+  addEventListener("hashchange", () => { reset(); linked(); });
   at("again").addEventListener("click", () => { state.layout = null; later(); });
   at("limit").addEventListener("change", () => {
     const by = at("limit").value, points = frontPoints(), now = answer(state.pick).values[by === "time" ? TIME : COST];
@@ -273,6 +281,11 @@ function listen() {
     later();
   });
   at("target").addEventListener("input", ({ target: { value, low, high } }) => { state.target.at = low * (high / low) ** (value / 200); later(); });
+  at("typed").addEventListener("change", () => {
+    const wanted = Number(at("typed").value.replaceAll(",", "")) * OUTPUTS[state.target.by === "time" ? TIME : COST].factor;
+    if (wanted > 0 && wanted < Infinity) state.target.at = wanted;
+    later();
+  });
   drag(at("front-picture"), (x, y, first) => {
     if (!front) return;
     const { X, Y } = front, near = frontPoints().map((point) => [Math.hypot(X(point.x) - x, Y(point.y) - y), point]).sort((a, b) => a[0] - b[0])[0];
@@ -332,6 +345,7 @@ function start() {
   for (const k of movable) at("across").append(element("option", k === first ? { value: k, selected: "" } : { value: k }, INPUTS[k].title));
   for (const id of ["up", "across"]) at(id).addEventListener("change", later);
   at("about").replaceChildren(...DATA.about.map((text) => element("li", {}, text)));
+  if (!DATA.layouts.length) at("front").querySelector("h2").textContent = "Cost against time at each size";
   listen();
   draw();
   rest();

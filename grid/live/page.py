@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ...catalog.pooled import NORMAL
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
@@ -24,6 +25,7 @@ from ...kernels.roles import (
     BEST_HIGH,
     CROSSING,
     ENDS,
+    FAILURES,
     GROWING,
     LOSSES,
     MEMORY,
@@ -32,6 +34,7 @@ from ...kernels.roles import (
     REASON,
     RUN_STEPS,
     SHARES,
+    SIZES,
     TIME,
     WHOLES,
 )
@@ -80,6 +83,7 @@ class Planned:
     searches: Sequence[str]
     shortest: Sequence[float]
     said: str
+    given: Sequence[str] = ()
 
 
 def page(
@@ -121,7 +125,7 @@ def page(
     plain = [of for of in wanted if _unit(first, of) != "flag"]
     goal = planned.of if planned else [*plain, *wanted][0]
     data |= {
-        "file": shlex.quote(file) if file else "",
+        "file": shlex.quote(file) if file else "SPEC.toml",
         "commands": planned.commands
         if planned
         else [
@@ -131,8 +135,9 @@ def page(
         "clusters": planned.clusters if planned else data["choices"],
         "layouts": planned.layouts if planned else [],
         "searches": planned.searches if planned else [],
+        "given": [[w.split("=")[0], shlex.quote(w)] for w in planned.given] if planned else [],
         "shortest": planned.shortest if planned else [],
-        "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in wanted],
+        "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
         "plain": PLAIN,
         "goal": outputs.index(goal),
         "where": [
@@ -144,7 +149,9 @@ def page(
         "inputs": _inputs(data.pop("names"), moved, first, {axis.name: axis for axis in sliders}),
         "outputs": _outputs(first, rows, wanted),
         "axes": [axis.name for axis in sliders],
+        "sizes": SIZES,
         "share": SHARE,
+        "normal": NORMAL,
         "losses": [outputs.index(name) for name in LOSSES if name in outputs],
         "about": [
             *([planned.said] if planned else []),
@@ -344,6 +351,7 @@ def _outputs(
             factor, unit = scale(str(about["units"]), [values[name].item()], name)
             own |= {"factor": factor, "unit": unit}
             own["slips"] = any(row.errors[name] for row in rows)
+            own["counted"] = name == FAILURES
             if name == TIME and (since := dates.start_of(first.scenario)):
                 own["start"] = since.isoformat()
             if name in ENDS and not first.drawn:

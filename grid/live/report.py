@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import SIZES
+from ...kernels.roles import SIZES, TIME
 from ..ask.layouts import (
+    LAYOUT,
     OPEN,
     REPORTED,
     WHOLE,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 # Sizes are moved to these multiples of what the plan says
 _MULTIPLES = 2.0 ** np.arange(-4, 5)
+_TOGETHER = 4.0 ** np.arange(-1, 2)  # all at once
+_HARDWARE = {"gpu", "node", "fabric", "reliability"}  # of which none makes a layout invalid
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,11 @@ class Question:
     where: Sequence[str] = ()
 
 
-def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "") -> str:
-    """The page's HTML; `spec` is the file and `point` its arguments besides the layout."""
+def report(
+    asked: Question, found: "xarray.Dataset", spec: str, point: str = "", given: Sequence[str] = ()
+) -> str:
+    """The page's HTML; `spec` is the file `point` its arguments besides the
+    layout, and `given` those of them that a slider may replace."""
     own: Any = asked.sweep.spec
     axes = make_axes(own["axes"])
     sliders = [axis.name for axis in axes.values() if is_slider(axis)]
@@ -67,18 +73,32 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
     )
     settings: list[dict[str, Any]] = []
     labels: list[tuple[str, ...]] = []
+    goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
+    goal += [word for each in asked.where for word in ("--where", each)]
+    won = {}
     for place in order:
-        cluster = {axis.name: axis.labels[k].item() for axis, k in zip(apart, place, strict=True)}
         here = found.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
         moved = {**own["scenario"], **start, **_set_by(apart, place)}
         rows = _winners(here, asked.of, {name: at[name] for name in sliders})
-        rows = [*rows, *(row for row in _nearby(asked, moved) if row not in rows)]
+        won[place] = [*rows, *(row for row in _nearby(asked, moved) if row not in rows)]
+    every: list[Any] = []
+    named = [asked.search] if isinstance(asked.search, str) else asked.search
+    if {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in apart} <= _HARDWARE:
+        every = [row for rows in won.values() for row in rows]
+    for place in order:
+        cluster = {axis.name: axis.labels[k].item() for axis, k in zip(apart, place, strict=True)}
+        rows = won[place]
+        for row in every:  # what wins on other machines may win on these at other sizes
+            rows = rows if row in rows else [*rows, row]
         said = [f"{name}={in_command(label)}" for name, label in cluster.items()]
         for layout, text in rows[:most]:
             layout = layout or {n: own["scenario"][n] for n in OPEN if n in own["scenario"]}
             settings.append({**_set_by(apart, place), **layout})
             own_layout = [f"{n}={in_command(v)}" for n, v in layout.items()]
-            both = [f"{point} {shlex.join(row)}".strip() for row in ([*said, *own_layout], said)]
+            both = [
+                f"{point} {shlex.join(row)}".strip()
+                for row in ([*said, *own_layout], [*goal, *said])
+            ]
             labels.append((" ".join(said), text, *both))
     clusters, layouts, commands, searches = zip(*labels, strict=True)
     together = {name: [row[name] for row in settings] for name in settings[0]}
@@ -94,7 +114,7 @@ def report(asked: Question, found: "xarray.Dataset", spec: str, point: str = "")
     shortest = [fewest_tokens(row) for row in settings]
     planned = Planned(
         *(asked.of, asked.sense, conditions, start, clusters, layouts, commands, searches),
-        *(shortest, searched(found)),
+        *(shortest, searched(found), given),
     )
     return page(made, f"Plan of {Path(spec).name}", spec, planned)
 
@@ -127,20 +147,26 @@ def _winners(
 
 
 def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    """The layouts that win as one size after the other is moved."""
+    """The layouts that win as one size after the other is moved, and then as all are."""
+    stated = {
+        name: make_axis(name, [scenario[name]]).numbers[name][0]
+        for name in SIZES
+        if name in scenario
+    }
+    moved: list[dict[str, Any]] = [{name: _MULTIPLES} for name in stated]
     rows: list[tuple[dict[str, Any], str]] = []
-    for name in SIZES:
-        if name not in scenario:
-            continue
-        stated = make_axis(name, [scenario[name]]).numbers[name][0]
-        sizes = [size for size in (stated * _MULTIPLES).tolist() if size.is_integer()]
+    for multiples in [*moved, dict.fromkeys(stated, _TOGETHER)]:
+        sizes = {
+            name: [size for size in (stated[name] * by).tolist() if size.is_integer()]
+            for name, by in multiples.items()
+        }
         try:
-            one = asked.sweep.replace(scenario=scenario, axes={name: sizes})
+            one = asked.sweep.replace(scenario=scenario, axes=sizes)
             found = best_layouts(
                 *(one, asked.of, asked.sense, asked.search, asked.where, (), 1, Settings())
             )
         except InputError:  # such as a size that the machines cannot have
             continue
-        own = _winners(found, asked.of, {name: len(sizes) // 2})
+        own = _winners(found, asked.of, {name: len(row) // 2 for name, row in sizes.items()})
         rows += [row for row in own if row not in rows]
     return rows

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...kernels.roles import MEMORY, REASON
+from ...kernels.roles import MEMORY, REASON, SIZES
 from ..ask.interval import interval
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
@@ -45,7 +45,7 @@ def parts(
         [_cell(outputs[k], own[k], bad) for k in seen] for own, bad in zip(values, why, strict=True)
     ]
     numeric = [k for k in seen if "words" not in outputs[k]]
-    ends = {} if drawn else _ends(rows[0], [names[k] for k in numeric])
+    ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     return {
         "sentence": _sentence(data, values[0], ends),
         "status": html.escape(f"cannot run: {why[0]}" if why[0] else "runs"),
@@ -114,7 +114,7 @@ def _span(of: Mapping[str, Any], cell: str, ends: Mapping[str, tuple[float, floa
 def _sentence(
     data: Mapping[str, Any], values: Sequence[float], ends: Mapping[str, tuple[float, float]]
 ) -> str:
-    """The choice, and its first numbers to three digits, the first with its interval."""
+    """The choice, its size, and its first numbers to three digits, the first with its interval."""
     told: list[str] = []
     outputs = data["outputs"]
     named = dict(zip((of["name"] for of in outputs), values, strict=True))
@@ -127,7 +127,14 @@ def _sentence(
         low, high = ends.get(name, (math.nan, math.nan))
         span = f" ({_rounded(low / factor)} to {_rounded(high / factor)})" if low < high else ""
         told.append(cell + span * (not told))
-    return html.escape(f"{data['choices'][0]}: ".removeprefix(": ") + ", ".join(told))
+    inputs = zip(data["inputs"], data["bases"][0], strict=True)
+    size = [
+        f"{_number(v, 1, '')} {own['title']}"
+        for own, v in inputs
+        if own.get("title") and own["name"] == SIZES[0]
+    ]
+    start = ", ".join(filter(None, [data["choices"][0], *size]))
+    return html.escape(": ".join(filter(None, [start, ", ".join(told)])))
 
 
 def _rounded(value: float) -> str:

@@ -1,8 +1,10 @@
 """The single-file page: its JavaScript gives what `run` prints, in node and a browser."""
 
+import csv
 import json
 import math
 import re
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -12,12 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from fleetcube import InputError, Settings, Sweep
+from fleetcube.cli import cli
 from fleetcube.grid.live.page import page
 from fleetcube.grid.live.report import Question, report
 from fleetcube.grid.spec import dates
 from fleetcube.grid.spec.file import read_spec
+from fleetcube.kernels.roles import CROSSING
 
 from ..draws import generator
 from ..kernels import javascript as node
@@ -39,6 +44,7 @@ JOB: dict[str, Any] = {
     "gpu_hour_price": 2.5,
 }
 OUTPUTS = ["job_time", "mfu", "goodput", "memory_per_gpu", "job_cost", "dominant_overhead"]
+OUTPUTS.append("expected_failures")  # a count: its interval is wider than that of its mean
 
 
 def spec(axes: Mapping[str, Any], outputs: Sequence[str] = OUTPUTS, **changed: Any) -> Any:
@@ -95,6 +101,7 @@ MOVED: list[dict[str, float]] = [
     {"n_gpus": 2048},
     {"n_gpus": 4096, "gpu_mttf": 1e7, "pipeline_parallel": 8},
     {"gpu_hour_price": 4.0, "checkpoint_write_bandwidth": 5e9},
+    {"gpu_mttf": 1e5},
     {"tensor_parallel": 1},
 ]
 
@@ -304,13 +311,20 @@ def test_a_page_reads_without_its_script() -> None:
     ends = [f"{float(f'{end:.3g}'):g}" for end in ends]
     used = told["memory_per_gpu"].values[0] / 1e9
     most = used / (1 - sweep.with_outputs(["memory_margin"]).evaluate()["memory_margin"].values[0])
-    start = f"layout=short: {days[0]:.3g} d ({' to '.join(ends)}), "
+    start = f"layout=short, 1,024 GPUs: {days[0]:.3g} d ({' to '.join(ends)}), "
     assert still.text["answers"].lstrip().startswith(start)
     assert f", {used:.3g} of {most:.3g} GB " in still.text["answers"]
     assert still.paths["losses"] == 8
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
     assert {"inputs", "front", "flips", "curve"} <= {*still.hidden}  # only usable with scripts
-    assert "fleetcube run" in still.text["foot"]
+    assert "fleetcube run SPEC.toml layout=short" in still.text["foot"]
+
+
+def test_a_page_of_flags_alone_says_them() -> None:
+    still = Still(page(spec({}, ["dominant_overhead"]), ""))
+    assert still.text["answers"].split() == [
+        *("1,024", "GPUs", "runs", "dominant", "overhead", "compute", "inefficiency")
+    ]
 
 
 def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -346,6 +360,10 @@ def test_a_report_plans_again_as_plan_does(tmp_path: Path) -> None:
         for name, base in (("n_gpus", 1024), ("sequence_length", 8192), ("global_batch_size", 2048))
         for k in (-3, -1, 0, 1, 4)
     ]
+    moved += [
+        {"n_gpus": 4096, "sequence_length": 16384},
+        {"n_gpus": 4096, "sequence_length": 32768, "global_batch_size": 512},
+    ]
     program = tmp_path / "page.js"
     program.write_text(
         script(text)
@@ -356,11 +374,24 @@ console.log(JSON.stringify(CLUSTERS.map((name, k) => [name, asked.map((own) => {
   const {{ choice, found, rank }} = plan(k, own);
   return [rank, DATA.layouts[choice], found.values[GOAL]];
 }})])));
+state.layout = DATA.choices.length - 1;  // the turn is that of the layout on the page
+settle();
+console.log(JSON.stringify([flipText(answer(state.pick)), DATA.commands[state.pick]]));
 """
     )
     assert node.NODE
     ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
-    told = dict(json.loads(ran.stdout))
+    told, (flip, command) = map(json.loads, ran.stdout.splitlines())
+    turn = re.search(r"both cost the same at ([\d,]+) h", flip)
+    assert turn
+    pinned = dict(word.split("=") for word in shlex.split(command))
+    at = {
+        n: float(v) if v.isdigit() else v == "true" if v in ("true", "false") else v
+        for n, v in pinned.items()
+    }
+    ratio = Sweep({**PLANNED, **at, "gpu_mttf": f"{turn[1].replace(',', '')} h"}, {}, [CROSSING])
+    assert ratio.evaluate()[CROSSING].item() == pytest.approx(1, abs=0.02)
+    told = dict(told)
     assert told.keys() == {"gpu=h100-sxm", "gpu=h200-sxm"}
     for cluster, rows in told.items():
         for own, (rank, layout, value) in zip(moved, rows, strict=True):
@@ -370,6 +401,19 @@ console.log(JSON.stringify(CLUSTERS.map((name, k) => [name, asked.map((own) => {
             if rank == 2:
                 np.testing.assert_allclose(value, best["job_time"].item(), 1e-12, err_msg=f"{own}")
                 assert layout == best["whole_layout"].item()
+
+
+@pytest.mark.slow
+def test_a_report_prints_the_question_that_it_answers(tmp_path: Path) -> None:
+    words = ["n_gpus=8192", "gpu_hour_price=3", "--of", "min job_cost", "--where", "mfu >= 0.1"]
+    path = tmp_path / "page.html"
+    plan = [str(EXAMPLES / "plan.toml"), *words, "-o", str(path)]
+    assert CliRunner().invoke(cli, ["plan", *plan], catch_exceptions=False).exit_code == 0
+    found = re.search(r"const DATA = (.*);\n", path.read_text("utf-8"))
+    assert found
+    data = json.loads(found[1])
+    assert ["gpu_hour_price", "gpu_hour_price=3"] in data["given"]
+    assert shlex.split(data["searches"][0]) == ["--of", "min job_cost", "--where", "mfu >= 0.1"]
 
 
 @pytest.mark.slow
@@ -389,7 +433,7 @@ def test_a_page_says_what_runs_instead(browser: Any, tmp_path: Path) -> None:
     job = {**JOB, "n_gpus": 512, "pipeline_parallel": 8}
     time = Sweep(job, {}, ["job_time"]).evaluate(settings=Settings("numpy"))["job_time"].item()
     told = browser.find_element("id", "sentence").text
-    assert told.startswith(f"layout=long: {time / 86400:.3g} d (")
+    assert told.startswith(f"layout=long, 512 GPUs: {time / 86400:.3g} d (")
     browser.get("about:blank")
     browser.get(f"{address}#n_gpus=262144")
     until(lambda: status().endswith(", nor can any other here"), status)
@@ -440,7 +484,7 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     assert "n_gpus=2048" in browser.find_element("id", "command").text
     assert browser.find_element("id", "status").text == "runs"
     said = browser.find_element("id", "sentence").text
-    assert said.startswith("zero_stage=1: ")
+    assert said.startswith("zero_stage=1, 2,048 GPUs: ")
     job = {**JOB, "n_gpus": 2048, "gpu_hour_price": 4.0, "zero_stage": 1}
     cost = Sweep(job, {}, ["job_cost"]).evaluate(settings=Settings("numpy"))["job_cost"].item()
     assert f", {cost / 1e6:.3g} M USD, " in said
@@ -449,6 +493,20 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     browser.get("about:blank")
     browser.get(shared)
     until(lambda: card() == expected(2048, 4.0), card)
+    saved = browser.execute_async_script(
+        """const done = arguments[0];
+        window.save = (name, blob) => blob.text().then(done);
+        saveTable(at("choices").querySelector("table"), "choices");"""
+    )
+    rows = [*csv.reader(saved.splitlines())]
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert rows[1][0].startswith("zero_stage=")
+    assert rows[0][:2] == ["choice", "job time"]
+    for odd in ("time=Infinity", "cost=Infinity", "checkpoint_write_bandwidth=1e-300"):
+        browser.get("about:blank")
+        browser.get(shared.split("#")[0] + "#" + odd)
+        until(lambda: browser.execute_script("return at('said').textContent"), card)
+    assert browser.find_element("id", "status").text == "runs, but never ends"
     browser.set_window_size(390, 800)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 500
     assert browser.get_log("browser") == []

@@ -53,6 +53,16 @@ def test_the_best_are_those_that_all_of_the_grid_has() -> None:
     np.testing.assert_array_equal(found["feasible_layouts"], able)
 
 
+def test_each_sequence_length_is_searched_as_it_is_alone() -> None:
+    job = {**JOB, "n_gpus": 256, "global_batch_size": 128}
+    lengths = [4096, 32768]  # 8 ranks for one would have 512 tokens each of the other
+    beside = Sweep(job, {"sequence_length": lengths}, ["job_time"]).best(search="layout")
+    for k, length in enumerate(lengths):
+        alone = Sweep({**job, "sequence_length": length}, {}, ["job_time"]).best(search="layout")
+        assert beside["whole_layout"].values[k] == alone["whole_layout"].item()
+        assert beside["feasible_layouts"].values[k] == alone["feasible_layouts"].item()
+
+
 def test_an_answer_is_what_a_sweep_says_there_interval_included() -> None:
     found = Sweep(JOB, {}, ["job_time"]).best("step_time", 1, search="layout").squeeze()
     job = {**JOB, **{n: found[n].item() for n in TRIED}}

@@ -123,7 +123,9 @@ def plan(
             _check_reached(sweep, names, where)
         said = searched(found)
         if output is not None:
-            write(report(Question(sweep, of, sense, names, where), found, spec), output)
+            stays = [word for word in selectors if word.split("=")[0] not in problem["axes"]]
+            asked = Question(sweep, of, sense, names, where)
+            write(report(asked, found, spec, given=stays), output)
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         check_answered(found[of].notnull())
