@@ -146,12 +146,15 @@ def nvfp4_cast_time(
     sixteen_bit_layers_share,
     reached_hbm_bandwidth,
 ):
-    """T elements x (e + w - 2 k e) / BW: k of the layers stay in e bytes
+    """T elements x (2 e + w - 3 k e) / BW: read once for the largest values of rows and of rotated
+    columns, which no norm or activation function finds, then again; k of the layers stay in e bytes
 
-    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149
+    Range: before its release 2.14 TransformerEngine reads for rows and for columns, 3 e in all
+    Source: NVIDIA 2025 (NVFP4), arXiv:2509.25149; TransformerEngine,
+        transformer_engine/pytorch/csrc/quantizer.cpp (NVFP4Quantizer::quantize_impl)
     """
-    kept = 2 * sixteen_bit_layers_share * bytes_per_element
-    moved = bytes_per_element + quantised_weight_bytes - kept
+    kept = 3 * sixteen_bit_layers_share * bytes_per_element
+    moved = 2 * bytes_per_element + quantised_weight_bytes - kept
     return microbatch_tokens * cast_width * moved / reached_hbm_bandwidth
 
 

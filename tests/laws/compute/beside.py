@@ -9,6 +9,15 @@ from .layers import DENSE, MIXED, Gpu
 
 TOKENS = 512
 NONE_SHARED = {**MIXED, "shared_experts": 0}
+# Bytes of an element that each kernel of a cast reads, and writes along rows and along columns. A
+# tensor's largest value is found by what wrote it, except in NVFP4: columns' is that of the rotated
+CASTS: dict[str, list[tuple[float, float, float]]] = {
+    "bf16": [],
+    "fp8": [(2, 1, 1)],
+    "fp8_blockwise": [(2, 1, 1)],
+    "mxfp8": [(2, 33 / 32, 33 / 32)],
+    "nvfp4": [(2, 0, 0), (2, 1 / 2 + 1 / 16, 1 / 2 + 1 / 16)],
+}
 LATENT: dict[str, Any] = {
     **MIXED, "head_size": 192, "value_head_size": 128, "query_latent_size": 1536,
     "kv_elements_per_layer": 576, "latent_attention": True,
@@ -41,24 +50,24 @@ def tensors(shape: dict[str, Any], number: int, t: int) -> list[float]:
     "few_bit_cast_time nvfp4_cast_time",
     by="simulator",
     source="each product casts its input forward and its result's gradient backward "
-    "(TransformerEngine, pytorch/module/linear.py), tensor by tensor",
+    "(TransformerEngine, pytorch/module/linear.py), tensor by tensor and kernel by kernel "
+    "(pytorch/csrc/quantizer.cpp)",
 )
 def tensors_cast() -> Pairs:
-    """dense, mixed and latent layers on 1 and 2 tensor ranks, five formats"""
-    moved = {"bf16": 0.0, "fp8": 2 + 2, "fp8_blockwise": 2 + 2, "mxfp8": 2 + 2 * 33 / 32}
-    moved["nvfp4"] = 2 + 2 * (1 / 2 + 1 / 16)
+    """dense, mixed and latent layers on 1 and 2 tensor ranks, five formats, layers in 16 bits"""
     for shape, t in itertools.product((DENSE, MIXED, NONE_SHARED, LATENT), (1, 2)):
         given = {**shape, "tensor_parallel": t, "n_gpus": t, "sequence_parallel": t > 1}
         given |= {"expert_tensor_parallel": 1} if "experts" in shape else {}
         given |= {"sequence_length": TOKENS, "hbm_bandwidth": 3.35e12}
-        for precision, bytes_ in moved.items():
-            gpu = Gpu()
-            for number in range(6):
-                for elements in tensors(shape, number, t):
-                    gpu.take("cast", elements * bytes_ / gpu.bandwidth)
-            yield 6 * value("cast_time", **given, precision=precision), gpu.clock
-    sixteen = {"precision": "nvfp4", "sixteen_bit_layers_share": 1.0, "hbm_bandwidth": 1e12}
-    yield value("cast_time", **DENSE, **sixteen), 0.0
+        for precision, kernels in CASTS.items():
+            shares = (0.0, 1 / 3, 1.0) if precision == "nvfp4" and shape is DENSE else (0.0,)
+            for share in shares:
+                gpu = Gpu()
+                for number in range(round(6 * share), 6):
+                    for elements, kernel in itertools.product(tensors(shape, number, t), kernels):
+                        gpu.take("cast", elements * sum(kernel) / gpu.bandwidth)
+                given["sixteen_bit_layers_share"] = share
+                yield 6 * value("cast_time", **given, precision=precision), gpu.clock
 
 
 @check(
