@@ -54,7 +54,7 @@ def reduce(
             room = chosen or stream.Room(outputs)
             reduced = quantiles(plan, dims, outputs, share, axes, map_, room)
         else:
-            reduced = {} if chosen else _extremes(plan, dims, how, outputs, kept, threads)
+            reduced = _extremes(plan, dims, how, outputs, kept, threads, where)
             scanned = [name for name in outputs if name not in reduced]
             if scanned:
                 room = chosen or stream.Room(scanned, _most(plan, len(scanned)))
@@ -95,13 +95,14 @@ def _extremes(
     names: Sequence[str],
     kept: Sequence[str],
     threads: int,
+    where: Sequence[Condition] | None,
 ) -> dict[str, Array]:
     """Minima or maxima of outputs that need no scan."""
     if how not in ("min", "max"):
         return {}
     away = stream.user_sizes(plan, [dim for dim in dims if dim not in kept])
-    found = {name: search(plan, name, how, kept, away, threads) for name in names}
-    return {name: best[0] for name, best in found.items() if best is not None}
+    found = {name: search(plan, name, how, kept, away, threads, where) for name in names}
+    return {name: best[0][..., 0] for name, best in found.items() if best is not None}
 
 
 def _check_share(how: str, q: Any) -> float:

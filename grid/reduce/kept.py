@@ -52,7 +52,8 @@ class Kept:
         """Nothing is left on a device."""
 
 
-def met(condition: Condition, outs: Mapping[str, Array]) -> Array:
+def met(condition: Condition, outs: Mapping[str, Any]) -> Any:
+    """Where a condition holds, of arrays or ranges."""
     level = outs[condition.level] if isinstance(condition.level, str) else condition.level
     value = outs[condition.of]
-    return np.asarray(value <= level if condition.relation == "<=" else value >= level)
+    return value <= level if condition.relation == "<=" else value >= level

@@ -50,7 +50,7 @@ def pareto(
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
     work = fronts(plan, names, [sign_of(sense) for sense in senses], axes, where)
-    variables, labels, _, rank = found(plan, work, map_)
+    variables, labels, _, rank = found(plan, work, scanned(plan, work, map_))
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     said = f"pareto ({goals}) over {', '.join(axes)}"
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
@@ -65,14 +65,18 @@ def sign_of(sense: Any) -> float:
     return 1.0 if sense == "min" else -1.0
 
 
+def scanned(plan: Plan, work: "Fronts", map_: stream.Map) -> Points:
+    """The best points of all bundles."""
+    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
+    for _, block_front in map_(work.part, tiles.bundles(plan.whole(work.dims), ())):
+        front = work.merged([front, block_front])
+    return front
+
+
 def found(
-    plan: Plan, work: "Fronts", map_: stream.Map
+    plan: Plan, work: "Fronts", front: Points
 ) -> tuple[dict[str, Any], dict[str, Any], Array, Array]:
     """Variables and labels of the best points along `front`, their cells, and ranks in these."""
-    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
-    whole = plan.whole(work.dims)
-    for _, block_front in map_(work.part, tiles.bundles(whole, ())):
-        front = work.merged([front, block_front])
     cell, rank, points = front
     variables = {
         name: ("front", sign * column, attributes(plan, name))

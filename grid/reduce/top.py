@@ -11,9 +11,11 @@ from ...kernels.roles import NEAR, REASON
 from ..plan.labels import coordinates, root_attributes
 from ..plan.plan import Plan
 from ..run import stream
+from ..run.points import values_at
 from ..spec.axis import Array
 from .kept import Condition
-from .pareto import Fronts, Points, found, fronts, sign_of
+from .pareto import Fronts, Points, found, fronts, scanned, sign_of
+from .search import NOWHERE, search
 
 RANK = "rank"
 
@@ -30,6 +32,7 @@ def top(
     over: Sequence[str] | None,
     where: Sequence[Condition],
     map_: stream.Map,
+    threads: int,
 ) -> "xarray.Dataset":
     """The k best points that meet conditions, along `rank`; see `Sweep.best`."""
     import xarray
@@ -40,7 +43,11 @@ def top(
     signs = [sign_of(sense) if name == of else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)
     parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
-    variables, labels, cell, rank = found(plan, _Top(*parts, names.index(of), k), map_)
+    work = _Top(*parts, names.index(of), k)
+    front = work.searched(plan, sense, where, threads)
+    if front is None:
+        front = scanned(plan, work, map_)
+    variables, labels, cell, rank = found(plan, work, front)
     kept = [axis for axis in stream.user_sizes(plan, base.dims) if axis in base.cells]
     shape = (*plan.shape(kept), int(rank.max(initial=1)))
     stays = coordinates(plan, kept)
@@ -72,6 +79,29 @@ class _Top(Fronts):
 
     lead: int
     k: int
+
+    def searched(
+        self, plan: Plan, sense: str, where: Sequence[Condition], threads: int
+    ) -> Points | None:
+        """The best points, found by bounds; None if a scan is cheaper."""
+        over, held = stream.user_sizes(plan, self.steps), stream.user_sizes(plan, self.cells)
+        best = search(plan, self.names[self.lead], sense, held, over, threads, where, self.k)
+        if best is None:
+            return None
+        order = [[dim for dim in self.dims if dim in held].index(axis) for axis in held]
+        values, ranks = (each.transpose(*order, -1).reshape(-1, self.k) for each in best)
+        cell, at = np.nonzero((ranks != NOWHERE) & (self.signs[self.lead] * values < np.inf))
+        rank = ranks[cell, at]
+        places = {
+            dim: number // step[dim] % plan.sizes[dim]
+            for number, step in ((cell, self.cells), (rank, self.steps))
+            for dim in step
+        }
+        columns = []
+        for name, sign in zip(self.names, self.signs, strict=True):
+            own = {dim: places[dim] for dim in plan.out_dims[name]}
+            columns.append(sign * values_at(plan, [name], own, cell.shape, "float64", plan.engine)[name])
+        return cell, rank, np.stack(columns)
 
     def thin(self, rows: list[Array]) -> Array:
         """Points not beaten by k points of their cell."""

@@ -43,7 +43,7 @@ def winners(
     if found is not None:
         riders: list[str] = []
         scan = _Winners(dims, how, [], kept, reduced, stream.Room([]))
-        best = _Best(*found, {})
+        best = _Best(found[0][..., 0], found[1][..., 0], {})
     else:
         riders = [other for other in plan.groups()[dims] if other != name]
         scan = _Winners(dims, how, [name], kept, reduced, stream.Room([name, *riders]))
