@@ -41,12 +41,20 @@ class Kept:
     def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
         """The outputs over a region, all of its shape."""
         outs = self._rooms.evaluate(plan, dims, region)
-        good: Array = np.broadcast_to(np.True_, extent(region, dims, dims))
-        if self._judged:
-            good = good & (outs[REASON] == 0)
+        shape = extent(region, dims, dims)
+        good: Any = np.True_
+        if self._judged and not all(name in plan.layout_dependent for name in self.names):
+            good = outs[REASON] == 0
         for each in self._where:
             good = good & met(each, outs)
-        return {name: np.where(good, outs[name], np.nan) for name in self.names}
+        lost, kept = ~np.asarray(good), {}
+        for name in self.names:
+            out = outs[name] if outs[name].shape == shape else np.broadcast_to(outs[name], shape)
+            if out.dtype == np.int8 or not out.flags.writeable:
+                out = out.astype(float)
+            np.copyto(out, np.nan, where=lost)
+            kept[name] = out
+        return kept
 
     def there(self, *_: Any) -> None:
         """Nothing is left on a device."""

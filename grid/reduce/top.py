@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.roles import NEAR, REASON
+from ..plan import tiles
 from ..plan.labels import coordinates, root_attributes
 from ..plan.plan import Plan
 from ..run import stream
 from ..run.points import values_at
 from ..spec.axis import Array
-from .kept import Condition
+from .kept import Condition, Kept
 from .pareto import Fronts, Points, found, fronts, scanned, sign_of
 from .search import NOWHERE, search
+from .winners import Winners
 
 RANK = "rank"
 
@@ -44,7 +46,7 @@ def top(
     base = fronts(plan, names, signs, axes, where)
     parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
     work = _Top(*parts, names.index(of), k)
-    front = work.searched(plan, sense, where, threads)
+    front = work.searched(plan, sense, where, map_, threads)
     if front is None:
         front = scanned(plan, work, map_)
     variables, labels, cell, rank = found(plan, work, front)
@@ -81,27 +83,42 @@ class _Top(Fronts):
     k: int
 
     def searched(
-        self, plan: Plan, sense: str, where: Sequence[Condition], threads: int
+        self,
+        plan: Plan,
+        sense: str,
+        where: Sequence[Condition],
+        map_: stream.Map,
+        threads: int,
     ) -> Points | None:
-        """The best points, found by bounds; None if a scan is cheaper."""
-        over, held = stream.user_sizes(plan, self.steps), stream.user_sizes(plan, self.cells)
-        best = search(plan, self.names[self.lead], sense, held, over, threads, where, self.k)
+        """The best points, by bounds or by scanning one output; None if each may have several."""
+        lead, over = self.names[self.lead], stream.user_sizes(plan, self.steps)
+        held = [dim for dim in self.dims if dim in self.cells]
+        best = search(plan, lead, sense, held, over, threads, where, self.k)
+        if best is None and self.k == 1:
+            scan = Winners(self.dims, sense, [lead], held, over, Kept(plan, [lead], where))
+            one = scan.run(plan, map_)[lead]
+            best = one.values[..., None], one.ranks[..., None]
         if best is None:
             return None
-        order = [[dim for dim in self.dims if dim in held].index(axis) for axis in held]
+        order = [held.index(axis) for axis in self.cells]
         values, ranks = (each.transpose(*order, -1).reshape(-1, self.k) for each in best)
-        cell, at = np.nonzero((ranks != NOWHERE) & (self.signs[self.lead] * values < np.inf))
-        rank = ranks[cell, at]
-        places = {
-            dim: number // step[dim] % plan.sizes[dim]
-            for number, step in ((cell, self.cells), (rank, self.steps))
-            for dim in step
-        }
-        columns = []
-        for name, sign in zip(self.names, self.signs, strict=True):
-            own = {dim: places[dim] for dim in plan.out_dims[name]}
-            columns.append(sign * values_at(plan, [name], own, cell.shape, "float64", plan.engine)[name])
-        return cell, rank, np.stack(columns)
+        values = self.signs[self.lead] * values
+        cell, at = np.nonzero((ranks != NOWHERE) & (values < np.inf))
+        rank, points = ranks[cell, at], np.zeros((len(self.names), cell.size))
+        points[self.lead] = values[cell, at]
+        for start in range(0, cell.size, tiles.GATHERED):
+            part = slice(start, start + tiles.GATHERED)
+            places = {
+                dim: number[part] // step[dim] % plan.sizes[dim]
+                for number, step in ((cell, self.cells), (rank, self.steps))
+                for dim in step
+            }
+            for k, name in enumerate(self.names):
+                if k != self.lead and not (name == REASON and plan.mask):  # what is kept can run
+                    own, shape = {d: places[d] for d in plan.out_dims[name]}, cell[part].shape
+                    found_there = values_at(plan, [name], own, shape, "float64", plan.engine)
+                    points[k, part] = self.signs[k] * found_there[name]
+        return cell, rank, points
 
     def thin(self, rows: list[Array]) -> Array:
         """Points not beaten by k points of their cell."""
