@@ -100,7 +100,7 @@ class _Top(Fronts):
             best = one.values[..., None], one.ranks[..., None]
         if best is None:
             return None
-        order = [held.index(axis) for axis in self.cells]
+        order = [held.index(axis) for axis in stream.user_sizes(plan, held)]
         values, ranks = (each.transpose(*order, -1).reshape(-1, self.k) for each in best)
         values = self.signs[self.lead] * values
         cell, at = np.nonzero((ranks != NOWHERE) & (values < np.inf))

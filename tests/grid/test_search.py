@@ -101,6 +101,25 @@ def test_cells_have_winners_of_their_own() -> None:
     assert searched(sweep, asked).identical(answer(sweep, **asked))
 
 
+@pytest.mark.parametrize("by_bounds", [False, True])
+@pytest.mark.parametrize("k", [1, 2])
+def test_cells_have_their_own_best_under_a_condition(by_bounds: bool, k: int) -> None:
+    """Against the grid itself, sorted; the cells' axes are not in the order of memory."""
+    fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
+    axes = {n: AXES[n] for n in ("gpu_mttf", "n_gpus", "checkpoint_write_bandwidth")}
+    sweep = Sweep(fixed, axes, ["job_time", "goodput"])
+    asked = {"sense": "min", "at": True, "of": "job_time", "over": ["n_gpus"], "k": k}
+    asked |= {"infeasible": "exclude", "where": "goodput <= 0.999"}
+    found = searched(sweep, asked) if by_bounds else answer(sweep, **asked)
+    grid: Any = sweep.evaluate(settings=Settings(infeasible="exclude"))
+    times = grid["job_time"].where(grid["goodput"] <= 0.999)
+    order = np.argsort(times.transpose(..., "n_gpus").values, axis=-1, kind="stable")
+    sorted_ = np.sort(times.transpose(..., "n_gpus").values, axis=-1)[..., :k]
+    np.testing.assert_array_equal(found["job_time"].values, sorted_)
+    gpus = np.where(np.isnan(sorted_), np.nan, grid["n_gpus"].values[order[..., :k]])
+    np.testing.assert_array_equal(found["n_gpus"].values, gpus)
+
+
 def searched(
     sweep: Sweep, asked: Any, radix: int = 32, kept: Any = (1 << 24, 1 << 21), least: int = 16
 ) -> Any:
