@@ -19,9 +19,10 @@ from .boxes import Layout, Space
 from .kept import Condition
 
 WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning
-MOST_SHARE = 0.04  # of the scan's time, after which the search gives up
+MOST_SHARE = 0.16  # of the scan's time, after which the search gives up
+CELLS = 4  # a search for several cells, which cut fewer boxes, may take this many times less
 # Measured costs in points scanned: about 3 ns each
-CHOSEN = 10  # each point ranked, or scanned under conditions
+RANKED = 10  # each point of which several are kept
 BOX = 40  # per table and formula
 CALL = 30_000  # per formula, to bound some boxes
 SPACE = 1 << 23
@@ -45,12 +46,12 @@ def search(
     the first; None if a scan is cheaper. Cells are of `kept`, in memory order; ranks number the
     points over `reduced`. Points are those that `Kept` keeps if `where` is given."""
     dims = tuple(dim for dim in plan.sizes if dim in kept or dim in reduced)
-    points = math.prod(plan.shape(dims)) * (1 if where is None and k == 1 else CHOSEN)
+    points = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
     read = {name, *(each for condition in where or () for each in condition.outputs)}
     if points < WORTH or not reduced or plan.engine == "jax" or any(map(derivative, read)):
         return None
     cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
-    most = MOST_SHARE * points
+    most = MOST_SHARE * points / (1 if cells == 1 else CELLS)
     if SPACE * len(cases) + BOX * cells * k > most:
         return None
     whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
