@@ -184,12 +184,11 @@ class _Fold:
             function = np.fmin if self.how == "min" else np.fmax
             return (function.reduce(out, axis=self.axes),)
         missing = np.isnan(out)
-        if missing.any():  # only then: the copies are too slow for every block
-            total = np.where(missing, 0.0, out).sum(axis=self.axes)
-            count = (~missing).sum(axis=self.axes)
-        else:
-            total = out.sum(axis=self.axes)
-            count = math.prod(out.shape[k] for k in self.axes)
+        count: Any = math.prod(out.shape[k] for k in self.axes)
+        if missing.any():  # only then: it is too slow for every block
+            np.copyto(out, 0.0, where=missing)
+            count = count - missing.sum(axis=self.axes)
+        total = out.sum(axis=self.axes)
         return (total,) if self.how == "sum" else (total, count)
 
     def fold(self, folded: Folded, target: Any, reduced: Mapping[str, tuple[Any, ...]]) -> None:
