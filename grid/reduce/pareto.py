@@ -104,6 +104,11 @@ class Fronts:
     steps: dict[str, int]  # strides of the rank along the reduced axes
     rooms: stream.Rooms | Kept
 
+    @property
+    def deciding(self) -> Sequence[int]:
+        """Outputs that decide which points are kept."""
+        return range(len(self.names))
+
     def part(self, plan: Plan, bundle: Region) -> Points:
         blocks = tiles.blocks(bundle, self.rooms.most)
         return self.merged([self.block(plan, block) for block in blocks])
@@ -118,17 +123,18 @@ class Fronts:
             for name, out in self.rooms.evaluate(plan, self.dims, region).items()
         }
         count = math.prod(extent(region, kept, kept))
-        rows = [
-            sign * outs[name].reshape(count, -1)
-            for name, sign in zip(self.names, self.signs, strict=True)
-        ]
+        rows = [self.signs[k] * outs[self.names[k]].reshape(count, -1) for k in self.deciding]
         left = np.flatnonzero(self.thin(rows))
         places = np.unravel_index(left, extent(region, turned, turned)) if turned else ()
         cell, rank = np.zeros(left.size, np.int64), np.zeros(left.size, np.int64)
         for dim, place in zip(turned, places, strict=True):
             number, step = (rank, self.steps) if dim in self.steps else (cell, self.cells)
             number += (place + region[dim].start) * step[dim]
-        return self.best(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+        columns = [
+            sign * (outs[name][places] if turned else outs[name].reshape(1)[left])
+            for name, sign in zip(self.names, self.signs, strict=True)
+        ]
+        return self.best(cell, rank, np.stack(columns))
 
     def thin(self, rows: list[Array]) -> Array:
         """Points of a block that may be among the best."""

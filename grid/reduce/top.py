@@ -44,7 +44,8 @@ def top(
     axes = stream.check_over(plan, over)
     signs = [sign_of(sense) if name == of else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)
-    parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
+    rooms = Kept(plan, names, where, [of])
+    parts = (base.dims, base.names, base.signs, base.cells, base.steps, rooms)
     work = _Top(*parts, names.index(of), k)
     front = work.searched(plan, sense, where, map_, threads)
     if front is None:
@@ -81,6 +82,10 @@ class _Top(Fronts):
 
     lead: int
     k: int
+
+    @property
+    def deciding(self) -> Sequence[int]:
+        return [self.lead]
 
     def searched(
         self,
@@ -122,8 +127,8 @@ class _Top(Fronts):
 
     def thin(self, rows: list[Array]) -> Array:
         """Points not beaten by k points of their cell."""
-        good = rows[self.lead] < np.inf  # an infinite time between failures may win, a cost not
-        values = np.where(good, rows[self.lead], np.inf)
+        good = rows[0] < np.inf  # an infinite time between failures may win, a cost not
+        values = np.where(good, rows[0], np.inf)
         if self.k < values.shape[1]:
             good &= values <= np.partition(values, self.k - 1, axis=1)[:, self.k - 1 : self.k]
         return good
