@@ -242,7 +242,7 @@ def _look_ahead(now: Any, mtbf: Any, ages: Any) -> Any:
     ages[WINDOW + 3] = most
 
 
-@_compiled
+@_inlined
 def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
     """Time to the next failure at a varying rate, by thinning failures at its upper bound."""
     clock, strikes = now, False
@@ -262,7 +262,7 @@ def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
     return clock - now
 
 
-@_compiled
+@_inlined
 def _aged(life: Any, now: Any, ages: Any) -> Any:
     """Time in which the failures' clock advances by `life`, by bracketed Newton steps."""
     steady, ageing, start, excess = ages[0], ages[1], ages[2] + now, ages[3]
@@ -513,8 +513,8 @@ def trial(
     """Run one job to its end, its losses into `losses`; False if it fails too often.
 
     `lost_nodes` is a ring buffer of the last loss times (`_room`). `held` is a buffer for what each
-    tier holds, `ages` are parameters of ageing: both None, at no cost in time, where neither tiers
-    nor ages nor crews are set.
+    tier holds, `ages` are parameters of ageing. Without tiers, crews and groups `held` is None, and
+    `ages` without ageing: neither then costs time.
     """
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
@@ -856,8 +856,10 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         ages[WINDOW:] = 0.0
         if point[ENDS + 1] > 0:
             ended = _elastic_trial(point, state, lost_nodes, lost, ages)
-        elif point[TIERS:ENDS].any():
+        elif point[TIERS:AGES].any() or point[CREWS:ENDS].any():
             ended = trial(point, state, lost_nodes, lost, held, ages)
+        elif point[AGES:CREWS].any():
+            ended = trial(point, state, lost_nodes, lost, None, ages)
         else:
             ended = trial(point, state, lost_nodes, lost)
         if not ended:

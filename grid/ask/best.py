@@ -136,7 +136,8 @@ def _of_grid(
         if not (sign * found[of] == math.inf).any():  # no cell has only the worst there is
             return found
     with stream.mapping(some, settings) as (plan, map_):
-        ranked = top(plan, moved.spec, of, k or 1, str(sense), over, conditions, map_)
+        cores = settings._cores
+        ranked = top(plan, moved.spec, of, k or 1, str(sense), over, conditions, map_, cores)
     return ranked if k is not None else ranked.isel({RANK: 0}).drop_vars(RANK)
 
 

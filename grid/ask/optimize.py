@@ -20,6 +20,7 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.roles import LIMITS, NEAR, REASON, RUN_STEPS, STEPS
 from ..errors import InputError, imported, shown
 from ..plan.execute import evaluate_block
+from ..plan.grid import by_dims
 from ..plan.labels import attributes, coordinates, dtype_of, flags, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import extent
@@ -43,6 +44,7 @@ SAMPLES, STARTS = 256, 3  # Sobol points, and number of the best from which SLSQ
 CANDIDATES = 4096  # whole numbers tried around an optimum
 ALL = 2**21  # combinations of counts up to which all are tried
 ROWS = 65_536  # evaluated at a time
+COMPILED = 512  # points of the grid from which compiling, a minute, pays
 MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative violation of a condition allowed for rounding
 STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
@@ -202,7 +204,9 @@ class Search:
     ) -> None:
         self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
         self.sign = sign
-        names, engine = [span.name for span in ranges], settings.engine
+        names, engine, self.threads = [s.name for s in ranges], settings.engine, settings._cores
+        if engine == "auto" and math.prod(axis.size for axis in problem.axes) < COMPILED:
+            engine = "numpy"
         starts = Axis(_START, np.arange(float(ROWS)))
         problem = replace(problem, axes=(*problem.axes, starts))
         rated = list(dict.fromkeys([of, *(name for c in conditions for name in c.outputs)]))
@@ -248,13 +252,13 @@ class Search:
             free = self.extrapolation.free(region, free)
             names = [*names, *self.extrapolation.also(names)]
         outs: dict[str, Array] = {}
-        for name in names:
-            own = self.plan.out_dims[name]
+        for own, group in by_dims(names, self.plan.out_dims).items():
             cut = {dim: region[dim] for dim in own}
-            out = np.empty(extent(cut, own, own), dtype_of(name, float))
+            shape = extent(cut, own, own)
+            made = {name: np.empty(shape, dtype_of(name, float)) for name in group}
             free_values = free if set(own) == set(region) else None
-            evaluate_block(self.plan, own, cut, {name: out}, 1, free_values)
-            outs[name] = np.broadcast_to(out.reshape(-1), (len(at),))
+            evaluate_block(self.plan, own, cut, made, self.threads, free_values)
+            outs |= {n: np.broadcast_to(out.reshape(-1), len(at)) for n, out in made.items()}
         if self.extrapolation:
             self.extrapolation.complete(outs, region, free)
         return outs
@@ -281,6 +285,8 @@ class Search:
             if len(every):
                 best = self._choose(point, every)
                 return self._failure(point, every) if best is None else best
+            from scipy.stats import qmc  # imported only where ranges are sampled
+
             # Not scrambled, so that every run starts from the same points
             sobol = imported("scipy.stats.qmc").Sobol(len(self.ranges), scramble=False)
             places = np.clip(sobol.random(SAMPLES), 1e-6, 1 - 1e-6)
@@ -308,15 +314,15 @@ class Search:
 
     def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
         """Why no row is an optimum; of several reasons the one checked last (the highest code)."""
-        parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
-        sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
-        if self.reason:
-            reasons = [self.evaluate(point, rows, self.reason)[REASON] for rows in parts]
-            reason = np.concatenate(reasons)
-            if reason.max() > 0 and not (reason == 0).any():
-                return Failure(2, int(reason.max()))
-            sound &= reason == 0
-        return Failure(1 if sound.any() else 3, -1)
+        worst, some = 0, not self.reason
+        for start in range(0, len(tried), ROWS):
+            rows = tried[start : start + ROWS]
+            for name in self.reason:
+                reason = self.evaluate(point, rows, [name])[name]
+                worst, some, rows = max(worst, reason.max()), some or 0 in reason, rows[reason == 0]
+            if len(rows) and np.isfinite(self._rate(point, rows)[0]).any():
+                return Failure(1, -1)
+        return Failure(2, int(worst)) if worst > 0 and not some else Failure(3, -1)
 
     def _values(self, places: Array) -> Array:
         columns = [span.value(places[:, k]) for k, span in enumerate(self.ranges)]

@@ -130,12 +130,13 @@ def errors(plan: Plan, name: str) -> dict[str, Distribution]:
     Empty if it depends on parts of a prediction besides the whole: their shares are unknown."""
     problem = plan.problem
     laws: dict[str, Distribution] = {}
+    felt = set(map(without_phase, reached(plan, [name])))
+    if not felt.isdisjoint(RATIOS_OF_PARTS):
+        return laws
     for quantity, (error, factor) in ERRORS.items():
-        if problem.gives(error) or not problem.may_exceed(factor):
+        if quantity not in felt or problem.gives(error) or not problem.may_exceed(factor):
             continue
-        felt = set(map(without_phase, reached(plan, [name])))
-        computed = any(quantity in map(without_phase, case.formulas) for case in plan.cases)
-        if computed and quantity in felt and felt.isdisjoint(RATIOS_OF_PARTS):
+        if any(quantity in map(without_phase, case.formulas) for case in plan.cases):
             laws[error] = ERROR
     return laws
 

@@ -27,6 +27,7 @@ from ..plan.grid import Case, Grid, by_dims
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent, seen_from
 from ..spec.axis import Array
+from .kept import Condition, met
 
 RADIX = 32  # about the values of a digit
 KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that during construction
@@ -65,11 +66,19 @@ class Layout:
     """
 
     def __init__(
-        self, plan: Plan, case: Case, name: str, region: Region, held: Sequence[str]
+        self,
+        plan: Plan,
+        case: Case,
+        name: str,
+        region: Region,
+        held: Sequence[str],
+        where: Sequence[Condition] | None = None,
     ) -> None:
         self.plan, self.case, self.name, self.region = plan, case, name, region
-        self.held = tuple(held)
-        self.masked = plan.mask and name in plan.layout_dependent
+        self.held, self.where = tuple(held), where
+        wanted = list(dict.fromkeys([name, *(n for each in where or () for n in each.outputs)]))
+        judged = where is not None and REASON in plan.outputs  # as `Kept` does
+        self.masked = plan.mask and (judged or any(n in plan.layout_dependent for n in wanted))
         self.dims = tuple(region)
         self.starts = np.array([cut.start for cut in region.values()], np.int64)
         self.sizes = [cut.stop - cut.start for cut in region.values()]
@@ -78,7 +87,7 @@ class Layout:
             for known, dims in plan.dims.items()
             if set(dims) <= set(self.dims)
         }
-        wanted = [name, REASON] if self.masked else [name]
+        wanted += [REASON] if self.masked else []
         above, self.read = self._frontier(wanted, KEPT, loose=False)
         self.digits = self._order()
         self.held_digits = sum(self.dims[digit.axis] in self.held for digit in self.digits)
@@ -159,7 +168,7 @@ class Layout:
                 self.dims, starts + self.starts, stops + self.starts, strict=True
             )
         }
-        return Layout(self.plan, self.case, self.name, region, self.held)
+        return Layout(self.plan, self.case, self.name, region, self.held, self.where)
 
 
 class Space:
@@ -211,6 +220,8 @@ class Space:
             values[name] = formula(*operands)
         if self.layout.masked:
             some = some & (ranges.as_range(values[REASON]) == 0.0).holds
+        for each in self.layout.where or ():
+            some = some & met(each, {n: ranges.as_range(values[n]) for n in each.outputs}).holds
         out = ranges.as_range(values[self.layout.name])
         return np.broadcast_to(out.low, some.shape), np.broadcast_to(out.high, some.shape), some
 
@@ -221,6 +232,8 @@ class Space:
         values = np.array(np.broadcast_to(found[self.layout.name], len(points)))
         if self.layout.masked:
             values[np.broadcast_to(found[REASON] != 0, values.shape)] = np.nan
+        for each in self.layout.where or ():
+            values[np.broadcast_to(~met(each, found), values.shape)] = np.nan
         return values
 
 

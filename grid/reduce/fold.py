@@ -54,7 +54,7 @@ def reduce(
             room = chosen or stream.Room(outputs)
             reduced = quantiles(plan, dims, outputs, share, axes, map_, room)
         else:
-            reduced = {} if chosen else _extremes(plan, dims, how, outputs, kept, threads)
+            reduced = _extremes(plan, dims, how, outputs, kept, threads, where)
             scanned = [name for name in outputs if name not in reduced]
             if scanned:
                 room = chosen or stream.Room(scanned, _most(plan, len(scanned)))
@@ -95,13 +95,14 @@ def _extremes(
     names: Sequence[str],
     kept: Sequence[str],
     threads: int,
+    where: Sequence[Condition] | None,
 ) -> dict[str, Array]:
     """Minima or maxima of outputs that need no scan."""
     if how not in ("min", "max"):
         return {}
     away = stream.user_sizes(plan, [dim for dim in dims if dim not in kept])
-    found = {name: search(plan, name, how, kept, away, threads) for name in names}
-    return {name: best[0] for name, best in found.items() if best is not None}
+    found = {name: search(plan, name, how, kept, away, threads, where) for name in names}
+    return {name: best[0][..., 0] for name, best in found.items() if best is not None}
 
 
 def _check_share(how: str, q: Any) -> float:
@@ -183,12 +184,11 @@ class _Fold:
             function = np.fmin if self.how == "min" else np.fmax
             return (function.reduce(out, axis=self.axes),)
         missing = np.isnan(out)
-        if missing.any():  # only then: the copies are too slow for every block
-            total = np.where(missing, 0.0, out).sum(axis=self.axes)
-            count = (~missing).sum(axis=self.axes)
-        else:
-            total = out.sum(axis=self.axes)
-            count = math.prod(out.shape[k] for k in self.axes)
+        count: Any = math.prod(out.shape[k] for k in self.axes)
+        if missing.any():  # only then: it is too slow for every block
+            np.copyto(out, 0.0, where=missing)
+            count = count - missing.sum(axis=self.axes)
+        total = out.sum(axis=self.axes)
         return (total,) if self.how == "sum" else (total, count)
 
     def fold(self, folded: Folded, target: Any, reduced: Mapping[str, tuple[Any, ...]]) -> None:

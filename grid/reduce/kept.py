@@ -29,10 +29,17 @@ class Condition(Protocol):
 class Kept:
     """Outputs of a block, as in `stream.Room`, NaN at points excluded by conditions. If the plan
     masks, infeasible points are NaN in all outputs. Arrays are over the axes of all outputs,
-    conditions and reasons."""
+    conditions and reasons. If only some are `blanked`, the others have values everywhere."""
 
-    def __init__(self, plan: Plan, names: Sequence[str], where: Sequence[Condition]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        names: Sequence[str],
+        where: Sequence[Condition],
+        blanked: Sequence[str] | None = None,
+    ) -> None:
         self.names, self._where = list(names), tuple(where)
+        self._blanked = names if blanked is None else blanked
         self._judged = plan.mask and REASON in plan.outputs
         read = {*names, *(name for each in where for name in each.outputs)}
         self._rooms = stream.Rooms(plan, read | ({REASON} if self._judged else set()))
@@ -41,18 +48,26 @@ class Kept:
     def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
         """The outputs over a region, all of its shape."""
         outs = self._rooms.evaluate(plan, dims, region)
-        good: Array = np.broadcast_to(np.True_, extent(region, dims, dims))
-        if self._judged:
-            good = good & (outs[REASON] == 0)
+        shape = extent(region, dims, dims)
+        good: Any = np.True_
+        if self._judged and not all(name in plan.layout_dependent for name in self._blanked):
+            good = outs[REASON] == 0
         for each in self._where:
             good = good & met(each, outs)
-        return {name: np.where(good, outs[name], np.nan) for name in self.names}
+        lost = ~np.asarray(good)
+        kept = {name: np.broadcast_to(outs[name], shape) for name in self.names}
+        for name in self._blanked:
+            out = outs[name] if outs[name].shape == shape else kept[name].astype(float)
+            kept[name] = out if out.dtype == float else out.astype(float)
+            np.copyto(kept[name], np.nan, where=lost)
+        return kept
 
     def there(self, *_: Any) -> None:
         """Nothing is left on a device."""
 
 
-def met(condition: Condition, outs: Mapping[str, Array]) -> Array:
+def met(condition: Condition, outs: Mapping[str, Any]) -> Any:
+    """Where a condition holds, of arrays or ranges."""
     level = outs[condition.level] if isinstance(condition.level, str) else condition.level
     value = outs[condition.of]
-    return np.asarray(value <= level if condition.relation == "<=" else value >= level)
+    return value <= level if condition.relation == "<=" else value >= level

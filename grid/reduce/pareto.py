@@ -50,7 +50,7 @@ def pareto(
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
     work = fronts(plan, names, [sign_of(sense) for sense in senses], axes, where)
-    variables, labels, _, rank = found(plan, work, map_)
+    variables, labels, _, rank = found(plan, work, scanned(plan, work, map_))
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     said = f"pareto ({goals}) over {', '.join(axes)}"
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
@@ -65,14 +65,18 @@ def sign_of(sense: Any) -> float:
     return 1.0 if sense == "min" else -1.0
 
 
+def scanned(plan: Plan, work: "Fronts", map_: stream.Map) -> Points:
+    """The best points of all bundles."""
+    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
+    for _, block_front in map_(work.part, tiles.bundles(plan.whole(work.dims), ())):
+        front = work.merged([front, block_front])
+    return front
+
+
 def found(
-    plan: Plan, work: "Fronts", map_: stream.Map
+    plan: Plan, work: "Fronts", front: Points
 ) -> tuple[dict[str, Any], dict[str, Any], Array, Array]:
     """Variables and labels of the best points along `front`, their cells, and ranks in these."""
-    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
-    whole = plan.whole(work.dims)
-    for _, block_front in map_(work.part, tiles.bundles(whole, ())):
-        front = work.merged([front, block_front])
     cell, rank, points = front
     variables = {
         name: ("front", sign * column, attributes(plan, name))
@@ -100,6 +104,11 @@ class Fronts:
     steps: dict[str, int]  # strides of the rank along the reduced axes
     rooms: stream.Rooms | Kept
 
+    @property
+    def deciding(self) -> Sequence[int]:
+        """Outputs that decide which points are kept."""
+        return range(len(self.names))
+
     def part(self, plan: Plan, bundle: Region) -> Points:
         blocks = tiles.blocks(bundle, self.rooms.most)
         return self.merged([self.block(plan, block) for block in blocks])
@@ -114,17 +123,18 @@ class Fronts:
             for name, out in self.rooms.evaluate(plan, self.dims, region).items()
         }
         count = math.prod(extent(region, kept, kept))
-        rows = [
-            sign * outs[name].reshape(count, -1)
-            for name, sign in zip(self.names, self.signs, strict=True)
-        ]
+        rows = [self.signs[k] * outs[self.names[k]].reshape(count, -1) for k in self.deciding]
         left = np.flatnonzero(self.thin(rows))
         places = np.unravel_index(left, extent(region, turned, turned)) if turned else ()
         cell, rank = np.zeros(left.size, np.int64), np.zeros(left.size, np.int64)
         for dim, place in zip(turned, places, strict=True):
             number, step = (rank, self.steps) if dim in self.steps else (cell, self.cells)
             number += (place + region[dim].start) * step[dim]
-        return self.best(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+        columns = [
+            sign * (outs[name][places] if turned else outs[name].reshape(1)[left])
+            for name, sign in zip(self.names, self.signs, strict=True)
+        ]
+        return self.best(cell, rank, np.stack(columns))
 
     def thin(self, rows: list[Array]) -> Array:
         """Points of a block that may be among the best."""

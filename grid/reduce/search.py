@@ -5,7 +5,7 @@ more than a small share of the scan's time.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,13 @@ from ..plan.engine import pick_engine
 from ..plan.plan import Plan
 from ..spec.axis import Array
 from .boxes import Layout, Space
+from .kept import Condition
 
 WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning
-MOST_SHARE = 0.04  # of the scan's time, after which the search gives up
+MOST_SHARE = 0.16  # of the scan's time, after which the search gives up
+CELLS = 4  # a search for several cells, which cut fewer boxes, may take this many times less
 # Measured costs in points scanned: about 3 ns each
+RANKED = 10  # each point of which several are kept
 BOX = 40  # per table and formula
 CALL = 30_000  # per formula, to bound some boxes
 SPACE = 1 << 23
@@ -30,40 +33,50 @@ NOWHERE = np.iinfo(np.int64).max  # rank of no point
 
 
 def search(
-    plan: Plan, name: str, how: str, kept: Collection[str], reduced: Mapping[str, int], threads: int
+    plan: Plan,
+    name: str,
+    how: str,
+    kept: Collection[str],
+    reduced: Mapping[str, int],
+    threads: int,
+    where: Sequence[Condition] | None = None,
+    k: int = 1,
 ) -> tuple[Array, Array] | None:
-    """The extreme of each cell and the rank of its first point; None if a scan is cheaper. Cells
-    are of `kept`, in memory order; ranks number the points over `reduced`."""
-    dims = plan.out_dims[name]
-    points = math.prod(plan.shape(dims))
-    if points < WORTH or not reduced or plan.engine == "jax" or derivative(name):
+    """The k best values of each cell, along a last axis, and the ranks of their points, of equals
+    the first; None if a scan is cheaper. Cells are of `kept`, in memory order; ranks number the
+    points over `reduced`. Points are those that `Kept` keeps if `where` is given."""
+    dims = tuple(dim for dim in plan.sizes if dim in kept or dim in reduced)
+    points = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
+    read = {name, *(each for condition in where or () for each in condition.outputs)}
+    if points < WORTH or not reduced or plan.engine == "jax" or any(map(derivative, read)):
         return None
     cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
-    most = MOST_SHARE * points
-    if SPACE * len(cases) + BOX * cells > most:
+    most = MOST_SHARE * points / (1 if cells == 1 else CELLS)
+    if SPACE * len(cases) + BOX * cells * k > most:
         return None
     whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
     held = [dim for dim in dims if dim in kept]
     layouts = [
-        Layout(plan, case, name, region, held) for case, region in zip(cases, whole, strict=True)
+        Layout(plan, case, name, region, held, where)
+        for case, region in zip(cases, whole, strict=True)
     ]
     work = [count for layout in layouts for count in layout.work]
     engine = plan.engine
     if engine != "numpy":
         engine = pick_engine("auto", work, max(work, default=1))
-    found = _Search(plan, name, how, kept, reduced, engine, threads)
+    found = _Search(plan, dims, how, kept, reduced, engine, threads, k)
     found.left = most
     try:
         for layout in layouts:
             found.charge(TABLE * layout.tables)
-            found.charge(BOX * cells * sum(digit.radix for digit in layout.digits))
+            found.charge(BOX * cells * k * sum(digit.radix for digit in layout.digits))
         if engine == "numpy":
             found.charge(FORMULA * sum(work))
         for layout in layouts:
             found.enter(layout)
     except _TooDearError:
         return None
-    shape = plan.shape(dim for dim in dims if dim in kept)
+    shape = (*plan.shape(held), k)
     nowhere = found.ranks == NOWHERE
     values = np.where(nowhere, np.nan, found.sign * found.values)
     return values.reshape(shape), found.ranks.reshape(shape)
@@ -74,23 +87,23 @@ class _TooDearError(Exception):
 
 
 class _Search:
-    """The best value known in each cell, and the rank of the first point that has it."""
+    """The best values known in each cell, and the ranks of the first points that have them."""
 
     def __init__(
         self,
         plan: Plan,
-        name: str,
+        dims: tuple[str, ...],
         how: str,
         kept: Collection[str],
         reduced: Mapping[str, int],
         engine: str,
         threads: int,
+        k: int,
     ) -> None:
-        dims = plan.out_dims[name]
         cells = {dim: plan.sizes[dim] for dim in dims if dim in kept}
         self.sign = 1.0 if how == "min" else -1.0  # negated to find maxima
-        self.values = np.full(math.prod(cells.values()), np.inf)
-        self.ranks = np.full(self.values.size, NOWHERE)
+        self.values = np.full((math.prod(cells.values()), k), np.inf)
+        self.ranks = np.full(self.values.shape, NOWHERE)
         self.left = math.inf
         self._rank, self._cell = (
             np.array([tiles.strides(own).get(dim, 0) for dim in dims], np.int64)
@@ -141,14 +154,17 @@ class _Search:
                     self.enter(layout.part(children[k]))
 
     def _lost(self, least: Array, rank: Array, cell: Array) -> Any:
-        """Boxes with nothing better than the best known, nor an equal point of lower rank."""
-        best = self.values[cell]
-        return (least > best) | ((least == best) & (rank >= self.ranks[cell]))
+        """Boxes with nothing better than the last value kept, nor an equal point of lower rank."""
+        last = self.values[cell, -1]
+        return (least > last) | ((least == last) & (rank >= self.ranks[cell, -1]))
 
     def _offer(self, values: Array, rank: Array, cell: Array) -> None:
         """Take better points, the first of equals."""
         better = np.flatnonzero(~np.isnan(values) & ~self._lost(values, rank, cell))
-        values, rank, cell = values[better], rank[better], cell[better]
+        cells, k = np.unique(cell[better]), self.values.shape[1]
+        values = np.concatenate([values[better], self.values[cells].ravel()])
+        rank = np.concatenate([rank[better], self.ranks[cells].ravel()])
+        cell = np.concatenate([cell[better], np.repeat(cells, k)])
         order = np.lexsort((rank, values, cell))
-        place, at = np.unique(cell[order], return_index=True)
-        self.values[place], self.ranks[place] = values[order[at]], rank[order[at]]
+        at = order[np.searchsorted(cell[order], cells)[:, None] + np.arange(k)]
+        self.values[cells], self.ranks[cells] = values[at], rank[at]

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.roles import NEAR, REASON
+from ..plan import tiles
 from ..plan.labels import coordinates, root_attributes
 from ..plan.plan import Plan
 from ..run import stream
+from ..run.points import values_at
 from ..spec.axis import Array
-from .kept import Condition
-from .pareto import Fronts, Points, found, fronts, sign_of
+from .kept import Condition, Kept
+from .pareto import Fronts, Points, found, fronts, scanned, sign_of
+from .search import NOWHERE, search
+from .winners import Winners
 
 RANK = "rank"
 
@@ -30,6 +34,7 @@ def top(
     over: Sequence[str] | None,
     where: Sequence[Condition],
     map_: stream.Map,
+    threads: int,
 ) -> "xarray.Dataset":
     """The k best points that meet conditions, along `rank`; see `Sweep.best`."""
     import xarray
@@ -39,8 +44,13 @@ def top(
     axes = stream.check_over(plan, over)
     signs = [sign_of(sense) if name == of else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)
-    parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
-    variables, labels, cell, rank = found(plan, _Top(*parts, names.index(of), k), map_)
+    rooms = Kept(plan, names, where, [of])
+    parts = (base.dims, base.names, base.signs, base.cells, base.steps, rooms)
+    work = _Top(*parts, names.index(of), k)
+    front = work.searched(plan, sense, where, map_, threads)
+    if front is None:
+        front = scanned(plan, work, map_)
+    variables, labels, cell, rank = found(plan, work, front)
     kept = [axis for axis in stream.user_sizes(plan, base.dims) if axis in base.cells]
     shape = (*plan.shape(kept), int(rank.max(initial=1)))
     stays = coordinates(plan, kept)
@@ -73,10 +83,52 @@ class _Top(Fronts):
     lead: int
     k: int
 
+    @property
+    def deciding(self) -> Sequence[int]:
+        return [self.lead]
+
+    def searched(
+        self,
+        plan: Plan,
+        sense: str,
+        where: Sequence[Condition],
+        map_: stream.Map,
+        threads: int,
+    ) -> Points | None:
+        """The best points, by bounds or by scanning one output; None if each may have several."""
+        lead, over = self.names[self.lead], stream.user_sizes(plan, self.steps)
+        held = [dim for dim in self.dims if dim in self.cells]
+        best = search(plan, lead, sense, held, over, threads, where, self.k)
+        if best is None and self.k == 1:
+            scan = Winners(self.dims, sense, [lead], held, over, Kept(plan, [lead], where))
+            one = scan.run(plan, map_)[lead]
+            best = one.values[..., None], one.ranks[..., None]
+        if best is None:
+            return None
+        order = [held.index(axis) for axis in stream.user_sizes(plan, held)]
+        values, ranks = (each.transpose(*order, -1).reshape(-1, self.k) for each in best)
+        values = self.signs[self.lead] * values
+        cell, at = np.nonzero((ranks != NOWHERE) & (values < np.inf))
+        rank, points = ranks[cell, at], np.zeros((len(self.names), cell.size))
+        points[self.lead] = values[cell, at]
+        for start in range(0, cell.size, tiles.GATHERED):
+            part = slice(start, start + tiles.GATHERED)
+            places = {
+                dim: number[part] // step[dim] % plan.sizes[dim]
+                for number, step in ((cell, self.cells), (rank, self.steps))
+                for dim in step
+            }
+            for k, name in enumerate(self.names):
+                if k != self.lead and not (name == REASON and plan.mask):  # what is kept can run
+                    own, shape = {d: places[d] for d in plan.out_dims[name]}, cell[part].shape
+                    found_there = values_at(plan, [name], own, shape, "float64", plan.engine)
+                    points[k, part] = self.signs[k] * found_there[name]
+        return cell, rank, points
+
     def thin(self, rows: list[Array]) -> Array:
         """Points not beaten by k points of their cell."""
-        good = rows[self.lead] < np.inf  # an infinite time between failures may win, a cost not
-        values = np.where(good, rows[self.lead], np.inf)
+        good = rows[0] < np.inf  # an infinite time between failures may win, a cost not
+        values = np.where(good, rows[0], np.inf)
         if self.k < values.shape[1]:
             good &= values <= np.partition(values, self.k - 1, axis=1)[:, self.k - 1 : self.k]
         return good

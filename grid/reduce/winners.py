@@ -12,12 +12,12 @@ from ...kernels.engines import on_device as device
 from ...kernels.engines.job import store
 from ...kernels.roles import REASON
 from ..plan import memory, tiles
-from ..plan.execute import on_device
 from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axis import Array
+from .kept import Kept
 from .search import NOWHERE, search
 
 DEAR = 32  # points of a grid that cost as much as one separate winner
@@ -42,11 +42,11 @@ def winners(
     found = search(plan, name, how, kept, reduced, threads)
     if found is not None:
         riders: list[str] = []
-        scan = _Winners(dims, how, [], kept, reduced, stream.Room([]))
-        best = _Best(*found, {})
+        scan = Winners(dims, how, [], kept, reduced, stream.Room([]))
+        best = _Best(found[0][..., 0], found[1][..., 0], {})
     else:
         riders = [other for other in plan.groups()[dims] if other != name]
-        scan = _Winners(dims, how, [name], kept, reduced, stream.Room([name, *riders]))
+        scan = Winners(dims, how, [name], kept, reduced, stream.Room([name, *riders]))
         best = scan.run(plan, map_)[name]
     values = {other: (scan.kept, array) for other, array in best.others.items()}
     rest = {n: own for n, own in plan.out_dims.items() if n not in (name, *riders)}
@@ -95,7 +95,7 @@ class _Best:
 
 
 @dataclass(frozen=True)
-class _Winners:
+class Winners:
     """Where outputs that share dimensions are best, bundle by bundle. A rank numbers the points
     over the reduced axes as written; of equal points the lowest wins, in any order of blocks."""
 
@@ -104,7 +104,7 @@ class _Winners:
     leads: list[str]
     kept: list[str]
     reduced: dict[str, int]
-    room: stream.Room
+    room: stream.Room | Kept
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, _Best]:
         shape = plan.shape(self.kept)
@@ -153,7 +153,7 @@ class _Winners:
 
     def best(self, plan: Plan, block: Region) -> dict[str, _Best]:
         """The best of each cell of a block, found on JAX's device if computed there."""
-        outs = on_device(plan, self.dims, block, self.room.names)
+        outs = self.room.there(plan, self.dims, block, self.room.names)
         if outs is None:
             outs = self.room.evaluate(plan, self.dims, block)
             return {name: self.block(name, outs, block) for name in self.leads}
@@ -223,7 +223,7 @@ def _gather(
     plan: Plan,
     name: str,
     dims: tuple[str, ...],
-    scan: _Winners,
+    scan: Winners,
     best: _Best,
     over: tuple[str, ...],
     map_: stream.Map,

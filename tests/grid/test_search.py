@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fleetcube import Settings, Sweep
-from fleetcube.grid.reduce import boxes, fold, search, winners
+from fleetcube.grid.reduce import boxes, fold, search, top, winners
 
 from ..draws import scaled
 from .common import Patch, on_h100
@@ -17,7 +17,8 @@ from .common import Patch, on_h100
 
 def forbid_scans(patch: Patch) -> None:
     patch.setattr(fold._Fold, "run", None)
-    patch.setattr(winners._Winners, "run", None)
+    patch.setattr(winners.Winners, "run", None)
+    patch.setattr(top, "scanned", None)
 
 
 SCENARIO = on_h100(sequence_parallel=True, checkpoint_policy="exact", goodput_model="exact")
@@ -34,6 +35,7 @@ AXES: dict[str, Any] = {
     "goodput_model": ["exact", "first_order"],  # undefined where too much is lost
     "set": {"labels": ["late", "soon"], "training_tokens": [1e12, 1e12]},  # all points are equal
 }
+WHERE = ["goodput >= 0.9", "memory_per_gpu <= 60 GB", "mfu <= goodput", "step_time >= 1 h"]
 OUTPUTS = ["job_time", "job_cost", "goodput", "step_time", "memory_per_gpu", "mfu", "bubble_ratio"]
 
 
@@ -45,17 +47,29 @@ def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
     asked |= {"over": draw(st.sampled_from([order, order[1:], order[:3]]))}
     asked |= {"of": outputs[0] if asked["at"] else draw(st.sampled_from([None, outputs[0]]))}
     asked |= {"infeasible": draw(st.sampled_from(["include", "exclude"]))}
+    asked |= {"where": draw(st.sampled_from([None, *WHERE, WHERE[:2]])) if asked["of"] else None}
+    asked |= {"k": draw(st.sampled_from([None, 1, 3])) if asked["at"] else None}
     scenario = {name: value for name, value in SCENARIO.items() if name not in order}
     return Sweep(scenario, {name: AXES[name] for name in order}, outputs), asked
 
 
-def answer(sweep: Sweep, sense: Any, over: Any, of: Any, at: bool, infeasible: Any) -> Any:
+def answer(
+    sweep: Sweep,
+    sense: Any,
+    over: Any,
+    of: Any,
+    at: bool,
+    infeasible: Any,
+    where: Any = None,
+    k: int | None = None,
+) -> Any:
     """The extremes of a sweep, with the points that have them or without."""
     how = Settings("numpy", infeasible, threads=1)
     if not at:
-        return sweep.reduce(sense, over, of=of, settings=how)
+        return sweep.reduce(sense, over, of=of, where=where, settings=how)
     also = [name for name in sweep.spec["outputs"] if name != of]
-    return sweep.best(of, sense=sense, over=over, also=also, settings=how)
+    chosen = {"where": where or (), "also": also, "k": k}
+    return sweep.best(of, sense=sense, over=over, **chosen, settings=how)
 
 
 @given(
@@ -72,6 +86,9 @@ def test_searches_equal_scans(question: Any, radix: int, kept: tuple[int, int], 
     assume(all(set(dims[name]) & set(asked["over"]) for name in names if name in dims))
     found = searched(sweep, asked, radix, kept, least)
     assert found.identical(answer(sweep, **asked))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(top._Top, "searched", lambda *_: None)  # all outputs at all points
+        assert found.identical(answer(sweep, **asked))
 
 
 def test_cells_have_winners_of_their_own() -> None:
@@ -82,6 +99,25 @@ def test_cells_have_winners_of_their_own() -> None:
     asked = {"sense": "max", "at": True, "of": "memory_per_gpu", "over": ["zero_stage"]}
     asked |= {"infeasible": "exclude"}
     assert searched(sweep, asked).identical(answer(sweep, **asked))
+
+
+@pytest.mark.parametrize("by_bounds", [False, True])
+@pytest.mark.parametrize("k", [1, 2])
+def test_cells_have_their_own_best_under_a_condition(by_bounds: bool, k: int) -> None:
+    """Against the grid itself, sorted; the cells' axes are not in the order of memory."""
+    fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
+    axes = {n: AXES[n] for n in ("gpu_mttf", "n_gpus", "checkpoint_write_bandwidth")}
+    sweep = Sweep(fixed, axes, ["job_time", "goodput"])
+    asked = {"sense": "min", "at": True, "of": "job_time", "over": ["n_gpus"], "k": k}
+    asked |= {"infeasible": "exclude", "where": "goodput <= 0.999"}
+    found = searched(sweep, asked) if by_bounds else answer(sweep, **asked)
+    grid: Any = sweep.evaluate(settings=Settings(infeasible="exclude"))
+    times = grid["job_time"].where(grid["goodput"] <= 0.999)
+    order = np.argsort(times.transpose(..., "n_gpus").values, axis=-1, kind="stable")
+    sorted_ = np.sort(times.transpose(..., "n_gpus").values, axis=-1)[..., :k]
+    np.testing.assert_array_equal(found["job_time"].values, sorted_)
+    gpus = np.where(np.isnan(sorted_), np.nan, grid["n_gpus"].values[order[..., :k]])
+    np.testing.assert_array_equal(found["n_gpus"].values, gpus)
 
 
 def searched(
