@@ -285,7 +285,6 @@ class Search:
             if len(every):
                 best = self._choose(point, every)
                 return self._failure(point, every) if best is None else best
-            from scipy.stats import qmc  # imported only where ranges are sampled
 
             # Not scrambled, so that every run starts from the same points
             sobol = imported("scipy.stats.qmc").Sobol(len(self.ranges), scramble=False)
