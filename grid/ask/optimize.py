@@ -44,7 +44,6 @@ SAMPLES, STARTS = 256, 3  # Sobol points, and number of the best from which SLSQ
 CANDIDATES = 4096  # whole numbers tried around an optimum
 ALL = 2**21  # combinations of counts up to which all are tried
 ROWS = 65_536  # evaluated at a time
-COMPILED = 512  # points of the grid from which compiling, a minute, pays
 MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative violation of a condition allowed for rounding
 STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions", 2: "no_feasible_point", 3: "undefined"}
@@ -205,8 +204,6 @@ class Search:
         self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
         self.sign = sign
         names, engine, self.threads = [s.name for s in ranges], settings.engine, settings._cores
-        if engine == "auto" and math.prod(axis.size for axis in problem.axes) < COMPILED:
-            engine = "numpy"
         starts = Axis(_START, np.arange(float(ROWS)))
         problem = replace(problem, axes=(*problem.axes, starts))
         rated = list(dict.fromkeys([of, *(name for c in conditions for name in c.outputs)]))
