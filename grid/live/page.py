@@ -58,7 +58,7 @@ from ..spec.axis import Axis
 from ..store.places.durable import write_file
 from .still import parts
 
-MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
+MOST_CHOICES = 128  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY

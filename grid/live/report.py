@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 # Sizes are moved to these multiples of what the plan says
 _MULTIPLES = 2.0 ** np.arange(-4, 5)
-_TOGETHER = 4.0 ** np.arange(-1, 2)  # all at once
+# All at once; the length of sequences, which changes most layouts, in finer steps
+_TOGETHER = dict(zip(SIZES, (2.0 ** np.arange(-2, 3, step) for step in (2, 1, 2)), strict=True))
 _HARDWARE = {"gpu", "node", "fabric", "reliability"}  # of which none makes a layout invalid
 
 
@@ -52,71 +53,85 @@ class Question:
     where: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """A cluster in a layout: what sets it, its names, and its arguments on the command line."""
+
+    sets: Mapping[str, Any]
+    cluster: Sequence[str]
+    layout: str
+    arguments: Sequence[str]
+
+
 def report(
     asked: Question, found: "xarray.Dataset", spec: str, point: str = "", given: Sequence[str] = ()
 ) -> str:
-    """The page's HTML; `spec` is the file `point` its arguments besides the
-    layout, and `given` those of them that a slider may replace."""
-    own: Any = asked.sweep.spec
-    axes = make_axes(own["axes"])
-    sliders = [axis.name for axis in axes.values() if is_slider(axis)]
-    apart = [axis for axis in axes.values() if axis.name not in sliders]
+    """The page's HTML; `spec` is the file, `point` its arguments besides the layout, and `given`
+    those of them that a slider may replace."""
     value = found[asked.of] * sign_of(asked.sense)
     if not value.notnull().any():
         raise InputError("no layout can run, so that there is nothing to report")
+    scenario: Any = asked.sweep.spec["scenario"]
+    axes = make_axes(asked.sweep.spec["axes"])
     at = {str(dim): int(place) for dim, place in value.argmin(...).items()}
-    start = {name: axes[name].labels[at[name]].item() for name in sliders}
-    most = MOST_CHOICES // max(1, int(np.prod([axis.size for axis in apart])))
-    order = sorted(
-        itertools.product(*(range(axis.size) for axis in apart)),
-        key=lambda place: place != tuple(at[axis.name] for axis in apart),
-    )
-    settings: list[dict[str, Any]] = []
-    labels: list[tuple[str, ...]] = []
+    start = {name: axes[name].labels[at[name]].item() for name in axes if is_slider(axes[name])}
+    rows = _choices(asked, found, at, start)
     goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
     goal += [word for each in asked.where for word in ("--where", each)]
-    won = {}
-    for place in order:
-        here = found.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
-        moved = {**own["scenario"], **start, **_set_by(apart, place)}
-        rows = _winners(here, asked.of, {name: at[name] for name in sliders})
-        won[place] = [*rows, *(row for row in _nearby(asked, moved) if row not in rows)]
-    every: list[Any] = []
-    named = [asked.search] if isinstance(asked.search, str) else asked.search
-    if {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in apart} <= _HARDWARE:
-        every = [row for rows in won.values() for row in rows]
-    for place in order:
-        cluster = {axis.name: axis.labels[k].item() for axis, k in zip(apart, place, strict=True)}
-        rows = won[place]
-        for row in every:  # what wins on other machines may win on these at other sizes
-            rows = rows if row in rows else [*rows, row]
-        said = [f"{name}={in_command(label)}" for name, label in cluster.items()]
-        for layout, text in rows[:most]:
-            layout = layout or {n: own["scenario"][n] for n in OPEN if n in own["scenario"]}
-            settings.append({**_set_by(apart, place), **layout})
-            own_layout = [f"{n}={in_command(v)}" for n, v in layout.items()]
-            both = [
-                f"{point} {shlex.join(row)}".strip()
-                for row in ([*said, *own_layout], [*goal, *said])
-            ]
-            labels.append((" ".join(said), text, *both))
-    clusters, layouts, commands, searches = zip(*labels, strict=True)
-    together = {name: [row[name] for row in settings] for name in settings[0]}
-    choices = {"layout": {"labels": [f"{k}" for k in range(len(settings))], **together}}
-    conditions = conditions_of(own["scenario"], asked.where)
+    conditions = conditions_of(scenario, asked.where)
     read = [*REPORTED, *(name for each in conditions for name in each.outputs)]
-    outputs = [*dict.fromkeys([asked.of, *(name for name in read if name in found)])]
+    layouts = {"labels": [f"{k}" for k in range(len(rows))]}
+    layouts |= {name: [row.sets[name] for row in rows] for name in rows[0].sets}
     made = {
-        "scenario": own["scenario"],
-        "axes": {**{n: _stops(axes[n], start[n]) for n in sliders}, **choices},
-        "outputs": outputs,
+        "scenario": scenario,
+        "axes": {**{n: _stops(axes[n], start[n]) for n in start}, "layout": layouts},
+        "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in found)])],
     }
-    shortest = [fewest_tokens(row) for row in settings]
     planned = Planned(
-        *(asked.of, asked.sense, conditions, start, clusters, layouts, commands, searches),
-        *(shortest, searched(found), given),
+        *(asked.of, asked.sense, conditions, start),
+        [" ".join(row.cluster) for row in rows],
+        [row.layout for row in rows],
+        [f"{point} {shlex.join([*row.cluster, *row.arguments])}".strip() for row in rows],
+        [f"{point} {shlex.join([*goal, *row.cluster])}".strip() for row in rows],
+        [fewest_tokens(row.sets) for row in rows],
+        *(searched(found), given),
     )
     return page(made, f"Plan of {Path(spec).name}", spec, planned)
+
+
+def _choices(
+    asked: Question, found: "xarray.Dataset", at: Mapping[str, int], start: Mapping[str, Any]
+) -> list[_Choice]:
+    """The layouts of each cluster, of the best first."""
+    scenario: Any = asked.sweep.spec["scenario"]
+    apart = [a for a in make_axes(asked.sweep.spec["axes"]).values() if a.name not in start]
+    first = tuple(at[axis.name] for axis in apart)
+    places = itertools.product(*(range(axis.size) for axis in apart))
+    won = {}
+    for place in sorted(places, key=lambda place: place != first):
+        here = found.isel({axis.name: k for axis, k in zip(apart, place, strict=True)})
+        near = _nearby(asked, {**scenario, **start, **_set_by(apart, place)})
+        own = _winners(here, asked.of, {name: at[name] for name in start})
+        won[place] = [*own, *(row for row in near if row not in own)]
+    named = [asked.search] if isinstance(asked.search, str) else asked.search
+    shared = {*named} <= {LAYOUT, *OPEN} and {axis.name for axis in apart} <= _HARDWARE
+    most, stated = MOST_CHOICES // len(won), {n: scenario[n] for n in OPEN if n in scenario}
+    choices = []
+    for place, own in won.items():
+        # what wins on other machines may win on these at other sizes
+        every = [*own]
+        for row in (row for rows in won.values() for row in rows if shared):
+            every += [] if row in every else [row]
+        cluster = [
+            f"{axis.name}={in_command(axis.labels[k].item())}"
+            for axis, k in zip(apart, place, strict=True)
+        ]
+        for searched_for, text in every[:most]:
+            layout = searched_for or stated
+            arguments = [f"{name}={in_command(value)}" for name, value in layout.items()]
+            sets = {**_set_by(apart, place), **layout}
+            choices.append(_Choice(sets, cluster, text, arguments))
+    return choices
 
 
 def _stops(axis: Axis, start: float) -> list[float]:
@@ -155,7 +170,7 @@ def _nearby(asked: Question, scenario: Mapping[str, Any]) -> list[tuple[dict[str
     }
     moved: list[dict[str, Any]] = [{name: _MULTIPLES} for name in stated]
     rows: list[tuple[dict[str, Any], str]] = []
-    for multiples in [*moved, dict.fromkeys(stated, _TOGETHER)]:
+    for multiples in [*moved, {name: _TOGETHER[name] for name in stated}]:
         sizes = {
             name: [size for size in (stated[name] * by).tolist() if size.is_integer()]
             for name, by in multiples.items()

@@ -328,8 +328,8 @@ def test_a_page_of_flags_alone_says_them() -> None:
 
 
 def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
-    sizes = np.arange(1, 66)
-    with pytest.raises(InputError, match=r"make 65 choices; a page holds 64"):
+    sizes = np.arange(1, 130)
+    with pytest.raises(InputError, match=r"make 129 choices; a page holds 128"):
         page(spec({"layout": {"n_gpus": sizes, "global_batch_size": sizes}}), "")
     with pytest.raises(InputError, match=r"all outputs are derivatives"):
         page(spec({}, ["d_job_time_d_n_gpus"]), "")
