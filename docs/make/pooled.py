@@ -1,8 +1,8 @@
 """The pooled fit of all published steps: the catalog's posterior and its accuracy.
 
 `python -m docs.make.pooled` refits, prints errors on held-out rows by what was held out, and writes
-them into docs/accuracy.md and docs/calibrate.md, and the posterior into catalog/data/pooled.json. Its
-matrices are small: `OPENBLAS_NUM_THREADS=1` makes it faster, many times so on a busy machine.
+them into docs/accuracy.md and docs/calibrate.md, and the posterior into catalog/data/pooled.json.
+Its matrices are small: `OPENBLAS_NUM_THREADS=1` is faster, many times so on a busy machine.
 """
 
 import argparse
