@@ -127,9 +127,10 @@ def test_what_comes_out_shows_itself() -> None:
 def test_xarray_collapses_the_spec_in_a_notebook() -> None:
     """A Dataset's attributes hold the spec, which is long; docs name the option that hides it."""
     cube = mtbf(SIZES)
-    shown = [cube._repr_html_()]
-    with xarray.set_options(display_expand_attrs=False):
-        shown.append(cube._repr_html_())
+    shown = []
+    for expand in (True, False):
+        with xarray.set_options(display_expand_attrs=expand):
+            shown.append(cube._repr_html_())
     boxes = [re.search(r"<input [^>]*><label [^>]*>Attributes:", page) for page in shown]
     assert [" checked " in box[0] for box in boxes if box] == [True, False]
 
