@@ -44,7 +44,7 @@ function blank(svg, height, across, up) {
     drawn("text", { x: left - 6, y: Y(y) + 4, "text-anchor": "end" }, digits(y / up.of.factor)));
   svg.append(drawn("text", { x: (left + right) / 2, y: bottom + 34, "text-anchor": "middle" }, heading(across.of)));
   svg.append(drawn("text", { x: left, y: 12 }, heading(up.of)));
-  return { X, Y, left, right, top, bottom, across };
+  return { X, Y, left, right, top, bottom, across, up };
 }
 
 function around(values, margin) {
@@ -83,7 +83,7 @@ function drawFront(found) {
   if (!points.length) { svg.replaceChildren(); at("front-read").textContent = "Nothing here runs."; front = undefined; return; }
   const own = runs(found) ? [{ x: found.values[TIME], y: found.values[COST] }] : [];
   const [xs, ys] = [[...points, ...own].map(({ x }) => x), [...points, ...own].map(({ y }) => y)];
-  front = blank(svg, 300, { of: OUTPUTS[TIME], ...around(xs, 1.15) }, { of: OUTPUTS[COST], ...around(ys, 1.1) });
+  front = { points, ...blank(svg, 300, { of: OUTPUTS[TIME], ...around(xs, 1.15) }, { of: OUTPUTS[COST], ...around(ys, 1.1) }) };
   const { X, Y, left, right, top, bottom } = front;
   for (const [cluster] of CLUSTERS.entries()) {
     const row = points.filter((point) => point.cluster === cluster);

@@ -493,6 +493,21 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
     browser.get("about:blank")
     browser.get(shared)
     until(lambda: card() == expected(2048, 4.0), card)
+    # a budget is dragged up the picture: more money, not an error
+    browser.execute_script(
+        """at("limit").value = "cost"; at("limit").dispatchEvent(new Event("change"));
+        const svg = at("front-picture"), box = svg.getBoundingClientRect();
+        svg.setPointerCapture = () => {}; svg.hasPointerCapture = () => true;
+        const at_ = (type, part) => svg.dispatchEvent(new PointerEvent(type, {
+          clientX: box.left + box.width / 2, clientY: box.top + part * box.height }));
+        window.budgets = [];
+        for (const part of [0.5, 0.2]) {
+          at_("pointermove", part);
+          budgets.push(state.target.at);
+        }"""
+    )
+    low, high = browser.execute_script("return budgets")
+    assert 0 < low < high
     saved = browser.execute_async_script(
         """const done = arguments[0];
         window.save = (name, blob) => blob.text().then(done);
