@@ -33,14 +33,14 @@ from ..live.page import policy_of
 from ..show import theme
 from .view import View
 
-CSS = "text/css; charset=utf-8"
+CSS, HTML = "text/css; charset=utf-8", "text/html; charset=utf-8"
+JSON = "application/json"
 PAGE = {
-    "/": ("page.html", "text/html; charset=utf-8"),
+    "/": ("page.html", HTML),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/plot.js": ("plot.js", "text/javascript; charset=utf-8"),
     "/page.css": ("page.css", CSS),
 }
-JSON, HTML = "application/json", "text/html; charset=utf-8"
 FILES = {
     "csv": "text/csv; charset=utf-8",
     "nc": "application/x-netcdf",

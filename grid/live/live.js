@@ -27,13 +27,14 @@ function buildInputs() {
 
 // Inputs by what they do to the goal or the cost; the axes of the spec come first.
 function leading() {
-  const size = (k) => DATA.axes.includes(INPUTS[k].name) ? Infinity : Math.max(...lever(k).map(({ gain }) => Math.abs(gain) || 0));
+  const here = answer(state.pick, state.moved, false);
+  const size = (k) => DATA.axes.includes(INPUTS[k].name) ? Infinity : Math.max(...lever(k, here).map(({ gain }) => Math.abs(gain) || 0));
   return movable.filter((k) => INPUTS[k].leads || DATA.axes.includes(INPUTS[k].name)).map((k) => [k, size(k)]).filter(([, most]) => most > 5e-5).sort((a, b) => b[1] - a[1]).map(([k]) => k);
 }
 
 // What an input changes, 10 % less and more of it; half and double of a count.
-function lever(k) {
-  const own = INPUTS[k], now = value(k), here = answer(state.pick, state.moved, false);
+function lever(k, here) {
+  const own = INPUTS[k], now = value(k);
   if (!Number.isFinite(now) || now === 0) return [];
   return (own.count ? [now / 2, now * 2] : [now * 0.9, now * 1.1]).map((to) => {
     if (!valid(own, to)) return { to, why: "out of bounds" };
@@ -248,7 +249,8 @@ function drawChoices() {
 
 // The bars beside the sliders: what is better is blue and to the right.
 function drawLevers() {
-  const rows = [...controls].filter(([, { box }]) => box.closest("details").open).map(([k, own]) => [own.levers, k, lever(k)]);
+  const here = answer(state.pick, state.moved, false);
+  const rows = [...controls].filter(([, { box }]) => box.closest("details").open).map(([k, own]) => [own.levers, k, lever(k, here)]);
   const most = Math.max(...rows.flatMap(([, , both]) => both.map(({ gain }) => Math.abs(gain) || 0)), 1e-12);
   for (const [place, k, both] of rows) place.replaceChildren(...both.map((one) => leverBar(k, one, most)).filter(Boolean));
 }
@@ -276,7 +278,7 @@ function listen() {
   addEventListener("hashchange", () => { reset(); linked(); });
   at("again").addEventListener("click", () => { state.layout = null; later(); });
   at("limit").addEventListener("change", () => {
-    const by = at("limit").value, points = frontPoints(), now = answer(state.pick).values[by === "time" ? TIME : COST];
+    const by = at("limit").value, points = front?.points ?? [], now = answer(state.pick).values[by === "time" ? TIME : COST];
     state.target = by && points.length ? { by, at: Number.isFinite(now) ? now : points[0][by === "time" ? "x" : "y"] } : undefined;
     later();
   });
@@ -288,7 +290,7 @@ function listen() {
   });
   drag(at("front-picture"), (x, y, first) => {
     if (!front) return;
-    const { X, Y } = front, near = frontPoints().map((point) => [Math.hypot(X(point.x) - x, Y(point.y) - y), point]).sort((a, b) => a[0] - b[0])[0];
+    const { X, Y, points } = front, near = points.map((point) => [Math.hypot(X(point.x) - x, Y(point.y) - y), point]).sort((a, b) => a[0] - b[0])[0];
     if (first && near && near[0] < 14) { choose(near[1]); return; }
     if (state.target?.by !== "cost") state.target = { by: "time", at: valueAt(front, x) };
     else state.target.at = valueAt({ left: front.bottom, right: front.top, across: front.up }, y);

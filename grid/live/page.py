@@ -68,10 +68,10 @@ _DRAWN = "inputs with distributions are at their medians; intervals are not show
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan adds to a page: its goal, the sizes where it begins, the cluster that each choice
-    is a layout of, the layout's name, the
-    arguments that give it and that search it anew, and the shortest sequence that `plan` tries it
-    with."""
+    """What a plan adds to a page: its goal and conditions, the sizes where it begins, what it says
+    of the search, and which arguments a slider may replace. For each choice the cluster that it is
+    a layout of, the layout's name, the arguments that give it and those that search it anew, and
+    the shortest sequence that `plan` tries it with."""
 
     of: str
     sense: str

@@ -88,13 +88,17 @@ def report(
         "outputs": [*dict.fromkeys([asked.of, *(name for name in read if name in found)])],
     }
     planned = Planned(
-        *(asked.of, asked.sense, conditions, start),
-        [" ".join(row.cluster) for row in rows],
-        [row.layout for row in rows],
-        [f"{point} {shlex.join([*row.cluster, *row.arguments])}".strip() for row in rows],
-        [f"{point} {shlex.join([*goal, *row.cluster])}".strip() for row in rows],
-        [fewest_tokens(row.sets) for row in rows],
-        *(searched(found), given),
+        of=asked.of,
+        sense=asked.sense,
+        where=conditions,
+        at=start,
+        clusters=[" ".join(row.cluster) for row in rows],
+        layouts=[row.layout for row in rows],
+        commands=[f"{point} {shlex.join([*row.cluster, *row.arguments])}".strip() for row in rows],
+        searches=[f"{point} {shlex.join([*goal, *row.cluster])}".strip() for row in rows],
+        shortest=[fewest_tokens(row.sets) for row in rows],
+        said=searched(found),
+        given=given,
     )
     return page(made, f"Plan of {Path(spec).name}", spec, planned)
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
 from fleetcube.grid.ask.ratio import Ratio, between, side
+from fleetcube.grid.measured import file as calibration_file
+from fleetcube.grid.measured.update import Update
 from fleetcube.grid.spec.arguments import scenario_and_axes
 
 Patch = pytest.MonkeyPatch
@@ -45,6 +47,16 @@ def refused(words: str, ask: Callable[..., object], *given: Any, **named: Any) -
 def ratios(a: dict[str, Any], b: dict[str, Any], names: list[str]) -> dict[str, Ratio]:
     """The ratios B / A of two scenarios' outputs."""
     return between(side(a, names), side(b, names))
+
+
+def steps_file(path: Path, fit: Update) -> Path:
+    """The calibration file of a user's steps, as `calibrate` writes it."""
+    about = calibration_file.own_words(fit, "steps.csv", "Training steps")
+    values, jobs = calibration_file.step_values(fit), calibration_file.jobs_of(fit)
+    quality = calibration_file.about_fit(fit)
+    content = calibration_file.text(about, values, fit.standard_errors, quality, jobs=jobs)
+    path.write_text(content, encoding="utf-8")
+    return path
 
 
 def cases(names: str, *rows: Any, ids: Any = None) -> pytest.MarkDecorator:

@@ -10,14 +10,13 @@ from fleetcube import evaluate
 from fleetcube.catalog import pooled
 from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table
 from fleetcube.grid.measured.update import update_steps
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.scenario import said_by
 from fleetcube.grid.sweep import Sweep
 
-from .common import on_h100, ratios, refused
+from .common import on_h100, ratios, refused, steps_file
 
 JOB = on_h100(
     "llama-3-70b", gpu_hour_price=2.0, n_gpus=2048, tensor_parallel=8, pipeline_parallel=4
@@ -287,16 +286,7 @@ def test_jobs_that_differ_have_wider_ratios(tmp_path: Path) -> None:
     assert ratios(PLANNED, {**PLANNED, "flops_efficiency": 0.4}, ["step_time"]) == {}
     # of a file of own steps, whose factor belongs to one of two jobs
     cell = update_steps(Table({"n_gpus": [512]}, [20.0], [2]), PLANNED)
-    path = tmp_path / "my.toml"
-    about = calibration_file.own_words(cell, "steps.csv", "Training steps")
-    content = calibration_file.text(
-        about,
-        calibration_file.step_values(cell),
-        cell.standard_errors,
-        calibration_file.about_fit(cell),
-        jobs=calibration_file.jobs_of(cell),
-    )
-    path.write_text(content, encoding="utf-8")
+    path = steps_file(tmp_path / "my.toml", cell)
     mine = {"calibration": str(path)}
     for other in ({"pipeline_parallel": 8}, {"model": "llama-2-70b"}):
         pair = {**PLANNED, **mine}, {**PLANNED, **mine, **other}

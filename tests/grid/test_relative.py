@@ -12,14 +12,13 @@ from click.testing import CliRunner
 from fleetcube import Settings, Sweep
 from fleetcube.catalog import pooled
 from fleetcube.cli import cli
-from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table
 from fleetcube.grid.measured.update import update_steps
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.axes import make_axes
 from fleetcube.grid.spec.scenario import said_by
 
-from .common import cases, on_h100, ratios, refused, written
+from .common import cases, on_h100, ratios, refused, steps_file, written
 
 JOB = on_h100("llama-3-70b", tensor_parallel=8, pipeline_parallel=4, software="nemo")
 LAYOUTS = {"tensor_parallel": [8, 4], "micro_batch_size": [2, 1]}
@@ -103,15 +102,7 @@ def test_every_point_is_known_as_its_pair_with_the_base_is(
 
 def test_own_steps_tell_jobs_along_an_axis(tmp_path: Path) -> None:
     cell = update_steps(Table({"n_gpus": [512]}, [20.0], [2]), JOB)
-    about = calibration_file.own_words(cell, "steps.csv", "Training steps")
-    content = calibration_file.text(
-        about,
-        calibration_file.step_values(cell),
-        cell.standard_errors,
-        calibration_file.about_fit(cell),
-        jobs=calibration_file.jobs_of(cell),
-    )
-    mine = {**JOB, "calibration": str(written(tmp_path / "my.toml", content))}
+    mine = {**JOB, "calibration": str(steps_file(tmp_path / "my.toml", cell))}
     axes = {"n_gpus": [512, 1024], "model": ["llama-3-70b", "llama-2-70b"]}
     sweep = Sweep({k: v for k, v in mine.items() if k != "model"}, axes, ["step_time"])
     assert check_pairs(sweep, {"n_gpus": 512}, {"n_gpus": 0}) == 2

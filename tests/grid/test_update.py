@@ -15,7 +15,7 @@ from fleetcube.grid.measured import file as calibration_file
 from fleetcube.grid.measured.steps import Table, fit_steps
 from fleetcube.grid.measured.update import FREEDOM, WEIGHT, Update, most_likely, update_steps
 
-from .common import cases, on_h100, refused
+from .common import cases, on_h100, refused, steps_file
 
 JOB = on_h100("llama-3-70b", software="megatron-lm", tensor_parallel=8)
 # GPUs, stages, batch: six that are measured, and others
@@ -204,12 +204,7 @@ def test_intervals_hold_new_steps_of_clusters_like_the_published() -> None:
 def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> None:
     scenario = {**JOB, "calibration": "aws-p5"}
     fit = update_steps(table(1.1 * times("aws-p5", compute_model="roofline")[:3]), scenario)
-    path = tmp_path / "my.toml"
-    about = calibration_file.own_words(fit, "steps.csv", "Training steps")
-    values = calibration_file.step_values(fit)
-    told, jobs = calibration_file.about_fit(fit), calibration_file.jobs_of(fit)
-    content = calibration_file.text(about, values, fit.standard_errors, told, jobs=jobs)
-    path.write_text(content, encoding="utf-8")
+    path = steps_file(tmp_path / "my.toml", fit)
     held = record("calibration", str(path))
     network = record("calibration", "aws-p5").values
     assert {name: held.values[name] for name in network} == dict(network)
@@ -246,10 +241,7 @@ def test_a_file_is_replaced_and_what_is_sought_or_stated_has_no_factor(tmp_path:
 
     def written(scenario: dict[str, Any]) -> Update:
         fit = update_steps(table(measured), scenario)
-        about = calibration_file.own_words(fit, "steps.csv", "Training steps")
-        rest = (fit.standard_errors, calibration_file.about_fit(fit))
-        values, jobs = calibration_file.step_values(fit), calibration_file.jobs_of(fit)
-        path.write_text(calibration_file.text(about, values, *rest, jobs=jobs), encoding="utf-8")
+        steps_file(path, fit)
         return fit
 
     first = written(JOB)
