@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import (
     calculon,
+    check,
     cluster,
     dask,
     features,
@@ -48,6 +49,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "virtual": virtual.run,
         "chunks": storage.run_chunks,
     },
+    "docs/benchmarks.md#check": {"check": check.run},
     "docs/benchmarks.md#dask": {"dask": dask.run},
     "docs/benchmarks.md#workers": {"cluster": cluster.run, "objects": cluster.run_objects},
     "docs/lookup.md": {"lookup": lookup.run},

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
 
 project = "fleetcube"
+release = version(project)
 extensions = [
     "_docstrings",
     "_reference",
@@ -25,7 +27,7 @@ if address := os.environ.get("READTHEDOCS_CANONICAL_URL"):
     ogp_description_length = 160
 exclude_patterns = ["_build"]
 html_theme = "furo"
-html_title = "fleetcube"
+html_title = f"{project} {release}"
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

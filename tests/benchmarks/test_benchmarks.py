@@ -208,6 +208,65 @@ def test_repeated(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (tmp_path / "rates.png").stat().st_size > 10_000
 
 
+class Clock:
+    """A release whose answers take the seconds that are given, over and over."""
+
+    def __init__(self, *seconds: float | str) -> None:
+        self.seconds_of, self.asked = seconds, 0
+
+    def seconds(self, _: object) -> float | str:
+        self.asked += 1
+        return self.seconds_of[self.asked % len(self.seconds_of)]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "met"),
+    [
+        ((1.0,), (1.05,), True),
+        ((1.0,), (1.2,), False),
+        ((1.0,), (0.5,), True),
+        ((1.0,), (3.0, 0.9, 2.0), True),  # slower in two thirds of the rounds: noise
+        (("AttributeError",), (1.0,), None),
+    ],
+)
+def test_what_became_a_tenth_slower_is_found(load: Any, before: Any, now: Any, met: Any) -> None:
+    check = load("check")
+    releases = Clock(*before), Clock(*now)
+    row = check.compare("a question", releases, ("", ""))
+    assert row["met"] is met
+    assert set(check.COLUMNS) == set(row)
+    assert releases[0].asked == {None: 1, False: 28}.get(met, releases[1].asked)
+
+
+def test_a_question_that_fails_now_ends_the_check(load: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"^a question: ValueError"):
+        load("check").compare("a question", (Clock(1.0), Clock("ValueError")), ("", ""))
+
+
+def test_questions_are_asked_of_a_release_in_its_own_files(load: Any) -> None:
+    check = load("check")
+    release = check.Release("test", ROOT)
+    try:
+        where = "import fleetcube; assert 'check/test/path' in fleetcube.__file__"
+        assert release.seconds((where, "assert folder")) > 0
+        assert release.seconds(("", "1 / 0")).startswith("ZeroDivisionError")
+        assert release.seconds(check.QUESTIONS["a function of one point"]) > 0
+        assert release.process(["-c", where]) > 0
+        assert "exit status" in release.process(["-c", "1 / 0"])
+    finally:
+        release.close()
+
+
+def test_without_a_release_nothing_is_compared(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = load("check")
+    monkeypatch.delenv("FLEETCUBE_RELEASE", raising=False)
+    monkeypatch.setattr(check, "command", load("measure").command)
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    table = check.run()
+    assert table.rows == []
+    assert not table.failed
+
+
 def test_tables_go_between_the_markers_and_nowhere_else(load: Any, tmp_path: Path) -> None:
     tables, measure = load("tables"), load("measure")
     readme, results = tmp_path / "README.md", tmp_path / "results.json"
