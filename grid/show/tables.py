@@ -107,7 +107,10 @@ def wrong_points(cube: Any, left: bool) -> list[str]:
     count = int((cube[REASON] > 0).sum()) if REASON in cube.coords else 0
     given = "beside them is what the formulas give; --infeasible exclude leaves it out"
     held = "what depends on them is left out" if left else given
-    return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {held}"] if count else []
+    if not count:
+        return []
+    found = "" if count < cube[REASON].size else "; fleetcube plan seeks one that can"
+    return [f"{count:,} of {cube[REASON].size:,} layouts cannot run: {held}{found}"]
 
 
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
