@@ -20,10 +20,12 @@ from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import ALSO_REASONS, HEADROOM, NEAR, REASON, UNITS
 from ..errors import InputError, check_texts, nearest, shown
+from ..plan import tiles
 from ..plan.plan import Plan
 from ..reduce.search import WORTH
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
+from ..run.stream import Room
 from ..spec import dates, values
 from ..spec.axes import make_axes
 from ..spec.scenario import Problem
@@ -161,12 +163,20 @@ def narrowed(sweep: Kind, over: Names | None) -> Kind:
     once where few of many axes decide it: a search would find it out at the end."""
     if sweep.points < WORTH or REASON not in sweep._plan().outputs:
         return sweep
-    reasons = sweep.with_outputs(REASON)
-    if reasons._plan("numpy").size(REASON) * _SHARE > sweep.points:
-        return sweep
-    if (reasons.evaluate(settings=Settings("numpy"))[REASON] == 0).any():
+    plan = sweep.with_outputs(REASON)._plan()
+    if plan.size(REASON) * _SHARE > sweep.points or _some_run(plan):
         return sweep
     searched = sweep._sizes if over is None else check_texts("over", over)
     axes = make_axes(sweep.spec["axes"])
     one = {n: axis.cut(np.arange(1)) if n in searched else axis for n, axis in axes.items()}
     return sweep.replace(axes=one)
+
+
+def _some_run(plan: Plan) -> bool:
+    """Whether any point can run, block by block until one can."""
+    dims, room = plan.out_dims[REASON], Room([REASON])
+    with np.errstate(all="ignore"):
+        return any(
+            (room.evaluate(plan, dims, block)[REASON] == 0).any()
+            for block in tiles.blocks(plan.whole(dims), tiles.BLOCK)
+        )

@@ -13,9 +13,12 @@ import numpy as np
 from ...kernels.calculus.derivatives import derivative
 from ..plan import tiles
 from ..plan.engine import pick_engine
+from ..plan.execute import REUSE
+from ..plan.grid import Case
 from ..plan.plan import Plan
+from ..plan.tiles import Region
 from ..spec.axis import Array
-from .boxes import Layout, Space
+from .boxes import Layout, Space, needed
 from .kept import Condition
 
 WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning
@@ -28,6 +31,7 @@ CALL = 30_000  # per formula, to bound some boxes
 SPACE = 1 << 23
 TABLE = 10  # per point
 FORMULA = 3  # per point of each quantity that NumPy computes for a table
+COMPILED = 0.1  # the same of a compiled engine, there and in a scan
 LEAST, MOST = 16, 1 << 13  # boxes split at once: few at first, to find a good point early
 NOWHERE = np.iinfo(np.int64).max  # rank of no point
 
@@ -46,15 +50,18 @@ def search(
     the first; None if a scan is cheaper. Cells are of `kept`, in memory order; ranks number the
     points over `reduced`. Points are those that `Kept` keeps if `where` is given."""
     dims = tuple(dim for dim in plan.sizes if dim in kept or dim in reduced)
-    points = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
+    ranked = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
     read = {name, *(each for condition in where or () for each in condition.outputs)}
-    if points < WORTH or not reduced or plan.engine == "jax" or any(map(derivative, read)):
+    if ranked < WORTH or not reduced or plan.engine == "jax" or any(map(derivative, read)):
         return None
     cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
-    most = MOST_SHARE * points / (1 if cells == 1 else CELLS)
+    whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
+    scan = ranked + COMPILED * sum(
+        _computed(plan, case, region, read) for case, region in zip(cases, whole, strict=True)
+    )
+    most = MOST_SHARE * scan / (1 if cells == 1 else CELLS)
     if SPACE * len(cases) + BOX * cells * k > most:
         return None
-    whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
     held = [dim for dim in dims if dim in kept]
     layouts = [
         Layout(plan, case, name, region, held, where)
@@ -70,8 +77,7 @@ def search(
         for layout in layouts:
             found.charge(TABLE * layout.tables)
             found.charge(BOX * cells * k * sum(digit.radix for digit in layout.digits))
-        if engine == "numpy":
-            found.charge(FORMULA * sum(work))
+        found.charge((FORMULA if engine == "numpy" else COMPILED) * sum(work))
         for layout in layouts:
             found.enter(layout)
     except _TooDearError:
@@ -80,6 +86,17 @@ def search(
     nowhere = found.ranks == NOWHERE
     values = np.where(nowhere, np.nan, found.sign * found.values)
     return values.reshape(shape), found.ranks.reshape(shape)
+
+
+def _computed(plan: Plan, case: Case, region: Region, read: Collection[str]) -> int:
+    """Points of all quantities that a scan computes: again at each, unless they are far fewer."""
+    sizes = tiles.sizes(region)
+    whole = math.prod(sizes.values())
+    own = (
+        math.prod(sizes.get(dim, 1) for dim in plan.dims[name])
+        for name in needed(case.formulas, read)
+    )
+    return sum(count if count * REUSE <= whole else whole for count in own)
 
 
 class _TooDearError(Exception):
