@@ -520,7 +520,7 @@ for command in COMMANDS:
 
 
 def _show(cube: Any, sources: bool = False) -> None:
-    from fleetcube.catalog.records import one_line
+    from fleetcube.catalog.entry import one_line
     from fleetcube.grid.ask.reevaluate import predicted
     from fleetcube.grid.plan.citations import records
     from fleetcube.grid.show.tables import counted
