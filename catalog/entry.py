@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from types import MappingProxyType
 from typing import Any
@@ -155,6 +155,7 @@ class Record:
     noise: float = 0.0
     correlations: tuple[tuple[float, ...], ...] = ()
     kernels: Mapping[str, float] = field(default_factory=dict)
+    origin: str = ""  # the file or package of a record that is not of the catalog
 
     @property
     def name(self) -> str:
@@ -189,6 +190,7 @@ class Record:
                 "date": self.date,
                 "title": self.title,
                 "values": dict(self.values),
+                **({"origin": self.origin} if self.origin else {}),
             }
         )
 
@@ -220,8 +222,9 @@ def unit(name: str) -> str | type:
     return _FACTS[name]
 
 
-def labelled(kind_name: str, key: str, table: Any) -> Record:
-    where = f"{kind_name} {key!r}"
+def labelled(kind_name: str, key: str, table: Any, home: str = "", origin: str = "") -> Record:
+    """The record of a table [key]; messages begin with `home`, the file that has it."""
+    where = f"{home}{kind_name} {key!r}"
     if not isinstance(table, dict):
         raise CatalogError(f"{where} is not a record; write it as a table [{key}]")
     match = LABEL.fullmatch(key)
@@ -232,7 +235,7 @@ def labelled(kind_name: str, key: str, table: Any) -> Record:
         )
     edition = _edition(where, match.group(2), table)
     table = {name: value for name, value in table.items() if name != "edition"}
-    return of_table(kind_name, where, match.group(1), edition, table)
+    return replace(of_table(kind_name, where, match.group(1), edition, table), origin=origin)
 
 
 def of_table(

@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -30,13 +31,12 @@ from .entry import (
     labelled,
     of_table,
 )
-from .files import parse_toml, read_some
+from .own import LARGEST_FILE, FileLabel, installed, opened, text_of, toml_of
 from .spelling import hint, near
 
 CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
 AUTO = "auto"  # the calibration inferred from the scenario
 NONE = "none"  # no calibration, not even auto
-LARGEST_FILE = 1 << 20  # bytes of a record file
 _HEAD = re.compile(rf'^\["?{LABEL.pattern}"?\]', re.MULTILINE)  # where a record begins
 
 
@@ -63,18 +63,6 @@ _NONE = Record(
 _FOUND = {AUTO: _AUTO, NONE: _NONE}
 
 
-class FileLabel(str):
-    """The path of a record file, carrying the record as it was read."""
-
-    record: Record
-
-    @classmethod
-    def of(cls, path: str, entry: Record) -> "FileLabel":
-        label = cls(path)
-        label.record = entry
-        return label
-
-
 def kind(name: str) -> Mapping[str, Record]:
     """Current records of a kind, by label. Raises CatalogError for an unknown kind."""
     return _current(_known(name))
@@ -93,8 +81,10 @@ def record(kind_name: str, label: Any) -> Record:
     """
     if kind_name == FITTED and isinstance(label, str) and label in _FOUND:
         return _FOUND[label]
+    if isinstance(label, FileLabel):
+        return label.record
     if is_path(kind_name, label):
-        return label.record if isinstance(label, FileLabel) else _file(kind_name, label)
+        return _file(kind_name, label)
     if kind_name == CONFIGURED and isinstance(label, str) and label.startswith("{"):
         named = f"config-{hashlib.sha256(label.encode(errors='replace')).hexdigest()[:8]}.json"
         return _configured(f"{kind_name} {named!r}", named, label)
@@ -104,6 +94,8 @@ def record(kind_name: str, label: Any) -> Record:
     every = editions(kind_name)
     if isinstance(label, str) and label in every:
         return every[label]
+    if (entry := installed().get((_known(kind_name), str(label)))) is not None:
+        return entry
     known = list(every if "@" in str(label) else current)
     some = ", ".join(list(current)[:5]) + (
         f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
@@ -131,6 +123,30 @@ def is_path(kind_name: str, label: Any) -> bool:
     return not label.startswith("{") and (label.endswith(".json") or "/" in label)
 
 
+def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:
+    """Labels of the records in some files, by kind and label. Raises CatalogError."""
+    labels: dict[tuple[str, str], FileLabel] = {}
+    for file in map(opened, paths):
+        for (kind_name, label), entry in file.records.items():
+            which = kind_name, label
+            known = _current(kind_name).get(label) or _FOUND.get(label)
+            if which in labels:
+                there = labels[which].record.origin
+                raise CatalogError(f"{kind_name} {label!r} is in {there} and in {file}; rename one")
+            if (known is not None) != (which in file.replacing):
+                said = f"also of the catalog ({known.title})" if known else "not of the catalog"
+                advice = "rename it, or write replaces = true" if known else "leave out replaces"
+                raise CatalogError(f"{kind_name} {label!r} of {file} is {said}; {advice}")
+            labels[which] = FileLabel.of(label, entry)
+    for own_label in labels.values():  # a node's gpu, its fabric
+        values = own_label.record.values
+        linked = {n: labels[n, v] for n, v in values.items() if n in KINDS and (n, v) in labels}
+        if linked:
+            made = MappingProxyType({**values, **linked})
+            own_label.record = replace(own_label.record, values=made)
+    return labels
+
+
 def json_label(config: Mapping[str, Any]) -> str:
     """A model's configuration as the text that `record` reads. Raises CatalogError."""
     try:
@@ -142,23 +158,11 @@ def json_label(config: Mapping[str, Any]) -> str:
 def _file(kind_name: str, path: str) -> Record:
     """The record in a user's file: the table of an entry, without a label, or a config.json."""
     where = f"{kind_name} {path!r}"
-    try:
-        inside = kind_name == CONFIGURED and os.path.isdir(path)
-        data = read_some(os.path.join(path, "config.json") if inside else path, LARGEST_FILE)
-        # a larger file may be cut within a character, which is no valid UTF-8
-        text = data.decode("utf-8-sig") if len(data) <= LARGEST_FILE else ""
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise CatalogError(f"{where} cannot be read: {reason}; name another file") from None
-    if len(data) > LARGEST_FILE:
-        raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
+    inside = kind_name == CONFIGURED and os.path.isdir(path)
+    text = text_of(where, os.path.join(path, "config.json") if inside else path)
     if kind_name == CONFIGURED:
         return _configured(where, path, text)
-    try:
-        table = parse_toml(text)
-    except ValueError as error:
-        raise CatalogError(f"{where} is not TOML: {error}; fix that line") from None
-    return of_table(kind_name, where, path, 1, table)
+    return of_table(kind_name, where, path, 1, toml_of(where, text))
 
 
 @functools.lru_cache(32)

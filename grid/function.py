@@ -11,7 +11,7 @@ import numpy as np
 
 from ..catalog import KINDS
 from ..catalog.units import carried
-from ..kernels.calculus.derivatives import derivative, name_of, unit_of
+from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
 from ..kernels.calculus.phases import without_phase
 from ..kernels.engines import javascript, scalar
 from ..kernels.engines.jax import KEPT
@@ -20,7 +20,7 @@ from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
 from ..kernels.graph.formulas import Function as Formula
-from ..kernels.graph.formulas import load, parameters
+from ..kernels.graph.formulas import known, parameters
 from ..kernels.inputs import INPUTS
 from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
@@ -29,6 +29,7 @@ from .plan.engine import check_engine
 from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
+from .spec.plugins import with_plugins
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
@@ -46,7 +47,12 @@ _PLAIN = {float, int, np.float64}  # types passed on unchecked
 
 @overload
 def function(
-    outputs: str, scenario: Mapping[str, Any], inputs: str | Sequence[str], *, engine: Engine = ...
+    outputs: str,
+    scenario: Mapping[str, Any],
+    inputs: str | Sequence[str],
+    *,
+    engine: Engine = ...,
+    plugins: str | Sequence[str] = ...,
 ) -> "Function[Values]": ...
 
 
@@ -57,6 +63,7 @@ def function(
     inputs: str | Sequence[str],
     *,
     engine: Engine = ...,
+    plugins: str | Sequence[str] = ...,
 ) -> "Function[dict[str, Values]]": ...
 
 
@@ -66,6 +73,7 @@ def function(
     inputs: str | Sequence[str],
     *,
     engine: Engine = "numpy",
+    plugins: str | Sequence[str] = (),
 ) -> "Function[Any]":
     """Quantities of a scenario as a pure function of some of its inputs.
 
@@ -76,6 +84,7 @@ def function(
         inputs: the numeric inputs that a call gives; they override the scenario.
         engine: "numpy", "numba" (compiled here, and callable from code that numba compiles) or
             "jax" (for jit, vmap, grad and any other transformation).
+        plugins: modules of others' formulas to use, which are imported.
 
     Returns a `Function`. Raises InputError in one line for anything that cannot be used.
 
@@ -85,7 +94,7 @@ def function(
         >>> round(float(mtbf(n_gpus=1024)) / 3600, 1)
         36.6
     """
-    scenario = without_unit("", scenario)
+    scenario = with_plugins(without_unit("", scenario), plugins)
     names = _check_inputs(inputs)
     if engine not in ENGINES:
         raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")
@@ -192,7 +201,7 @@ class Function(Generic[Result]):
     @property
     def sources(self) -> dict[str, str]:
         """Sources of the formulas, by quantity."""
-        names = [name for name in self._formulas if name in load()]
+        names = [name for name in self._formulas if known(name)]
         return {
             name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
             for name in names
@@ -432,7 +441,7 @@ def _meaning(name: str) -> str:
     if plain in INPUTS:
         return INPUTS[plain].description
     slope = derivative(name)
-    return (slope.doc if slope else load()[plain].doc).summary.rstrip(".")
+    return (slope or quantity(plain)).doc.summary.rstrip(".")
 
 
 def _floats(values: Sequence[Any]) -> list[float] | None:

@@ -15,7 +15,8 @@ from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
 from .spec.content import content
-from .spec.scenario import carrying
+from .spec.own_records import carrying
+from .spec.plugins import NAME as PLUGINS
 from .spec.values import DType, check_dtype
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class Sweep(Evaluation):
 
     def __reduce__(self) -> tuple[Any, ...]:
         spec = carrying(self.spec, self._problem.records)
-        return type(self), (spec["scenario"], spec["axes"], spec["outputs"] or ())
+        given = (spec["scenario"], spec["axes"], spec["outputs"] or ())
+        named = spec["scenario"].get(PLUGINS)
+        return (functools.partial(type(self), plugins=named) if named else type(self)), given
 
     def _repr_html_(self) -> str:
         from .show.html import sweep_html
