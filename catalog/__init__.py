@@ -6,12 +6,12 @@ from .entry import CatalogError as CatalogError
 from .entry import Record as Record
 from .own import CatalogFile as CatalogFile
 from .own import FileLabel as FileLabel
-from .own import installed as installed
 from .own import opened as opened
 from .records import AUTO as AUTO
 from .records import CONFIGURED as CONFIGURED
 from .records import NONE as NONE
 from .records import editions as editions
+from .records import from_packages as from_packages
 from .records import is_path as is_path
 from .records import json_label as json_label
 from .records import kind as kind

@@ -96,9 +96,13 @@ def _record(where: str, origin: str, kind: str, label: str, table: Any) -> Recor
     return labelled(kind, label, table, f"{where}: ", origin)
 
 
+def installed(kind: str) -> dict[str, Record]:
+    """Records of a kind in installed packages, by label. Raises CatalogError for a bad one."""
+    return {label: entry for (own, label), entry in _installed().items() if own == kind}
+
+
 @functools.cache
-def installed() -> dict[tuple[str, str], Record]:
-    """Records of installed packages, by kind and label. Raises CatalogError for a bad one."""
+def _installed() -> dict[tuple[str, str], Record]:
     found: dict[tuple[str, str], Record] = {}
     for point in entry_points(group=GROUP):
         origin = point.dist.name if point.dist else point.name

@@ -94,7 +94,7 @@ def record(kind_name: str, label: Any) -> Record:
     every = editions(kind_name)
     if isinstance(label, str) and label in every:
         return every[label]
-    if (entry := installed().get((_known(kind_name), str(label)))) is not None:
+    if (entry := from_packages(kind_name).get(str(label))) is not None:
         return entry
     known = list(every if "@" in str(label) else current)
     some = ", ".join(list(current)[:5]) + (
@@ -121,6 +121,15 @@ def is_path(kind_name: str, label: Any) -> bool:
     if kind_name in FROM_FILES:
         return label.endswith(".toml")
     return not label.startswith("{") and (label.endswith(".json") or "/" in label)
+
+
+def from_packages(kind_name: str) -> Mapping[str, Record]:
+    """Records of a kind in installed packages, by label. Raises CatalogError for one of ours."""
+    found = installed(kind_name)
+    if both := sorted(found.keys() & {*_current(kind_name)}):
+        which = f"{kind_name} {both[0]!r} of the package {found[both[0]].origin}"
+        raise CatalogError(f"{which} is also of the catalog; rename it there")
+    return found
 
 
 def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:

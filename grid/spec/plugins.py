@@ -44,6 +44,15 @@ def named(scenario: Mapping[str, Any]) -> tuple[Plugin, ...]:
     return found
 
 
+def missing(scenario: Mapping[str, Any]) -> str:
+    """Which plugin of a stored scenario nobody imported, or is other code here; else empty."""
+    try:
+        named(scenario)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def check_names(names: Iterable[str], own: Iterable[Plugin]) -> None:
     """Refuse quantities of plugins that are imported, and not named here."""
     known = load(*own)

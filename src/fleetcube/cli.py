@@ -486,12 +486,14 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 def catalog(kind: str | None, label: str | None) -> None:
     """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
 
-    A corrected record is a new edition; LABEL@1 is the first. A model's LABEL may be the path of a
-    config.json of Hugging Face, or a folder that has one, as in all commands (model=./config.json).
+    A file of records in place of KIND lists those in it. A corrected record is a new edition;
+    LABEL@1 is the first. A model's LABEL may be the path of a config.json of Hugging Face, or a
+    folder that has one, as in all commands (model=./config.json).
 
     \b
     Example:
       fleetcube catalog gpu h100-sxm
+      fleetcube catalog mylab.toml
     """
     from fleetcube import catalog as entries
     from fleetcube.grid.explain import readable
@@ -500,9 +502,15 @@ def catalog(kind: str | None, label: str | None) -> None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
         print_table(["kind", "labels"], rows)
         return
+    if kind.endswith(".toml"):
+        own = [found.record for found in entries.own_labels([kind]).values()]
+        print_table(["kind", "label", "title", "date"], [_row(r, r.kind) for r in own])
+        return
     if label is None:
-        rows = [[r.label, r.title, r.date] for r in entries.kind(kind).values()]
-        print_table(["label", "title", "date"], rows)
+        listed = [*entries.kind(kind).values(), *entries.from_packages(kind).values()]
+        foreign = any(r.origin for r in listed)
+        rows = [_row(r, *([r.origin or "fleetcube"] if foreign else [])) for r in listed]
+        print_table([*(["from"] if foreign else []), "label", "title", "date"], rows)
         return
     record = entries.record(kind, label)
     say(f"{record.label}: {record.title}\n")
@@ -518,6 +526,12 @@ def catalog(kind: str | None, label: str | None) -> None:
     say()
     say_wrapped(*(f"{n + ':':<8} {getattr(record, n)}" for n in ("source", "date", "note")))
     say(f"edition: {record.edition} (sha256 {record.digest[:16]})")
+    if record.origin:
+        say(f"from:    {record.origin}")
+
+
+def _row(record: Any, *before: str) -> list[str]:
+    return [*before, record.label, record.title, record.date]
 
 
 for command in COMMANDS:
