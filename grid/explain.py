@@ -298,7 +298,7 @@ def _file(module: str) -> str:
 def _maths(doc: Doc) -> list[str]:
     """Lines as written; a paragraph that is too wide is prose, and is rewrapped."""
     lines = []
-    for paragraph in doc.maths.split("\n\n"):
+    for paragraph in filter(None, doc.maths.split("\n\n")):
         if max(map(len, paragraph.splitlines())) > (most := WIDTH.get() - 4):
             paragraph = "\n".join(textwrap.wrap(paragraph, most, break_on_hyphens=False))
         lines += ["", *textwrap.indent(paragraph, "    ").splitlines()]

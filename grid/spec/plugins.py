@@ -1,13 +1,18 @@
 """Plugins of a scenario: code of others that a person has named, never a file."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...catalog import KINDS
+from ...catalog.units import UnitError, parse
 from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph import plugins
+from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import load, plugged
 from ...kernels.graph.plugins import Plugin, PluginError
+from ...kernels.roles import TEXTS
 from ..errors import InputError, check_texts
 
 NAME = "plugins"
@@ -36,12 +41,26 @@ def named(scenario: Mapping[str, Any]) -> tuple[Plugin, ...]:
     except PluginError as error:
         raise InputError(str(error)) from None
     owner: dict[str, str] = {}
-    for each in found:
+    for each in filter(_check, found):
         for name in each.formulas:
             if owner.setdefault(name, each.name) != each.name:
                 both = f"the plugins {owner[name]} and {each.name}"
                 raise InputError(f"{name} is of {both}; name one of them")
     return found
+
+
+@functools.cache
+def _check(own: Plugin) -> bool:
+    """Refuse a plugin's names of other things, and units that are none."""
+    for name, formula in own.formulas.items():
+        unit = read(formula).unit
+        if name in (*KINDS, *TEXTS):
+            raise InputError(f"plugin {own.name}: {name} is no name for a quantity; rename it")
+        try:
+            unit == "flag" or parse(f"1 {unit}" if unit != "1" else "1", unit, name)
+        except UnitError as error:
+            raise InputError(f"plugin {own.name}: {name} Returns: {error}") from None
+    return True
 
 
 def missing(scenario: Mapping[str, Any]) -> str:

@@ -125,17 +125,20 @@ def plugin(name: str) -> Plugin:
 
 def _module(name: str) -> str:
     """The module of a plugin: that of an entry point, else of this name."""
-    if name in sys.modules:
-        return name
+    if name in sys.modules or name in _homes:
+        return _homes.get(name, name)
     points = {point.value for point in entry_points(group=GROUP, name=name)}
     if len(points) > 1:
         raise PluginError(f"plugins {name!r} are {' and '.join(sorted(points))}; uninstall one")
     module = points.pop() if points else name
     if not all(part.isidentifier() for part in module.split(".")):
         raise PluginError(f"{name!r} is no module and no installed plugin; name one of them")
+    if module != name:
+        _homes[name] = module
     return module
 
 
+_homes: dict[str, str] = {}  # modules of entry points
 _digests: dict[tuple[str, tuple[Function, ...]], str] = {}
 
 
