@@ -148,7 +148,7 @@ def own_cards(
         return axes, {}, {}
 
     def cards(nodes: Iterable[str]) -> tuple[str, ...]:
-        own = [record("node", node).values.get(NETWORK) for node in nodes]
+        own: list[Any] = [record("node", node).values.get(NETWORK) for node in nodes]
         return () if None in own else tuple(own)
 
     if own := cards([labels["node"]] if "node" in labels else []):

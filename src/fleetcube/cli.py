@@ -493,7 +493,6 @@ def catalog(kind: str | None, label: str | None) -> None:
     \b
     Example:
       fleetcube catalog gpu h100-sxm
-      fleetcube catalog mylab.toml
     """
     from fleetcube import catalog as entries
     from fleetcube.grid.explain import readable

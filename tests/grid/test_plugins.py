@@ -190,12 +190,13 @@ def test_answers_use_it(written: Callable[..., str]) -> None:
     half = float(sweep.evaluate()["idle_hours"]) / 2
     solved = sweep.with_outputs(["lab_cost"]).solve("lab_share", f"lab_cost = {half} s")
     np.testing.assert_allclose(float(solved["lab_share"]), 0.5, rtol=1e-6)
-    free = {key: value for key, value in JOB.items() if not key.endswith("_parallel")}
-    best = Sweep({**free, "n_gpus": 512}, {}, ["step_time"], plugins=name).best(
+    free = {key: JOB[key] for key in ("model", "node", "fabric", "global_batch_size")}
+    free |= {"recompute": "full", "zero_stage": 1}
+    best = Sweep({**free, "n_gpus": 2048}, {}, ["step_time"], plugins=name).best(
         "step_time", 1, search=["pipeline_parallel", "tensor_parallel"]
     )
     at = {n: best[n].values.ravel()[0].item() for n in ("pipeline_parallel", "tensor_parallel")}
-    again = Sweep({**free, "n_gpus": 512, **at}, {}, ["step_time"], plugins=name).evaluate()
+    again = Sweep({**free, "n_gpus": 2048, **at}, {}, ["step_time"], plugins=name).evaluate()
     np.testing.assert_allclose(best["step_time"].values.ravel()[0], again["step_time"], rtol=1e-12)
 
 
