@@ -19,7 +19,7 @@ def with_catalog(
     scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """A scenario and axes whose labels of own records carry these. Raises InputError."""
-    if NAME not in scenario:
+    if not isinstance(scenario, Mapping) or NAME not in scenario:
         return scenario, axes
     try:
         files = [opened(path) for path in check_texts(NAME, scenario[NAME])]

@@ -198,11 +198,11 @@ def _check(where: str, quantity: str, formula: Function, formulas: Mapping[str, 
 def _code(where: str, formula: Function) -> list[str]:
     """The code of a formula and the functions that it calls, with the constants they read."""
     texts: list[str] = []
-    for own in dependencies(formula):
+    for own in sorted(dependencies(formula), key=lambda each: each.__qualname__):
         if own.__module__.startswith(PACKAGE):
             continue  # named by the version of fleetcube
         texts.append(source_of(own))
-        for name in own.__code__.co_names:
+        for name in sorted({*own.__code__.co_names}):
             value = own.__globals__.get(name)
             if isinstance(value, _PLAIN):
                 texts.append(f"{name} = {value!r}")
