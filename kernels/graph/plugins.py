@@ -69,6 +69,7 @@ def quantity(function: Any = None, *, replaces: str = "") -> Any:
     def register(formula: Function) -> Function:
         own = _registered.setdefault(formula.__module__, {})
         name = replaces or formula.__name__
+        formula.__replaces__ = replaces  # type: ignore[attr-defined]
         before = own.setdefault(name, formula)
         if before.__name__ != formula.__name__:
             both = f"{before.__name__} and {formula.__name__} of {formula.__module__}"
@@ -163,11 +164,12 @@ def _checked(name: str, formulas: Mapping[str, Function]) -> str:
 
 def _check(where: str, quantity: str, formula: Function, formulas: Mapping[str, Function]) -> None:
     inputs, ours = vocabulary.PHYSICS.inputs, load().get(quantity)
-    if (ours is not None or quantity in inputs) and formula.__name__ == quantity:
+    replaces = getattr(formula, "__replaces__", "")
+    if not replaces and (ours is not None or quantity in inputs):
         raise PluginError(
             f"{where} is a name of fleetcube; rename it, or write @quantity(replaces={quantity!r})"
         )
-    if ours is None and formula.__name__ != quantity:
+    if replaces and ours is None:
         raise PluginError(f"{where} replaces {quantity!r}, which is no quantity; name one")
     for name in parameters(formula):
         row = inputs.get(name)

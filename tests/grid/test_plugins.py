@@ -46,7 +46,7 @@ def more_in_flight(pipeline_parallel, num_microbatches):
 
 
 @quantity(replaces="schedule_depth")
-def deeper(pipeline_parallel):
+def schedule_depth(pipeline_parallel):
     """Micro-batches that a stage may hold.
 
     Returns: [1] micro-batches
