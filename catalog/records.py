@@ -31,7 +31,7 @@ from .entry import (
     labelled,
     of_table,
 )
-from .own import LARGEST_FILE, FileLabel, installed, opened, text_of, toml_of
+from .own import LARGEST_FILE, FileLabel, opened, packaged, text_of, toml_of
 from .spelling import hint, near
 
 CONFIGURED = "model"  # the kind whose records may also be Hugging Face's config.json
@@ -123,13 +123,14 @@ def is_path(kind_name: str, label: Any) -> bool:
     return not label.startswith("{") and (label.endswith(".json") or "/" in label)
 
 
-def from_packages(kind_name: str) -> Mapping[str, Record]:
-    """Records of a kind in installed packages, by label. Raises CatalogError for one of ours."""
-    found = installed(kind_name)
-    if both := sorted(found.keys() & {*_current(kind_name)}):
-        which = f"{kind_name} {both[0]!r} of the package {found[both[0]].origin}"
-        raise CatalogError(f"{which} is also of the catalog; rename it there")
-    return found
+def from_packages(kind_name: str) -> dict[str, Record]:
+    """Records of a kind in installed packages, by label. Raises CatalogError for a bad package."""
+    return {label: own.record for (kind, label), own in _packaged().items() if kind == kind_name}
+
+
+@functools.cache
+def _packaged() -> dict[tuple[str, str], FileLabel]:
+    return own_labels(packaged())
 
 
 def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:

@@ -29,7 +29,6 @@ from .plan.engine import check_engine
 from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axis import Axis
-from .spec.plugins import with_plugins
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
@@ -47,12 +46,7 @@ _PLAIN = {float, int, np.float64}  # types passed on unchecked
 
 @overload
 def function(
-    outputs: str,
-    scenario: Mapping[str, Any],
-    inputs: str | Sequence[str],
-    *,
-    engine: Engine = ...,
-    plugins: str | Sequence[str] = ...,
+    outputs: str, scenario: Mapping[str, Any], inputs: str | Sequence[str], *, engine: Engine = ...
 ) -> "Function[Values]": ...
 
 
@@ -63,7 +57,6 @@ def function(
     inputs: str | Sequence[str],
     *,
     engine: Engine = ...,
-    plugins: str | Sequence[str] = ...,
 ) -> "Function[dict[str, Values]]": ...
 
 
@@ -73,7 +66,6 @@ def function(
     inputs: str | Sequence[str],
     *,
     engine: Engine = "numpy",
-    plugins: str | Sequence[str] = (),
 ) -> "Function[Any]":
     """Quantities of a scenario as a pure function of some of its inputs.
 
@@ -84,7 +76,6 @@ def function(
         inputs: the numeric inputs that a call gives; they override the scenario.
         engine: "numpy", "numba" (compiled here, and callable from code that numba compiles) or
             "jax" (for jit, vmap, grad and any other transformation).
-        plugins: modules of others' formulas to use, which are imported.
 
     Returns a `Function`. Raises InputError in one line for anything that cannot be used.
 
@@ -94,7 +85,7 @@ def function(
         >>> round(float(mtbf(n_gpus=1024)) / 3600, 1)
         36.6
     """
-    scenario = with_plugins(without_unit("", scenario), plugins)
+    scenario = without_unit("", scenario)
     names = _check_inputs(inputs)
     if engine not in ENGINES:
         raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")

@@ -63,15 +63,6 @@ def _check(own: Plugin) -> bool:
     return True
 
 
-def missing(scenario: Mapping[str, Any]) -> str:
-    """Which plugin of a stored scenario nobody imported, or is other code here; else empty."""
-    try:
-        named(scenario)
-    except InputError as error:
-        return str(error)
-    return ""
-
-
 def check_names(names: Iterable[str], own: Iterable[Plugin]) -> None:
     """Refuse quantities of plugins that are imported, and not named here."""
     known = load(*own)
@@ -85,12 +76,5 @@ def check_names(names: Iterable[str], own: Iterable[Plugin]) -> None:
 
 
 def remarks(own: Iterable[Plugin]) -> list[str]:
-    """What plugins replace and add, a line each."""
-    lines = []
-    for each in own:
-        ours = [name for name in each.formulas if name in load()]
-        new = [name for name in each.formulas if name not in load()]
-        said = [f"replaces {', '.join(ours)} of fleetcube"] if ours else []
-        said += [f"adds {', '.join(new)}"] if new else []
-        lines.append(f"plugin {each.pinned} {' and '.join(said)}")
-    return lines
+    """Whose formulas stand for which quantities, a line each."""
+    return [f"plugin {each.pinned} has its own {', '.join(each.formulas)}" for each in own]

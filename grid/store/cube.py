@@ -23,7 +23,7 @@ from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
-from ..spec.plugins import missing
+from ..spec.plugins import named
 from . import journal
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
@@ -427,8 +427,10 @@ def open_cube(
         source.check()
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         spec = spec_of(cube.attrs)
-        if said := missing(spec["scenario"]):
-            warnings.warn(f"what is stored can be read, and not computed: {said}", stacklevel=2)
+        try:
+            named(spec["scenario"])
+        except InputError as error:
+            warnings.warn(f"what is stored can be read, and not computed: {error}", stacklevel=2)
         foreign = set(map(str, cube.dims)) - set(spec["axes"])
         if foreign:
             raise ValueError(f"its spec has no axis {min(foreign)!r}")

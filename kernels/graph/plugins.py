@@ -1,5 +1,6 @@
 """Formulas of others' modules, which only those sweeps use that name their plugin."""
 
+import functools
 import hashlib
 import importlib
 import math
@@ -51,19 +52,8 @@ def quantity(function: Any = None, *, replaces: str = "") -> Any:
     """Register a formula: of a new quantity, its own name, or in place of one of fleetcube's.
 
     It is a plain function as those of fleetcube: parameters are the names that it needs, the
-    docstring has the sections Returns (with the unit) and Source. A sweep uses it where its
-    scenario names the module in `plugins`.
-
-    Example:
-        >>> from fleetcube.plugins import quantity
-        >>> @quantity
-        ... def stage_bubble(bubble_ratio, pipeline_parallel):
-        ...     '''Bubble of a stage.
-        ...
-        ...     Returns: [1] ratio
-        ...     Source: by definition
-        ...     '''
-        ...     return bubble_ratio / pipeline_parallel
+    docstring has the sections Returns, with the unit, and Source. Only sweeps use it whose scenario
+    names the module in `plugins`.
     """
 
     def register(formula: Function) -> Function:
@@ -124,22 +114,15 @@ def plugin(name: str) -> Plugin:
     return found
 
 
+@functools.cache
 def _module(name: str) -> str:
     """The module of a plugin: that of an entry point, else of this name."""
-    if name in sys.modules or name in _homes:
-        return _homes.get(name, name)
-    points = {point.value for point in entry_points(group=GROUP, name=name)}
-    if len(points) > 1:
-        raise PluginError(f"plugins {name!r} are {' and '.join(sorted(points))}; uninstall one")
-    module = points.pop() if points else name
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise PluginError(f"{name!r} is no module and no installed plugin; name one of them")
-    if module != name:
-        _homes[name] = module
-    return module
+    points = {point.value for point in entry_points(group=GROUP, name=name)} or {name}
+    if len(points) > 1 or not all(part.isidentifier() for part in min(points).split(".")):
+        raise PluginError(f"{name!r} is no module and no plugin of one package; name one of them")
+    return points.pop()
 
 
-_homes: dict[str, str] = {}  # modules of entry points
 _digests: dict[tuple[str, tuple[Function, ...]], str] = {}
 
 

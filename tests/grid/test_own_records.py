@@ -12,7 +12,7 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Settings, Sweep
-from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record
+from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record, records
 from fleetcube.catalog.entry import unit
 
 from ..door.command import fleetcube as run
@@ -153,7 +153,7 @@ REFUSED = {
     f"[node.a]\n{ABOUT}gpus_per_node = \"__import__('os')\"": "is not a plain number",
     f"[gpu.A]\n{ABOUT}": "labels are lower case words",
     f'[gpu."../a"]\n{ABOUT}': "labels are lower case words",
-    f'[gpu."a@1"]\n{ABOUT}': "is an edition; name the label alone",
+    f'[gpu."a@1"]\n{ABOUT}': "is an edition; leave out @",
     "[gpu.a\n": "is not TOML",
     DEEP: "nested too deeply",
     "#" * (own.LARGEST_FILE + 1): "has more than 1,048,576 bytes",
@@ -233,7 +233,7 @@ def test_equal_labels_of_other_files_are_other_sweeps(file: Callable[..., str]) 
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Installs a package that names a file of records; its code must not run."""
     monkeypatch.syspath_prepend(tmp_path)
-    own._installed.cache_clear()
+    records._packaged.cache_clear()
 
     def install(text: str = GPU, value: str = "lab_records:chips.toml", name: str = "lab") -> None:
         home = tmp_path / "lab_records"
@@ -244,10 +244,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[fleetcube.records]\n{name} = {value}\n")
-        own._installed.cache_clear()
+        records._packaged.cache_clear()
 
     yield install
-    own._installed.cache_clear()
+    records._packaged.cache_clear()
 
 
 def test_records_of_a_package_are_found_by_label(package: Callable[..., None]) -> None:
@@ -261,8 +261,8 @@ def test_records_of_a_package_are_found_by_label(package: Callable[..., None]) -
     assert float(found[1]) < float(found[0])
     listed = run("catalog", "gpu").stdout
     assert listed.splitlines()[0].split() == ["from", "label", "title", "date"]
-    assert "lab        lab-1" in listed
-    assert "from:    lab" in run("catalog", "gpu", "lab-1").stdout
+    assert "package lab  lab-1" in listed
+    assert "from:    package lab" in run("catalog", "gpu", "lab-1").stdout
     assert "lab_records" not in sys.modules
 
 
@@ -271,7 +271,7 @@ def test_a_bad_package_is_named(
 ) -> None:
     package(GPU.replace("lab-1", "h100-sxm"))
     assert record("gpu", "h100-sxm").origin == ""
-    with pytest.raises(CatalogError, match="'h100-sxm' of the package lab is also of the catalog"):
+    with pytest.raises(CatalogError, match="'h100-sxm' of package lab is also of the catalog"):
         record("gpu", "lab-1")
     package(GPU, name="other")
     (tmp_path / "lab-1.0.dist-info" / "entry_points.txt").write_text("")
@@ -279,16 +279,16 @@ def test_a_bad_package_is_named(
     secret.write_text(GPU)
     (tmp_path / "lab_records" / "linked.toml").symlink_to(secret)
     for value, rule in (
-        ("lab_records:..", "are not PACKAGE:FILE.toml"),
-        ("lab_records:secret", "are not PACKAGE:FILE.toml"),
-        ("lab_records.inner:chips.toml", "are not PACKAGE:FILE.toml"),
-        ("lab_nothing:chips.toml", "are no file in its folder"),
-        ("lab_records:none.toml", "are no file in its folder"),
-        ("lab_records:linked.toml", "are no file in its folder"),
+        ("lab_records:..", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records:secret", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records.inner:chips.toml", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_nothing:chips.toml", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records:none.toml", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records:linked.toml", "is no PACKAGE:FILE.toml in its folder"),
     ):
         points = tmp_path / "other-1.0.dist-info" / "entry_points.txt"
         points.write_text(f"[fleetcube.records]\nother = {value}\n")
-        own._installed.cache_clear()
+        records._packaged.cache_clear()
         with pytest.raises(CatalogError, match=rule):
             record("gpu", "lab-1")
     assert record("gpu", "h100-sxm").origin == ""  # ours do not need them
@@ -298,7 +298,7 @@ def test_a_bad_package_is_named(
 def test_two_packages_may_not_have_one_label(package: Callable[..., None]) -> None:
     package()
     package(name="other")
-    with pytest.raises(CatalogError, match=r"is of the packages .* and .*; uninstall one"):
+    with pytest.raises(CatalogError, match=r"is in package .* and in package .*; rename one"):
         record("gpu", "lab-1")
 
 
