@@ -4,7 +4,6 @@ from .entry import FROM_FILES as FROM_FILES
 from .entry import KINDS as KINDS
 from .entry import CatalogError as CatalogError
 from .entry import Record as Record
-from .own import CatalogFile as CatalogFile
 from .own import FileLabel as FileLabel
 from .own import opened as opened
 from .records import AUTO as AUTO

@@ -33,10 +33,10 @@ _PATTERNS = {
     patterns.NAME: (patterns.ABOUT, patterns.SETS),
     patterns.LAYOUT: (patterns.ABOUT_LAYOUT, patterns.LAYOUT_SETS),
 }
-_NAMED = {  # in [scenario]: what it is, and an example
-    dates.NAME: (dates.ABOUT, "2027-06-01"),
-    own_records.NAME: (own_records.ABOUT, "mylab.toml"),
-    PLUGINS: (ABOUT_PLUGINS, "mylab_schedules"),
+_NAMED = {
+    dates.NAME: f"{dates.ABOUT}, in [scenario], as 2027-06-01",
+    own_records.NAME: f"{own_records.ABOUT}, as mylab.toml",
+    PLUGINS: f"{ABOUT_PLUGINS}, as mylab_schedules",
 }
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
@@ -78,8 +78,7 @@ def explain(
         about, sets = _PATTERNS[name]
         lines = [*_wrapped(f"{name}: {about}"), "", *_wrapped("Sets " + ", ".join(sets))]
     elif name in _NAMED:
-        about, example = _NAMED[name]
-        lines = _wrapped(f"{name}: {about}, in [scenario], as {example}")
+        lines = _wrapped(f"{name}: {_NAMED[name]}")
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
     elif name in load(*own):

@@ -37,17 +37,8 @@ _COMMON_CODE = (
     "calculus.slopes",
 )
 _GRID_CODE = (
-    *(
-        "spec.auto",
-        "spec.axes",
-        "spec.own_records",
-        "spec.plugins",
-        "spec.axis",
-        "spec.designs",
-        "spec.patterns",
-        "spec.phases",
-    ),
-    *("spec.scenario", "spec.values"),
+    *("spec.auto", "spec.axes", "spec.axis", "spec.designs", "spec.own_records", "spec.patterns"),
+    *("spec.phases", "spec.plugins", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )

@@ -66,7 +66,7 @@ def _check(own: Plugin) -> bool:
 def check_names(names: Iterable[str], own: Iterable[Plugin]) -> None:
     """Refuse quantities of plugins that are imported, and not named here."""
     known = load(*own)
-    for written in names:
+    for written in names if plugged else ():
         slope = derivative(written)
         for name in (slope.of, slope.wrt) if slope else (written,):
             plain = without_phase(name)
