@@ -43,6 +43,7 @@ class Sweep(Evaluation):
             has a value for each.
         settings: engine, threads, Dask cluster and the like, for all methods; each takes others
             for one call.
+        plugins: modules, or names of installed plugins, whose formulas to use; they are imported.
 
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
 

@@ -309,6 +309,14 @@ def test_a_spawned_process_has_it(written: Callable[..., str], tmp_path: Path) -
             pool.apply(_in_a_process, (data, str(tmp_path)))
 
 
+@pytest.mark.slow
+def test_dask_workers_have_it(written: Callable[..., str], tmp_path: Path) -> None:
+    sweep = with_it(["lab_cost"], written())
+    sweep.to_zarr(tmp_path / "cube.zarr", settings=Settings("numba", dask=1))
+    cube = fleetcube.open_cube(tmp_path / "cube.zarr")
+    np.testing.assert_array_equal(cube["lab_cost"], sweep.evaluate()["lab_cost"])
+
+
 def formula(body: str, name: str = "mine", mark: str = "@quantity", needs: str = "n_gpus") -> str:
     return (
         "from fleetcube.plugins import np, quantity, where\nimport json\n"
