@@ -15,7 +15,6 @@ from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
 from .spec.content import content
-from .spec.own_records import carrying
 from .spec.plugins import NAME as PLUGINS
 from .spec.values import DType, check_dtype
 
@@ -65,7 +64,7 @@ class Sweep(Evaluation):
         return tuple(self._outputs), content(self._problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        spec = carrying(self.spec, self._problem.records)
+        spec = self.spec
         given = (spec["scenario"], spec["axes"], spec["outputs"] or ())
         named = spec["scenario"].get(PLUGINS)
         return (functools.partial(type(self), plugins=named) if named else type(self)), given

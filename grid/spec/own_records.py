@@ -1,13 +1,13 @@
 """Labels of own records in a spec: paths of files, and records of the files in `catalog`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, FileLabel, Record, is_path, opened, own_labels, record
+from ...catalog import KINDS, CatalogError, FileLabel, is_path, opened, own_labels, record
 from ..errors import InputError, check_texts
 from .axis import Axis
 
@@ -18,19 +18,23 @@ ABOUT = "files of your own records, one table [KIND.LABEL] each, whose labels th
 def with_catalog(
     scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """A scenario and axes whose labels of own records carry these. Raises InputError."""
-    if not isinstance(scenario, Mapping) or NAME not in scenario:
+    """A scenario and axes whose labels of own records carry these, and so mean the same anywhere.
+    Raises InputError."""
+    if not isinstance(scenario, Mapping):
         return scenario, axes
     try:
-        files = [opened(path) for path in check_texts(NAME, scenario[NAME])]
+        files = [opened(path) for path in check_texts(NAME, scenario.get(NAME))]
         labels = own_labels(files)
+
+        def carried(kind: str, label: str) -> str:
+            if isinstance(label, FileLabel) or not is_path(kind, label):
+                return labels.get((kind, label), label)
+            return FileLabel.of(label, record(kind, label))
+
+        scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:
         raise InputError(str(error)) from None
-
-    def carried(kind: str, label: str) -> str:
-        return labels.get((kind, label), label)
-
-    return {**_with_labels(scenario, carried), NAME: files}, _with_labels(axes, carried)
+    return {**scenario, **({NAME: files} if files else {})}, axes
 
 
 def located(spec: Any, folder: Path) -> Any:
@@ -40,18 +44,6 @@ def located(spec: Any, folder: Path) -> Any:
         return str(folder.absolute() / label) if kind == NAME or is_path(kind, label) else label
 
     return _with_labels(spec, resolved)
-
-
-def carrying(spec: Any, records: Iterable[Record]) -> Any:
-    """A spec that embeds its files of records, and so means the same anywhere."""
-    entries = {(entry.kind, entry.label): entry for entry in records}
-
-    def embedded(kind: str, label: str) -> str:
-        if not is_path(kind, label):
-            return label
-        return FileLabel.of(label, entries.get((kind, label)) or record(kind, label))
-
-    return _with_labels(spec, embedded)
 
 
 def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:
