@@ -97,13 +97,10 @@ def plugin(name: str) -> Plugin:
             f"{which} is missing; it is code, which only you may name: --plugin {plain}, "
             f"plugins={plain!r} or import it"
         )
-    home = f"{module}."
-    formulas = {
-        quantity: formula
-        for own, row in _registered.items()
-        if f"{own}.".startswith(home)
-        for quantity, formula in row.items()
-    }
+    rows = [row for own, row in _registered.items() if f"{own}.".startswith(f"{module}.")]
+    formulas = {quantity: formula for row in rows for quantity, formula in row.items()}
+    if len(formulas) < sum(map(len, rows)):
+        raise PluginError(f"the plugin {plain!r} has two formulas of one quantity; leave one out")
     if not formulas:
         raise PluginError(f"the module {module!r} is no plugin; register formulas by @quantity")
     found = Plugin(plain, _checked(plain, formulas), formulas)

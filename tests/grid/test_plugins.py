@@ -1,5 +1,6 @@
 """A plugin's formulas are quantities like ours, where a sweep names them and nowhere else."""
 
+import importlib
 import json
 import multiprocessing
 import pickle
@@ -365,6 +366,21 @@ def test_one_name_is_of_one_plugin(written: Callable[..., str]) -> None:
     Sweep({"n_gpus": 64}, {}, ["mine"], plugins=one)
     with pytest.raises(InputError, match="mine is also of lab_one; rename one"):
         Sweep({"n_gpus": 64}, {}, ["mine"], plugins=other)
+
+
+def test_a_package_has_one_formula_of_a_quantity(
+    written: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "lab_package").mkdir()
+    name = written("from . import one, two", "lab_package/__init__").partition("/")[0]
+    written(formula("1.0 * n_gpus"), "lab_package/one")
+    written(formula("2.0 * n_gpus", name="other"), "lab_package/two")
+    found = Sweep({"n_gpus": 64}, {}, ["mine", "other"], plugins=name).evaluate()
+    assert (float(found["mine"]), float(found["other"])) == (64.0, 128.0)
+    written(formula("2.0 * n_gpus"), "lab_package/two")
+    importlib.reload(sys.modules["lab_package.two"])
+    with pytest.raises(InputError, match="has two formulas of one quantity"):
+        Sweep({"n_gpus": 64}, {}, ["mine"], plugins=name)
 
 
 def test_an_entry_point_is_imported_where_it_is_named(
