@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from .records import KINDS, CatalogError, Record, file_of, read
+from .entry import KINDS, CatalogError, Record
+from .records import file_of, read
 
 LEDGER = Path(__file__).with_name("data") / "editions.txt"
 _LINE = re.compile(r"([a-z]+ [a-z0-9-]+@[1-9][0-9]*) ([0-9a-f]{64})")

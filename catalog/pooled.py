@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..kernels import elementary
-from .records import CatalogError, kind
+from .entry import CatalogError
+from .records import kind
 
 Array = np.ndarray[Any, Any]
 STEP = "step_time"

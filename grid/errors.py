@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ..catalog.records import one_line
+from ..catalog.entry import one_line
 from ..catalog.spelling import hint, near
 
 EXTRA = "an extra; run: pip install 'fleetcube[{}]'"

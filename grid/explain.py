@@ -15,12 +15,16 @@ from ..kernels.calculus.derivatives import derivative
 from ..kernels.declare import Input
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select, units
+from ..kernels.graph.plugins import Plugin
 from ..kernels.inputs import BY_TOPIC, INPUTS, TOPIC_OF
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.tables import cannot_run, label, memory_use, scale
-from .spec import dates, patterns
+from .spec import dates, own_records, patterns
+from .spec.plugins import ABOUT as ABOUT_PLUGINS
+from .spec.plugins import NAME as PLUGINS
+from .spec.plugins import named, with_plugins
 from .spec.scenario import choose
 from .text import WIDTH
 
@@ -28,6 +32,11 @@ MOST_MATCHES = 15  # names listed by a word search
 _PATTERNS = {
     patterns.NAME: (patterns.ABOUT, patterns.SETS),
     patterns.LAYOUT: (patterns.ABOUT_LAYOUT, patterns.LAYOUT_SETS),
+}
+_NAMED = {
+    dates.NAME: f"{dates.ABOUT}, in [scenario], as 2027-06-01",
+    own_records.NAME: f"{own_records.ABOUT}, as mylab.toml",
+    PLUGINS: f"{ABOUT_PLUGINS}, as mylab_schedules",
 }
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
@@ -42,20 +51,24 @@ class Explanation(str):
         return f"<pre>{escape(self)}</pre>"
 
 
-def explain(name: str | None = None, **options: Any) -> Explanation:
+def explain(
+    name: str | None = None, plugins: str | Sequence[str] = (), **options: Any
+) -> Explanation:
     """Explain an input, option, quantity or catalog kind; without a name, list all.
 
     A quantity: its formulas, the option that selects among them, sources, and everything it is
     computed from under the default options, or those given (goodput_model="additive"), with
     defaults. An input: default, bounds, what it
     feeds. Other words: the names that contain them, or whose meanings do; terms of the catalog's
-    glossary and catalog labels lead to names. Raises InputError, with the nearest names, if none.
+    glossary and catalog labels lead to names. Formulas of `plugins`, which are imported, count,
+    too. Raises InputError, with the nearest names, if none.
     """
     if name is None:
         return Explanation(_list_all())
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
-    if options and name not in load():
+    own = named(with_plugins({}, plugins))
+    if (options or own) and name not in load(*own):
         raise InputError(f"{shown(name)} is not a quantity, whose formulas options choose")
     written, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
@@ -64,12 +77,12 @@ def explain(name: str | None = None, **options: Any) -> Explanation:
     elif name in _PATTERNS:
         about, sets = _PATTERNS[name]
         lines = [*_wrapped(f"{name}: {about}"), "", *_wrapped("Sets " + ", ".join(sets))]
-    elif name == dates.NAME:
-        lines = _wrapped(f"{name}: {dates.ABOUT}, in [scenario], as 2027-06-01")
+    elif name in _NAMED:
+        lines = _wrapped(f"{name}: {_NAMED[name]}")
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
-    elif name in load():
-        lines = _explain_quantity(load()[name], _chosen(options))
+    elif name in load(*own):
+        lines = _explain_quantity(load(*own)[name], _chosen(options), own)
     elif slope := derivative(name):
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
@@ -225,9 +238,15 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _explain_quantity(quantity: Quantity, options: Mapping[str, Any]) -> list[str]:
+def _explain_quantity(
+    quantity: Quantity, options: Mapping[str, Any], own: Sequence[Plugin]
+) -> list[str]:
     doc = quantity.doc
     lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
+    for each in own:
+        if quantity.name in each.formulas:
+            done = f"replaces {quantity.name} of" if quantity.name in load() else "is added to"
+            lines += ["", *_wrapped(f"{done} fleetcube by the plugin {each.pinned}")]
     choices: dict[Function, list[Any]] = {}
     known: Sequence[Any] = INPUTS[quantity.option].choices if quantity.option else (None,)
     if quantity.option and quantity.option in options:
@@ -241,14 +260,14 @@ def _explain_quantity(quantity: Quantity, options: Mapping[str, Any]) -> list[st
             chosen = [label(v) + (" (default)" if v == usual else "") for v in values]
             lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
         lines += _explain_formula(quantity.name, formula)
-    lines += ["", *_feeds(quantity.name, "nothing: it is a result")]
-    formulas = select([quantity.name], choose(options, ()), INPUTS)
+    lines += ["", *_feeds(quantity.name, "nothing: it is a result", own=own)]
+    formulas = select([quantity.name], choose(options, ()), INPUTS, own)
     if len(formulas) > 1:
         how = "these options" if options else "default options"
         lines += ["", f"Computed from, with {how} (each name once, where first needed):"]
-        lines += _tree(quantity.name, formulas, options)
+        lines += _tree(quantity.name, formulas, options, own)
     names = {p for formula in formulas.values() for p in parameters(formula)}
-    names |= {option for needed in formulas if (option := load()[needed].option)}
+    names |= {option for needed in formulas if (option := load(*own)[needed].option)}
     rows = [row for row in INPUTS.values() if row.name in names]
     return [*lines, *(["", "Inputs of these, with defaults:", *_defaults(rows)] if rows else [])]
 
@@ -272,20 +291,25 @@ def _explain_formula(quantity: str, formula: Function) -> list[str]:
 
 
 def _file(module: str) -> str:
-    return f"{module.partition('.')[2].replace('.', '/')}.py"
+    return f"{module.removeprefix('fleetcube.').replace('.', '/')}.py"
 
 
 def _maths(doc: Doc) -> list[str]:
     """Lines as written; a paragraph that is too wide is prose, and is rewrapped."""
     lines = []
-    for paragraph in doc.maths.split("\n\n"):
+    for paragraph in filter(None, doc.maths.split("\n\n")):
         if max(map(len, paragraph.splitlines())) > (most := WIDTH.get() - 4):
             paragraph = "\n".join(textwrap.wrap(paragraph, most, break_on_hyphens=False))
         lines += ["", *textwrap.indent(paragraph, "    ").splitlines()]
     return lines[1:]
 
 
-def _tree(name: str, formulas: Mapping[str, Function], options: Mapping[str, Any]) -> list[str]:
+def _tree(
+    name: str,
+    formulas: Mapping[str, Function],
+    options: Mapping[str, Any],
+    own: Sequence[Plugin],
+) -> list[str]:
     """The tree of quantities below `name`, each once, at its least depth."""
     below: dict[str, list[str]] = {}
     seen, level = {name}, [name]
@@ -296,7 +320,7 @@ def _tree(name: str, formulas: Mapping[str, Function], options: Mapping[str, Any
         level += new
 
     def written(current: str, depth: int) -> Iterable[str]:
-        option = load()[current].option
+        option = load(*own)[current].option
         chosen = label(options.get(option, INPUTS[option].default)) if option else ""
         choice = f" {_whole(f'({option} = {chosen})')}" if option else ""
         yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
@@ -332,29 +356,29 @@ def _defaults(rows: Sequence[Input]) -> list[str]:
 
 
 @functools.cache
-def feeds(name: str) -> tuple[str, ...]:
+def feeds(name: str, *own: Plugin) -> tuple[str, ...]:
     """Quantities whose formula, or choice of formula, uses a name."""
     return tuple(
         quantity.name
-        for quantity in load().values()
+        for quantity in load(*own).values()
         if quantity.option == name
         or any(name in parameters(formula) for formula in quantity.formulas.values())
     )
 
 
-def downstream(name: str) -> set[str]:
+def downstream(name: str, *own: Plugin) -> set[str]:
     """Every quantity that a name affects, directly or through others."""
     reached: set[str] = set()
     level = [name]
     for current in level:
-        new = [fed for fed in feeds(current) if fed not in reached]
+        new = [fed for fed in feeds(current, *own) if fed not in reached]
         reached.update(new)
         level += new
     return reached
 
 
-def _feeds(name: str, nothing: str, title: str = "feeds") -> list[str]:
-    direct, count = feeds(name), len(downstream(name))
+def _feeds(name: str, nothing: str, title: str = "feeds", own: Sequence[Plugin] = ()) -> list[str]:
+    direct, count = feeds(name, *own), len(downstream(name, *own))
     more = [f"and through these {count - len(direct)} others"] if count > len(direct) else []
     return _field(title, [*direct, *more] or [nothing])
 

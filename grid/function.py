@@ -11,7 +11,7 @@ import numpy as np
 
 from ..catalog import KINDS
 from ..catalog.units import carried
-from ..kernels.calculus.derivatives import derivative, name_of, unit_of
+from ..kernels.calculus.derivatives import derivative, name_of, quantity, unit_of
 from ..kernels.calculus.phases import without_phase
 from ..kernels.engines import javascript, scalar
 from ..kernels.engines.jax import KEPT
@@ -20,7 +20,7 @@ from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
 from ..kernels.graph.formulas import Function as Formula
-from ..kernels.graph.formulas import load, parameters
+from ..kernels.graph.formulas import known, parameters
 from ..kernels.inputs import INPUTS
 from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
@@ -192,7 +192,7 @@ class Function(Generic[Result]):
     @property
     def sources(self) -> dict[str, str]:
         """Sources of the formulas, by quantity."""
-        names = [name for name in self._formulas if name in load()]
+        names = [name for name in self._formulas if known(name)]
         return {
             name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
             for name in names
@@ -432,7 +432,7 @@ def _meaning(name: str) -> str:
     if plain in INPUTS:
         return INPUTS[plain].description
     slope = derivative(name)
-    return (slope.doc if slope else load()[plain].doc).summary.rstrip(".")
+    return (slope or quantity(plain)).doc.summary.rstrip(".")
 
 
 def _floats(values: Sequence[Any]) -> list[float] | None:

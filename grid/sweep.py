@@ -15,7 +15,7 @@ from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
 from .spec.content import content
-from .spec.scenario import carrying
+from .spec.plugins import NAME as PLUGINS
 from .spec.values import DType, check_dtype
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Sweep(Evaluation):
             has a value for each.
         settings: engine, threads, Dask cluster and the like, for all methods; each takes others
             for one call.
+        plugins: modules, or names of installed plugins, whose formulas to use; they are imported.
 
     Raises InputError (a ValueError) with a one-line message for unusable arguments.
 
@@ -63,8 +64,10 @@ class Sweep(Evaluation):
         return tuple(self._outputs), content(self._problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        spec = carrying(self.spec, self._problem.records)
-        return type(self), (spec["scenario"], spec["axes"], spec["outputs"] or ())
+        spec = self.spec
+        given = (spec["scenario"], spec["axes"], spec["outputs"] or ())
+        named = spec["scenario"].get(PLUGINS)
+        return (functools.partial(type(self), plugins=named) if named else type(self)), given
 
     def _repr_html_(self) -> str:
         from .show.html import sweep_html

@@ -155,8 +155,10 @@ MONEY = "job_cost"  # measures the worth of levers, where a price is given
 
 # What a scenario spells out in letters, and where it may be given instead
 TEXTS: Mapping[str, str] = {
+    "catalog": "name all files of a sweep there",
     "layer_pattern": "or an axis of its own",
     "pipeline_layout": "move its inputs along axes instead",
+    "plugins": "make a sweep with it and one without",
     "start_date": "say it there; phases begin as those before them end",
 }
 

@@ -2,7 +2,8 @@
 
 - `python` blocks (and the cells of a notebook) run in one scope;
 - of `sh` blocks, the lines that begin with `fleetcube` run;
-- blocks that begin with `# NAME.toml`, `# NAME.csv` or `# NAME.log` are files;
+- blocks that begin with `# NAME.toml`, `# NAME.csv`, `# NAME.log` or `# NAME.py` are files, which
+  code may import;
 - a `text` block right after one of the first two is what it prints; `...` matches anything, and
   seconds are not compared; no number has more than 8 digits, as CPUs differ in the last ones;
 - `python NAME` blocks need an extra: a test of their own runs them;
@@ -52,7 +53,7 @@ RUN = (
     *sorted(DOCS.glob("notebooks/*.md")),
 )
 _BLOCK = re.compile(r"^```(\{code-cell\}|\w*(?: \w+)?)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# ([\w-]+\.(?:toml|csv|log))\n")
+_FILE = re.compile(r"# ([\w-]+\.(?:toml|csv|log|py))\n")
 _SECONDS = re.compile(r"\bin [\d.]+ s\b")
 _DECIMAL = re.compile(r"(?<!arXiv:)\b(\d+)\.(\d+)")
 _DIGITS = 8
@@ -116,11 +117,13 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
         (folder / "examples").symlink_to(ROOT / "examples")
     scope: dict[str, object] = {"__name__": "__page__"}
     every = blocks(text)
+    sys.path.insert(0, str(folder))
     try:
         for block, after in itertools.zip_longest(every, every[1:]):
             if name := _FILE.match(block.text):
                 (folder / name[1]).write_text(block.text[name.end() :], encoding="utf-8")
-            if block.language not in ("python", "{code-cell}", "sh"):
+            module = name is not None and name[1].endswith(".py")
+            if module or block.language not in ("python", "{code-cell}", "sh"):
                 continue
             with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out:
                 if block.language == "sh":
@@ -134,7 +137,9 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
                 and not text[block.end + 3 : after.start - 8].strip()
             )
             yield Printed(out.getvalue(), after if follows else None)
-    finally:  # a page may set JAX's precision, which is global
+    finally:
+        sys.path.remove(str(folder))
+        # a page may set JAX's precision, which is global
         if "jax" in sys.modules:
             sys.modules["jax"].config.update("jax_enable_x64", False)
 

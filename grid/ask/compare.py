@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS
-from ...kernels.roles import REASON
+from ...kernels.roles import REASON, TEXTS
 from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan
@@ -279,7 +279,7 @@ def _planned(entries: dict[str, Any], over: Sequence[str]) -> tuple[dict[str, An
 
 
 def _entry(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping) or name in {*KINDS, PHASE}:
+    if isinstance(value, Mapping) or name in {*KINDS, *TEXTS, PHASE}:
         return value
     return patterns.choice(name, value) if values.is_option(name) else values.number(name, value)
 

@@ -93,11 +93,11 @@ def is_held(plan: Plan, name: str) -> bool:
 
 def check_quantity(name: Any) -> str:
     """The name of a quantity, checked to have a derivative."""
-    if not isinstance(name, str) or name not in graph.load():
+    if not isinstance(name, str) or (known := graph.known(name)) is None:
         raise InputError(
             f"of = {shown(name)} is not a quantity; {nearest(str(name), graph.load())}"
         )
-    if graph.load()[name].unit == "flag":
+    if known.unit == "flag":
         raise InputError(f"of = {name!r} is a flag, which has no derivative; name a number")
     return name
 

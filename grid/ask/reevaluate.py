@@ -16,6 +16,7 @@ from ..show.tables import label
 from ..spec.arguments import POINTS
 from ..spec.axes import is_coupled, make_axis
 from ..spec.axis import Axis
+from ..spec.own_records import with_catalog
 from ..store.cube import spec_of
 from .interval import interval, is_predicted
 from .uncertainty import errors
@@ -36,8 +37,9 @@ def sweep_of(cut: "xarray.Dataset") -> Evaluation:
         raise InputError(f"the cube does not state its spec ({error})") from None
     if POINTS in spec["axes"]:
         raise InputError("points of arrays of several dimensions are not kept; give arrays of one")
-    axes = {name: _axis(name, entry, cut) for name, entry in spec["axes"].items()}
-    return Evaluation(as_it_was(spec), axes, spec["outputs"])
+    scenario, entries = with_catalog(as_it_was(spec), spec["axes"])
+    axes = {name: _axis(name, entry, cut) for name, entry in entries.items()}
+    return Evaluation(scenario, axes, spec["outputs"])
 
 
 def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:

@@ -79,7 +79,7 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     reaching = reached(plan, [of])
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
-    return felt + [name for name in graph.load() if name in reaching & given - {of}]
+    return felt + [n for n in (*graph.load(), *graph.plugged) if n in reaching & given - {of}]
 
 
 GIVEN = "given"  # the kind of quantities stated by a spec or a label

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import KINDS
-from ...catalog.records import unit
+from ...catalog.entry import unit
 from ...kernels.declare import written
 from ..errors import InputError, check_path
 from ..show.tables import scale

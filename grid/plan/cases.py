@@ -18,6 +18,7 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.calculus.phases import in_phase, parts, side_by_side
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, MissingInputError, UnknownNameError
+from ...kernels.graph.plugins import Plugin
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec.axis import Array, Axis
@@ -38,6 +39,7 @@ class Choice:
     rows: Mapping[str, tuple[str, Array]]  # given by axes: the axis, and the values along its run
     given: tuple[str, ...]  # names that have a value, the defaults first
     phases: tuple["Phase", ...] = ()
+    plugins: tuple[Plugin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             its = choose({**options, **_options_of(problem, k)}, stated | own.keys())
             phases.append(Phase(key, tuple(its.items()), tuple({**given, **own}), tuple(own)))
         given |= _in_phases(problem, free)
-        cases.append(Choice(chosen, choose(options, stated), rows, tuple(given), tuple(phases)))
+        known = choose(options, stated)
+        cases.append(Choice(chosen, known, rows, tuple(given), tuple(phases), problem.plugins))
     return cases
 
 
@@ -155,9 +158,9 @@ def _without(problem: Problem, error: str) -> str:
 def _selected(needed: Sequence[str], choice: Choice) -> Formulas:
     """The formulas of a case, with those of its phases side by side."""
     if not choice.phases:
-        return graph.select(needed, choice.options, choice.given)
-    rows = [graph.select(parts(needed), dict(p.options), p.given) for p in choice.phases]
-    phases = choice.phases
+        return graph.select(needed, choice.options, choice.given, choice.plugins)
+    phases, own = choice.phases, choice.plugins
+    rows = [graph.select(parts(needed), dict(p.options), p.given, own) for p in phases]
     return side_by_side(needed, [p.key for p in phases], rows, [p.own for p in phases])
 
 

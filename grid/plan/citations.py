@@ -177,6 +177,8 @@ def _record(entry: Mapping[str, Any]) -> str:
     of = f"Record {which} of the fleetcube catalog"
     if is_path(entry["kind"], entry["label"]):
         of = f"{entry['kind'].capitalize()} file {entry['label'].rpartition('/')[2]}"
+    elif isinstance(home := entry.get("origin"), str):
+        of = f"Record {which} of {home.rpartition('/')[2]}"
     return _entry(
         re.sub(_ODD, "_", f"{entry['kind']}_{entry['label']}"),
         title=_escaped(entry.get("title") or entry["label"]),

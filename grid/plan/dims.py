@@ -100,7 +100,7 @@ def depending(
 
 def option_of(name: str) -> str | None:
     """The option that selects among a quantity's formulas, in any phase."""
-    known = graph.load().get(without_phase(name))
+    known = graph.known(without_phase(name))
     return known.option if known else None
 
 
@@ -119,7 +119,7 @@ def _made_differently(
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):
-        if derived := {name for name in row if without_phase(name) not in graph.load()}:
+        if derived := {name for name in row if not graph.known(without_phase(name))}:
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
             known = first.setdefault(others, {})
             names |= {name for name in derived if known.setdefault(name, row[name]) != row[name]}

@@ -31,14 +31,14 @@ ENGINE_CODE = {
 }
 _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "roles", "graph.bind"),
-    *("graph.formulas", "engines.job"),
+    *("graph.formulas", "graph.plugins", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
     "calculus.slopes",
 )
 _GRID_CODE = (
-    *("spec.auto", "spec.axes", "spec.axis", "spec.designs", "spec.patterns", "spec.phases"),
-    *("spec.scenario", "spec.values"),
+    *("spec.auto", "spec.axes", "spec.axis", "spec.designs", "spec.own_records", "spec.patterns"),
+    *("spec.phases", "spec.plugins", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )
@@ -62,6 +62,7 @@ def fingerprint(
         facts["processor.jax"] = jax.processor()
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
+    facts |= {f"plugin.{own.name}": own.digest for own in plan.problem.plugins}
     formulas: dict[str, dict[Any, None]] = {}
     for case in plan.cases:
         for name, formula in case.formulas.items():

@@ -12,7 +12,8 @@ from ...kernels.calculus.derivatives import derivative, is_quantity, quantity
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
-from ...kernels.graph.formulas import load, parameters
+from ...kernels.graph.formulas import known as quantity_of
+from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..datasets import load_accessor
@@ -86,7 +87,7 @@ def _conventions(plan: Plan, name: str) -> str:
                 continue
             seen.add(current)
             todo += parameters(formula)
-            known = load().get(without_phase(current))
+            known = quantity_of(without_phase(current))
             if known and known.option and INPUTS[known.option].convention:
                 conventions |= {
                     str(choice): None

@@ -25,6 +25,7 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import BEFORE, BESIDE_IT, DECIDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
+from ..spec import plugins
 from ..spec.hardware import powered
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -145,7 +146,8 @@ class Plan(Grid):
             if entry.kind == CONFIGURED and is_path(entry.kind, entry.label)
             if used & entry.values.keys()
         ]
-        return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
+        told = (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
+        return (*told, *plugins.remarks(self.problem.plugins))
 
     def _added(self, used: AbstractSet[str]) -> Iterator[str]:
         """What is counted beside an input given alone, by default, a line each."""
@@ -273,7 +275,7 @@ def _structure(
         for choice in chosen
     )
     tables = tuple((name, names) for name, (names, _) in problem.tables.items())
-    key = (outputs, mask, free, axes, cases, tables)
+    key = (outputs, mask, free, axes, cases, tables, problem.plugins)
     if (made := _known.get(key)) is None:
         made = _made(problem, chosen, outputs, mask, free)
         _known.keep(key, made)
@@ -351,7 +353,9 @@ def check_outputs(outputs: Sequence[str], problem: Problem) -> None:
         if name in INPUTS:
             raise InputError(f"outputs: {name!r} is an input; name a quantity that depends on it")
         if not is_quantity(name):
-            raise InputError(f"outputs: {name!r} is not a quantity; {nearest(name, graph.load())}")
+            known = graph.load(*problem.plugins)
+            raise InputError(f"outputs: {name!r} is not a quantity; {nearest(name, known)}")
+        plugins.check_names([name], problem.plugins)
         if list(outputs).count(name) > 1:
             raise InputError(f"outputs: {name!r} appears twice; remove one")
         for axis in problem.axes:

@@ -24,7 +24,9 @@ from ..plan.plan import Plan
 from ..progress import expected
 from ..spec.arguments import plain, scenario_and_axes
 from ..spec.axis import Array
+from ..spec.own_records import with_catalog
 from ..spec.phases import joined
+from ..spec.plugins import with_plugins
 from ..spec.scenario import resolve
 from ..spec.values import DType, check_dtype, owned, without_unit
 from .settings import Settings, check_settings
@@ -55,6 +57,7 @@ class Evaluation:
         outputs: str | Sequence[str] = (),
         phases: Sequence[Mapping[str, Any]] | None = None,
         settings: Settings = _DEFAULT,
+        plugins: str | Sequence[str] = (),
     ) -> None:
         self.settings = check_settings(settings)
         outputs = [outputs] if isinstance(outputs, str) else outputs
@@ -64,6 +67,7 @@ class Evaluation:
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
         if isinstance(axes, dict):  # else `resolve` refuses them
             axes = {name: plain(name, entry) for name, entry in axes.items()}
+            scenario, axes = with_catalog(with_plugins(scenario, plugins), axes)
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs

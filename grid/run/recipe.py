@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..plan.plan import Plan
+from ..spec.plugins import NAME, with_plugins
 from ..spec.scenario import resolve
 
 Work = Callable[[Plan, Any], Any]  # applied to a task
@@ -45,7 +46,8 @@ class Recipe:
 
     def _build(self) -> Plan:
         spec = self.spec
-        problem = resolve(spec["scenario"], spec["axes"])
+        own = with_plugins({}, spec["scenario"].get(NAME))  # named where the recipe was made
+        problem = resolve({**spec["scenario"], **own}, spec["axes"])
         return Plan(problem, spec["outputs"], self.engine, self.mask)
 
     def __getstate__(self) -> dict[str, Any]:

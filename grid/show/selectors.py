@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-from ..spec import dates, patterns, phases, values
+from ..spec import dates, own_records, patterns, phases, plugins, values
 from ..spec.axes import make_axes
 from ..spec.axis import Axis
 from .tables import label, scale
@@ -181,7 +181,12 @@ def narrow(
     """
     wanted = pairs(selectors)
     scenario, each = _in_phases(spec, wanted)
-    axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
+    axes: Any = {name: axis for name, axis in spec["axes"].items() if name not in without}
+    if own := wanted.pop(own_records.NAME, ""):
+        scenario[own_records.NAME] = own.split(",")
+    # whoever types a selector names them
+    scenario = dict(plugins.with_plugins(scenario, wanted.pop(plugins.NAME, ())))
+    scenario, axes = map(dict, own_records.with_catalog(scenario, axes))
     current = make_axes(axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
     by_phase = phases.stated(scenario)

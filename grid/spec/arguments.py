@@ -7,7 +7,7 @@ import numpy as np
 
 from ...catalog import KINDS
 from ..errors import InputError
-from . import phases
+from . import own_records, phases, plugins
 from .axes import coupled_axis
 from .distributions import is_distribution
 from .values import check_name, is_known, is_option, number, unit_of, without_unit
@@ -27,6 +27,9 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     together: dict[str, dict[str, Any]] = {}
     labels: dict[str, Any] = {}
     for name, value in without_unit("", inputs).items():
+        if name in (own_records.NAME, plugins.NAME):
+            scenario[name] = value
+            continue
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
             if not hasattr(value, "ndim") or value.ndim > 1:
                 raise InputError(f"{name} is a Dataset; give a DataArray")
@@ -60,7 +63,8 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
             )
         axes[dim] = _moving(dim, moving, labels.get(dim))
-    return scenario, axes
+    own = scenario.pop(plugins.NAME, ())  # whoever calls names them
+    return {**plugins.with_plugins(scenario, own)}, axes
 
 
 def plain(name: str, entry: Any) -> Any:

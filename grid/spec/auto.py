@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
-from ...catalog.records import CLUSTER, SHAPE
+from ...catalog.entry import CLUSTER, SHAPE
 from ...kernels import elementary
 from ...kernels.calculus.phases import in_phase
 from ...kernels.inputs import INPUTS

@@ -10,7 +10,7 @@ from ...catalog.files import parse_toml
 from ..errors import InputError, nearest
 from . import dates, phases
 from .bounded import read_bytes
-from .scenario import located
+from .own_records import located, with_catalog
 
 LARGEST = 1 << 24  # bytes of a spec
 _TABLES = re.compile(r"^ *(outputs *= *\[|\[ *(scenario|axes) *[\].]|\[\[ *phase *]])", re.M)
@@ -59,4 +59,6 @@ def tables_of(text: str, path: str | PathLike[str]) -> dict[str, Any]:
             for key, value in made["scenario"].items()
             if key == dates.NAME and isinstance(value, date)
         }
+        if isinstance(made["axes"], dict):
+            made["scenario"], made["axes"] = with_catalog(made["scenario"], made["axes"])
     return made

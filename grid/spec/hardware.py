@@ -148,8 +148,8 @@ def own_cards(
         return axes, {}, {}
 
     def cards(nodes: Iterable[str]) -> tuple[str, ...]:
-        own = [record("node", node).values.get(NETWORK) for node in nodes]
-        return () if None in own else tuple(map(str, own))
+        own: list[Any] = [record("node", node).values.get(NETWORK) for node in nodes]
+        return () if None in own else tuple(own)
 
     if own := cards([labels["node"]] if "node" in labels else []):
         told = f"no fabric is given: {own[0]}, as the network cards of {labels['node']} are"

@@ -1,20 +1,20 @@
 """Resolve a scenario and axes: labels become inputs, inputs become constants or axes in SI."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...catalog import AUTO, CONFIGURED, KINDS, CatalogError, FileLabel, Record, is_path, record
+from ...catalog import AUTO, CONFIGURED, KINDS, CatalogError, Record, record
 from ...kernels.calculus.phases import in_phase, without_phase
-from ...kernels.graph.formulas import load
+from ...kernels.graph.formulas import known
+from ...kernels.graph.plugins import Plugin
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, MEASURED, SHARES, WHOLES
 from ..errors import InputError
-from . import auto, dates, framework, hardware, patterns, phases, values
+from . import auto, dates, framework, hardware, own_records, patterns, phases, plugins, values
 from .axes import make_axes
 from .axis import Array, Axis
 from .distributions import Distribution, distribution
@@ -48,6 +48,7 @@ class Problem:
     auto_by_default: bool = False  # the scenario does not name it
     phases: Axis | None = None  # of the job, which are added up
     phased: frozenset[str] = frozenset()  # numbers in `tables` with values by phase
+    plugins: tuple[Plugin, ...] = ()
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
@@ -102,6 +103,8 @@ def resolve(
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
     dates.start_of(scenario)
+    own_plugins = plugins.named(scenario)
+    scenario, axes = own_records.with_catalog(scenario, axes)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(axes).values())
     owner: dict[str, str] = {}
@@ -120,6 +123,7 @@ def resolve(
     scenario = patterns.spelled_out(scenario, owner, models)
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
+    plugins.check_names([*stated, *owner, *free], own_plugins)
     explicit = {*stated, *owner}
     for whole, parts in MEASURED.items():
         said = {*labels}.union(explicit, *(axis.records for axis in swept))
@@ -187,6 +191,7 @@ def resolve(
         by_value=hardware.COUNTED if torus.rows or counted.rows else frozenset(),
         per_decade=per_decade,
         auto_by_default=auto_by_default,
+        plugins=own_plugins,
     )
     for upper, lower in GROWING.items():
         least, given = constants.get(lower, 0.0), constants.get(upper, 0.0)
@@ -224,33 +229,6 @@ def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
     return {**labels, **constants, **options}
 
 
-def located(spec: Any, folder: Path) -> Any:
-    """A spec, or a part of one, with files of records resolved against a folder."""
-    return _with_paths(spec, lambda _, path: str(folder.absolute() / path))
-
-
-def carrying(spec: Any, records: Iterable[Record]) -> Any:
-    """A spec that embeds its files of records, and so means the same anywhere."""
-    entries = {(entry.kind, entry.label): entry for entry in records}
-    return _with_paths(
-        spec, lambda *which: FileLabel.of(which[1], entries.get(which) or record(*which))
-    )
-
-
-def _with_paths(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:
-    """A spec, or a part of one, with `change` applied to kinds and paths of files of records."""
-    if isinstance(spec, Mapping):
-        inside = key in KINDS  # calibration = {values = [...]}
-        if inside and "values" not in spec:
-            return spec  # a model's configuration
-        return {n: _with_paths(part, change, key if inside else n) for n, part in spec.items()}
-    if isinstance(spec, list | tuple):
-        return type(spec)(_with_paths(part, change, key) for part in spec)
-    if isinstance(spec, Axis):
-        return replace(spec, records=_with_paths(spec.records, change))
-    return change(key, spec) if is_path(key, spec) else spec
-
-
 def _constants(
     scenario: Mapping[str, Any], swept: Mapping[str, str]
 ) -> tuple[dict[str, float], dict[str, Any], dict[str, str], dict[str, Distribution]]:
@@ -259,7 +237,7 @@ def _constants(
     labels: dict[str, str] = {}
     distributions: dict[str, Distribution] = {}
     for name, value in scenario.items():
-        if name == dates.NAME:
+        if name in (dates.NAME, own_records.NAME, plugins.NAME):
             continue  # not an input of any formula
         values.check_name(name)
         if name == CONFIGURED:
@@ -504,7 +482,7 @@ def _values_of(
     own = {
         key: distribution(key, value).median if isinstance(value, Mapping) else value
         for key, value in spelled.items()
-        if key in INPUTS or key in load()
+        if key in INPUTS or known(key)
     }
     gpu = entry.values.get("gpu")
     for whole, (rest, count, each) in BESIDE_GPUS.items():

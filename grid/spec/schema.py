@@ -18,7 +18,7 @@ from ...kernels.declare import Input
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import PHASED
-from . import dates, phases
+from . import dates, own_records, phases, plugins
 from .axes import PHASE
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
@@ -61,6 +61,7 @@ def schema() -> Schema:
         "scenario": _table(
             {name: {**about[name], **_scenario(name, of[name])} for name in names}
             | {NAME: _PATTERN, dates.NAME: _DATE}
+            | {own.NAME: {**_TEXTS, "description": own.ABOUT} for own in (own_records, plugins)}
         ),
         "axes": axes,
         PHASE: {**_LIST, "description": phases.ABOUT, "items": _table(stated, PHASED)},
@@ -108,6 +109,7 @@ _DATE: Schema = {
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "description": dates.ABOUT,
 }
+_TEXTS: Schema = {"anyOf": [{"type": "string"}, {**_LIST, "items": {"type": "string"}}]}
 _COUNT: Schema = {"type": "integer", "minimum": 1}
 _NAMES: Schema = {
     "description": "phases of the scenario, told apart",

@@ -16,7 +16,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.calculus.phases import without_phase
 from ...kernels.declare import OFF, Input, written
 from ...kernels.engines.job import default_threads
-from ...kernels.graph.formulas import load
+from ...kernels.graph.formulas import known, load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, check_count, nearest, shown
@@ -32,7 +32,7 @@ def known_names() -> list[str]:
 
 def is_known(name: Any) -> bool:
     plain = without_phase(name) if isinstance(name, str) else name
-    return plain in INPUTS or plain in load() or plain in KINDS
+    return plain in INPUTS or known(plain) is not None or plain in KINDS
 
 
 def check_name(name: Any) -> str:
@@ -43,8 +43,8 @@ def check_name(name: Any) -> str:
         raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
     if not is_known(name):
         raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
-    plain = without_phase(name)
-    if plain in load() and load()[plain].unit == "flag":
+    found = known(without_phase(name))
+    if found is not None and found.unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
     return name
 

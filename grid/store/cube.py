@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
+from ..spec.plugins import named
 from . import journal
 from .append import check_grows, fitting, stored_record
 from .chunks import Stored
@@ -424,7 +426,12 @@ def open_cube(
         source = SealedStore(place.source(), place, files)
         source.check()
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
-        foreign = set(map(str, cube.dims)) - set(spec_of(cube.attrs)["axes"])
+        spec = spec_of(cube.attrs)
+        try:
+            named(spec["scenario"])
+        except InputError as error:
+            warnings.warn(f"what is stored can be read, and not computed: {error}", stacklevel=2)
+        foreign = set(map(str, cube.dims)) - set(spec["axes"])
         if foreign:
             raise ValueError(f"its spec has no axis {min(foreign)!r}")
         for key in ("fleetcube_medians", "fleetcube_defaults"):

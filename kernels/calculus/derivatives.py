@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from .. import vocabulary
 from ..graph.docstrings import Doc
-from ..graph.formulas import Function, Quantity, UnknownNameError, load, parameters
+from ..graph.formulas import Function, Quantity, UnknownNameError, known, parameters, plugged
 from .made import Chain, Renamed, partial
 from .phases import in_phase, phase_of, without_phase
 from .slopes import (
@@ -50,7 +50,7 @@ class Derivative:
     @property
     def unit(self) -> str:
         """Unit of the quantity over that of the input; 1 for elasticities."""
-        above, below = load()[self.of].unit, unit_of(self.wrt)
+        above, below = quantity(self.of).unit, unit_of(self.wrt)
         if self.kind in ("dln", "deltaln") or above == below:
             return "1"
         if below == "1":
@@ -73,38 +73,48 @@ def name_of(kind: str, of: str, wrt: str) -> str:
     return f"{kind}_{of}_{kind}_{wrt}"
 
 
-@functools.cache
 def derivative(name: str) -> Derivative | None:
     """The derivative that a name of the form d_Y_d_X means; None for other names."""
+    return _derivative(name, tuple(plugged))
+
+
+@functools.cache
+def _derivative(name: str, _: tuple[str, ...]) -> Derivative | None:
     match = _NAME.fullmatch(name)
-    if match is None or match.group(2) not in load() or load()[match.group(2)].unit == "flag":
+    if match is None or not _is_number(match.group(2)):
         return None
     wrt = without_phase(match.group(3))
     if row := vocabulary.PHYSICS.inputs.get(wrt):
         slope = row.kind == "real" and not match.group(1).startswith("delta")
-        known = slope or row.kind == "count"
+        fits = slope or row.kind == "count"
     else:
-        known = wrt in load() and load()[wrt].unit != "flag" and wrt != match.group(2)
-    return Derivative(name, match.group(1), match.group(2), match.group(3)) if known else None
+        fits = _is_number(wrt) and wrt != match.group(2)
+    return Derivative(name, match.group(1), match.group(2), match.group(3)) if fits else None
+
+
+def _is_number(name: str) -> bool:
+    """Whether a name is a quantity, and no code."""
+    found = known(name)
+    return found is not None and found.unit != "flag"
 
 
 def quantity(name: str) -> Quantity | Derivative:
     """The quantity of a name, derivatives among them. Raises UnknownNameError."""
-    known = load().get(name) or derivative(name)
-    if known is None:
+    found = known(name) or derivative(name)
+    if found is None:
         raise UnknownNameError(f"{name!r} is not a quantity")
-    return known
+    return found
 
 
 def is_quantity(name: str) -> bool:
-    return name in load() or derivative(name) is not None
+    return known(name) is not None or derivative(name) is not None
 
 
 def unit_of(name: str) -> str:
     plain = without_phase(name)
     if row := vocabulary.PHYSICS.inputs.get(plain):
         return row.unit
-    return quantity(plain if plain in load() else name).unit
+    return quantity(plain if known(plain) else name).unit
 
 
 def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozenset[str]:

@@ -18,6 +18,12 @@ from ..ops import where
 PACKAGE = __package__.rpartition(".")[0]  # of all formulas, of laws and quantities
 
 
+def belongs(function: types.FunctionType, caller: types.FunctionType) -> bool:
+    """Whether a function is of this package, or of the one that its caller, a formula, is of."""
+    home, own = (f.__module__.partition(".")[0] for f in (function, caller))
+    return function.__module__.startswith(PACKAGE) or (home == own and own != "fleetcube")
+
+
 class Binding:
     """Formulas bound to one array library: `numpy` and `choose` replace `np` and `where`."""
 
@@ -39,7 +45,7 @@ class Binding:
     def _copy(self, function: types.FunctionType) -> types.FunctionType:
         names = function.__code__.co_names
         scope = {
-            name: self._replace(function.__globals__[name])
+            name: self._replace(function.__globals__[name], function)
             for name in names
             if name in function.__globals__
         }
@@ -51,10 +57,10 @@ class Binding:
         copy.__module__ = function.__module__
         return copy
 
-    def _replace(self, value: Any) -> Any:
+    def _replace(self, value: Any, caller: types.FunctionType) -> Any:
         if id(value) in self._replacements:
             return self._replacements[id(value)]
-        if isinstance(value, types.FunctionType) and value.__module__.startswith(PACKAGE):
+        if isinstance(value, types.FunctionType) and belongs(value, caller):
             return self.bind(value)
         return value
 
@@ -99,19 +105,19 @@ def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def dependencies(function: Callable[..., Any]) -> list[types.FunctionType]:
-    """The function and every function of this package that it calls, for hashing their code."""
+    """The function and every function of its package that it calls, for hashing their code."""
     functions: dict[int, types.FunctionType] = {}
 
     def visit(current: Any) -> None:
         if isinstance(current, Made):
             for source in current.sources:
                 visit(source)
-        if isinstance(current, types.FunctionType) and current.__module__.startswith(PACKAGE):
-            if id(current) in functions:
-                return
+        if isinstance(current, types.FunctionType) and id(current) not in functions:
             functions[id(current)] = current
             for name in current.__code__.co_names:
-                visit(current.__globals__.get(name))
+                called = current.__globals__.get(name)
+                if isinstance(called, types.FunctionType) and belongs(called, current):
+                    visit(called)
 
     visit(function)
     return list(functions.values())

@@ -57,9 +57,22 @@ class MissingInputError(ValueError):
     """A quantity needs an input that has no default and is not given."""
 
 
+plugged: dict[str, Quantity] = {}  # new quantities of the plugins that this process imported
+
+
+def known(name: str) -> Quantity | None:
+    """What a name means: a quantity of fleetcube, else of an imported plugin. Which formulas are
+    used, only `select` says."""
+    return load().get(name) or plugged.get(name)
+
+
 @functools.cache
-def load() -> dict[str, Quantity]:
-    """Every quantity by name. Raises ValueError where names collide; `make quick` checks more."""
+def load(*plugins: Any) -> dict[str, Quantity]:
+    """Every quantity by name, with those of plugins. Raises ValueError where names collide; `make
+    quick` checks more."""
+    if plugins:
+        rows = [row for plugin in plugins for row in plugin.formulas.items()]
+        return {**load(), **{name: Quantity(name, None, {None: own}) for name, own in rows}}
     formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
     for module_name in vocabulary.PHYSICS.modules:
         module = importlib.import_module(module_name)
@@ -102,7 +115,7 @@ def parameters(function: Function) -> tuple[str, ...]:
 
 def units(function: Function) -> dict[str, str]:
     """Units of a formula's parameters, from their declarations."""
-    graph, inputs = load(), vocabulary.PHYSICS.inputs
+    inputs, graph = vocabulary.PHYSICS.inputs, {**plugged, **load()}
     return {
         name: inputs[name].unit if name in inputs else graph[name].unit
         for name in parameters(function)
@@ -110,19 +123,24 @@ def units(function: Function) -> dict[str, str]:
 
 
 def select(
-    outputs: Iterable[str], options: Mapping[str, Any], given: Iterable[str]
+    outputs: Iterable[str],
+    options: Mapping[str, Any],
+    given: Iterable[str],
+    plugins: Iterable[Any] = (),
 ) -> dict[str, Function]:
     """Formulas needed for the outputs, each after what it needs.
 
-    The search stops at `given` names. Options choose among alternatives. Raises MissingInputError
-    for a needed input that is not given.
+    The search stops at `given` names. Options choose among alternatives, and formulas of plugins
+    come before them. Raises MissingInputError for a needed input that is not given.
     """
-    graph, inputs, given = load(), vocabulary.PHYSICS.inputs, frozenset(given)
+    graph, inputs, given = load(*plugins), vocabulary.PHYSICS.inputs, frozenset(given)
     order: dict[str, Function] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in given or name in order:
             return
+        if plugins and name in path:
+            raise UnknownNameError(f"{name!r} needs itself, via {' -> '.join(path)}")
         if name not in graph:
             if name not in inputs:
                 raise UnknownNameError(f"{name!r} is neither an input nor a quantity")

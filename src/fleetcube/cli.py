@@ -56,8 +56,9 @@ _SIMULATED = {  # columns shown if the spec gives the input
 @click.version_option(__version__, prog_name="fleetcube")
 @click.option("--debug", is_flag=True, help="Show an error's traceback (or FLEETCUBE_DEBUG=1).")
 @click.option("-v", "--verbose", count=True, help="Log steps of a run; -vv also each block.")
+@click.option("--plugin", multiple=True, help="Import a plugin that a spec or cube needs.")
 @click.pass_context
-def cli(context: click.Context, debug: bool, verbose: int) -> None:
+def cli(context: click.Context, debug: bool, verbose: int, plugin: tuple[str, ...]) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
     \b
@@ -72,6 +73,10 @@ def cli(context: click.Context, debug: bool, verbose: int) -> None:
         os.environ["FLEETCUBE_DEBUG"] = "1"
     if verbose:
         context.call_on_close(_logging(verbose))
+    if plugin:
+        from fleetcube.grid.spec.plugins import with_plugins
+
+        with_plugins({}, list(plugin))
 
 
 def _logging(verbose: int) -> Callable[[], None]:
@@ -481,8 +486,9 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
 def catalog(kind: str | None, label: str | None) -> None:
     """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
 
-    A corrected record is a new edition; LABEL@1 is the first. A model's LABEL may be the path of a
-    config.json of Hugging Face, or a folder that has one, as in all commands (model=./config.json).
+    A file of records in place of KIND lists those in it. A corrected record is a new edition;
+    LABEL@1 is the first. A model's LABEL may be the path of a config.json of Hugging Face, or a
+    folder that has one, as in all commands (model=./config.json).
 
     \b
     Example:
@@ -495,9 +501,15 @@ def catalog(kind: str | None, label: str | None) -> None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
         print_table(["kind", "labels"], rows)
         return
+    if kind.endswith(".toml"):
+        own = [found.record for found in entries.own_labels([kind]).values()]
+        print_table(["kind", "label", "title", "date"], [_row(r, r.kind) for r in own])
+        return
     if label is None:
-        rows = [[r.label, r.title, r.date] for r in entries.kind(kind).values()]
-        print_table(["label", "title", "date"], rows)
+        listed = [*entries.kind(kind).values(), *entries.from_packages(kind).values()]
+        foreign = any(r.origin for r in listed)
+        rows = [_row(r, *([r.origin or "fleetcube"] if foreign else [])) for r in listed]
+        print_table([*(["from"] if foreign else []), "label", "title", "date"], rows)
         return
     record = entries.record(kind, label)
     say(f"{record.label}: {record.title}\n")
@@ -513,6 +525,12 @@ def catalog(kind: str | None, label: str | None) -> None:
     say()
     say_wrapped(*(f"{n + ':':<8} {getattr(record, n)}" for n in ("source", "date", "note")))
     say(f"edition: {record.edition} (sha256 {record.digest[:16]})")
+    if record.origin:
+        say(f"from:    {record.origin}")
+
+
+def _row(record: Any, *before: str) -> list[str]:
+    return [*before, record.label, record.title, record.date]
 
 
 for command in COMMANDS:
@@ -520,7 +538,7 @@ for command in COMMANDS:
 
 
 def _show(cube: Any, sources: bool = False) -> None:
-    from fleetcube.catalog.records import one_line
+    from fleetcube.catalog.entry import one_line
     from fleetcube.grid.ask.reevaluate import predicted
     from fleetcube.grid.plan.citations import records
     from fleetcube.grid.show.tables import counted

@@ -1,204 +1,309 @@
-"""Records by public names: read as by hand, written and read back bit for bit."""
+"""Records of a user's own: of every kind, from files and packages, as data alone."""
 
-import json
-import math
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fleetcube.grid.measured import cells, own
-from fleetcube.grid.measured.records import read_records
-from fleetcube.grid.measured.row import LeftOut, Row
-from fleetcube.grid.measured.validate import validate
+import fleetcube
+from fleetcube import InputError, Settings, Sweep
+from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record, records
+from fleetcube.catalog.entry import unit
 
-from .common import Patch, cases, refused, written
+from ..door.command import fleetcube as run
 
-
-def read(folder: Path, content: Any, name: str = "mine.csv") -> tuple[list[Row], list[LeftOut]]:
-    text = content if isinstance(content, str) else json.dumps(content)
-    return read_records(written(folder / name, text))
-
-
-@pytest.fixture(scope="module")
-def published() -> list[Row]:
-    return read_records()[0]
-
-
-@pytest.mark.parametrize("ending", own.ENDINGS)
-def test_published_rows_are_read_again(ending: str, published: list[Row], tmp_path: Path) -> None:
-    again, left_out = read(tmp_path, own.text_of(published, ending), f"rows{ending}")
-    assert left_out == []
-    assert again == [  # a CSV holds the notes as one
-        Row(*(x.id, x.group, x.source, y.inputs, x.of, x.measured, y.notes))
-        for x, y in zip(published, again, strict=True)
-    ]
-    assert [row.inputs for row in again] == [row.inputs for row in published]
-    assert ["; ".join(row.notes) for row in again] == ["; ".join(row.notes) for row in published]
-
-
-@pytest.mark.slow
-def test_published_rows_read_again_are_alike_to_the_bit(published: Any, tmp_path: Path) -> None:
-    again, _ = read(tmp_path, own.text_of(published, ".csv"))
-    found = validate([*published, *again])
-    assert found.left_out == ()
-    rows = list(map(repr, found.rows))  # NaN is not itself
-    assert len(published) > 800
-    assert rows[: len(published)] == rows[len(published) :]
+ABOUT = 'title = "A lab\'s"\nsource = "a lab"\ndate = "2026-11"\nnote = "planned"\n'
+GPU = f"""[gpu.lab-1]
+{ABOUT}peak_flops_bf16 = "2 PFLOP/s"
+hbm_bandwidth = "8 TB/s"
+hbm_capacity = "192 GB"
+intra_node_bandwidth = "900 GB/s"
+intra_node_latency = "1 us"
+"""
+NODE = f"""[node.lab-8]
+{ABOUT}gpu = "lab-1"
+fabric = "lab-net"
+gpus_per_node = 8
+"""
+FABRIC = f"""[fabric.lab-net]
+{ABOUT}inter_node_bandwidth = "800 Gbit/s"
+inter_node_latency = "3 us"
+"""
+LOG = f'[reliability.lab-log]\n{ABOUT}gpu_mttf = "30_000 h"\n'
+ALL = "\n".join([GPU, NODE, FABRIC, LOG])
+JOB = {"model": "llama-3-8b", "global_batch_size": 512, "n_gpus": 512}
 
 
-JOB = {"model": "llama-3-8b", "n_gpus": 64.0, "precision": "fp8", "sequence_parallel": True}
-READ = [
-    (
-        "outputs as headings, units in headings and cells",
-        "model, n_gpus, precision, sequence_parallel, step_time [ms], memory_per_gpu, id, note\n"
-        "llama-3-8b, 64, FP8, TRUE, 1980, 41 GB, first, by hand\n"
-        "llama-3-8b, 64, fp8, true, , 40 GB, ,\n",
-        [("step_time", 1.98), ("memory_per_gpu", 41e9), ("memory_per_gpu", 40e9)],
-    ),
-    (
-        "what a layout is computed to have is stated, not measured",
-        "model, n_gpus, precision, sequence_parallel, expert_tensor_parallel, data_parallel,"
-        "step_time\n"
-        "llama-3-8b, 64, fp8, true, 1, 8, 2 s\n",
-        [("step_time", 2.0)],
-    ),
-    (
-        "of and measured: an output among the inputs is given",
-        "# of my cluster\n"
-        "of,measured [%],model,n_gpus,precision,sequence_parallel,layer_time [us]\n"
-        "mfu,41,llama-3-8b,64,fp8,true,70\nmfu,0.5,llama-3-8b,64,fp8,true,\n",
-        [("mfu", 0.41), ("mfu", 0.005)],
-    ),
-    (
-        "semicolons and decimal commas",
-        "tokens_per_second_per_gpu;model;n_gpus;precision;sequence_parallel\n"
-        "1000,5;llama-3-8b;64;fp8;true\n",
-        [("tokens_per_second", 64032.0)],
-    ),
-    ("flat objects", [{**JOB, "step_time": "1980 ms"}], [("step_time", 1.98)]),
-    (
-        "nested objects, in an object",
-        {"records": [{"inputs": JOB, "measured": {"step_time": 2, "mfu": "41 %"}}]},
-        [("step_time", 2.0), ("mfu", 0.41)],
-    ),
-    ("an object with of", [{"inputs": JOB, "of": "mfu", "measured": 0.4}], [("mfu", 0.4)]),
-]
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., str]:
+    def write(text: str = ALL, name: str = "lab.toml") -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return write
 
 
-@cases("content, expected", *(case[1:] for case in READ))
-def test_a_file_is_read_as_by_hand(content: Any, expected: Any, tmp_path: Path) -> None:
-    rows, left_out = read(tmp_path, content)
-    assert (left_out, [row.of for row in rows]) == ([], [of for of, _ in expected])
-    assert [row.measured for row in rows] == pytest.approx([value for _, value in expected])
-    for row in rows:
-        assert {name: row.inputs[name] for name in JOB} == JOB
-        assert row.inputs.keys() - JOB.keys() <= {
-            "layer_time",
-            "expert_tensor_parallel",
-            "data_parallel",
-        }
-        assert row.group == "mine"
-        assert row.id == "first" or row.id.startswith(f"{tmp_path / 'mine.csv'}:")
-        assert row.notes == (("by hand",) if row.id == "first" else ())
+def test_labels_of_a_file_set_what_its_records_say(file: Callable[..., str]) -> None:
+    job = {**JOB, "catalog": file(), "node": "lab-8", "reliability": "lab-log"}
+    names = ["step_time", "cluster_mtbf"]
+    spelled = {
+        **JOB,
+        "gpus_per_node": 8,
+        "peak_flops_bf16": 2e15,
+        "hbm_bandwidth": 8e12,
+        "hbm_capacity": 192e9,
+        "intra_node_bandwidth": 9e11,
+        "intra_node_latency": 1e-6,
+        "inter_node_bandwidth": 1e11,
+        "inter_node_latency": 3e-6,
+        "gpu_mttf": 30_000 * 3600.0,
+        "calibration": "none",
+    }
+    named = Sweep({**job, "calibration": "none"}, {}, names).evaluate()
+    for name, value in Sweep(spelled, {}, names).evaluate().data_vars.items():
+        np.testing.assert_allclose(named[name], value, rtol=1e-15)
+    assert Sweep(job, {}, names).spec["scenario"]["node"] == "lab-8"
 
 
-def test_any_group_is_read_and_a_published_one_is_no_other(tmp_path: Path) -> None:
-    groups = ["my cluster", "mosaic", "llama3_table5"]
-    told = {"source": "us", "inputs": JOB, "measured": {"step_time": 2}}
-    rows, left_out = read(tmp_path, [{"id": group, "group": group, **told} for group in groups])
-    assert (left_out, [row.group for row in rows]) == ([], groups)
-    assert {row.source for row in rows} == {"us"}
+def test_they_stand_beside_ours_on_an_axis(file: Callable[..., str]) -> None:
+    job = {**JOB, "catalog": file(), "fabric": "lab-net"}
+    gpus = ["h100-sxm", "lab-1"]
+    found = Sweep(job, {"gpu": gpus}, ["step_time"]).evaluate()
+    assert found["gpu"].values.tolist() == gpus
+    for gpu in gpus:
+        alone = Sweep({**job, "gpu": gpu}, {}, ["step_time"]).evaluate()["step_time"]
+        np.testing.assert_allclose(found["step_time"].sel(gpu=gpu), alone, rtol=1e-12)
+    at = fleetcube.evaluate("step_time", **{**job, "gpu": "lab-1"})
+    np.testing.assert_allclose(at, alone, rtol=1e-12)
+    with pytest.raises(InputError, match="'lab-1' is not in the catalog"):
+        Sweep({**job, "catalog": []}, {"gpu": gpus}, ["step_time"])
+    table = fleetcube.evaluate_table(
+        {"n_gpus": [512]}, "step_time", scenario={**job, "gpu": "lab-1"}
+    )
+    np.testing.assert_allclose(table["step_time"], alone, rtol=1e-12)
 
 
-def test_all_reduces_are_read(tmp_path: Path) -> None:
-    text = "message_bytes [MiB], ranks, nodes, calibration, all_reduce_time [us]\n8,16,2,aws-p5,400"
-    (row,), _ = read(tmp_path, text)
-    assert row.inputs == dict(message_bytes=2.0**23, ranks=16, nodes=2, calibration="aws-p5")
-    assert row.measured == pytest.approx(400e-6)
-    assert validate([row]).left_out == ()
+def _as_toml(name: str, value: Any) -> str:
+    base = unit(name)
+    if isinstance(value, bool | str):
+        return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+    if isinstance(value, dict):
+        inside = (f"{key} = {_as_toml(key, each)}" for key, each in value.items())
+        return "{" + ", ".join(inside) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_as_toml(name, each) for each in value) + "]"
+    plain = base in ("1", object) or not isinstance(base, str)
+    return repr(value) if plain else f'"{value!r} {base}"'
 
 
-def test_several_files_are_one_set_of_records(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        read(tmp_path / folder, f"id,step_time,mfu,n_gpus\n{folder},1,0.5,8\n,2,,8\n")
-    rows, left_out = read_records([tmp_path / "a" / "mine.csv", tmp_path / "b" / "mine.csv"])
-    assert left_out == []
-    assert len({(row.id, row.of) for row in rows}) == len(rows) == 6
-    rows, left_out = read_records([tmp_path / "a" / "mine.csv"] * 2)
-    assert len(rows) == 3
-    assert all("its id appears twice" in held.reason for held in left_out)
-    assert len(left_out) == 3
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "calibration"])
+def test_every_kind_is_read_as_in_the_catalog(name: str, file: Callable[..., str]) -> None:
+    ours = next(iter(kind(name).values()))
+    lines = "".join(f"{key} = {_as_toml(key, value)}\n" for key, value in ours.values.items())
+    labels = own_labels([file(f"[{name}.lab-own]\n{ABOUT}{lines}")])
+    assert labels[name, "lab-own"].record.digest == ours.digest
+    assert record(name, labels[name, "lab-own"]).values == ours.values
 
 
-LEFT_OUT = [
-    ({"n_gpu": 8, "step_time": 1}, "'n_gpu' is not an input; did you mean 'n_gpus'?"),
-    ({"gpu": "h100-sxx", "step_time": 1}, "did you mean 'h100-sxm'?"),
-    ({"recompute": "fulls", "step_time": 1}, "did you mean 'full'?"),
-    ({"n_gpus": "8 parsec", "step_time": 1}, "parsec"),
-    ({"n_gpus": [8], "step_time": 1}, "n_gpus = [8] is not a plain number"),
-    ({"n_gpus": math.nan, "step_time": 1}, "not finite"),
-    ({"n_gpus": 10**400, "step_time": 1}, "n_gpus"),
-    ({"ranks": 8, "step_time": 1}, "'ranks' is not an input"),
-    ({"inputs": 7, "step_time": 1}, "inputs = 7 is not an object"),
-    ({"inputs": {"n_gpus": 8}, "n_gpus": 8, "step_time": 1}, "'n_gpus' appears twice"),
-    ({"inputs": {"step_time": 2}, "measured": {"step_time": 1}}, "both given and measured"),
-    ({"n_gpus": 8, "step_time": 0}, "step_time = 0 is not finite and above 0"),
-    ({"n_gpus": 8, "step_time": "soon"}, "step_time"),
-    ({"n_gpus": 8, "step_time": None}, "nothing in it is measured"),
-    ({"n_gpus": 8, "mfu": 41}, "mfu is a share, not above 1: write 35 % or 0.35"),
-    ({"n_gpus": 8, "of": "step_tim", "measured": 1}, "did you mean 'step_time'?"),
-    ({"n_gpus": 8, "of": {}, "measured": 1}, "of = {} names no output"),
-    ({"n_gpus": 8, "of": "step_time"}, "measured has no value of step_time"),
-    ({"n_gpus": 8, "step_time": 1, "measured": 1}, "measured = 1 is of no output"),
-    ({"tokens_per_second_per_gpu": 1}, "state n_gpus"),
-    ({f"k{k}": 1 for k in range(1001)} | {"step_time": 1}, "more than 1,000 values"),
-]
+def test_a_calibration_is_one_too(file: Callable[..., str]) -> None:
+    text = f'[calibration.lab-fit]\n{ABOUT}compute_model = "roofline"\ngemm_efficiency = 0.5\n'
+    text += "[calibration.lab-fit.standard_errors]\ngemm_efficiency = 0.02\n"
+    job = {**JOB, "node": "dgx-h100", "fabric": "infiniband-ndr", "catalog": file(text)}
+    fitted = Sweep({**job, "calibration": "lab-fit"}, {}, ["step_time"]).evaluate()
+    plain = {**job, "calibration": "none", "compute_model": "roofline", "gemm_efficiency": 0.5}
+    np.testing.assert_allclose(
+        fitted["step_time"], Sweep(plain, {}, ["step_time"]).evaluate()["step_time"]
+    )
 
 
-def test_what_cannot_be_read_is_left_out_in_one_line_each(tmp_path: Path) -> None:
-    good = {"n_gpus": 8, "step_time": 1}
-    rows, left_out = read(tmp_path, [*(entry for entry, _ in LEFT_OUT), good])
-    assert [row.inputs for row in rows] == [{"n_gpus": 8}]
-    for held, (entry, reason) in zip(left_out, LEFT_OUT, strict=True):
-        assert reason in held.reason, str(entry)[:200]
-        assert "\n" not in held.reason
-        assert len(held.reason) < 500
+def test_ours_are_replaced_only_where_the_record_says_so(file: Callable[..., str]) -> None:
+    same = GPU.replace("lab-1", "h100-sxm")
+    with pytest.raises(InputError, match=r"also of the catalog .NVIDIA H100 SXM.*replaces = true"):
+        Sweep({**JOB, "catalog": file(same)}, {}, ["nodes"])
+    replacing = file(same.replace("[gpu.h100-sxm]\n", "[gpu.h100-sxm]\nreplaces = true\n"))
+    held = Sweep({**JOB, "catalog": replacing, "gpu": "h100-sxm"}, {}, ["memory_margin"])
+    assert held._problem.constants["hbm_capacity"] == 192e9
+    ours = Sweep({**JOB, "gpu": "h100-sxm"}, {}, ["memory_margin"])
+    assert ours._problem.constants["hbm_capacity"] < 86e9
+    nothing = file(GPU.replace("[gpu.lab-1]\n", "[gpu.lab-1]\nreplaces = true\n"))
+    with pytest.raises(InputError, match=r"'lab-1' of .* is not of the catalog; leave out"):
+        Sweep({**JOB, "catalog": nothing}, {}, ["nodes"])
+    with pytest.raises(InputError, match=r"gpu 'lab-1' is in .*one.toml and in .*two.toml; rename"):
+        Sweep({**JOB, "catalog": [file(GPU, "one.toml"), file(GPU, "two.toml")]}, {}, ["nodes"])
+    with pytest.raises(InputError, match=r"'auto' of .* is also of the catalog"):
+        Sweep({**JOB, "catalog": file(f"[calibration.auto]\n{ABOUT}")}, {}, ["nodes"])
 
 
-def test_rows_of_a_csv_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    rows, left_out = read(tmp_path, "step_time,n_gpus,my date\n1,8,\n1,8,May\n1,8,,7\n,8,\n1\n")
-    assert [dict(row.inputs) for row in rows] == [{"n_gpus": 8}, {}]
-    reasons = ("'my date' is not an input", "7.0 has no heading", "nothing in it is measured")
-    for held, reason, place in zip(left_out, reasons, (2, 3, 4), strict=True):
-        assert reason in held.reason
-        assert held.id.endswith(f"mine.csv:{place}")
+DEEP = "[gpu.a]\nb = " + "[" * 5000 + "]" * 5000
+REFUSED = {
+    "[gpus.a]\nx = 1": r"\[gpus\] is no kind with records; did you mean 'gpu'",
+    "gpu = 1": r"\[gpu\] is no kind with records",
+    "[gpu.a]\nx = 1": "gpu 'a' has no title",
+    f'[gpu.a]\n{ABOUT}speed = "1 GB/s"': "gpu 'a' has an unknown key 'speed'",
+    f"[gpu.a]\n{ABOUT}hbm_bandwidth = 5e9": "hbm_bandwidth = 5000000000.0 has no unit",
+    f'[gpu.a]\n{ABOUT}hbm_bandwidth = "5 W"': "is not in B/s",
+    f'[gpu.a]\n{ABOUT}hbm_bandwidth = "nan B/s"': "hbm_bandwidth",
+    f"[node.a]\n{ABOUT}gpus_per_node = nan": "gpus_per_node = nan is not",
+    f"[node.a]\n{ABOUT}gpus_per_node = inf": "gpus_per_node = inf is not finite",
+    f"[node.a]\n{ABOUT}gpus_per_node = \"__import__('os')\"": "is not a plain number",
+    f"[gpu.A]\n{ABOUT}": "labels are lower case words",
+    f'[gpu."../a"]\n{ABOUT}': "labels are lower case words",
+    f'[gpu."a@1"]\n{ABOUT}': "is an edition; leave out @",
+    "[gpu.a\n": "is not TOML",
+    DEEP: "nested too deeply",
+    "#" * (own.LARGEST_FILE + 1): "has more than 1,048,576 bytes",
+    "\ud800": "it is not UTF-8 text",
+}
 
 
-@cases(
-    "text, match",
-    ("step_time,n_gpus\n", "has no rows"),
-    ("step_time,n_gpus,n_gpus\n1,2,3\n", "'n_gpus' appears twice"),
-    ('step_time,n_gpus\n1,"' + "x" * 200_000 + '"\n', "is not CSV"),
-    ("time,n_gpus\n1,2\n", "name what was measured"),
-)
-def test_a_file_of_another_kind_is_one_line(text: str, match: str, tmp_path: Path) -> None:
-    refused(match, read, tmp_path, text)
+@pytest.mark.parametrize(("text", "rule"), REFUSED.items(), ids=list(REFUSED.values()))
+def test_a_bad_file_is_refused_in_one_line(text: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(InputError, match=rule) as error:
+        Sweep({**JOB, "catalog": str(path)}, {}, ["nodes"])
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value) or len(str(error.value)) > 500
 
 
-def test_files_have_limits(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(cells, "MOST_ROWS", 2)
-    assert len(read(tmp_path, "step_time,n_gpus\n1,2\n1,2\n")[0]) == 2
-    refused("more than 2 rows", read, tmp_path, "step_time,n_gpus\n1,2\n1,2\n1,2\n")
+def test_pipes_folders_and_loops_of_links_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
+    for name in ("pipe.toml", "loop.toml", "nothing.toml", "."):
+        with pytest.raises(InputError, match="cannot be read"):
+            Sweep({**JOB, "catalog": str(tmp_path / name)}, {}, ["nodes"])
+    for value in (3, [3]):
+        with pytest.raises(InputError, match=r"catalog = .* is not a list of texts"):
+            Sweep({**JOB, "catalog": value}, {}, ["nodes"])
+    with pytest.raises(InputError, match="catalog is one text of the scenario"):
+        Sweep(JOB, {"catalog": ["a.toml", "b.toml"]}, ["nodes"])
 
 
-def test_texts_do_not_become_formulas_or_other_cells(tmp_path: Path) -> None:
-    row = Row("=1+1", '@a,"b"\n#c', "'-x", {"n_gpus": 8}, "step_time", 0.1, ("#; a", "\ud800"))
-    text = own.text_of([row], ".csv")
-    assert "'=1+1" in text
-    (again,), _ = read(tmp_path, text)
-    assert (again.id, again.group, again.source) == (row.id, row.group, row.source)
-    assert again.notes == ("#; a; ?",)
-    (again,), _ = read(tmp_path, own.text_of([row], ".json"), "rows.json")
-    assert (again.id, again.group, again.source) == (row.id, row.group, row.source)
+def test_a_spec_names_files_beside_it(file: Callable[..., str], tmp_path: Path) -> None:
+    file()
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        'outputs = ["step_time"]\n[scenario]\nmodel = "llama-3-8b"\nn_gpus = 512\n'
+        'global_batch_size = 512\ncatalog = "lab.toml"\nfabric = "lab-net"\n'
+        '[axes]\ngpu = ["h100-sxm", "lab-1"]\n'
+    )
+    found = Sweep.from_file(spec).evaluate()
+    job = {**JOB, "catalog": str(tmp_path / "lab.toml"), "fabric": "lab-net"}
+    expected = Sweep(job, {"gpu": ["h100-sxm", "lab-1"]}, ["step_time"]).evaluate()
+    np.testing.assert_array_equal(found["step_time"], expected["step_time"])
+    printed = run("run", str(spec), "gpu=lab-1").stdout
+    assert "lab-1" in printed
+    words = f"catalog={tmp_path / 'lab.toml'} gpu=lab-1 n_gpus=512 gpu_mttf=50000h -v nodes"
+    stated = run("run", "example:h100", *words.split(), "pipeline_parallel=1").stdout
+    assert stated.split() == ["n_gpus", "nodes", "512", "64"]
+
+
+def test_a_cube_and_a_pickle_carry_them(file: Callable[..., str], tmp_path: Path) -> None:
+    job = {**JOB, "catalog": file(), "fabric": "lab-net"}
+    sweep = Sweep(job, {"gpu": ["h100-sxm", "lab-1"]}, ["step_time"])
+    sweep.to_zarr(tmp_path / "cube.zarr")
+    kept = pickle.dumps((sweep, sweep.virtual()))
+    cube = fleetcube.open_cube(tmp_path / "cube.zarr")
+    ends = cube.fleetcube.prediction_interval()
+    assert (ends["step_time_low"] < ends["step_time"]).all()
+    assert "of lab.toml" in fleetcube.citations(cube).replace("\\_", "_")
+    os.remove(job["catalog"])
+    again, lazy = pickle.loads(kept)
+    for found in (again.evaluate(), lazy, again.evaluate(settings=Settings("numba"))):
+        np.testing.assert_allclose(found["step_time"], cube["step_time"], rtol=1e-12)
+    with pytest.raises(InputError, match=r"lab.toml' cannot be read"):
+        fleetcube.open_cube(tmp_path / "cube.zarr").fleetcube.prediction_interval()
+
+
+def test_equal_labels_of_other_files_are_other_sweeps(file: Callable[..., str]) -> None:
+    job = {**JOB, "fabric": "lab-net", "gpu": "lab-1"}
+    one = Sweep({**job, "catalog": file(ALL, "one.toml")}, {}, ["step_time"])
+    faster = ALL.replace("2 PFLOP/s", "4 PFLOP/s")
+    other = Sweep({**job, "catalog": file(faster, "two.toml")}, {}, ["step_time"])
+    assert one != other
+    assert float(other.evaluate()["step_time"]) < float(one.evaluate()["step_time"])
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Installs a package that names a file of records; its code must not run."""
+    monkeypatch.syspath_prepend(tmp_path)
+    records._packaged.cache_clear()
+
+    def install(text: str = GPU, value: str = "lab_records:chips.toml", name: str = "lab") -> None:
+        home = tmp_path / "lab_records"
+        home.mkdir(exist_ok=True)
+        (home / "__init__.py").write_text("raise SystemExit('imported')")
+        (home / "chips.toml").write_text(text, encoding="utf-8")
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[fleetcube.records]\n{name} = {value}\n")
+        records._packaged.cache_clear()
+
+    yield install
+    records._packaged.cache_clear()
+
+
+def test_records_of_a_package_are_found_by_label(package: Callable[..., None]) -> None:
+    with pytest.raises(CatalogError, match="'lab-1' is not in the catalog"):
+        record("gpu", "lab-1")
+    package()
+    assert record("gpu", "lab-1").values["hbm_capacity"] == 192e9
+    job = {**JOB, "fabric": "infiniband-ndr"}
+    gpus = ["h100-sxm", "lab-1"]
+    found = Sweep(job, {"gpu": gpus}, ["step_time"]).evaluate()["step_time"]
+    assert float(found[1]) < float(found[0])
+    listed = run("catalog", "gpu").stdout
+    assert listed.splitlines()[0].split() == ["from", "label", "title", "date"]
+    assert "package lab  lab-1" in listed
+    assert "from:    package lab" in run("catalog", "gpu", "lab-1").stdout
+    assert "lab_records" not in sys.modules
+
+
+def test_a_bad_package_is_named(
+    package: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(GPU.replace("lab-1", "h100-sxm"))
+    assert record("gpu", "h100-sxm").origin == ""
+    with pytest.raises(CatalogError, match="'h100-sxm' of package lab is also of the catalog"):
+        record("gpu", "lab-1")
+    package(GPU, name="other")
+    (tmp_path / "lab-1.0.dist-info" / "entry_points.txt").write_text("")
+    secret = tmp_path / "secret.toml"
+    secret.write_text(GPU)
+    (tmp_path / "lab_records" / "linked.toml").symlink_to(secret)
+    for value, rule in (
+        ("lab_records:..", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records:secret", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records.inner:chips.toml", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_nothing:chips.toml", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records:none.toml", "is no PACKAGE:FILE.toml in its folder"),
+        ("lab_records:linked.toml", "is no PACKAGE:FILE.toml in its folder"),
+    ):
+        points = tmp_path / "other-1.0.dist-info" / "entry_points.txt"
+        points.write_text(f"[fleetcube.records]\nother = {value}\n")
+        records._packaged.cache_clear()
+        with pytest.raises(CatalogError, match=rule):
+            record("gpu", "lab-1")
+    assert record("gpu", "h100-sxm").origin == ""  # ours do not need them
+    assert "lab_records" not in sys.modules
+
+
+def test_two_packages_may_not_have_one_label(package: Callable[..., None]) -> None:
+    package()
+    package(name="other")
+    with pytest.raises(CatalogError, match=r"is in package .* and in package .*; rename one"):
+        record("gpu", "lab-1")
+
+
+def test_opened_once(file: Callable[..., str]) -> None:
+    path = file()
+    once = opened(path)
+    os.remove(path)
+    assert opened(once) is once

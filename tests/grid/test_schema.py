@@ -14,6 +14,7 @@ from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.spec.schema import schema
 from fleetcube.grid.spec.values import unit_of
+from fleetcube.kernels import roles
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
@@ -58,7 +59,7 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
     assert len(done.output) < 7 << 17  # editors reread it often
     known = schema()["properties"]["scenario"]["properties"].keys()
     results = {name for name, quantity in load().items() if quantity.unit == "flag"}
-    assert known == {*INPUTS, *load(), *KINDS, "layer_pattern", "start_date"} - results
+    assert known == {*INPUTS, *load(), *KINDS, *roles.TEXTS} - {"pipeline_layout"} - results
 
 
 @each("text", SPECS.values(), SPECS)

@@ -152,9 +152,8 @@ def test_pickles_bring_calibration_files_along(tmp_path: Path) -> None:
     pickles = [pickle.dumps(sweep) for sweep in sweeps]
     for name in ("a.toml", "b.toml"):
         (tmp_path / name).unlink()
-    refused(
-        "cannot be read", lambda: sweeps[1].with_outputs(["mfu"])
-    )  # where the file is looked for again
+    assert sweeps[1].with_outputs(["mfu"]).evaluate()["mfu"].size == 2  # what it read is kept
+    refused("cannot be read", lambda: Sweep(TRAINING, {"calibration": paths}, ["mfu"]))
     for sweep, cube, data in zip(sweeps, found, pickles, strict=True):
         again = pickle.loads(data)
         assert again == sweep

@@ -10,6 +10,7 @@ import pytest
 
 from fleetcube.kernels import roles, vocabulary
 from fleetcube.kernels.alternatives import alternative
+from fleetcube.kernels.calculus import derivatives
 from fleetcube.kernels.calculus.derivatives import Differentiator, derivative, is_quantity, unit_of
 from fleetcube.kernels.declare import declared, option, real
 from fleetcube.kernels.engines.job import Job
@@ -64,7 +65,7 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     toy = Vocabulary({row.name: row for row in INPUTS}, (module.__name__,), roles)
     monkeypatch.setattr(vocabulary, "PHYSICS", toy)
-    caches = (graph.load, derivative)
+    caches = (graph.load, derivatives._derivative)
     for cache in caches:
         cache.cache_clear()
     yield

@@ -1,0 +1,62 @@
+"""Labels of own records in a spec: paths of files, and records of the files in `catalog`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS, CatalogError, FileLabel, is_path, opened, own_labels, record
+from ..errors import InputError, check_texts
+from .axis import Axis
+
+NAME = "catalog"
+ABOUT = "files of your own records, one table [KIND.LABEL] each, whose labels this scenario may use"
+
+
+def with_catalog(
+    scenario: Mapping[str, Any], axes: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """A scenario and axes whose labels of own records carry these, and so mean the same anywhere.
+    Raises InputError."""
+    if not isinstance(scenario, Mapping):
+        return scenario, axes
+    try:
+        files = [opened(path) for path in check_texts(NAME, scenario.get(NAME))]
+        labels = own_labels(files)
+
+        def carried(kind: str, label: str) -> str:
+            if isinstance(label, FileLabel) or not is_path(kind, label):
+                return labels.get((kind, label), label)
+            return FileLabel.of(label, record(kind, label))
+
+        scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
+    except CatalogError as error:
+        raise InputError(str(error)) from None
+    return {**scenario, **({NAME: files} if files else {})}, axes
+
+
+def located(spec: Any, folder: Path) -> Any:
+    """A spec, or a part of one, with files of records resolved against a folder."""
+
+    def resolved(kind: str, label: str) -> str:
+        return str(folder.absolute() / label) if kind == NAME or is_path(kind, label) else label
+
+    return _with_labels(spec, resolved)
+
+
+def _with_labels(spec: Any, change: Callable[[str, str], str], key: str = "") -> Any:
+    """A spec, or a part of one, with `change` applied to kinds and labels, and to paths."""
+    if isinstance(spec, Mapping):
+        inside = key in KINDS  # calibration = {values = [...]}
+        if inside and "values" not in spec:
+            return spec  # a model's configuration
+        return {n: _with_labels(part, change, key if inside else n) for n, part in spec.items()}
+    if key in KINDS and isinstance(spec, np.ndarray):
+        spec = spec.tolist()
+    if isinstance(spec, list | tuple):
+        return type(spec)(_with_labels(part, change, key) for part in spec)
+    if isinstance(spec, Axis):
+        return replace(spec, records=_with_labels(spec.records, change))
+    return change(key, spec) if isinstance(spec, str) and key in (*KINDS, NAME) else spec

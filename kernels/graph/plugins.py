@@ -1,0 +1,202 @@
+"""Formulas of others' modules, which only those sweeps use that name their plugin."""
+
+import functools
+import hashlib
+import importlib
+import math
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+
+from .. import ops, vocabulary
+from ..alternatives import docstring, source_of
+from .bind import PACKAGE, belongs, dependencies
+from .docstrings import read
+from .formulas import Function, Quantity, load, parameters, plugged
+from .trace import Trace, Value
+
+GROUP = "fleetcube.plugins"  # entry points: NAME = "MODULE"
+_LONG = 16  # hexadecimal digits of a hash that are stated
+_PLAIN = (bool, int, float, str, tuple, np.generic)
+_LIBRARIES = (None, np, math, ops.np)
+_registered: dict[str, dict[str, Function]] = {}  # by module, then by quantity
+
+
+class PluginError(ValueError):
+    """A plugin that is missing, another than asked for, or unusable; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """The formulas of a module by quantity, and a hash of their code."""
+
+    name: str
+    digest: str
+    formulas: Mapping[str, Function] = field(repr=False, compare=False)
+
+    @property
+    def pinned(self) -> str:
+        """Name and hash, which always name these exact formulas."""
+        return f"{self.name}@{self.digest}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return imported, (self.pinned,)
+
+
+def quantity(function: Any = None, *, replaces: str = "") -> Any:
+    """Register a formula: of a new quantity, its own name, or in place of one of fleetcube's.
+
+    It is a plain function as those of fleetcube: parameters are the names that it needs, the
+    docstring has the sections Returns, with the unit, and Source. Only sweeps use it whose scenario
+    names the module in `plugins`.
+    """
+
+    def register(formula: Function) -> Function:
+        own = _registered.setdefault(formula.__module__, {})
+        name = replaces or formula.__name__
+        formula.__replaces__ = replaces  # type: ignore[attr-defined]
+        before = own.setdefault(name, formula)
+        if before.__name__ != formula.__name__:
+            both = f"{before.__name__} and {formula.__name__} of {formula.__module__}"
+            raise PluginError(f"{both} are both {name}; rename one")
+        own[name] = formula  # also of a module that is loaded anew
+        return formula
+
+    return register(function) if function else register
+
+
+def imported(name: str) -> Plugin:
+    """A plugin by the name of a module or an entry point; its code is imported. Raises PluginError,
+    also where `name@hash` is of other code."""
+    plain = name.partition("@")[0]
+    module = _module(plain)
+    try:
+        importlib.import_module(module)
+    except PluginError:
+        raise
+    except Exception as error:
+        gone = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        advice = "install it, or put its folder on PYTHONPATH" if gone else "mend it"
+        said = f"{type(error).__name__}: {error}; {advice}"
+        raise PluginError(f"the plugin {plain!r} cannot be imported: {said}") from None
+    return plugin(name)
+
+
+def plugin(name: str) -> Plugin:
+    """A plugin whose module was imported already. Raises PluginError."""
+    plain, _, digest = name.partition("@")
+    module = _module(plain)
+    which = f"the plugin {plain!r}{f' with hash {digest}' if digest else ''}"
+    if module not in sys.modules:
+        raise PluginError(
+            f"{which} is missing; it is code, which only you may name: --plugin {plain}, "
+            f"plugins={plain!r} or import it"
+        )
+    rows = [row for own, row in _registered.items() if f"{own}.".startswith(f"{module}.")]
+    formulas = {quantity: formula for row in rows for quantity, formula in row.items()}
+    if len(formulas) < sum(map(len, rows)):
+        raise PluginError(f"the plugin {plain!r} has two formulas of one quantity; leave one out")
+    if not formulas:
+        raise PluginError(f"the module {module!r} is no plugin; register formulas by @quantity")
+    found = Plugin(plain, _checked(plain, formulas), formulas)
+    if digest and found.digest != digest:
+        raise PluginError(
+            f"{which} is missing: here it has {found.digest}, other formulas; install that version"
+        )
+    return found
+
+
+@functools.cache
+def _module(name: str) -> str:
+    """The module of a plugin: that of an entry point, else of this name."""
+    points = {point.value for point in entry_points(group=GROUP, name=name)} or {name}
+    if len(points) > 1 or not all(part.isidentifier() for part in min(points).split(".")):
+        raise PluginError(f"{name!r} is no module and no plugin of one package; name one of them")
+    return points.pop()
+
+
+_digests: dict[tuple[str, tuple[Function, ...]], str] = {}
+
+
+def _checked(name: str, formulas: Mapping[str, Function]) -> str:
+    """The hash of formulas that can be used. Raises PluginError for the first that cannot."""
+    key = name, tuple(formulas.values())
+    if key not in _digests:
+        texts: list[str] = []
+        for quantity, formula in sorted(formulas.items()):
+            where = f"plugin {name}: {formula.__name__}"
+            _check(where, quantity, formula, formulas)
+            texts += [quantity, *_code(where, formula)]
+        own = {n: Quantity(n, None, {None: f}) for n, f in formulas.items() if n not in load()}
+        for quantity in own.keys() & plugged.keys():
+            if plugged[quantity].default.__module__ != own[quantity].default.__module__:
+                other = plugged[quantity].default.__module__
+                raise PluginError(f"plugin {name}: {quantity} is also of {other}; rename one")
+        plugged.update(own)
+        _digests[key] = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG]
+    return _digests[key]
+
+
+def _check(where: str, quantity: str, formula: Function, formulas: Mapping[str, Function]) -> None:
+    inputs, ours = vocabulary.PHYSICS.inputs, load().get(quantity)
+    replaces = getattr(formula, "__replaces__", "")
+    if not replaces and (ours is not None or quantity in inputs):
+        raise PluginError(
+            f"{where} is a name of fleetcube; rename it, or write @quantity(replaces={quantity!r})"
+        )
+    if replaces and ours is None:
+        raise PluginError(f"{where} replaces {quantity!r}, which is no quantity; name one")
+    for name in parameters(formula):
+        row = inputs.get(name)
+        if (row is None and name not in {*load(), *formulas}) or (row and row.kind == "option"):
+            rule = "is an option" if row else "is neither an input nor a quantity"
+            raise PluginError(f"{where} needs {name!r}, which {rule}; name numbers it needs")
+    if ours is not None:
+        own: Any = formula
+        own.__stated__ = ours.stated  # supplies what its own docstring leaves out
+    try:
+        doc = read(formula)
+    except ValueError as error:
+        raise PluginError(f"{where}: {error}; add it") from None
+    if "\nSource:" not in docstring(formula).replace("\n    ", "\n"):
+        raise PluginError(f"{where} states no Source; add the line")
+    if ours is not None and doc.unit != ours.unit:
+        raise PluginError(f"{where} is in {doc.unit}, and {quantity} in {ours.unit}; convert it")
+    trace = Trace()
+    try:
+        trace.run(formula, [Value(trace, name) for name in parameters(formula)])
+    except Exception as error:
+        raise PluginError(
+            f"{where} cannot be traced ({error}); use + - * /, and np and where of "
+            "fleetcube.plugins"
+        ) from None
+
+
+def _code(where: str, formula: Function) -> list[str]:
+    """The code of a formula and the functions that it calls, with the constants they read."""
+    texts: list[str] = []
+    for own in sorted(dependencies(formula), key=lambda each: each.__qualname__):
+        if own.__module__.startswith(PACKAGE):
+            continue  # named by the version of fleetcube
+        texts.append(source_of(own))
+        for name in sorted({*own.__code__.co_names}):
+            value = own.__globals__.get(name)
+            if isinstance(value, _PLAIN):
+                texts.append(f"{name} = {value!r}")
+            elif not (
+                value is None or any(value is one for one in _LIBRARIES) or _is_called(value, own)
+            ):
+                raise PluginError(
+                    f"{where} reads {name}, whose code no hash would cover; read numbers, and "
+                    "functions of its own package or fleetcube's, by their own names"
+                )
+    return texts
+
+
+def _is_called(value: Any, caller: Any) -> bool:
+    return isinstance(value, types.FunctionType) and belongs(value, caller)
