@@ -309,7 +309,7 @@ function listen() {
   addEventListener("beforeprint", draw);
   for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
     const { save: kind, of } = button.dataset;
-    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else savePicture(of, kind);
+    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else savePicture(at(of), of, kind, [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);
   });
   at("find").addEventListener("input", () => {
     const text = plainly(at("find").value.toLowerCase());
@@ -327,10 +327,7 @@ function listen() {
 
 // Where a picture is pressed, and where the pointer goes from there, in the picture's units.
 function drag(svg, act) {
-  const go = (event, first) => {
-    const box = svg.getBoundingClientRect(), width = Number(svg.getAttribute("viewBox").split(" ")[2]);
-    act((event.clientX - box.left) * width / box.width, (event.clientY - box.top) * width / box.width, first);
-  };
+  const go = (event, first) => act(...spot(svg, event), first);
   svg.addEventListener("pointerdown", (event) => { svg.setPointerCapture(event.pointerId); go(event, true); });
   svg.addEventListener("pointermove", (event) => { if (svg.hasPointerCapture(event.pointerId)) go(event, false); });
 }

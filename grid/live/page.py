@@ -367,8 +367,8 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     made = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join([head, made, *map(_asset, ("answers.js", "charts.js", "live.js"))])
-    style = theme.css() + _asset("live.css")
+    script = "\n".join([head, made, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))])
+    style = css() + asset("live.css")
     filled = {
         **still,
         "title": html.escape(title),
@@ -378,7 +378,7 @@ def _filled(
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], _asset("live.html"))
+    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], asset("live.html"))
 
 
 def policy_of(text: str) -> str:
@@ -387,8 +387,13 @@ def policy_of(text: str) -> str:
     return found[1] if found else "default-src 'none'"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def css() -> str:
+    """What the pages share."""
+    return theme.css() + asset("base.css")
 
 
 def _hash(text: str) -> str:

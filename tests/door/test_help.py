@@ -18,9 +18,9 @@ from click.shell_completion import ShellComplete
 from fleetcube.catalog import KINDS, CatalogError, kind
 from fleetcube.cli import cli, run
 from fleetcube.commands import complete
+from fleetcube.commands.listing import LISTING
 from fleetcube.commands.progress import progress
 from fleetcube.grid import progress as bars
-from fleetcube.commands.listing import LISTING
 from fleetcube.grid.ask.uncertainty import METHODS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.engine import ENGINES
