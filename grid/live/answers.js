@@ -92,8 +92,8 @@ function stops(own, value) {
   if (own.stops) return own.stops;
   if (!Number.isFinite(value)) return [value];
   if (own.count && value > 0) {
-    const row = [-4, -3, -2, -1, 0, 1, 2, 3, 4].map((k) => value * 2 ** k);
-    return row.filter((v) => valid(own, v));
+    const parts = [16, 12, 8, 6, 4, 3, 2].map((part) => value / part); // those that divide it
+    return [...parts, ...[1, 2, 4, 8, 16].map((times) => value * times)].filter((v) => valid(own, v));
   }
   if (own.count) return [0, 1, 2, 4, 8, 16].filter((v) => valid(own, v));
   if (own.unit === "" && Number.isFinite(own.high)) {

@@ -32,11 +32,12 @@ function leading() {
   return movable.filter((k) => INPUTS[k].leads || DATA.axes.includes(INPUTS[k].name)).map((k) => [k, size(k)]).filter(([, most]) => most > 5e-5).sort((a, b) => b[1] - a[1]).map(([k]) => k);
 }
 
-// What an input changes, 10 % less and more of it; half and double of a count.
+// What an input changes, 10 % less and more of it; the stops beside a count.
 function lever(k, here) {
   const own = INPUTS[k], now = value(k);
   if (!Number.isFinite(now) || now === 0) return [];
-  return (own.count ? [now / 2, now * 2] : [now * 0.9, now * 1.1]).map((to) => {
+  const row = own.count ? stops(own, now) : [now * 0.9, now * 1.1];
+  return [row.findLast((to) => to < now), row.find((to) => to > now)].filter(Boolean).map((to) => {
     if (!valid(own, to)) return { to, why: "out of bounds" };
     const moved = new Map([...state.moved, [k, to]]);
     const one = shownWith(moved);
@@ -222,9 +223,9 @@ function commands() {
     return `${own.name}="${Number((now / own.factor).toPrecision(6))} ${own.unit}"`;
   });
   const given = DATA.given.filter(([name]) => !numbers.some((word) => word.startsWith(name + "="))).map(([, word]) => word);
-  const line = (verb, words) => ["fleetcube " + verb, DATA.file, words, ...given, ...numbers].filter(Boolean).join(" ");
-  const all = DATA.layouts.length ? [line("plan", DATA.searches[state.pick])] : [];
-  return [line("run", DATA.commands[state.pick]), ...all];
+  const line = (command, words) => [command, words, ...given, ...numbers].filter(Boolean).join(" ");
+  const all = DATA.layouts.length ? [line(DATA.command.replace("run", "plan"), DATA.searches[state.pick])] : [];
+  return [line(DATA.command, DATA.commands[state.pick]), ...all];
 }
 
 function drawChoices() {
