@@ -348,6 +348,7 @@ function here() {
 
 function draw() {
   if (!data) return;
+  WIDTHS.clear();
   grey = at("grey").checked;
   readouts();
   for (const id of ["map", "cut-x", "cut-y"]) hits[id] = () => null;

@@ -231,7 +231,7 @@ function drawCurve(svg, axis, row, marked) {
   const seen = [...values, ...more.flatMap((line) => line.values)].filter((_, n) => feasible(n % values.length));
   const scale = valueScale([...seen, ...span.flat()], () => true);
   if (scale.empty) Object.assign(scale, valueScale(values, () => true));
-  const across = axisScale(axis, svg.parentElement.clientWidth / 62), up = { heading: ratio ? "ratio to the point" : heading(data.title, data.unit) };
+  const across = axisScale(axis, widthOf(svg.parentElement) / 62), up = { heading: ratio ? "ratio to the point" : heading(data.title, data.unit) };
   const codes = scale.flags ? [...new Set(values)].sort((a, b) => a - b) : [];
   const room = scale.empty ? 0 : 0.06 * (scale.high - scale.low);
   const height = svg.id === "map" ? tall(0.46, 300) : tall(0.36, 230);

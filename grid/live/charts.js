@@ -193,7 +193,7 @@ function drawLosses(found) {
   at("losses").hidden = !DATA.losses.length;
   at("losses").style.visibility = known ? "" : "hidden";  // what is below stays where it is
   if (at("losses").hidden || !known) return;
-  const bar = at("bar"), shares = at("shares"), width = Math.max(280, at("losses").clientWidth - 26);
+  const bar = at("bar"), shares = at("shares"), width = widthOf(at("losses"));
   const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], j]);
   parts.push(["model operations at peak", 1 - parts.reduce((sum, [, share]) => sum + share, 0), 7]);
   bar.setAttribute("viewBox", `0 0 ${width} 34`);

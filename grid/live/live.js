@@ -131,6 +131,8 @@ function draw() {
 // What takes longer, and what is said to a screen reader: once a slider rests.
 function rest() {
   const found = answer(state.pick);
+  WIDTHS.clear();
+  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
   drawFlips(found);
   drawChoices();
@@ -147,7 +149,6 @@ function drawAnswers(found) {
   at("cards").replaceChildren(...cards);
   const size = SIZE === undefined ? "" : `${digits(value(SIZE))} ${INPUTS[SIZE].title}`;
   at("sentence").textContent = [[DATA.choices[state.pick], size].filter(Boolean).join(", "), told(found)].filter(Boolean).join(": ");
-  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   drawStatus(found);
 }
 
@@ -306,8 +307,8 @@ function listen() {
   });
   at("curve").addEventListener("toggle", later);
   at("groups").addEventListener("toggle", () => drawLevers(), true);
-  addEventListener("resize", later);
-  addEventListener("beforeprint", draw);
+  addEventListener("resize", () => { WIDTHS.clear(); later(); });
+  addEventListener("beforeprint", () => { WIDTHS.clear(); draw(); });
   for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
     const { save: kind, of } = button.dataset;
     if (kind === "csv") saveTable(at(of).querySelector("table"), of); else savePicture(at(of), of, kind, [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);

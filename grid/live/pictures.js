@@ -12,12 +12,22 @@ const drawn = (name, parts, ...children) => filled(document.createElementNS("htt
 
 const heading = (title, unit) => title + (unit ? ` [${unit}]` : "");
 
+// Formatters are slow to make, and widths to read while a page changes: both are kept.
+const FORMATS = new Map(), WIDTHS = new Map();
+
+function once(known, key, make) {
+  const found = known.get(key) || make();
+  known.set(key, found);
+  return found;
+}
+
 // A number to some digits; none before its point is cut.
 function digits(value, most = 4) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "—" : value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(3);
-  return value.toLocaleString("en-US", size >= 10 ** (most - 1) ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: most });
+  const how = size >= 10 ** (most - 1) ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: most };
+  return once(FORMATS, JSON.stringify(how), () => new Intl.NumberFormat("en-US", how)).format(value);
 }
 
 const rounded = (value) => digits(Number(value.toPrecision(3)));
@@ -46,10 +56,12 @@ function short(text, room) {
   return text.length <= most ? text : text.slice(0, Math.ceil(most / 2) - 1) + "…" + text.slice(-Math.floor(most / 2));
 }
 
+const widthOf = (box) => Math.max(280, once(WIDTHS, box, () => box.clientWidth) - 26);
+
 // An empty picture as wide as its place, with scales, ticks and headings. An axis goes from low to high; its
 // marks are [place, text].
 function blank(svg, height, across, up, room = 14) {
-  const width = Math.max(280, Math.min(900, svg.parentElement.clientWidth - 26));
+  const width = Math.min(900, widthOf(svg.parentElement));
   const wide = Math.min(width / 3, 16 + 6.8 * Math.max(...up.marks.map(([, text]) => text.length)));
   const [left, right, top, bottom] = [Math.max(64, wide), width - room, 24, height - 42];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
