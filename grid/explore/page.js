@@ -94,7 +94,8 @@ const refresh = latest(async () => {
   const thin = [data.x, data.y].filter((axis) => axis && axis.picks.length < axisOf(axis.name).size);
   const some = thin.map((axis) => `${axis.picks.length} of ` +
     `${axisOf(axis.name).size.toLocaleString("en-US")} along ${axis.name}`);
-  report([...notes.splice(0), text, ...some].join("; "), warned);
+  at("size").textContent = [text, ...some].join("; "); // beside what is announced
+  report(notes.splice(0).join("; "), warned);
   warned = false;
   remember();
   draw();

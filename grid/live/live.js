@@ -138,7 +138,8 @@ function rest() {
   drawChoices();
   drawLevers();
   at("command").textContent = commands().join("\n");
-  at("said").textContent = at("sentence").textContent + ". " + at("status").textContent;
+  const said = at("sentence").textContent + ". " + at("status").textContent;
+  if (at("said").textContent !== said) at("said").textContent = said;  // else it is read again
   link();
 }
 

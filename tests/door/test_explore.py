@@ -759,7 +759,7 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
         f"{server.url}#variable=cluster_mtbf&x=gpu_mttf&y=n_gpus&at.gpu_mttf=1000+h&at.n_gpus=64"
     )
     wait("point", "cluster MTBF = 15.63 h at GPU MTTF = 1,000 h, GPUs = 64")  # 1000 / 64
-    wait("status", "1,200 points")
+    wait("size", "1,200 points")
     assert colours(browser, "map") > 50
     # keys: up to 256 GPUs
     at("map").send_keys(Keys.ARROW_UP)
