@@ -133,8 +133,8 @@ function rest() {
   const found = answer(state.pick);
   WIDTHS.clear();
   document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
-  for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
   drawFlips(found);
+  for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
   drawChoices();
   drawLevers();
   at("command").textContent = commands().join("\n");
