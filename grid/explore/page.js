@@ -84,6 +84,7 @@ const refresh = latest(async () => {
   if (slice.reason) slice.reason = unpacked(slice.reason, Int8Array);
   band = null; // of another point
   data = slice;
+  WIDTHS.clear();
   over = [];
   stale(false);
   for (const axis of [data.x, data.y]) {
@@ -349,7 +350,6 @@ function here() {
 
 function draw() {
   if (!data) return;
-  WIDTHS.clear();
   grey = at("grey").checked;
   readouts();
   for (const id of ["map", "cut-x", "cut-y"]) hits[id] = () => null;
@@ -361,6 +361,7 @@ function draw() {
   at("map").toggleAttribute("hidden", !x);
   at("cuts").hidden = !y;
   document.querySelector("main").classList.toggle("curve", !y);
+  for (const id of ["map", "cut-x"]) widthOf(at(id).parentElement); // before the pictures change
   at("legend").replaceChildren();
   let k = 0;
   if (y) {
@@ -468,7 +469,7 @@ async function begin() {
     });
     svg.addEventListener("keydown", arrows);
   }
-  window.addEventListener("resize", draw);
+  window.addEventListener("resize", () => { WIDTHS.clear(); draw(); });
   await first;
   at("source").textContent = cube.source;
   document.title = `${cube.source} - fleetcube explore`;

@@ -135,15 +135,19 @@ const within = (edges, value) => {
 const path = (name, d) => drawn("path", { class: name, d });
 const tall = (share, least) => Math.max(least, Math.min(900, share * innerHeight));
 
-// Pixels of [red, green, blue] by column and row
-function raster(box, colourOf) {
-  const ratio = window.devicePixelRatio || 1;
-  const [width, height] = [box.right - box.left, box.bottom - box.top].map((size) => Math.max(1, Math.round(size * ratio)));
+// An image of colours by the share of its width and of its height
+function raster(box, width, height, colourOf) {
   const canvas = element("canvas", { width, height }), pen = canvas.getContext("2d");
   const image = pen.createImageData(width, height), pixels = new Uint32Array(image.data.buffer); // ABGR
-  for (let q = 0; q < height; q++) for (let p = 0; p < width; p++) pixels[q * width + p] = colourOf(p / width, 1 - (q + 0.5) / height);
+  for (let q = 0; q < height; q++) for (let p = 0; p < width; p++) pixels[q * width + p] = colourOf((p + 0.5) / width, 1 - (q + 0.5) / height);
   pen.putImageData(image, 0, 0);
-  return drawn("image", { href: canvas.toDataURL(), x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top });
+  return drawn("image", { href: canvas.toDataURL(), x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top, preserveAspectRatio: "none" });
+}
+
+// Cells of equal width are a pixel each, others as many as the screen has
+function fineness({ edges }, size) {
+  const steps = edges.slice(1).map((edge, k) => edge - edges[k]);
+  return Math.max(...steps) < 1.001 * Math.min(...steps) ? steps.length : Math.max(1, Math.round(size * (window.devicePixelRatio || 1)));
 }
 
 const packed = ([red, green, blue]) => 0xff000000 + blue * 65536 + green * 256 + red;
@@ -156,7 +160,7 @@ function drawMap() {
   const cells = new Map(); // of a share across
   const column = (share) => cells.get(share) ?? (cells.set(share, place(across, share)), cells.get(share));
   let row = [];
-  svg.append(raster(box, (p, q) => {
+  svg.append(raster(box, fineness(across, box.right - box.left), fineness(up, box.bottom - box.top), (p, q) => {
     if (row[0] !== q) row = [q, n * place(up, q)];
     return colours[row[1] + column(p)];
   }));
@@ -175,7 +179,7 @@ function drawMap() {
 
 function colourBar(svg, scale, box) {
   const Y = (value) => box.bottom - (value - scale.low) / (scale.high - scale.low) * (box.bottom - box.top);
-  svg.append(raster(box, (_, share) => packed(RAMP[Math.round(255 * share)])));
+  svg.append(raster(box, 1, 256, (_, share) => packed(RAMP[Math.round(255 * share)])));
   for (const [value, text] of marks(scale.low, scale.high, scale.log, 9))
     if (Y(value) >= box.top && Y(value) <= box.bottom) svg.append(drawn("text", { x: box.right + 5, y: Y(value) + 4 }, text));
   svg.append(drawn("text", { x: box.right + 40, y: 12, "text-anchor": "end" }, data.unit));

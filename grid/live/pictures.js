@@ -62,7 +62,7 @@ const widthOf = (box) => Math.max(280, once(WIDTHS, box, () => box.clientWidth) 
 // marks are [place, text].
 function blank(svg, height, across, up, room = 14) {
   const width = Math.min(900, widthOf(svg.parentElement));
-  const wide = Math.min(width / 3, 16 + 6.8 * Math.max(...up.marks.map(([, text]) => text.length)));
+  const wide = Math.min(width / 2.5, 16 + 6.8 * Math.max(...up.marks.map(([, text]) => text.length)));
   const [left, right, top, bottom] = [Math.max(64, wide), width - room, 24, height - 42];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren(drawn("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}`, fill: "none" }));
@@ -116,7 +116,7 @@ function captioned(svg, caption) {
   const parts = [...copy.querySelectorAll("*")];
   [...svg.querySelectorAll("*")].forEach((own, k) => {
     const style = getComputedStyle(own);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity"])
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity", "image-rendering"])
       parts[k].setAttribute(name, style.getPropertyValue(name));
   });
   const words = caption.flatMap((text) => lines(text, width / 6.6));
