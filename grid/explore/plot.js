@@ -3,9 +3,12 @@
 
 const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58",
   "b5de2b", "fde725"].map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
-// By code, as in the pictures of `fleetcube plot`: PARTS of show/theme.py
-const PALETTE = ["3b1f5b", "1f4e9e", "b3401c", "0b8a6f", "d9822b", "6fb7e8", "f2cf4a", "e9edf1"]
-  .map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
+// By code, as in the pictures of `fleetcube plot`: those of the parts in base.css
+const PALETTE = Array.from({ length: 8 }, (_, k) => {
+  const probe = document.body.appendChild(element("i", { class: `c${k}` })), { fill } = getComputedStyle(probe);
+  probe.remove();
+  return fill.match(/\d+/g).map(Number);
+});
 const INFEASIBLE = [217, 217, 217];
 const FEASIBLE = PALETTE[7];
 const REASONS = [1, 4, 3, 6, 0, 5, 2]; // of the palette, for more flags than it has; as in plot

@@ -186,6 +186,12 @@ def test_a_link_holds_values_and_says_what_it_does_not_understand(server: Server
     assert all(name in said for name in ("'nothing'", "'big'", "nonsense", "'more'"))
 
 
+def test_an_example_opens_by_its_name() -> None:
+    assert View.open("example:h100").sweep is not None
+    with pytest.raises(InputError, match="'example:h10' is no example; did you mean 'h100'"):
+        View.open("example:h10")
+
+
 def test_the_first_point_is_feasible() -> None:
     reason = np.ones((5, 3), int)
     reason[0, 0] = reason[1, 1] = 0
