@@ -6,6 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
@@ -64,8 +66,21 @@ nb_execution_show_tb = True
 
 
 def setup(app: Any) -> None:
-    """Leave the text of decisions out of the site's search, which finds their titles."""
+    """Leave the text of decisions out of the site's search, which finds their titles; show pictures
+    in the page's theme."""
     app.connect("doctree-read", _unsearched)
+    app.connect("doctree-read", _themed, priority=400)  # before images are collected
+
+
+def _themed(app: Any, tree: Any) -> None:
+    folder = Path(app.env.doc2path(app.env.docname)).parent
+    for image in [*tree.findall(nodes.image)]:
+        dark = image["uri"].removesuffix(".png") + ".dark.webp"
+        if (folder / dark).exists():
+            image["classes"].append("only-light")
+            other = image.deepcopy()
+            other["uri"], other["classes"] = dark, ["only-dark"]
+            image.parent.insert(image.parent.index(image) + 1, other)
 
 
 def _unsearched(app: Any, _: Any) -> None:

@@ -29,6 +29,7 @@ from .measured.records import read_records
 from .measured.row import Row
 from .run.evaluation import Evaluation
 from .run.settings import Settings
+from .show.html import record_html
 from .spec import auto, values
 from .spec.scenario import said_by
 from .sweep import Sweep
@@ -99,6 +100,9 @@ class Diagnosis:
     memory_limit: float
     published: tuple[Published, ...]
     reason: float  # why the job cannot run; 0 where it can
+
+    def _repr_html_(self) -> str:
+        return record_html(self)
 
     @property
     def inside(self) -> bool:

@@ -1,5 +1,6 @@
 """Progress of long evaluations."""
 
+import shutil
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from contextvars import ContextVar
 
 Tell = Callable[[int, int, str], None]  # done, total, and the unit: "points"
 AFTER = 1.0  # seconds before a bar is shown
-_EVERY = 0.2  # seconds between two texts
+EVERY = 0.1  # seconds between two texts
 
 _watcher: ContextVar["_Meter | None"] = ContextVar("watcher", default=None)
 
@@ -66,7 +67,12 @@ def showing() -> Iterator[None]:
     if watched():
         yield
         return
-    tell, close = _bar()
+    with shown(*_bar()):
+        yield
+
+
+@contextmanager
+def shown(tell: Tell, close: Callable[[], None]) -> Iterator[None]:
     try:
         with watching(tell):
             yield
@@ -80,7 +86,7 @@ def _bar() -> tuple[Tell, Callable[[], None]]:
         with warnings.catch_warnings(action="ignore"):  # without ipywidgets it has a bar of text
             from tqdm.auto import tqdm  # type: ignore[import-untyped]
     except ImportError:
-        return _line()
+        return line()
     bar = tqdm(delay=AFTER, leave=False, unit_scale=True)
 
     def tell(done: int, total: int, unit: str) -> None:
@@ -90,20 +96,36 @@ def _bar() -> tuple[Tell, Callable[[], None]]:
     return tell, bar.close
 
 
-def _line() -> tuple[Tell, Callable[[], None]]:
-    """The same as text on standard error."""
-    started, told, width = time.perf_counter(), 0.0, 0
+def line(what: str = "") -> tuple[Tell, Callable[[], None]]:
+    """The same as text on standard error, written by a thread: the time taken and, once known, the
+    share done, its rate and the time left."""
+    ended, told = threading.Event(), ("", "")
+    started = begun = time.perf_counter()
 
     def tell(done: int, total: int, unit: str) -> None:
-        nonlocal started, told, width
+        nonlocal started, told
         now = time.perf_counter()
         started = now if done == 0 else started
-        if now - max(started + AFTER - _EVERY, told) >= _EVERY:
-            text = f"{pace(done, total, unit, now - started)}, {spoken(now - started)} elapsed"
-            sys.stderr.write(f"\r{text:<{width}}")
-            told, width = now, len(text)
+        left = f", {spoken((total - done) * (now - started) / done)} left" if done else ""
+        told = f"{pace(done, total, unit, now - started)} ", left
 
-    return tell, lambda: print(f"\r{'':<{width}}\r" * bool(width), end="", file=sys.stderr)
+    def show() -> None:
+        width, pause = 0, AFTER
+        while not ended.wait(pause):
+            text = what + f"{spoken(time.perf_counter() - begun)} elapsed".join(told)
+            text = text[: shutil.get_terminal_size().columns - 1]
+            print(end=f"\r{text:<{width}}", file=sys.stderr, flush=True)
+            width, pause = len(text), EVERY
+        print(end=f"\r{'':<{width}}\r" * bool(width), file=sys.stderr, flush=True)
+
+    shower = threading.Thread(target=show, daemon=True)
+    shower.start()
+
+    def close() -> None:
+        ended.set()
+        shower.join()
+
+    return tell, close
 
 
 def pace(done: int, total: int, unit: str, seconds: float) -> str:

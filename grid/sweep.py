@@ -148,7 +148,7 @@ class Sweep(Evaluation):
         """
         from .live.page import page, write
 
-        text = page(self.spec, title or "A sweep of fleetcube", title)
+        text = page(self.spec, title or "A sweep of fleetcube")
         if path is not None:
             write(text, path)
         return text

@@ -49,6 +49,8 @@ def make(path: Path) -> None:
         path.write_text(MAKERS[path](), encoding="utf-8")
     if path == accuracy.PAGE:
         plot_validation(accuracy.own(), accuracy.PICTURE)
+        for picture in (accuracy.PICTURE, gallery.dark(accuracy.PICTURE)):
+            gallery.few(picture, picture)
     if path in outputs.RUN:
         with tempfile.TemporaryDirectory() as scratch:
             path.write_text(outputs.rewritten(path, Path(scratch)), encoding="utf-8")
@@ -68,5 +70,6 @@ if unknown := [str(path) for path in files if path not in every]:
 training.FURTHER += options.table
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.pop("COLUMNS", None)  # tables in pipes have unlimited width
+gallery.both_themes()
 for path in files:
     make(path)

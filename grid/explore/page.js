@@ -2,7 +2,6 @@
 // The page of `fleetcube explore`: data, state and controls; plot.js draws. Text from the cube goes
 // to textContent and canvases only: it may be hostile, and must not become HTML.
 
-const $ = (id) => document.getElementById(id);
 let cube; // the axes and variables to choose from
 let data = null; // the slice shown
 let pinned = []; // points to compare, as rows of text
@@ -13,24 +12,12 @@ const state = { variable: "", x: "", y: "", curve: false, at: {} }; // at: a pla
 const axisOf = (name) => cube.axes.find((axis) => axis.name === name);
 const variableOf = (name) => cube.variables.find((variable) => variable.name === name);
 
-// Numbers as text
-
-function formatted(value, digits = 4) {
-  if (Number.isNaN(value)) return "undefined";
-  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(digits - 1);
-  return value.toLocaleString("en-US", { maximumSignificantDigits: size >= 1e3 ? 7 : digits,
-    maximumFractionDigits: size >= 1e3 ? 0 : 20, roundingPriority: "lessPrecision" });
-}
-
 const withUnit = (text, unit) => (unit ? `${text} ${unit}` : text);
-const heading = (name, unit) => (unit ? `${name} [${unit}]` : name);
 
 function valueAt(k) {
   const value = data.values[k];
   if (data.flags) return data.flags[value] ?? "undefined";
-  return withUnit(formatted(value), data.unit);
+  return Number.isNaN(value) ? "undefined" : withUnit(digits(value), data.unit);
 }
 
 function reasonAt(k) {
@@ -58,8 +45,8 @@ async function ask(path) {
 }
 
 function report(text, bad = false) {
-  $("status").textContent = text;
-  $("status").classList.toggle("bad", bad);
+  at("status").textContent = text;
+  at("status").classList.toggle("bad", bad);
 }
 
 // What is drawn is not what the controls say
@@ -97,17 +84,19 @@ const refresh = latest(async () => {
   if (slice.reason) slice.reason = unpacked(slice.reason, Int8Array);
   band = null; // of another point
   data = slice;
+  WIDTHS.clear();
   over = [];
   stale(false);
   for (const axis of [data.x, data.y]) {
     if (axis) state.at[axis.name] = axis.picks[pickOf(axis)]; // the nearest point shown
   }
   const text = `${data.values.length.toLocaleString("en-US")} point${data.values.length > 1 ? "s" : ""} in ` +
-    `${formatted(1000 * data.seconds, 2)} ms`;
+    `${digits(Number((1000 * data.seconds).toPrecision(2)))} ms`;
   const thin = [data.x, data.y].filter((axis) => axis && axis.picks.length < axisOf(axis.name).size);
   const some = thin.map((axis) => `${axis.picks.length} of ` +
     `${axisOf(axis.name).size.toLocaleString("en-US")} along ${axis.name}`);
-  report([...notes.splice(0), text, ...some].join("; "), warned);
+  at("size").textContent = [text, ...some].join("; "); // beside what is announced
+  report(notes.splice(0).join("; "), warned);
   warned = false;
   remember();
   draw();
@@ -125,11 +114,11 @@ function rest() { // once the point rests
 // Intervals and further variables along the axes shown
 const askMore = latest(async () => {
   const names = [data.x, data.y].filter(Boolean).map((axis) => axis.name);
-  const more = [...$("over").selectedOptions].map((option) => option.value)
+  const more = [...at("over").selectedOptions].map((option) => option.value)
     .filter((name) => name !== state.variable).slice(0, 5);
   const ends = {}, found = [];
   for (const name of names) {
-    if ($("band").checked && !data.flags) {
+    if (at("band").checked && !data.flags) {
       const answer = await (await ask(`/api/band?${query({ x: name })}`)).json();
       for (const end of ["low", "high"]) answer[end] = answer[end] && unpacked(answer[end], Float64Array);
       if (answer.low) ends[name] = answer;
@@ -175,7 +164,7 @@ function decision() {
 
 let written = "";
 function remember() {
-  $("decide").href = decision();
+  at("decide").href = decision();
   written = `#${link()}`;
   history.replaceState(null, "", written);
 }
@@ -193,9 +182,9 @@ async function follow(parameters) {
     warned = true;
   }
   choose(found.state.variable);
-  options($("over"), cube.variables.filter((v) => !v.flag).map((v) => [v.name, v.title]), null,
-    [...$("over").selectedOptions].map((option) => option.value));
-  $("decide").hidden = !cube.decides;
+  options(at("over"), cube.variables.filter((v) => !v.flag).map((v) => [v.name, v.title]), null,
+    [...at("over").selectedOptions].map((option) => option.value));
+  at("decide").hidden = !cube.decides;
   await refresh();
 }
 
@@ -229,48 +218,39 @@ function options(select, entries, chosen, many = []) {
 
 function controls() {
   const variable = variableOf(state.variable);
-  options($("variable"), cube.variables.map((v) => [v.name, v.title]), state.variable);
-  $("meaning").textContent = variable.meaning;
-  options($("x"), variable.dims.map((dim) => [dim, axisOf(dim).title]), state.x);
+  options(at("variable"), cube.variables.map((v) => [v.name, v.title]), state.variable);
+  at("meaning").textContent = variable.meaning;
+  options(at("x"), variable.dims.map((dim) => [dim, axisOf(dim).title]), state.x);
   const ups = variable.dims.filter((dim) => dim !== state.x)
     .map((dim) => [dim, axisOf(dim).title]);
-  options($("y"), [["", "none: a curve"], ...ups], state.y);
-  $("x").disabled = !variable.dims.length;
-  $("y").disabled = !variable.dims.length;
-  $("swap").disabled = !state.y;
+  options(at("y"), [["", "none: a curve"], ...ups], state.y);
+  at("x").disabled = !variable.dims.length;
+  at("y").disabled = !variable.dims.length;
+  at("swap").disabled = !state.y;
   const rest = variable.dims.filter((dim) => dim !== state.x && dim !== state.y);
-  $("others").hidden = !rest.length;
-  $("others").replaceChildren($("others").firstElementChild, ...rest.map(slider));
+  at("others").hidden = !rest.length;
+  at("others").replaceChildren(at("others").firstElementChild, ...rest.map(slider));
 }
 
 function slider(name) {
   const axis = axisOf(name);
-  const label = document.createElement("label");
-  label.append(axis.title);
+  const label = element("label", {}, axis.title);
   if (axis.options) {
-    const select = document.createElement("select");
+    const select = element("select");
     options(select, axis.options.map((text, k) => [String(k), text]), String(state.at[name]));
     select.addEventListener("change", () => move({ [name]: Number(select.value) }));
     label.append(select);
     return label;
   }
-  const range = document.createElement("input");
-  Object.assign(range, { type: "range", min: 0, max: axis.size - 1, step: 1 });
-  range.value = state.at[name];
+  const range = element("input", { type: "range", min: 0, max: axis.size - 1, step: 1, value: state.at[name], "data-axis": name });
   range.addEventListener("input", () => move({ [name]: Number(range.value) }));
-  range.dataset.axis = name;
-  const box = document.createElement("div");
   label.append(range);
-  box.append(label, typed(name));
-  return box;
+  return element("div", {}, label, typed(name));
 }
 
 // A value to read and to type
 function typed(name) {
-  const field = document.createElement("input");
-  field.type = "text";
-  field.dataset.typed = name;
-  field.setAttribute("aria-label", `value of ${axisOf(name).title}`);
+  const field = element("input", { type: "text", "data-typed": name, "aria-label": `value of ${axisOf(name).title}` });
   field.addEventListener("change", () => {
     const parameters = link();
     parameters.set(`at.${name}`, /[a-z$%]/i.test(field.value) || !data.units[name]
@@ -306,7 +286,7 @@ function move(places) {
   }
 }
 
-async function save(ending) {
+async function download(ending) {
   try {
     const answer = await ask(`/api/download.${ending}?${query(state)}`);
     const name = /filename="(.*)"/.exec(answer.headers.get("Content-Disposition") ?? "");
@@ -318,32 +298,18 @@ async function save(ending) {
       size += part.value.length;
       if (whole) report(`downloading: ${Math.floor((100 * size) / whole)} %`);
     }
-    keepFile(new Blob(parts), name ? name[1] : `slice.${ending}`);
+    save(name ? name[1] : `slice.${ending}`, new Blob(parts));
+    report("saved");
   } catch (error) {
     report(error.message, true);
   }
 }
 
-function keepFile(blob, name) {
-  const anchor = document.createElement("a");
-  anchor.href = URL.createObjectURL(blob);
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
-  report(`saved ${name}`);
-}
-
-function picture(kind) {
-  const name = `${data.variable}.${kind}`;
-  if (kind === "svg") return keepFile(new Blob([asSvg()], { type: "image/svg+xml" }), name);
-  return $("map").toBlob((blob) => keepFile(blob, name));
-}
-
 async function copy(kind) {
   try {
     const text = (await (await ask(`/api/code?${query(state)}`)).json())[kind];
-    $("code").textContent = text;
-    $("code").hidden = false;
+    at("code").textContent = text;
+    at("code").hidden = false;
     await navigator.clipboard.writeText(text).then(() => report("copied"),
       () => report("the text to copy is below the buttons"));
   } catch (error) {
@@ -365,26 +331,14 @@ function pin() {
 }
 
 function pins() {
-  $("pins").hidden = !pinned.length;
-  $("pins-table").tBodies[0].replaceChildren(...pinned.map(([title, value, where, hash], k) => {
-    const row = document.createElement("tr");
-    for (const text of [title, value, where]) {
-      const cell = document.createElement("td");
-      cell.textContent = text;
-      row.append(cell);
-    }
-    const cell = document.createElement("td");
-    for (const [text, act] of [["go", () => attempt(hash.slice(1))],
-      ["remove", () => { pinned.splice(k, 1); pins(); }]]) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = text;
-      button.setAttribute("aria-label", `${text} point ${k + 1}`);
+  at("pins").hidden = !pinned.length;
+  at("pins-table").tBodies[0].replaceChildren(...pinned.map(([title, value, where, hash], k) => {
+    const buttons = [["go", () => attempt(hash.slice(1))], ["remove", () => { pinned.splice(k, 1); pins(); }]].map(([text, act]) => {
+      const button = element("button", { type: "button", "aria-label": `${text} point ${k + 1}` }, text);
       button.addEventListener("click", act);
-      cell.append(button);
-    }
-    row.append(cell);
-    return row;
+      return button;
+    });
+    return element("tr", {}, ...[title, value, where].map((text) => element("td", {}, text)), element("td", {}, ...buttons));
   }));
 }
 
@@ -396,42 +350,42 @@ function here() {
 
 function draw() {
   if (!data) return;
-  themed();
-  grey = $("grey").checked;
+  grey = at("grey").checked;
   readouts();
   for (const id of ["map", "cut-x", "cut-y"]) hits[id] = () => null;
   const { x, y } = data;
   const fixed = variableOf(data.variable).dims.filter((d) => d !== x?.name && d !== y?.name);
-  const at = fixed.map((name) => `${axisOf(name)?.title ?? name} ${data.at[name]}`).join(", ");
-  $("title").textContent = heading(data.title, data.unit);
-  $("fixed").textContent = at && `at ${at}`;
-  $("map").hidden = !x;
-  $("cuts").hidden = !y;
+  const where = fixed.map((name) => `${axisOf(name)?.title ?? name} ${data.at[name]}`).join(", ");
+  at("title").textContent = heading(data.title, data.unit);
+  at("fixed").textContent = where && `at ${where}`;
+  at("map").toggleAttribute("hidden", !x);
+  at("cuts").hidden = !y;
   document.querySelector("main").classList.toggle("curve", !y);
-  $("legend").replaceChildren();
+  for (const id of ["map", "cut-x"]) widthOf(at(id).parentElement); // before the pictures change
+  at("legend").replaceChildren();
   let k = 0;
   if (y) {
     const i = pickOf(x), j = pickOf(y), n = x.picks.length;
     drawMap();
-    $("title-x").textContent = `Along ${x.title}, at ${y.title} ${withUnit(y.labels[j], y.unit)}`;
-    $("title-y").textContent = `Along ${y.title}, at ${x.title} ${withUnit(x.labels[i], x.unit)}`;
-    drawCurve($("cut-x"), x, x.picks.map((_, a) => j * n + a), i);
-    drawCurve($("cut-y"), y, y.picks.map((_, b) => b * n + i), j);
+    at("title-x").textContent = `Along ${x.title}, at ${y.title} ${withUnit(y.labels[j], y.unit)}`;
+    at("title-y").textContent = `Along ${y.title}, at ${x.title} ${withUnit(x.labels[i], x.unit)}`;
+    drawCurve(at("cut-x"), x, x.picks.map((_, a) => j * n + a), i);
+    drawCurve(at("cut-y"), y, y.picks.map((_, b) => b * n + i), j);
     k = j * n + i;
   } else if (x) {
     k = pickOf(x);
-    drawCurve($("map"), x, x.picks.map((_, a) => a), k);
+    drawCurve(at("map"), x, x.picks.map((_, a) => a), k);
     legend();
   }
-  const where = [x, y].filter(Boolean).map((axis) =>
+  const point = [x, y].filter(Boolean).map((axis) =>
     `${axis.title} = ${withUnit(axis.labels[pickOf(axis)], axis.unit)}`).join(", ");
   const reason = reasonAt(k);
-  $("point").textContent = `${data.title} = ${valueAt(k)}${where ? ` at ${where}` : ""}` +
+  at("point").textContent = `${data.title} = ${valueAt(k)}${point ? ` at ${point}` : ""}` +
     (reason ? ` (infeasible: ${reason})` : "");
-  $("map").setAttribute("aria-label",
+  at("map").setAttribute("aria-label",
     `${heading(data.title, data.unit)}; arrow keys move the point`);
   for (const [id, axis] of [["cut-x", x], ["cut-y", y]]) {
-    $(id).setAttribute("aria-label", axis ? `${heading(data.title, data.unit)} along ${axis.title}; ` +
+    at(id).setAttribute("aria-label", axis ? `${heading(data.title, data.unit)} along ${axis.title}; ` +
       "left and right keys move the point" : "no cut");
   }
   tell();
@@ -441,14 +395,15 @@ function draw() {
 
 let pointer = null; // where it is, over which picture
 function hover(event) {
-  pointer = { id: event.target.id, x: event.offsetX, y: event.offsetY, left: event.clientX, top: event.clientY };
+  const [x, y] = spot(event.currentTarget, event);
+  pointer = { id: event.currentTarget.id, x, y, left: event.clientX, top: event.clientY };
   tell();
 }
 
 // The tip says what is drawn under the pointer now
 function tell() {
   const hit = pointer && data && hits[pointer.id]?.(pointer.x, pointer.y);
-  const tip = $("tip");
+  const tip = at("tip");
   tip.hidden = !hit;
   if (!hit) return;
   const reason = reasonAt(hit.k);
@@ -474,51 +429,49 @@ function arrows(event) {
 
 async function begin() {
   const first = follow(location.hash.slice(1));
-  $("variable").addEventListener("change", (event) => { choose(event.target.value); stale(true); refresh(); });
-  $("x").addEventListener("change", (event) => {
+  at("variable").addEventListener("change", (event) => { choose(event.target.value); stale(true); refresh(); });
+  at("x").addEventListener("change", (event) => {
     if (event.target.value === state.y) state.y = state.x;
     state.x = event.target.value;
     controls();
     refresh();
   });
-  $("y").addEventListener("change", (event) => {
+  at("y").addEventListener("change", (event) => {
     state.y = event.target.value;
     state.curve = !state.y;
     controls();
     refresh();
   });
-  $("swap").addEventListener("click", () => {
+  at("swap").addEventListener("click", () => {
     [state.x, state.y] = [state.y, state.x];
     controls();
     refresh();
   });
-  $("controls").addEventListener("submit", (event) => event.preventDefault());
-  for (const id of ["over", "band"]) $(id).addEventListener("change", rest);
-  for (const id of ["low", "high", "spacing"]) $(id).addEventListener("change", draw);
-  for (const id of ["png", "svg"]) $(id).addEventListener("click", () => picture(id));
-  for (const id of ["command", "python"]) $(id).addEventListener("click", () => copy(id));
-  $("pin").addEventListener("click", pin);
+  at("controls").addEventListener("submit", (event) => event.preventDefault());
+  for (const id of ["over", "band"]) at(id).addEventListener("change", rest);
+  for (const id of ["low", "high", "spacing"]) at(id).addEventListener("change", draw);
+  for (const id of ["png", "svg"]) at(id).addEventListener("click", () =>
+    savePicture(at("map"), data.variable, id, [at("point").textContent, `${cube.source}, fleetcube ${cube.version}`]));
+  for (const id of ["command", "python"]) at(id).addEventListener("click", () => copy(id));
+  at("pin").addEventListener("click", pin);
   window.addEventListener("hashchange", () => {
     if (location.hash !== written) attempt(location.hash.slice(1));
   });
-  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
-    matchMedia(query).addEventListener("change", draw);
-  }
-  for (const id of ["grey", "keep"]) $(id).addEventListener("change", draw);
-  for (const id of ["csv", "nc"]) $(id).addEventListener("click", () => save(id));
+  for (const id of ["grey", "keep"]) at(id).addEventListener("change", draw);
+  for (const id of ["csv", "nc"]) at(id).addEventListener("click", () => download(id));
   for (const id of ["map", "cut-x", "cut-y"]) {
-    const canvas = $(id);
-    canvas.addEventListener("mousemove", hover);
-    canvas.addEventListener("mouseleave", () => { pointer = null; tell(); });
-    canvas.addEventListener("click", (event) => {
-      const hit = data && hits[id](event.offsetX, event.offsetY);
+    const svg = at(id);
+    svg.addEventListener("mousemove", hover);
+    svg.addEventListener("mouseleave", () => { pointer = null; tell(); });
+    svg.addEventListener("click", (event) => {
+      const hit = data && hits[id](...spot(svg, event));
       if (hit) move(hit.at);
     });
+    svg.addEventListener("keydown", arrows);
   }
-  for (const id of ["map", "cut-x", "cut-y"]) $(id).addEventListener("keydown", arrows);
-  window.addEventListener("resize", draw);
+  window.addEventListener("resize", () => { WIDTHS.clear(); draw(); });
   await first;
-  $("source").textContent = cube.source;
+  at("source").textContent = cube.source;
   document.title = `${cube.source} - fleetcube explore`;
 }
 

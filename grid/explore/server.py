@@ -29,16 +29,15 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ..errors import InputError, shown
-from ..live.page import policy_of
-from ..show import theme
+from ..live.page import asset, css, policy_of
 from .view import View
 
 CSS, HTML = "text/css; charset=utf-8", "text/html; charset=utf-8"
-JSON = "application/json"
+JSON, SCRIPT = "application/json", "text/javascript; charset=utf-8"
 PAGE = {
     "/": ("page.html", HTML),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/plot.js": ("plot.js", "text/javascript; charset=utf-8"),
+    "/page.js": ("page.js", SCRIPT),
+    "/plot.js": ("plot.js", SCRIPT),
     "/page.css": ("page.css", CSS),
 }
 FILES = {
@@ -157,7 +156,8 @@ class Server:
             path: Answer(HTTPStatus.OK, files(__package__).joinpath(name).read_bytes(), kind)
             for path, (name, kind) in PAGE.items()
         }
-        self.page["/theme.css"] = Answer(HTTPStatus.OK, theme.css().encode(), CSS)
+        self.page["/base.css"] = Answer(HTTPStatus.OK, css().encode(), CSS)
+        self.page["/pictures.js"] = Answer(HTTPStatus.OK, asset("pictures.js").encode(), SCRIPT)
         self.page["/api/cube"] = Answer.to(view.description)
         self.start = self.url if view.stored else f"{self.url}decide"
 

@@ -154,7 +154,7 @@ class View:
         from ..sweep import Sweep
 
         check_path(source)
-        if source.endswith(".toml") or Path(source).is_file():
+        if source.startswith("example:") or source.endswith(".toml") or Path(source).is_file():
             own = Sweep.from_file(source)
             return cls(own.virtual(), source, own)
         from ..plan.written import as_it_was, restored

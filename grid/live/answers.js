@@ -92,8 +92,8 @@ function stops(own, value) {
   if (own.stops) return own.stops;
   if (!Number.isFinite(value)) return [value];
   if (own.count && value > 0) {
-    const row = [-4, -3, -2, -1, 0, 1, 2, 3, 4].map((k) => value * 2 ** k);
-    return row.filter((v) => valid(own, v));
+    const parts = [16, 12, 8, 6, 4, 3, 2].map((part) => value / part); // those that divide it
+    return [...parts, ...[1, 2, 4, 8, 16].map((times) => value * times)].filter((v) => valid(own, v));
   }
   if (own.count) return [0, 1, 2, 4, 8, 16].filter((v) => valid(own, v));
   if (own.unit === "" && Number.isFinite(own.high)) {
@@ -103,14 +103,6 @@ function stops(own, value) {
   if (value <= 0) return [value];
   const row = Array.from({ length: 49 }, (_, k) => k === 24 ? value : value * 8 ** ((k - 24) / 24));
   return row.filter((v) => valid(own, v));
-}
-
-function digits(value) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "—" : value > 0 ? "∞" : "−∞";
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(3);
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
-  return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
 }
 
 function shown(of, value) {
@@ -176,25 +168,6 @@ const shownWith = (moved) => state.layout === null ? plan(state.cluster, moved).
 function settle() {
   if (state.layout !== null) state.cluster = clusterOf[state.layout];
   state.pick = state.layout ?? plan(state.cluster).choice;
-}
-
-const rounded = (value) => digits(Number(value.toPrecision(3)));
-
-// Round numbers for the ticks of an axis.
-function ticks(low, high, log, most = 6) {
-  if (log && high / low > 4) {
-    for (const digits of [[1, 2, 5], [1, 3], [1]]) {
-      const row = [];
-      for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
-        row.push(...digits.map((digit) => Number(digit + "e" + power)).filter((v) => v >= low && v <= high));
-      if (row.length <= most + 2 && row.length > 2) return row;
-    }
-  }
-  const rough = (high - low) / most || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((digit) => digit * power >= rough * 0.999) * power;
-  const row = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high * (1 + 1e-9); k++) row.push(Number((k * step).toPrecision(12)));
-  return row;
 }
 
 // A comma-separated line; a spreadsheet must not read a cell as a formula.

@@ -2,50 +2,9 @@
 const TIME = output("job_time"), RATIO = output("reliability_to_communication_ratio");
 const COST = output("job_cost") < 0 ? output("gpu_hours") : output("job_cost");
 
-const at = (id) => document.getElementById(id);
-
-function element(name, parts = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(parts)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-function drawn(name, parts, text = "") {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(parts)) made.setAttribute(key, value);
-  made.textContent = text;
-  return made;
-}
-
-const heading = (of) => of.title + (of.unit ? " (" + of.unit + ")" : "");
-
-// An empty picture as wide as its place, with scales, ticks and headings. An axis is of an input or an
-// output, from low to high in base units; its ticks may be given.
-function blank(svg, height, across, up) {
-  const width = Math.max(280, Math.min(900, svg.parentElement.clientWidth - 26));
-  const [left, right, top, bottom] = [64, width - 14, 24, height - 42];
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.replaceChildren(drawn("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}`, fill: "none" }));
-  const scale = ({ low, high, log }, from, to) => (value) =>
-    from + (to - from) * (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
-  const X = scale(across, left, right), Y = scale(up, bottom, top);
-  const marks = ({ of, low, high, log, at }) =>
-    at ?? ticks(low / of.factor, high / of.factor, log).map((tick) => tick * of.factor);
-  let last = -Infinity;
-  for (const x of marks(across)) {
-    const text = digits(x / across.of.factor), half = 3.6 * text.length;
-    if (X(x) - half < last) continue;
-    last = X(x) + half + 6;
-    svg.append(drawn("text", { x: X(x), y: bottom + 16, "text-anchor": X(x) > right - half + 12 ? "end" : "middle" }, text));
-  }
-  for (const y of marks(up)) svg.append(
-    drawn("path", { class: "grid", d: `M${left} ${Y(y)}H${right}` }),
-    drawn("text", { x: left - 6, y: Y(y) + 4, "text-anchor": "end" }, digits(y / up.of.factor)));
-  svg.append(drawn("text", { x: (left + right) / 2, y: bottom + 34, "text-anchor": "middle" }, heading(across.of)));
-  svg.append(drawn("text", { x: left, y: 12 }, heading(up.of)));
-  return { X, Y, left, right, top, bottom, across, up };
-}
+// A scale of an input or an output, from low to high in base units; its ticks may be given.
+const scaled = (of, { low, high, log }, at = ticks(low / of.factor, high / of.factor, log).map((tick) => tick * of.factor)) =>
+  ({ low, high, log, heading: heading(of.title, of.unit), marks: at.map((tick) => [tick, digits(tick / of.factor)]) });
 
 function around(values, margin) {
   const low = Math.min(...values), high = Math.max(...values), log = low > 0 && high / low > 4;
@@ -83,7 +42,7 @@ function drawFront(found) {
   if (!points.length) { svg.replaceChildren(); at("front-read").textContent = "Nothing here runs."; front = undefined; return; }
   const own = runs(found) ? [{ x: found.values[TIME], y: found.values[COST] }] : [];
   const [xs, ys] = [[...points, ...own].map(({ x }) => x), [...points, ...own].map(({ y }) => y)];
-  front = { points, ...blank(svg, 300, { of: OUTPUTS[TIME], ...around(xs, 1.15) }, { of: OUTPUTS[COST], ...around(ys, 1.1) }) };
+  front = { points, ...blank(svg, 300, scaled(OUTPUTS[TIME], around(xs, 1.15)), scaled(OUTPUTS[COST], around(ys, 1.1))) };
   const { X, Y, left, right, top, bottom } = front;
   for (const [cluster] of CLUSTERS.entries()) {
     const row = points.filter((point) => point.cluster === cluster);
@@ -169,8 +128,8 @@ function drawFlips(found) {
   const [wide, high] = [sizes, lives].map(borders);
   const svg = at("flips-picture");
   const made = blank(svg, 280,
-    { of: INPUTS[SIZE], low: wide[0], high: wide.at(-1), log: true, at: sizes },
-    { of: INPUTS[LIFE], low: high[0], high: high.at(-1), log: true });
+    scaled(INPUTS[SIZE], { low: wide[0], high: wide.at(-1), log: true }, sizes),
+    scaled(INPUTS[LIFE], { low: high[0], high: high.at(-1), log: true }));
   const { X, Y } = made, cells = drawn("g", {}), line = drawn("path", { class: "flip" });
   const dot = drawn("circle", { class: "here", r: 6.5, cx: X(value(SIZE)), cy: Y(value(LIFE)) });
   svg.append(cells, line, dot);
@@ -234,7 +193,7 @@ function drawLosses(found) {
   at("losses").hidden = !DATA.losses.length;
   at("losses").style.visibility = known ? "" : "hidden";  // what is below stays where it is
   if (at("losses").hidden || !known) return;
-  const bar = at("bar"), shares = at("shares"), width = Math.max(280, at("losses").clientWidth - 26);
+  const bar = at("bar"), shares = at("shares"), width = widthOf(at("losses"));
   const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], j]);
   parts.push(["model operations at peak", 1 - parts.reduce((sum, [, share]) => sum + share, 0), 7]);
   bar.setAttribute("viewBox", `0 0 ${width} 34`);
@@ -265,7 +224,7 @@ function drawCurve(found) {
   at("read").textContent = xs.length < 2 ? "No range is known of " + own.title + "; type a value." : ys.length ? "" : "Nothing on this curve can run.";
   if (!ys.length) return;
   const span = { low: xs[0], high: xs.at(-1), log: xs[0] > 0 && xs.at(-1) / xs[0] > 4 };
-  const { X, Y, top, bottom } = blank(svg, 300, { of: own, ...span, at: own.count && xs.length < 12 ? xs : undefined }, { of, ...around(ys, 1.05) });
+  const { X, Y, top, bottom } = blank(svg, 300, scaled(own, span, own.count && xs.length < 12 ? xs : undefined), scaled(of, around(ys, 1.05)));
   const row = lines[state.cluster];
   xs.forEach((x, j) => {  // a curve stops where nothing runs
     if (good(row[j])) return;
@@ -286,54 +245,6 @@ function drawCurve(found) {
   const said = of.title + " over " + own.title + ": " + cell(found, up) + " at " + shown(own, value(across));
   svg.setAttribute("aria-label", said);
   at("read").textContent = said + (ends(found, up) ? ", " + Math.round(100 * DATA.share) + " % interval " + ends(found, up) : "");
-}
-
-// Sharing: a picture with its caption as SVG or PNG, a table as CSV.
-function save(name, blob) {
-  const link = element("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1e4);
-}
-
-// A text in lines of at most so many letters.
-function lines(text, most) {
-  const made = [""];
-  for (const word of text.split(" ")) {
-    if (made.at(-1) && made.at(-1).length + word.length >= most) made.push(word);
-    else made[made.length - 1] = (made.at(-1) + " " + word).trim();
-  }
-  return made;
-}
-
-function captioned(svg) {
-  const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-  const parts = [...copy.querySelectorAll("*")];
-  [...svg.querySelectorAll("*")].forEach((own, k) => {  // what the style sheet says, on each part
-    const style = getComputedStyle(own);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "opacity"])
-      parts[k].setAttribute(name, style.getPropertyValue(name));
-  });
-  const words = [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`].flatMap((text) => lines(text, width / 6.6));
-  const tall = height + 8 + 16 * words.length;
-  const ink = getComputedStyle(document.body), paper = getComputedStyle(svg.closest("section")).backgroundColor;
-  copy.prepend(drawn("rect", { width, height: tall, fill: paper }));
-  words.forEach((text, k) => copy.append(drawn("text", { x: 8, y: height + 14 + 16 * k, fill: ink.color, "font-size": "11px", "font-family": ink.fontFamily }, text)));
-  copy.setAttribute("viewBox", `0 0 ${width} ${tall}`);
-  Object.entries({ width, height: tall, xmlns: "http://www.w3.org/2000/svg" }).forEach(([key, own]) => copy.setAttribute(key, own));
-  return { text: new XMLSerializer().serializeToString(copy), width, height: tall };
-}
-
-function savePicture(id, kind) {
-  const { text, width, height } = captioned(at(id)), blob = new Blob([text], { type: "image/svg+xml" });
-  if (kind === "svg") { save(id + ".svg", blob); return; }
-  const image = new Image(), address = URL.createObjectURL(blob);
-  image.addEventListener("load", () => {
-    const canvas = element("canvas", { width: 2 * width, height: 2 * height });
-    canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
-    canvas.toBlob((png) => save(id + ".png", png));
-    URL.revokeObjectURL(address);
-  });
-  image.src = address;
 }
 
 const saveTable = (table, name) => save(name + ".csv", new Blob(

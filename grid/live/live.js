@@ -32,11 +32,12 @@ function leading() {
   return movable.filter((k) => INPUTS[k].leads || DATA.axes.includes(INPUTS[k].name)).map((k) => [k, size(k)]).filter(([, most]) => most > 5e-5).sort((a, b) => b[1] - a[1]).map(([k]) => k);
 }
 
-// What an input changes, 10 % less and more of it; half and double of a count.
+// What an input changes, 10 % less and more of it; the stops beside a count.
 function lever(k, here) {
   const own = INPUTS[k], now = value(k);
   if (!Number.isFinite(now) || now === 0) return [];
-  return (own.count ? [now / 2, now * 2] : [now * 0.9, now * 1.1]).map((to) => {
+  const row = own.count ? stops(own, now) : [now * 0.9, now * 1.1];
+  return [row.findLast((to) => to < now), row.find((to) => to > now)].filter(Boolean).map((to) => {
     if (!valid(own, to)) return { to, why: "out of bounds" };
     const moved = new Map([...state.moved, [k, to]]);
     const one = shownWith(moved);
@@ -130,12 +131,15 @@ function draw() {
 // What takes longer, and what is said to a screen reader: once a slider rests.
 function rest() {
   const found = answer(state.pick);
-  for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
+  WIDTHS.clear();
+  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   drawFlips(found);
+  for (const id of ["choices", "groups", "flips"]) at(id).classList.remove("stale");
   drawChoices();
   drawLevers();
   at("command").textContent = commands().join("\n");
-  at("said").textContent = at("sentence").textContent + ". " + at("status").textContent;
+  const said = at("sentence").textContent + ". " + at("status").textContent;
+  if (at("said").textContent !== said) at("said").textContent = said;  // else it is read again
   link();
 }
 
@@ -146,7 +150,6 @@ function drawAnswers(found) {
   at("cards").replaceChildren(...cards);
   const size = SIZE === undefined ? "" : `${digits(value(SIZE))} ${INPUTS[SIZE].title}`;
   at("sentence").textContent = [[DATA.choices[state.pick], size].filter(Boolean).join(", "), told(found)].filter(Boolean).join(": ");
-  document.documentElement.style.scrollPaddingTop = at("answers").offsetHeight + 8 + "px";  // it covers what is focused
   drawStatus(found);
 }
 
@@ -222,9 +225,9 @@ function commands() {
     return `${own.name}="${Number((now / own.factor).toPrecision(6))} ${own.unit}"`;
   });
   const given = DATA.given.filter(([name]) => !numbers.some((word) => word.startsWith(name + "="))).map(([, word]) => word);
-  const line = (verb, words) => ["fleetcube " + verb, DATA.file, words, ...given, ...numbers].filter(Boolean).join(" ");
-  const all = DATA.layouts.length ? [line("plan", DATA.searches[state.pick])] : [];
-  return [line("run", DATA.commands[state.pick]), ...all];
+  const line = (command, words) => [command, words, ...given, ...numbers].filter(Boolean).join(" ");
+  const all = DATA.layouts.length ? [line(DATA.command.replace("run", "plan"), DATA.searches[state.pick])] : [];
+  return [line(DATA.command, DATA.commands[state.pick]), ...all];
 }
 
 function drawChoices() {
@@ -305,11 +308,11 @@ function listen() {
   });
   at("curve").addEventListener("toggle", later);
   at("groups").addEventListener("toggle", () => drawLevers(), true);
-  addEventListener("resize", later);
-  addEventListener("beforeprint", draw);
+  addEventListener("resize", () => { WIDTHS.clear(); later(); });
+  addEventListener("beforeprint", () => { WIDTHS.clear(); draw(); });
   for (const button of document.querySelectorAll("[data-save]")) button.addEventListener("click", () => {
     const { save: kind, of } = button.dataset;
-    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else savePicture(of, kind);
+    if (kind === "csv") saveTable(at(of).querySelector("table"), of); else savePicture(at(of), of, kind, [at("sentence").textContent, `${DATA.caption}, ${new Date().toISOString().slice(0, 10)}`]);
   });
   at("find").addEventListener("input", () => {
     const text = plainly(at("find").value.toLowerCase());
@@ -327,10 +330,7 @@ function listen() {
 
 // Where a picture is pressed, and where the pointer goes from there, in the picture's units.
 function drag(svg, act) {
-  const go = (event, first) => {
-    const box = svg.getBoundingClientRect(), width = Number(svg.getAttribute("viewBox").split(" ")[2]);
-    act((event.clientX - box.left) * width / box.width, (event.clientY - box.top) * width / box.width, first);
-  };
+  const go = (event, first) => act(...spot(svg, event), first);
   svg.addEventListener("pointerdown", (event) => { svg.setPointerCapture(event.pointerId); go(event, true); });
   svg.addEventListener("pointermove", (event) => { if (svg.hasPointerCapture(event.pointerId)) go(event, false); });
 }

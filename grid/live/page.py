@@ -63,13 +63,14 @@ MOST_BYTES = 1_000_000  # of a page: mail programs do not open more
 MOST_STOPS = 500  # of a slider over an axis
 NEEDED, MARGIN, _ = MEMORY
 PLAIN = (TIME, MONEY, NEEDED)  # what the first sentence says, by their units alone
+_SCRIPTS = ("pictures.js", "answers.js", "charts.js", "live.js")
 _DRAWN = "inputs with distributions are at their medians; intervals are not shown"
 
 
 @dataclass(frozen=True)
 class Planned:
     """What a plan adds to a page: its goal and conditions, the sizes where it begins, what it says
-    of the search, and which arguments a slider may replace. For each choice the cluster that it is
+    of the search. For each choice the cluster that it is
     a layout of, the layout's name, the arguments that give it and those that search it anew, and
     the shortest sequence that `plan` tries it with."""
 
@@ -83,14 +84,18 @@ class Planned:
     searches: Sequence[str]
     shortest: Sequence[float]
     said: str
-    given: Sequence[str] = ()
 
 
 def page(
-    spec: Mapping[str, Any], title: str, file: str = "", planned: Planned | None = None
+    spec: Mapping[str, Any],
+    title: str,
+    file: str = "",
+    planned: Planned | None = None,
+    given: Sequence[str] = (),
+    verb: str = "run",
 ) -> str:
-    """A page that computes a spec in the browser; see `Sweep.to_html`. `file` is the spec's name in
-    commands."""
+    """A page that computes a spec in the browser; see `Sweep.to_html`. `verb` is the command that
+    gives its numbers of the spec `file`, with arguments `given`, which a slider may replace."""
     scenario = dict(spec["scenario"])
     axes = list(make_axes(spec["axes"]).values())
     sliders = [axis for axis in axes if is_slider(axis)]
@@ -125,7 +130,7 @@ def page(
     plain = [of for of in wanted if _unit(first, of) != "flag"]
     goal = planned.of if planned else [*plain, *wanted][0]
     data |= {
-        "file": shlex.quote(file) if file else "SPEC.toml",
+        "command": f"fleetcube {verb} {shlex.quote(file) if file else 'SPEC.toml'}",
         "commands": planned.commands
         if planned
         else [
@@ -135,7 +140,7 @@ def page(
         "clusters": planned.clusters if planned else data["choices"],
         "layouts": planned.layouts if planned else [],
         "searches": planned.searches if planned else [],
-        "given": [[w.split("=")[0], shlex.quote(w)] for w in planned.given] if planned else [],
+        "given": [[word.split("=")[0], shlex.quote(word)] for word in given],
         "shortest": planned.shortest if planned else [],
         "told": [outputs.index(n) for n in dict.fromkeys([goal, *PLAIN]) if n in plain],
         "plain": PLAIN,
@@ -367,8 +372,10 @@ def _filled(
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     made = f"const PROGRAMS = [{', '.join(programs)}];"
-    script = "\n".join([head, made, *map(_asset, ("answers.js", "charts.js", "live.js"))])
-    style = theme.css() + _asset("live.css")
+    script = "\n".join(
+        [head, made, *map(asset, ("pictures.js", "answers.js", "charts.js", "live.js"))]
+    )
+    style = css() + asset("live.css")
     filled = {
         **still,
         "title": html.escape(title),
@@ -378,7 +385,7 @@ def _filled(
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], _asset("live.html"))
+    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], asset("live.html"))
 
 
 def policy_of(text: str) -> str:
@@ -387,8 +394,13 @@ def policy_of(text: str) -> str:
     return found[1] if found else "default-src 'none'"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def css() -> str:
+    """What the pages share."""
+    return theme.css() + asset("base.css")
 
 
 def _hash(text: str) -> str:

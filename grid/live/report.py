@@ -63,11 +63,8 @@ class _Choice:
     arguments: Sequence[str]
 
 
-def report(
-    asked: Question, found: "xarray.Dataset", spec: str, point: str = "", given: Sequence[str] = ()
-) -> str:
-    """The page's HTML; `spec` is the file, `point` its arguments besides the layout, and `given`
-    those of them that a slider may replace."""
+def report(asked: Question, found: "xarray.Dataset", spec: str, given: Sequence[str] = ()) -> str:
+    """The page's HTML; `spec` is the file, and `given` its arguments besides the layout."""
     value = found[asked.of] * sign_of(asked.sense)
     if not value.notnull().any():
         raise InputError("no layout can run, so that there is nothing to report")
@@ -77,6 +74,8 @@ def report(
     start = {name: axes[name].labels[at[name]].item() for name in axes if is_slider(axes[name])}
     rows = _choices(asked, found, at, start)
     goal = ["--of", f"{asked.sense} {asked.of}"] if asked.of != TIME else []
+    names = asked.search if isinstance(asked.search, str) else ",".join(asked.search)
+    goal += ["--search", names] if names != LAYOUT else []
     goal += [word for each in asked.where for word in ("--where", each)]
     conditions = conditions_of(scenario, asked.where)
     read = [*REPORTED, *(name for each in conditions for name in each.outputs)]
@@ -94,13 +93,12 @@ def report(
         at=start,
         clusters=[" ".join(row.cluster) for row in rows],
         layouts=[row.layout for row in rows],
-        commands=[f"{point} {shlex.join([*row.cluster, *row.arguments])}".strip() for row in rows],
-        searches=[f"{point} {shlex.join([*goal, *row.cluster])}".strip() for row in rows],
+        commands=[shlex.join([*row.cluster, *row.arguments]) for row in rows],
+        searches=[shlex.join([*goal, *row.cluster]) for row in rows],
         shortest=[fewest_tokens(row.sets) for row in rows],
         said=searched(found),
-        given=given,
     )
-    return page(made, f"Plan of {Path(spec).name}", spec, planned)
+    return page(made, f"Plan of {Path(spec).name}", spec, planned, given)
 
 
 def _choices(

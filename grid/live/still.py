@@ -45,6 +45,7 @@ def parts(
         [_cell(outputs[k], own[k], bad) for k in seen] for own, bad in zip(values, why, strict=True)
     ]
     numeric = [k for k in seen if "words" not in outputs[k]]
+    given = [word for _, word in data["given"]]
     ends = {} if drawn or not numeric else _ends(rows[0], [names[k] for k in numeric])
     return {
         "sentence": _sentence(data, values[0], ends),
@@ -55,7 +56,7 @@ def parts(
         "stated": _stated(scenario, data),
         "about": "".join(f"<li>{html.escape(line)}</li>" for line in data["about"]),
         "command": html.escape(
-            " ".join(part for part in ("fleetcube run", data["file"], data["commands"][0]) if part)
+            " ".join(filter(None, [data["command"], data["commands"][0], *given]))
         ),
     }
 

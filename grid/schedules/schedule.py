@@ -32,6 +32,11 @@ class PlayedSchedule(Played):
     in units of one micro-batch on the whole stage (in dualpipe on one of the rank's two stages).
     """
 
+    def _repr_html_(self) -> str:
+        from ..show.html import record_html
+
+        return record_html(self)
+
     def plot(self, path: str | Path, **look: Any) -> Any:
         """Draw the schedule into a file (.png, .pdf, .svg) and return the figure. `look` takes
         `title`, `size` and `dpi`."""

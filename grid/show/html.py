@@ -61,6 +61,38 @@ def cube_html(cube: "xarray.Dataset") -> str:
     return _page([*parts, *_lines(told(cube))])
 
 
+def record_html(record: Any) -> str:
+    """A result's numbers as a table, and each of its lists as one that folds."""
+    own = {name: value for name, value in vars(record).items() if value not in (None, ())}
+    lists = {n: v for n, v in own.items() if isinstance(v, tuple) and not np.isscalar(v[0])}
+    one = [[_plain(n), _told(v)] for n, v in own.items() if n not in lists]
+    return _page([_table(("", ""), one), *(_listed(_plain(n), v) for n, v in lists.items())])
+
+
+def _listed(title: str, rows: Sequence[Any]) -> str:
+    if type(rows[0]) is tuple:
+        return "".join(_listed(f"{title} {k + 1}", row) for k, row in enumerate(rows))
+    each = [
+        dict(zip(row._fields, row, strict=True)) if hasattr(row, "_fields") else vars(row)
+        for row in rows
+    ]
+    return _section(title, [*map(_plain, each[0])], ([*map(_told, row.values())] for row in each))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_told(own)}" for name, own in value.items())
+    if isinstance(value, tuple):
+        return ", ".join(map(_told, value))
+    if hasattr(value, "__dict__"):
+        return _told(vars(value))
+    return numbers([value])[0] if type(value) is float else label(value)
+
+
 def _page(parts: Iterable[str]) -> str:
     return f"{_STYLE}<div class='fleetcube-sweep'>{''.join(parts)}</div>"
 

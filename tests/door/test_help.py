@@ -18,8 +18,9 @@ from click.shell_completion import ShellComplete
 from fleetcube.catalog import KINDS, CatalogError, kind
 from fleetcube.cli import cli, run
 from fleetcube.commands import complete
-from fleetcube.commands import progress as bars
 from fleetcube.commands.listing import LISTING
+from fleetcube.commands.progress import progress
+from fleetcube.grid import progress as bars
 from fleetcube.grid.ask.uncertainty import METHODS
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan.engine import ENGINES
@@ -257,7 +258,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, told: bool) -> s
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", stream)
-    with bars.progress("evaluating"):
+    with progress("evaluating"):
         done = expected(12_000_000, "values") if told else int
         time.sleep(0.3)
         done(3_000_000)

@@ -1,6 +1,7 @@
 """The single-file page: its JavaScript gives what `run` prints, in node and a browser."""
 
 import csv
+import html
 import json
 import math
 import re
@@ -414,6 +415,27 @@ def test_a_report_prints_the_question_that_it_answers(tmp_path: Path) -> None:
     data = json.loads(found[1])
     assert ["gpu_hour_price", "gpu_hour_price=3"] in data["given"]
     assert shlex.split(data["searches"][0]) == ["--of", "min job_cost", "--where", "mfu >= 0.1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan.toml", "n_gpus=8192", "--start", "2027-01-31", "--as", "torchtitan"],
+        ["plan.toml", "--search", "layout,precision"],
+        ["llama-3-405b-in-phases.toml", "gpu_hour_price=3"],
+    ],
+    ids=lambda words: words[-1],
+)
+def test_the_commands_of_a_report_give_its_numbers(words: list[str], tmp_path: Path) -> None:
+    plan = ["plan", str(EXAMPLES / words[0]), *words[1:], "-o", str(tmp_path / "page.html")]
+    assert CliRunner().invoke(cli, plan, catch_exceptions=False).exit_code == 0
+    text = (tmp_path / "page.html").read_text("utf-8")
+    told = re.search(r'"job_time">([\d.]+) d<.*id="command">fleetcube ([^<]*)<', text, re.DOTALL)
+    assert told
+    said = CliRunner().invoke(cli, shlex.split(html.unescape(told[2]))).output
+    assert re.search(rf"(?<![\d.]){told[1]} ", said)
+    assert [day for day in re.findall(r"ends on (20[\d-]+)", text) if day not in said] == []
 
 
 @pytest.mark.slow

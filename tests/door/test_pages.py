@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fleetcube
+from docs.make.gallery import dark
 from docs.make.outputs import DOCS, ELSEWHERE, RUN, blocks, commands, rewritten, run
 from fleetcube.catalog import KINDS
 from fleetcube.cli import cli
@@ -151,4 +152,20 @@ def test_the_gallery_has_the_picture_of_each_of_its_commands() -> None:
     every = [words for block in blocks(text) for words in commands(block.text)]
     written = {word for words in every for word in words if word.endswith(".png")}
     shown = set(re.findall(r"\]\(gallery/(.+?)\)", text))
-    assert shown == written == {path.name for path in (DOCS / "gallery").iterdir()}
+    assert shown == written == {path.name for path in (DOCS / "gallery").glob("*.png")}
+
+
+def test_a_dark_page_has_pictures_of_its_own() -> None:
+    """As large as those of a light page, on dark paper; nothing is left of those that went."""
+    from PIL import Image
+
+    kept = {path: dark(path) for path in DOCS.glob("**/*.png") if dark(path).exists()}
+    assert {*kept.values()} == {*DOCS.glob("**/*.webp")}
+    assert {path for page in ("gallery", "plots") for path in (DOCS / page).glob("*.png")} <= {
+        *kept
+    }
+    for light, other in kept.items():
+        with Image.open(light) as day, Image.open(other) as night:
+            assert day.size == night.size
+            ends = [image.convert("L").getpixel((2, day.height - 2)) for image in (day, night)]
+            assert ends[0] > 200 > 60 > ends[1], light

@@ -122,6 +122,10 @@ def test_what_comes_out_shows_itself() -> None:
     page = bad._repr_html_()
     assert not re.findall("<script>|a & b", page)
     assert "&lt;b&gt;" in page
+    page = fleetcube.simulate_schedule(pipeline_parallel=2, num_microbatches=3)._repr_html_()
+    assert "<summary>stages 2 (6)</summary>" in page  # a forward and a backward pass of each
+    # 3 micro-batches fill and drain one more stage: 1 / 3
+    assert re.search("bubble ratio</td><td>0.3333<", page)
 
 
 def test_xarray_collapses_the_spec_in_a_notebook() -> None:

@@ -158,7 +158,7 @@ def test_a_bar_is_shown_where_asked_also_from_a_thread(
         pytest.importorskip("tqdm")
     monkeypatch.setattr(builtins, "__import__", find)
     monkeypatch.setattr(progress, "AFTER", 0.0)
-    monkeypatch.setattr(progress, "_EVERY", -1.0)
+    monkeypatch.setattr(progress, "EVERY", 0.02)
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
 

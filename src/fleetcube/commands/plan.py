@@ -94,9 +94,11 @@ def plan(
     of, sense = goal(of)
     problem = changed_spec(spec, selectors)
     if framework is not None:
-        framework = problem["scenario"]["software"] = writer_of(framework).NAME
-    if start is not None:
-        problem["scenario"] |= {NAME: start}
+        framework = writer_of(framework).NAME
+    options = {n: v for n, v in {NAME: start, "software": framework}.items() if v is not None}
+    problem["scenario"] |= options
+    stays = [w for w in selectors if w.split("=")[0] not in {*problem["axes"], *options}]
+    stays += [f"{name}={value}" for name, value in options.items()]
     since = start_of(problem["scenario"])
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = search.split(",")
@@ -105,7 +107,7 @@ def plan(
     if phases.names(problem["scenario"]):
         if where:
             raise InputError("--where is not for jobs in phases; leave it out")
-        _plan_phases(sweep, of, sense, names, as_json, output, spec)
+        _plan_phases(sweep, of, sense, names, as_json, output, spec, stays)
         return
     stated = names == [LAYOUT] and sweep.points == 1 and not candidates(sweep, of, names)
     if stated and not as_json:
@@ -123,7 +125,6 @@ def plan(
             _check_reached(sweep, names, where)
         said = searched(found)
         if output is not None:
-            stays = [word for word in selectors if word.split("=")[0] not in problem["axes"]]
             asked = Question(sweep, of, sense, names, where)
             write(report(asked, found, spec, given=stays), output)
     if as_json:
@@ -269,6 +270,7 @@ def _plan_phases(
     as_json: bool,
     output: str | None,
     spec: str,
+    given: Sequence[str],
 ) -> None:
     """Plan a job in phases: each separately, then the whole."""
     from fleetcube.grid.ask.layouts import by_phase
@@ -279,7 +281,8 @@ def _plan_phases(
     with progress("planning"):
         found, job = by_phase(sweep, of, sense, search)
         if output is not None:
-            write(page(job.spec, f"Plan of {Path(spec).name}", spec), output)
+            title = f"Plan of {Path(spec).name}"
+            write(page(job.spec, title, spec, given=given, verb="plan"), output)
     if as_json:
         told = {name: own and own.to_dict() for name, own in found.items()}
         say(json.dumps(finite(told), default=str))
