@@ -60,8 +60,8 @@ def _output(plan: Plan, name: str, dtype: Any, chunk: tuple[int, ...]) -> dict[s
         key: value.tolist() if isinstance(value, np.ndarray) else value
         for key, value in attributes(plan, name).items()
     }
-    dims, fill = plan.user_dims(name), fill_value(dtype)
-    fill = "NaN" if np.isnan(fill) else fill
+    dims = plan.user_dims(name)
+    fill = "NaN" if dtype.kind == "f" else fill_value(dtype)
     return _array(plan.shape(dims), chunk, dtype, fill, codecs(dtype), attrs, dims)
 
 

@@ -36,19 +36,20 @@ from .journal import (
     write_record,
 )
 from .names import JOURNAL, LOCK, PARTS, PLAN, ROOT
+from .places.durable import Group
 from .places.place import Place
 
 
 class Target(Protocol):
-    def write(self, name: str, data: Any) -> None:
-        """Write a file atomically."""
+    def group_commit(self) -> Group:
+        """Write files that are durable at the end."""
 
 
 class _Nowhere:
     """Discards chunks of which only the size matters."""
 
-    def write(self, name: str, data: Any) -> None:
-        pass
+    def group_commit(self) -> Group:
+        return nullcontext(lambda name, data: None)
 
 
 Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and the extent
@@ -200,14 +201,15 @@ class Writer:
             outs = dict(zip(names, self._values.arrays(shape, dtypes), strict=True))
             evaluate_block(self.plan, dims, region, outs, 1)
         files = []
-        for name, out in outs.items():
-            order = [dims.index(dim) for dim in self.plan.user_dims(name)]
-            (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
-            with self.cores:
-                data, crc = encode(fill(chunk, out.transpose(order)))
-            file = self._file(name, region)
-            place.write(file, data)
-            files.append((file, len(data), crc))
+        with place.group_commit() as write:
+            for name, out in outs.items():
+                order = [dims.index(dim) for dim in self.plan.user_dims(name)]
+                (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
+                with self.cores:
+                    data, crc = encode(fill(chunk, out.transpose(order)))
+                file = self._file(name, region)
+                write(file, data)
+                files.append((file, len(data), crc))
         return _block(dims, region, files)
 
     def finish(self, journal: Journal, block: Block) -> None:
