@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.roles import REASON
-from ..plan.labels import attributes, dtype_of, root_attributes
+from ..plan.labels import attributes, dtype_of, origin
 from ..plan.plan import Plan
 from ..spec.axis import Array
 from .chunks import KEYS, ZSTD, codecs, encode_labels, fill_value, numbers, small_codecs
@@ -36,7 +36,7 @@ def empty_cube(
         files["/".join((name, "c", *"0" * labels.ndim))] = encode_labels(labels)
     arrays |= {name: _output(plan, name, dtype_of(name, dtype), chunks[name]) for name in chunks}
     arrays = dict(sorted(arrays.items()))
-    said = {KEY: LAYOUT, **root_attributes(plan, spec, coords)}
+    said = {KEY: LAYOUT, **origin(plan, spec, coords)}
     plain = [name for name in coords if name not in plan.sizes]
     plain += [REASON] if REASON in plan.outputs else []
     if plain:
