@@ -45,7 +45,7 @@ def empty_cube(
     record = _array((0,), (1,), np.dtype(np.uint8), 0, [numbers(1), ZSTD], {}, ("byte",))
     metas = {**arrays, GROUP: {"attributes": {}, **_GROUP}, RECORD: record}
     files |= {f"{name}/{ROOT}": json.dumps(meta).encode() for name, meta in metas.items()}
-    return {**files, ROOT: json.dumps(root).encode()}
+    return dict(sorted({**files, ROOT: json.dumps(root).encode()}.items()))
 
 
 def _coordinate(dims: Any, labels: Array, attrs: Mapping[str, Any]) -> dict[str, Any]:
