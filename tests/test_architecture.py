@@ -356,6 +356,21 @@ def test_describing_a_sweep_loads_no_engine(code: str) -> None:
     assert loaded(hidden) & {"jax", "matplotlib", "numba", "xarray", "zarr"} == set()
 
 
+@pytest.mark.parametrize(
+    ("call", "absent"),
+    [
+        ("virtual()", {"dask", "yaml", "zarr"}),
+        ("to_zarr('a.zarr')", {"dask", "pandas", "xarray", "yaml", "zarr"}),
+    ],
+)
+def test_opening_and_storing_load_no_more_than_they_need(
+    call: str, absent: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = "fleetcube.Sweep({}, {'n_gpus': [8, 64]}, ['cluster_mtbf'])"
+    assert loaded(f"import fleetcube; {sweep}.{call}") & absent == set()
+
+
 # Private parts of other libraries, which any release may change
 
 # Internal parts that the libraries' manuals recommend for extensions; `make oldest` and the suite

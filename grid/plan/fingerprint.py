@@ -1,5 +1,6 @@
 """Everything that a cube's bytes depend on, by name, so that messages can name a change."""
 
+import functools
 import hashlib
 import inspect
 import json
@@ -40,7 +41,8 @@ _GRID_CODE = (
     *("spec.auto", "spec.axes", "spec.axis", "spec.designs", "spec.own_records", "spec.patterns"),
     *("spec.phases", "spec.plugins", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
-    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
+    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written"),
+    *("store.chunks", "store.empty"),
 )
 PACKAGES = {"numpy": (), "numba": ("llvmlite",), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
@@ -54,8 +56,8 @@ def fingerprint(
     facts |= {"engine": plan.engine, "dtype": dtype}
     facts |= {"infeasible": "exclude" if plan.mask else "include"}
     facts |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
-    for package in ("fleetcube", "numpy", "zarr", "xarray", *PACKAGES[plan.engine]):
-        facts[f"version.{package}"] = version(package)
+    for package in ("fleetcube", "numpy", "numcodecs", *PACKAGES[plan.engine]):
+        facts[f"version.{package}"] = _version(package)
     facts["version.python"] = platform.python_version()
     facts["machine"] = platform.machine()
     if plan.engine == "jax":
@@ -63,6 +65,21 @@ def fingerprint(
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
     facts |= {f"plugin.{own.name}": own.digest for own in plan.problem.plugins}
+    notes = plan.structure.notes  # shared by plans of the same formulas
+    if "formulas" not in notes:
+        notes["formulas"] = _formulas(plan)
+    facts |= notes["formulas"]
+    code = {kernels: (*_COMMON_CODE, *ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
+    for room, modules in code.items():
+        home = Path(inspect.getfile(room)).parent
+        for name in modules:
+            facts[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _code(home, name)
+    facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
+    return dict(json.loads(json.dumps(facts)))
+
+
+def _formulas(plan: Plan) -> dict[str, str]:
+    """Hashes of the formulas, and the defaults that they read."""
     formulas: dict[str, dict[Any, None]] = {}
     for case in plan.cases:
         for name, formula in case.formulas.items():
@@ -76,18 +93,19 @@ def fingerprint(
             texts += [repr(formula)] if made else []
             texts += map(source_of, dependencies(formula))
             texts += map(repr, map(read, definitions(formula)))  # including what docstrings inherit
-    facts |= {label: _hash("\0".join(texts)) for label, texts in sources.items()}
     used = {name for every in formulas.values() for each in every for name in parameters(each)}
-    for name in sorted(used & INPUTS.keys()):
-        facts[f"default.{name}"] = repr(INPUTS[name].default)
-    code = {kernels: (*_COMMON_CODE, *ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
-    for room, modules in code.items():
-        home = Path(inspect.getfile(room)).parent
-        for name in modules:
-            source = home.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-            facts[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _hash(source)
-    facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
-    return dict(json.loads(json.dumps(facts)))
+    defaults = {f"default.{n}": repr(INPUTS[n].default) for n in sorted(used & INPUTS.keys())}
+    return {label: _hash("\0".join(texts)) for label, texts in sources.items()} | defaults
+
+
+_version = functools.cache(version)
+
+
+@functools.cache
+def _code(home: Path, module: str) -> str:
+    """The hash of a module's code; what is loaded stays as it is."""
+    source = home.joinpath(*module.split(".")).with_suffix(".py")
+    return _hash(source.read_text(encoding="utf-8"))
 
 
 def asked(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,10 @@ class Grid:
         Cases that differ along other dimensions share it. It always covers the whole grid, never a
         block, so that cutting the grid cannot change it.
         """
+        with np.errstate(all="ignore"):
+            return self._table(case, name)
+
+    def _table(self, case: Case, name: str) -> Array:
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
         runs = case.runs
@@ -80,7 +84,7 @@ class Grid:
                 made = np.asarray(self._fixed(case, case.fixed)[name])
             else:
                 formula = case.formulas[name]
-                made = value(formula, [self.table(case, p) for p in parameters(formula)])
+                made = value(formula, [self._table(case, p) for p in parameters(formula)])
             if made.ndim == 0:
                 made = made.reshape((1,) * len(self.axes))
             self._tables[key] = made

@@ -143,14 +143,21 @@ def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
 
 
 def root_attributes(
+    plan: Plan, spec: Mapping[str, Any], varied: Collection[str] = ()
+) -> dict[str, Any]:
+    """Attributes of a Dataset that record its origin and allow recomputing it."""
+    load_accessor()  # so that the result has `.fleetcube`
+    return origin(plan, spec, None, varied)
+
+
+def origin(
     plan: Plan,
     spec: Mapping[str, Any],
-    kept: Collection[str] | None = None,
+    kept: Collection[str] | None,
     varied: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Attributes that record a result's origin and allow recomputing it. `kept` is as in `written`;
-    `varied` are inputs set outside the plan."""
-    load_accessor()  # so that the result has `.fleetcube`
+    """A result's origin as attributes; needs no xarray. `kept` is as in `written`; `varied` are
+    inputs set outside the plan."""
     unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
     taken = plan.problem.distributions.keys() - {*varied}
     medians = {n: value for n, value in plan.problem.constants.items() if n in taken}

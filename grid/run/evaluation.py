@@ -15,7 +15,6 @@ from ...kernels import log
 from ...kernels.calculus.phases import without_phase
 from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
-from ..formats.read import read_spec
 from ..plan import memory, tiles
 from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
@@ -97,6 +96,8 @@ class Evaluation:
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`, a model's config.json, or a
         framework's file; `inputs` are what it does not say, or other values. Paths of calibration
         files and of models' config.json are relative to the spec's folder."""
+        from ..formats.read import read_spec  # every framework's reader, and yaml
+
         spec = read_spec(path, inputs)
         if inputs:
             stated, swept = scenario_and_axes(inputs)

@@ -71,9 +71,9 @@ class _Part(Grid):
         whole = self._whole
         return self.engine != "jax" and whole.size(name) <= KNOWN and whole.is_table(name)
 
-    def table(self, case: Case, name: str) -> Array:
+    def _table(self, case: Case, name: str) -> Array:
         if name not in case.formulas or not self._is_known(name):
-            return super().table(case, name)
+            return super()._table(case, name)
         if (name, ()) not in self._tables:
             table, runs = self._whole.table(self._of, name), self._of.runs
             index = tuple(

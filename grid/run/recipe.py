@@ -1,10 +1,12 @@
 """Recipes to rebuild a plan in other processes."""
 
+import functools
 import pickle
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..plan.labels import own_version
 from ..plan.plan import Plan
 from ..spec.plugins import NAME, with_plugins
 from ..spec.scenario import resolve
@@ -20,14 +22,16 @@ class Recipe:
     """A picklable plan, which other processes build once each."""
 
     def __init__(self, spec: Mapping[str, Any], plan: Plan) -> None:
-        from dask.base import tokenize
-
-        from ..plan.labels import own_version
-
         self.engine, self.mask = plan.engine, plan.mask
-        self.token = tokenize(own_version(), dict(spec), self.engine, self.mask)
         self._spec = pickle.dumps(dict(spec))  # a copy: the caller may change the original later
         self._plan: Plan | None = plan
+
+    @functools.cached_property
+    def token(self) -> str:
+        """What equal recipes share; only Dask and other processes ask for it."""
+        from dask.base import tokenize
+
+        return str(tokenize(own_version(), self.spec, self.engine, self.mask))
 
     @property
     def plan(self) -> Plan:

@@ -98,9 +98,17 @@ def blocks_of(journal: bytes) -> dict[Any, Block]:
 
 
 def write_journal(place: Place, blocks: Iterable[Block]) -> None:
-    """Write a whole journal, in the order of the blocks' keys."""
-    ordered = sorted(blocks, key=lambda block: block.key)
-    place.write(JOURNAL, b"".join(map(_line, ordered)))
+    """Write a whole journal."""
+    place.write(JOURNAL, _whole(blocks))
+    _drop_parts(place)
+
+
+def _whole(blocks: Iterable[Block]) -> bytes:
+    """A journal, in the order of the blocks' keys."""
+    return b"".join(map(_line, sorted(blocks, key=lambda block: block.key)))
+
+
+def _drop_parts(place: Place) -> None:
     # after the whole: if killed in between, a block is listed twice instead of lost
     for name in place.names(PARTS) or ():
         place.delete(name)
@@ -136,8 +144,12 @@ class Journal:
 
 def write_record(place: Place, name: str, value: Mapping[str, Any]) -> None:
     """Write JSON, preceded by its checksum."""
+    place.write(name, _record(value))
+
+
+def _record(value: Mapping[str, Any]) -> bytes:
     body = json.dumps(value).encode()  # in its order: that of a table's inputs is their labels'
-    place.write(name, digest(body).encode() + b" " + body + b"\n")
+    return digest(body).encode() + b" " + body + b"\n"
 
 
 def read_record(place: Place, name: str) -> dict[str, Any] | None:
@@ -172,14 +184,16 @@ def seal(place: Place, blocks: Iterable[Block], files: Mapping[str, bytes]) -> N
     """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
     Readers do not see a cube until its root exists. If readers see it being written, arrays get
     their metadata only now: earlier, they would read as fill values."""
-    write_journal(place, blocks)
-    sealed = {**files, **{name: place.read(name) for name in (JOURNAL, PLAN)}}
+    sealed = {**files, JOURNAL: _whole(blocks), PLAN: place.read(PLAN)}
     sums = {name: [len(data), digest(data)] for name, data in sealed.items()}
-    write_record(place, SEAL, {"files": sums})
-    for name, data in files.items():
-        if name != ROOT and place.in_sight:
-            place.write(name, data)
-    place.write(ROOT, files[ROOT])
+    with place.group_commit() as write:
+        write(JOURNAL, sealed[JOURNAL])
+        write(SEAL, _record({"files": sums}))
+        _drop_parts(place)
+        for name, data in files.items():
+            if name != ROOT and place.in_sight:
+                write(name, data)
+        write(ROOT, files[ROOT])
 
 
 def read_file(place: Place, name: str, size: int | None = None) -> bytes | str:

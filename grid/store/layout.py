@@ -30,24 +30,19 @@ def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
     return layout
 
 
-def with_arrays(files: Mapping[str, bytes]) -> bytes:
-    """The root's metadata with those of all arrays: over http readers cannot list a folder."""
-    root = json.loads(files[ROOT])
-    return json.dumps({**root, "consolidated_metadata": consolidated(files)}, indent=2).encode()
-
-
-def consolidated(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The metadata of all arrays except our record's, in zarr-python's root format."""
-    arrays = {
-        array: json.loads(data)
-        for name, data in sorted(files.items())
-        if (array := name.removesuffix(f"/{ROOT}")) != name and not array.startswith(GROUP)
-    }
+def consolidated(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of arrays in zarr-python's root format: over http no folder can be listed."""
     return {"kind": "inline", "must_understand": False, "metadata": arrays}
 
 
 def repeats(files: Mapping[str, bytes]) -> bool:
-    """Whether the root repeats the arrays' metadata, or, as in layout 0, has none."""
+    """Whether the root repeats the metadata of all arrays except our record's, or, as in layout 0,
+    has none."""
+    arrays = {
+        array: json.loads(data)
+        for name, data in files.items()
+        if (array := name.removesuffix(f"/{ROOT}")) != name and not array.startswith(GROUP)
+    }
     root = json.loads(files[ROOT])
-    expected = consolidated(files) if root["attributes"].get(KEY) else None
+    expected = consolidated(arrays) if root["attributes"].get(KEY) else None
     return bool(root.get("consolidated_metadata") == expected)

@@ -1,8 +1,9 @@
 """Blocks of a cube written by Dask workers; only their client journals and seals them."""
 
+import contextlib
 import functools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +70,15 @@ class _Joined:
         except FileNotFoundError:
             raise FileNotFoundError(f"the run that wrote {str(self.place)!r} has ended") from None
 
-    def write(self, name: str, data: Any) -> None:
-        self.check()  # again: the run may have ended during evaluation
-        self.place.write(name, data)
+    @contextlib.contextmanager
+    def group_commit(self) -> Iterator[Callable[[str, Any], None]]:
+        with self.place.group_commit() as write:
+
+            def checked(name: str, data: Any) -> None:
+                self.check()  # again: the run may have ended during evaluation
+                write(name, data)
+
+            yield checked
 
 
 @functools.lru_cache(maxsize=4)

@@ -12,19 +12,19 @@ import numpy as np
 
 from ...kernels import log
 from ...kernels.engines.job import pool
-from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import tiles
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import fingerprint
-from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
+from ..plan.labels import coordinates, dtype_of
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
 from ..plan.written import FEW
 from ..progress import expected
 from ..spec.axis import Array
-from .chunks import MOST, MOST_TEXT, codecs, encode, fill, fill_value, small_codecs
+from .chunks import MOST, MOST_TEXT, encode, fill
+from .empty import empty_cube
 from .journal import (
     Block,
     Journal,
@@ -35,21 +35,21 @@ from .journal import (
     seal,
     write_record,
 )
-from .layout import KEY, LAYOUT, with_arrays
-from .names import GROUP, JOURNAL, LOCK, PARTS, PLAN, RECORD, ROOT
+from .names import JOURNAL, LOCK, PARTS, PLAN, ROOT
+from .places.durable import Group
 from .places.place import Place
 
 
 class Target(Protocol):
-    def write(self, name: str, data: Any) -> None:
-        """Write a file atomically."""
+    def group_commit(self) -> Group:
+        """Write files that are durable at the end."""
 
 
 class _Nowhere:
     """Discards chunks of which only the size matters."""
 
-    def write(self, name: str, data: Any) -> None:
-        pass
+    def group_commit(self) -> Group:
+        return nullcontext(lambda name, data: None)
 
 
 Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and the extent
@@ -132,50 +132,8 @@ class Writer:
 
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; always the same bytes."""
-        import xarray
-        import zarr
-        from zarr.storage import MemoryStore
-
-        memory: dict[str, Any] = {}
-        store = MemoryStore(memory)
-        coords = self.coordinates()
-        attrs = {KEY: LAYOUT, **root_attributes(self.plan, self.spec, coords)}
-        frame = xarray.Dataset(coords=coords, attrs=attrs)
-        frame.to_zarr(
-            store,
-            zarr_format=3,
-            consolidated=False,
-            mode="w-",
-            write_empty_chunks=True,  # otherwise labels of 0 have no file and count as a lost chunk
-            encoding={name: {"compressors": small_codecs()} for name in frame.variables},
-        )
-        group = zarr.open_group(store, mode="r+")
-        for name in self.plan.outputs:
-            dtype = dtype_of(name, self.dtype)
-            attrs = {
-                key: value.tolist() if isinstance(value, np.ndarray) else value
-                for key, value in attributes(self.plan, name).items()
-            }
-            dims = self.plan.user_dims(name)
-            group.create_array(
-                name,
-                shape=self.plan.shape(dims),
-                chunks=self.stored_chunks(name),
-                dtype=dtype,
-                fill_value=fill_value(dtype),
-                dimension_names=dims,
-                attributes=attrs,
-                compressors=codecs(dtype),
-            )
-        plain = [name for name in coords if name not in self.plan.sizes]
-        if REASON in self.plan.outputs:
-            plain.append(REASON)
-        if plain:
-            group.attrs["coordinates"] = " ".join(plain)
-        zarr.create_group(store, path=GROUP)
-        zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
-        files = {name: memory[name].to_bytes() for name in sorted(memory)}
-        return files | {ROOT: with_arrays(files)}
+        chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
+        return empty_cube(self.plan, self.spec, self.dtype, chunks, self.coordinates())
 
     def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
         """Finish an unfinished cube, keeping its sound blocks; its lock is held."""
@@ -243,14 +201,15 @@ class Writer:
             outs = dict(zip(names, self._values.arrays(shape, dtypes), strict=True))
             evaluate_block(self.plan, dims, region, outs, 1)
         files = []
-        for name, out in outs.items():
-            order = [dims.index(dim) for dim in self.plan.user_dims(name)]
-            (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
-            with self.cores:
-                data, crc = encode(fill(chunk, out.transpose(order)))
-            file = self._file(name, region)
-            place.write(file, data)
-            files.append((file, len(data), crc))
+        with place.group_commit() as write:
+            for name, out in outs.items():
+                order = [dims.index(dim) for dim in self.plan.user_dims(name)]
+                (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
+                with self.cores:
+                    data, crc = encode(fill(chunk, out.transpose(order)))
+                file = self._file(name, region)
+                write(file, data)
+                files.append((file, len(data), crc))
         return _block(dims, region, files)
 
     def finish(self, journal: Journal, block: Block) -> None:

@@ -20,15 +20,16 @@ COPIED = 1 << 18  # points up to which a copy ends before another thread has wok
 def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) -> dict[str, Array]:
     """Each formula over the broadcast grid of its operands, and no larger."""
     values: dict[str, Any] = dict(operands)
-    for name, formula in formulas.items():
-        values[name] = value(formula, [values[parameter] for parameter in parameters(formula)])
+    with np.errstate(all="ignore"):
+        for name, formula in formulas.items():
+            values[name] = value(formula, [values[parameter] for parameter in parameters(formula)])
     return {name: values[name] for name in formulas}
 
 
 def value(formula: Function, operands: Sequence[Array]) -> Array:
-    """One formula over the broadcast grid of its operands, and no larger."""
-    with np.errstate(all="ignore"):
-        return np.asarray(NUMPY.bind(formula)(*operands), dtype=np.float64)
+    """One formula over the broadcast grid of its operands, and no larger; for many, the caller has
+    NumPy ignore divisions by zero and the like."""
+    return np.asarray(NUMPY.bind(formula)(*operands), dtype=np.float64)
 
 
 class Point:

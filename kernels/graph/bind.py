@@ -94,7 +94,7 @@ def _said(value: Any) -> str:
     return str(getattr(value, "__name__", value))
 
 
-NUMPY = Binding(elementary.numpy, where)
+NUMPY = Binding(elementary.numpy, np.where)
 
 
 def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..alternatives import docstring
 
-_SECTIONS = ("Parameters", "Returns", "Flags", "Range", "Source", "Example")
+_HEADING = re.compile(r"^(Parameters|Returns|Flags|Range|Source|Example):[ ]?", re.MULTILINE)
 _PARAMETER = re.compile(r"(\w+) \[([^\]]+)\]")
 
 
@@ -44,8 +44,7 @@ def read(function: Callable[..., Any]) -> Doc:
     text = docstring(function)
     stated = getattr(function, "__stated__", None)
     inherited: Any = read(stated) if stated else None
-    heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
-    starts = list(heading.finditer(text))
+    starts = list(_HEADING.finditer(text))
     body = text[: starts[0].start()] if starts else text
     ends = [*(match.start() for match in starts), len(text)][1:]
     sections = {

@@ -1,15 +1,19 @@
-"""Chunks have the bytes that Zarr itself would write."""
+"""Chunks, coordinates and metadata are what Zarr itself would write."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
 import pytest
+import xarray
 import zarr
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
+from fleetcube import Sweep
 from fleetcube.grid.plan.workspace import Workspace
-from fleetcube.grid.store.chunks import codecs, encode, fill, fill_value
+from fleetcube.grid.store.chunks import encode, fill, fill_value
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
@@ -19,7 +23,9 @@ def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int
     steps = tuple(max(1, size * 2 // 3) for size in shape)
     values = np.random.default_rng(0).geometric(0.05, shape).astype(dtype)
     made = dict(shape=shape, chunks=steps, dtype=dtype, fill_value=fill_value(dtype))
-    made |= dict(compressors=codecs(dtype), config={"write_empty_chunks": True})
+    size = np.dtype(dtype).itemsize
+    blosc = BloscCodec(cname="lz4", clevel=9, shuffle="shuffle", typesize=size)
+    made |= dict(compressors=[blosc, Crc32cCodec()], config={"write_empty_chunks": True})
     array: Any = zarr.create_array(tmp_path, name="v", **made)
     array[...] = values
     found = 0
@@ -31,6 +37,47 @@ def test_zarr_writes_the_same_bytes(tmp_path: Path, dtype: str, shape: tuple[int
         assert crc == google_crc32c.value(data[:-4])
         found += 1
     assert found == sum(file.is_file() for file in (tmp_path / "v" / "c").rglob("*")) or not shape
+
+
+SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64, "tensor_parallel": 8}
+OUTPUTS = ["step_time", "cluster_mtbf", "dominant_overhead"]
+KINDS: dict[str, Any] = {
+    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 1000},
+    "global_batch_size": [1024, 2048],
+    "sequence_parallel": [False, True],
+    "layout": {"labels": ["pp1", "vpp5"], "pipeline_parallel": [1, 8], "virtual_stages": [1, 5]},
+}
+
+
+@pytest.mark.parametrize("axes", [KINDS, {}])
+def test_zarr_and_xarray_write_the_same_empty_cube(tmp_path: Path, axes: Any) -> None:
+    sweep = Sweep(SCENARIO, axes, OUTPUTS)
+    cube = Path(sweep.to_zarr(tmp_path / "a.zarr", dtype="float32"))
+    coords = sweep.evaluate().drop_vars(["infeasible_reason", *OUTPUTS]).coords
+    texts = {
+        name: (coord.dims, coord.values.astype(object), coord.attrs)
+        for name, coord in coords.items()
+        if coord.dtype.kind == "U"
+    }
+    codecs = {name: {"compressors": [ZstdCodec(level=0), Crc32cCodec()]} for name in coords}
+    xarray.Dataset(coords={**coords, **texts}).to_zarr(
+        tmp_path / "b.zarr",
+        zarr_format=3,
+        consolidated=False,
+        encoding=codecs,
+        write_empty_chunks=True,
+    )
+    for name in coords:
+        own, theirs = (tmp_path / folder / str(name) for folder in ("a.zarr", "b.zarr"))
+        assert (own / "c" / "0").read_bytes() == (theirs / "c" / "0").read_bytes()
+        found, expected = (json.loads((at / "zarr.json").read_bytes()) for at in (own, theirs))
+        found["attributes"].pop("labels", None)
+        assert found == expected
+    for meta in cube.rglob("zarr.json"):
+        before = json.loads(meta.read_bytes())
+        if before["node_type"] == "array":
+            zarr.open_array(meta.parent, mode="r+").update_attributes({})  # which writes it anew
+            assert json.loads(meta.read_bytes()) == before
 
 
 def test_a_workspace_hands_out_the_same_memory_again() -> None:

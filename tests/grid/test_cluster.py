@@ -290,8 +290,9 @@ def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> No
     partial.rename(path)
     with pytest.raises(FileNotFoundError, match="has ended"):
         work(plan, task)
-    with pytest.raises(FileNotFoundError, match="has ended"):  # between evaluating and writing
-        joined.write("job_time/c/0/0", b"")
+    told = pytest.raises(FileNotFoundError, match="has ended")
+    with told, joined.group_commit() as write:  # between evaluating and writing
+        write("job_time/c/0/0", b"")
     assert not partial.exists()
 
 

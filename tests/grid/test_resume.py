@@ -3,6 +3,7 @@
 import errno
 import functools
 import itertools
+import math
 import os
 import shutil
 import signal
@@ -17,7 +18,9 @@ import pytest
 import xarray
 
 from fleetcube import Settings, Sweep, open_cube
+from fleetcube.grid.plan import plan as plan_module
 from fleetcube.grid.plan.fingerprint import difference, fingerprint
+from fleetcube.grid.spec.memo import Memo
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
 from fleetcube.grid.store.cube import is_ours
@@ -221,6 +224,7 @@ def test_words_outside_of_formulas_are_in_the_fingerprint(
 ) -> None:
     def facts() -> dict[str, Any]:
         read.cache_clear()
+        monkeypatch.setattr(plan_module, "_known", Memo(1))  # whose formulas were read before
         sweep = Sweep({**SCENARIO, "n_gpus": 64}, {}, [quantity])
         return fingerprint(sweep._plan("numpy"), sweep.spec, "float64", {})
 
@@ -247,20 +251,30 @@ def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing(sweep: Sweep, tmp_path: Path, monkeypatch: Patch) -> None:
-    sync, calls = os.fsync, []
+    """Whichever sync tells of it: of the record, a chunk, metadata or a folder."""
+    sync = os.fsync
 
-    def full(handle: int) -> None:
-        calls.append(handle)
-        if len(calls) > 60:
-            raise disk_full()
-        sync(handle)
+    def counted(most: float, folder: str) -> int:
+        calls = itertools.count()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        def full(handle: int) -> None:
+            if next(calls) >= most:
+                raise disk_full()
+            sync(handle)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            sweep.to_zarr(tmp_path / folder, chunks=CHUNKS)
+        return next(calls)
+
+    count = counted(math.inf, "whole.zarr")
+    whole = contents(tmp_path / "whole.zarr")
+    for most in range(0, count, 8):
         with pytest.raises(OSError, match=r"No space left on device; .* `run --resume` continues"):
-            sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS)
-    path = sweep.to_zarr(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
-    assert contents(path) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=CHUNKS))
+            counted(most, f"{most}.zarr")
+        assert not (tmp_path / f"{most}.zarr").exists() or most == count - 1
+        path = sweep.to_zarr(tmp_path / f"{most}.zarr", chunks=CHUNKS, resume=True)
+        assert contents(path) == whole
 
 
 def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -> None:

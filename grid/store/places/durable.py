@@ -8,16 +8,21 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from ....kernels.engines.job import pool
 from ...errors import InputError
 
 UNFINISHED = ".partial"  # suffix of the folder in which a cube is built
 TEMPORARY = ".fleetcube-tmp"  # suffix of files being written
 REPLACED = ".fleetcube/replaced"  # in a cube: the one whose name it takes
+SYNCS = 8  # files synced at once: a file system commits them together
+WAITING = 64  # files of a group that may wait, with two handles each: a larger group is cut
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+Group = AbstractContextManager[Callable[[str, Any], None]]  # gives what writes a file by its name
 
 
 def check_system() -> None:
@@ -29,7 +34,7 @@ def check_system() -> None:
         )
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder survive a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -40,8 +45,7 @@ def sync_folder(folder: Path) -> None:
 
 def sync_folders(folder: Path) -> None:
     """Make all names in a folder and its subfolders survive a power loss."""
-    for base, _, _ in os.walk(folder):
-        sync_folder(Path(base))
+    pool(SYNCS).each(sync_folder, [base for base, _, _ in os.walk(folder)])
 
 
 @contextlib.contextmanager
@@ -56,10 +60,15 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
     handle = os.open(base, flags | (os.O_NOFOLLOW if base.suffix == UNFINISHED else 0))
     try:
         for folder in folders:
-            if make:
+            above = handle
+            try:
+                handle = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=above)
+            except FileNotFoundError:
+                if not make:
+                    raise
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, dir_fd=handle)
-            above, handle = handle, os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
+                    os.mkdir(folder, dir_fd=above)
+                handle = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=above)
             os.close(above)
         yield handle, last
     except NotADirectoryError as error:
@@ -69,23 +78,48 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
 
 
 def write_file(base: Path, name: str, data: Any) -> None:
-    """Write a file atomically, synced. Its name is synced with the cube: a lost one is redone."""
-    with inside(base, name, make=True) as (folder, last):
-        # one per thread, since others write next to it
-        temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
-        try:
+    """Write a file atomically, synced."""
+    with group_commit(base) as write:
+        write(name, data)
+
+
+@contextlib.contextmanager
+def group_commit(base: Path) -> Iterator[Callable[[str, Any], None]]:
+    """Write files that get their names, in turn, once all of them are synced. The names are synced
+    with the cube: a lost one is redone."""
+    waiting: list[tuple[Any, int, str, str]] = []  # file, folder, its name until then, and after
+    with contextlib.ExitStack() as opened:
+
+        def write(name: str, data: Any) -> None:
+            folder, last = opened.enter_context(inside(base, name, make=True))
+            # one per thread, since others write next to it
+            temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            # after the sync: a power loss must not leave the name without the bytes
-            os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+            handle = os.open(temporary, flags, 0o666, dir_fd=folder)
+            file = opened.enter_context(os.fdopen(handle, "wb"))
+            waiting.append((file, folder, temporary, last))
+            file.write(data)
+            file.flush()
+            if len(waiting) == WAITING:
+                commit()
+
+        def commit() -> None:
+            pool(SYNCS).each(lambda entry: os.fsync(entry[0].fileno()), waiting)
+            # after the syncs: a power loss must not leave a name without the bytes
+            for _, folder, temporary, last in waiting:
+                os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+            waiting.clear()
+            opened.close()
+
+        try:
+            yield write
+            commit()
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
+            for _, folder, temporary, _ in waiting:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
             raise
 
 

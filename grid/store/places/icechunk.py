@@ -17,6 +17,7 @@ from zarr.buffer import default_buffer_prototype
 
 from ...errors import InputError, imported
 from ..names import GROUP, PARTS, PLAN, RECORD, ROOT, check_size, part_of
+from .durable import Group
 from .objects import Objects
 from .place import Folder, Place
 from .wait import wait
@@ -168,6 +169,9 @@ class Icechunk:
                 if part:
                     buffer = default_buffer_prototype().buffer.from_bytes(part)
                     wait(self._session.store.set(key, buffer))
+
+    def group_commit(self) -> Group:
+        return contextlib.nullcontext(self.write)
 
     def delete(self, name: str) -> None:
         key = f"{array}/{ROOT}" if (array := _array(name)) else name

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from ....kernels import log
 from ...errors import InputError, imported
 from ..names import LOCK, PARTS, PLAN, RECORD, ROOT, check_size, part_of
+from .durable import Group
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
 STALE_SECONDS = 60.0  # age beyond which a lock that was not renewed no longer counts
@@ -125,6 +126,9 @@ class Objects:
             self._lease.check()  # a put cannot be undone if another writer took over
         with self.wrapping_errors():
             client.put(name, data, use_multipart=False)
+
+    def group_commit(self) -> Group:
+        return contextlib.nullcontext(self.write)
 
     def delete(self, name: str) -> None:
         client = self.client

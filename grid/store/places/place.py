@@ -16,9 +16,11 @@ from ..names import JOURNAL, LOCK, MOST_SEALED, ROOT, SEAL, check_size
 from .durable import (
     REPLACED,
     UNFINISHED,
+    Group,
     check_system,
     clear,
     exchange,
+    group_commit,
     inside,
     link,
     one_writer,
@@ -62,6 +64,9 @@ class Place(Protocol):
 
     def write(self, name: str, data: Any) -> None:
         """Write a file atomically; it is durable on return."""
+
+    def group_commit(self) -> Group:
+        """Write files in turn; they are durable at the end, and may appear only then."""
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -136,6 +141,9 @@ class Folder:
 
     def write(self, name: str, data: Any) -> None:
         write_file(self.path, name, data)
+
+    def group_commit(self) -> Group:
+        return group_commit(self.path)
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError), inside(self.path, name) as (folder, last):
