@@ -12,7 +12,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import derivative
 from ..plan import tiles
-from ..plan.engine import pick_engine
+from ..plan.engine import JAX, pick_engine
 from ..plan.plan import Plan
 from ..spec.axis import Array
 from .boxes import Layout, Space
@@ -48,7 +48,7 @@ def search(
     dims = tuple(dim for dim in plan.sizes if dim in kept or dim in reduced)
     points = math.prod(plan.shape(dims)) * (1 if k == 1 else RANKED)
     read = {name, *(each for condition in where or () for each in condition.outputs)}
-    if points < WORTH or not reduced or plan.engine == "jax" or any(map(derivative, read)):
+    if points < WORTH or not reduced or plan.engine in JAX or any(map(derivative, read)):
         return None
     cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
     most = MOST_SHARE * points / (1 if cells == 1 else CELLS)

@@ -15,6 +15,7 @@ from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import tiles
+from ..plan.engine import JAX
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import fingerprint
 from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
@@ -208,7 +209,7 @@ class Writer:
                 self._sweep(place, files, journal.blocks.values())  # files of workers that died
             else:
                 # JAX has its own threads; else a block per thread, others wait for disk or network
-                writing = 1 if self.plan.engine == "jax" else threads
+                writing = 1 if self.plan.engine in JAX else threads
                 self.cores = threading.Semaphore(writing)
                 pool(place.writers * writing).each(
                     lambda task: self.finish(journal, self.write(place, *task)), tasks
