@@ -118,7 +118,7 @@ def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> di
         if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
             plan.notes["program"] = program
     ordered = {name: shaped[name] for group in groups.values() for name in group}
-    found = jax_engine.evaluate(*program, ordered)
+    found = jax_engine.evaluate(program[0], program[1], ordered)
     arrays = {name: found[name].reshape(outs[name].shape) for name in outs}
     for dims, group in groups.items():
         if plan.mask:

@@ -88,10 +88,9 @@ def _program(steps: tuple[_Step, ...], kinds: tuple[Any, ...] = (), again: bool 
         pairs = zip(functions, operands, strict=True)
         values = [value for function, given in pairs for value in function(*given)]
         for k, (shape, kind) in enumerate(kinds):
-            value = (
-                jnp.where(jnp.isnan(values[k]), -1.0, values[k]) if kind == "int8" else values[k]
-            )
-            values[k] = jnp.broadcast_to(value.astype(kind), shape)
+            if kind == "int8":
+                values[k] = jnp.where(jnp.isnan(values[k]), -1.0, values[k])
+            values[k] = jnp.broadcast_to(values[k].astype(kind), shape)
         return values
 
     donated: Any = {"donate_argnums": 0, "keep_unused": True} if again else {}
@@ -154,7 +153,7 @@ def evaluate(steps: Any, operands: Any, outs: Mapping[str, Array]) -> dict[str, 
             if thread.submit(_write, steps, operands, kinds, memory).result():
                 return dict(outs)
     with jax.enable_x64(not steps[0].single):
-        values = jax.block_until_ready(_program(steps, kinds)((), operands))
+        values = [v.block_until_ready() for v in _program(steps, kinds)((), operands)]
     arrays = {}
     for (name, out), value in zip(outs.items(), values, strict=True):
         if here and not out.flags.writeable:
@@ -194,8 +193,8 @@ def _write(steps: Any, operands: Any, kinds: tuple[Any, ...], memory: list[Any])
         program = _in_place(steps, kinds, tree, tuple((a.shape, a.dtype.name) for a in leaves))
         if program is not None:
             values = program([each.value for each in memory], operands)
-            for each, value in zip(memory, jax.block_until_ready(values), strict=True):
-                each.value = value
+            for each, value in zip(memory, values, strict=True):
+                each.value = value.block_until_ready()
     return program is not None
 
 
@@ -204,7 +203,8 @@ def _in_place(steps: Any, kinds: tuple[Any, ...], tree: Any, operands: Any) -> A
     """The compiled program that writes into memory; None if XLA would take other memory."""
     import jax
 
-    given, memory = ([jax.ShapeDtypeStruct(*one) for one in some] for some in (operands, kinds))
+    shaped: Any = jax.ShapeDtypeStruct
+    given, memory = ([shaped(*one) for one in some] for some in (operands, kinds))
     compiled = _program(steps, kinds, True).lower(memory, tree.unflatten(given)).compile()
     size = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in kinds)
     return compiled if compiled.memory_analysis().alias_size_in_bytes >= size else None

@@ -191,11 +191,14 @@ def test_simulate(load: Any) -> None:
 def test_gpu(load: Any) -> None:
     jax = pytest.importorskip("jax")
     gpu = load("gpu")
-    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS)
+    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS, "of_peak")
     try:
         jax.devices("gpu")
     except RuntimeError:
         assert gpu.run(quick=True).notes[0].startswith("Skipped: ")
+    named = {"NVIDIA H100 80GB HBM3": 3.35e12, "NVIDIA H200": 4.8e12, "NVIDIA A10G": 6e11}
+    assert {kind: gpu.peak(kind) for kind in named} == named  # of their datasheets
+    assert gpu.peak("cpu") is None
 
 
 def test_repeated(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
