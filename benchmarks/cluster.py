@@ -328,7 +328,7 @@ def main(quick: bool = False) -> list[Row]:
     for threads in THREADS:
         rows.append(_row("reduce 1e12 points", reduce, threads, simulate(reduce, threads, costs)))
     say("cluster: workers that join, and that are lost")
-    harder = {"all there": {}, "that join within 60 s": {"join": 60.0}}
+    harder = {"that join within 60 s": {"join": 60.0}}
     harder["of which each is lost once an hour"] = {"lost": 1 / 3600}
     for how, change in harder.items():
         for threads in (64, 256, 1024):
