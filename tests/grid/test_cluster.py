@@ -235,9 +235,12 @@ def test_what_a_killed_worker_did_is_done_once_more(
 ) -> None:
     monkeypatch.setattr(cluster, "run_length", lambda *_: 1)
     tasks = [(tmp_path, number) for number in range(40)]
-    with cluster_of(2) as local, distributed.Client(local, set_as_default=False) as mine:
-        with cluster.Cluster(mine, _recipe(sweep)) as found:
-            results = [result for _, result in found.map(fatal_once, tasks)]
+    with (
+        cluster_of(2) as local,
+        distributed.Client(local, set_as_default=False) as mine,
+        cluster.Cluster(mine, _recipe(sweep)) as found,
+    ):
+        results = [result for _, result in found.map(fatal_once, tasks)]
     assert results == [number * number for number in range(40)]
     lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     times = Counter(number for _, number in lines)
