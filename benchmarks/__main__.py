@@ -26,6 +26,7 @@ from . import (
     startup,
     storage,
     tables,
+    threads,
     virtual,
 )
 from .measure import ROOT, machine, preamble, say
@@ -50,6 +51,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "chunks": storage.run_chunks,
     },
     "docs/benchmarks.md#check": {"check": check.run},
+    "docs/benchmarks.md#threads": {"threads": threads.run},
     "docs/benchmarks.md#dask": {"dask": dask.run},
     "docs/benchmarks.md#workers": {"cluster": cluster.run, "objects": cluster.run_objects},
     "docs/lookup.md": {"lookup": lookup.run},

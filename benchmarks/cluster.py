@@ -6,13 +6,14 @@ tasks and takes their results, workers that compute them and may be lost, and a 
 """
 
 import heapq
+import inspect
 import json
 import math
 import shutil
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +48,7 @@ PUTS, GETS, STREAM = 3500, 5500, 85e6
 ASKED = 2  # reads of a block besides its writes: whether the run still exists
 # USD, S3 Standard, US East (N. Virginia); from guides to the price list of 2024 to 2026
 PER_PUT, PER_GET, PER_BYTE_MONTH = 0.005 / 1000, 0.0004 / 1000, 0.023 / 1e9
+MESSAGES = 4  # to the scheduler for each run, whatever its length; a test counts them
 CHUNKS = (1_000_000, 4_000_000, 16_000_000)
 COLUMNS = {
     "what": "work",
@@ -55,6 +57,7 @@ COLUMNS = {
     "efficiency": "of ideal",
     "busy": "client and scheduler busy",
     "runs": "runs",
+    "messages": "messages a second",
     "real": "measured",
     "error": "error",
 }
@@ -75,6 +78,7 @@ class Work:
     spread: float = 0.0  # relative standard deviation of a run's seconds
     shared: float = 0.0  # seconds of the shared store for one task
     lost: float = 0.0  # losses of a worker per second
+    join: float = 0.0  # seconds in which an adaptive cluster's workers join, one after another
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def simulate(work: Work, threads: int, costs: Costs, seed: int = 0) -> Outcome:
     """Seconds of the work on this many worker threads."""
     draw = np.random.default_rng(seed)
     deviation = math.sqrt(math.log1p(work.spread**2))
-    free = [0.0] * threads  # times at which threads become free
+    free = [work.join * k / threads for k in range(threads)]  # when threads become free
     heapq.heapify(free)
     running: deque[int] = deque()  # numbers of runs, in order; finished ones are dropped late
     ended: set[int] = set()
@@ -247,6 +251,51 @@ def journal(blocks: int) -> float:
     return seconds / blocks
 
 
+def traffic(runs: int) -> tuple[Counter[str], int, int]:
+    """Messages that the scheduler gets in runs of one task, and bytes of a run and of a task more.
+
+    In one process, whose handlers of messages are counted; heartbeats are not.
+    """
+    from distributed import Client, LocalCluster
+    from distributed.protocol import pickle
+
+    dumps: Any = pickle.dumps
+    sweep, told = heavy(True), Counter[str]()
+    plan = sweep._plan()
+    region = plan.whole(plan.out_dims[plan.outputs[0]])
+    tasks, recipe = list(tiles.blocks(region, tiles.BLOCK))[:runs], Recipe(sweep.spec, plan)
+
+    def counted(name: str, handler: Callable[..., Any]) -> Callable[..., Any]:
+        async def slow(*given: Any, **more: Any) -> Any:
+            told[name] += 1
+            return await handler(*given, **more)
+
+        def quick(*given: Any, **more: Any) -> Any:
+            told[name] += 1
+            return handler(*given, **more)
+
+        return slow if inspect.iscoroutinefunction(handler) else quick
+
+    with (
+        LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as local,
+        mock.patch.multiple(cluster, SECONDS=0.0, BUSY=0.0),
+    ):
+        handlers: dict[str, Any] = local.scheduler.stream_handlers
+        handlers |= {n: counted(n, h) for n, h in handlers.items() if "heartbeat" not in n}
+        with (
+            Client(local, set_as_default=False) as client,  # type: ignore[no-untyped-call]
+            cluster.Cluster(client, recipe) as found,
+        ):
+            list(found.runs(nothing, tasks))
+            while told["client-releases-keys"] < runs:  # the last ones come later
+                time.sleep(0.01)
+    sent = [dumps(cluster._Call(cluster._run, (recipe, "", nothing, tasks[:n]))) for n in (1, runs)]
+    one, many = map(len, sent)
+    return told, one, (many - one) // (runs - 1)
+
+
 def _row(what: str, work: Work, threads: int, outcome: Outcome) -> dict[str, Any]:
     ideal = work.tasks * work.seconds / threads
     return {
@@ -257,11 +306,16 @@ def _row(what: str, work: Work, threads: int, outcome: Outcome) -> dict[str, Any
         "efficiency": ideal / outcome.seconds,
         "busy": outcome.busy,
         "runs": outcome.runs,
+        "messages": MESSAGES * outcome.runs / outcome.seconds,
     }
 
 
 def main(quick: bool = False) -> list[Row]:
     costs, rows = measured(quick)
+    _, first, more = traffic(20)
+    rows.append(
+        {**dict.fromkeys(COLUMNS), "what": f"a run: {first:,} bytes and {more} a block more"}
+    )
     sweep = heavy(True)
     sweep.reduce("mean", settings=Settings(threads=1))  # compiles
     start = time.process_time()
@@ -273,6 +327,13 @@ def main(quick: bool = False) -> list[Row]:
     reduce = Work(POINTS // points, points * second, 0.05, lost=lost)
     for threads in THREADS:
         rows.append(_row("reduce 1e12 points", reduce, threads, simulate(reduce, threads, costs)))
+    say("cluster: workers that join, and that are lost")
+    harder = {"that join within 60 s": {"join": 60.0}}
+    harder["of which each is lost once an hour"] = {"lost": 1 / 3600}
+    for how, change in harder.items():
+        for threads in (64, 256, 1024):
+            outcome = simulate(replace(reduce, **change), threads, costs)
+            rows.append(_row(f"reduce 1e12 points, workers {how}", reduce, threads, outcome))
     counted = replace(costs, task=costs.task + journal(200 if quick else 5000))
     for most in CHUNKS:
         seconds, size = chunk(quick, most)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from fleetcube.grid.function import _jitted
-from fleetcube.kernels.engines.jax import _program
+from fleetcube.kernels.engines.jax import _in_place, _program
 
 STATM = Path("/proc/self/statm")
 most: float = 1 << 30  # bytes above which memory is released
@@ -28,6 +28,7 @@ def resident() -> int:
 def release() -> None:
     """Drop compiled code, and return its memory."""
     _program.cache_clear()
+    _in_place.cache_clear()
     _jitted.cache_clear()
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()

@@ -53,12 +53,16 @@ def compare(small: tuple[int, int], large: tuple[int, int], rounds: int) -> list
     """Contenders in this process, in turn. Naive NumPy takes the small grid, to fit in memory."""
     dense, sweep = question.fleet(*small), question.fleet(*large)
     say("peers: contenders in this process")
-    result = sweep.evaluate()
+    result, on_jax = sweep.evaluate(), sweep.evaluate(settings=Settings("jax"))
     entries: dict[str, tuple[Sweep, Callable[[], object]]] = {
         "fleetcube": (sweep, sweep.evaluate),
         "fleetcube, reused arrays": (sweep, lambda: sweep.evaluate(out=result)),
         "fleetcube, NumPy engine": (sweep, lambda: sweep.evaluate(settings=Settings("numpy"))),
         "fleetcube, JAX engine": (sweep, lambda: sweep.evaluate(settings=Settings("jax"))),
+        "fleetcube, JAX engine, reused arrays": (
+            sweep,
+            lambda: sweep.evaluate(out=on_jax, settings=Settings("jax")),
+        ),
         "JAX alone, one jit": (sweep, contenders.fused_jax(sweep)),
         "xarray broadcasting": (sweep, contenders.broadcast_xarray(sweep)),
         "naive NumPy, full grid": (dense, contenders.dense_numpy(dense)),

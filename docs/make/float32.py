@@ -19,7 +19,8 @@ INTRODUCTION = f"""# What float32 costs
 
 JAX computes in float32 unless `jax_enable_x64` is set, and some accelerators have nothing else.
 A [function](howto/call-from-programs.md) of engine `"jax"` then computes in float32, too. Sweeps
-always compute in float64; their `dtype="float32"` only rounds what they store.
+do so with `Settings("jax-float32")` (`--engine jax-float32`), else they compute in float64; their
+`dtype="float32"` only rounds what they store.
 
 Below is the relative error of float32, measured against float64: every quantity, with each choice
 of each option in turn, at {POINTS} drawn points, many of them far from any real cluster. "Typical"

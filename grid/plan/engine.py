@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from ..errors import EXTRA, InputError
 from .cases import Formulas
 
-ENGINES = ("auto", "numpy", "numba", "jax")
+JAX = ("jax", "jax-float32")  # which computes in float32: docs/float32.md
+ENGINES = ("auto", "numpy", "numba", *JAX)
 MOST_TABLE = 1 << 20  # points of the largest table of a sweep: 8 MB
 MOST_TABLES = 1 << 24  # points of all NumPy tables: 128 MB
 TABLE_SHARE = 256  # the largest output has at least this many points for each point of a table
@@ -25,9 +26,9 @@ def check_engine(engine: str) -> None:
         raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
     if engine == "numba" and not compiles():
         raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
-    if engine == "jax" and importlib.util.find_spec("jax") is None:
-        raise InputError(f"engine = 'jax' needs {EXTRA.format('jax')}")
-    if engine == "jax" and (platforms := os.environ.get("JAX_PLATFORMS")):
+    if engine in JAX and importlib.util.find_spec("jax") is None:
+        raise InputError(f"engine = {engine!r} needs {EXTRA.format('jax')}")
+    if engine in JAX and (platforms := os.environ.get("JAX_PLATFORMS")):
         import jax
 
         try:
@@ -57,7 +58,7 @@ def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
     """Points up to which a quantity is evaluated once for the whole sweep, with NumPy. JAX has
     none: its bits differ, and a quantity must not be NumPy's in one sweep and JAX's in a larger
     one. With NumPy the total size of a sweep's tables is bounded, for any number of them."""
-    if engine == "jax":
+    if engine in JAX:
         return 0
     if engine == "numpy":
         return min(MOST_TABLE, MOST_TABLES // max(1, max(map(len, formulas))))

@@ -1,5 +1,6 @@
 """Run a plan: one pure function from a region of the grid to arrays."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.roles import REASON
 from ..spec.axis import Array
+from .engine import JAX
 from .grid import Case, Grid, by_dims
 from .plan import Plan
-from .tiles import Region, common, extent, inside, seen_from
+from .tiles import AT_ONCE, Region, common, extent, inside, seen_from
 
 Run = Callable[[Job, int], bool | None]  # true if a kernel compiled in the background was used
 RUN: dict[str, Run] = {
@@ -26,6 +28,7 @@ RUN: dict[str, Run] = {
     "numpy": numpy_engine.run,
     "numba": numba_engine.run,
     "jax": jax_engine.run,
+    "jax-float32": functools.partial(jax_engine.run, single=True),
 }
 # A quantity this many times smaller than the grid is stored, not recomputed: reading it back then
 # costs less than its arithmetic, and repays a separate kernel and array
@@ -67,7 +70,7 @@ def on_device(
     """A block's outputs on JAX's devices, of size 1 where constant; None if not possible. A block
     of several cases is assembled on the host."""
     cases = plan.cases_of(dims)
-    if plan.engine != "jax" or len(cases) > 1:
+    if plan.engine not in JAX or len(cases) > 1:
         return None
     values = _on_device_arrays(plan, cases[0], dims, region, names)
     masked = [name for name in names if plan.mask and name in plan.layout_dependent]
@@ -89,7 +92,38 @@ def _on_device_arrays(
 ) -> dict[str, Any]:
     shape = extent(region, dims, dims)
     outs = {name: np.broadcast_to(0.0, shape) for name in names}  # shapes without memory
-    return jax_engine.on_device(Piece(plan, case, 1).last(dims, region, list(outs)).job(outs))
+    job = Piece(plan, case, 1).last(dims, region, list(outs)).job(outs)
+    return jax_engine.on_device(job, plan.engine == "jax-float32")
+
+
+def together(plan: Plan) -> bool:
+    """Whether one program of JAX's evaluates all outputs over the whole grid: where it has one
+    case, and results fit where they are computed."""
+    if plan.engine not in JAX or len(plan.cases) > 1:
+        return False
+    most = jax_engine.most_points(len(plan.outputs)) or AT_ONCE[plan.engine]
+    return jax_engine.stays() or plan.full <= most
+
+
+def evaluate_together(plan: Plan, outs: Mapping[str, Array], threads: int) -> dict[str, Array]:
+    """All outputs, in `outs` where these can be written, else in new arrays of their shapes."""
+    program = plan.notes.get("program")
+    shaped = {name: out.reshape(out.shape or (1,)) for name, out in outs.items()}
+    groups = plan.groups()
+    if program is None:
+        piece = Piece(plan, plan.cases[0], threads)
+        steps = {dims: piece.last(dims, plan.whole(dims), group) for dims, group in groups.items()}
+        jobs = [steps[dims].job({n: shaped[n] for n in group}) for dims, group in groups.items()]
+        program = jax_engine.program_of(jobs, plan.engine == "jax-float32")
+        if sum(step.nbytes for step in steps.values()) <= MOST_KEPT:
+            plan.notes["program"] = program
+    ordered = {name: shaped[name] for group in groups.values() for name in group}
+    found = jax_engine.evaluate(program[0], program[1], ordered)
+    arrays = {name: found[name].reshape(outs[name].shape) for name in outs}
+    for dims, group in groups.items():
+        if plan.mask:
+            _mask(plan, dims, plan.whole(dims), {n: arrays[n] for n in group}, threads, None)
+    return arrays
 
 
 def _mask(

@@ -17,6 +17,7 @@ from ...kernels.graph.bind import Made, definitions, dependencies
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
+from .engine import JAX
 from .labels import plain
 from .plan import Plan
 from .written import written
@@ -28,7 +29,7 @@ ENGINE_CODE = {
         *("engines.numba", "engines.codegen", "engines.lowering", "engines.loops"),
         *("engines.machine_code", "graph.trace"),
     ),
-    "jax": ("engines.jax",),
+    **dict.fromkeys(JAX, ("engines.jax",)),
 }
 _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "roles", "graph.bind"),
@@ -44,7 +45,7 @@ _GRID_CODE = (
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written"),
     *("store.chunks", "store.empty"),
 )
-PACKAGES = {"numpy": (), "numba": ("llvmlite",), "jax": ("jax", "jaxlib")}
+PACKAGES = {"numpy": (), "numba": ("llvmlite",), **dict.fromkeys(JAX, ("jax", "jaxlib"))}
 _LONGEST = 200  # characters of a value written out
 
 
@@ -60,7 +61,7 @@ def fingerprint(
         facts[f"version.{package}"] = _version(package)
     facts["version.python"] = platform.python_version()
     facts["machine"] = platform.machine()
-    if plan.engine == "jax":
+    if plan.engine in JAX:
         facts["processor.jax"] = jax.processor()
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"

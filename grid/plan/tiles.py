@@ -20,7 +20,7 @@ Region = Mapping[str, slice]
 # Points that `Sweep.evaluate` passes to an engine at once, in memory already allocated: numba and
 # NumPy cut them for their threads, so larger ones only save starts; XLA needs its results in
 # addition to the arrays that they are copied to, 32 MB for each output
-AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}
+AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22, "jax-float32": 1 << 22}
 BLOCK = 1 << 20  # points whose values are then dropped: 8 MB for each output, times the threads
 ON_DEVICE = 1 << 28  # points at once where an accelerator reduces its own results: 2 GB an output
 BUNDLES = 256  # of a grid, at least: so that the last ones keep all workers of a cluster busy

@@ -11,6 +11,7 @@ from ...kernels.engines import jax as jax_engine
 from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
+from ..plan.engine import JAX
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
@@ -83,7 +84,7 @@ def _groups(
 
 def _most(plan: Plan, outputs: int) -> int:
     """Points of a block: more if they stay on an accelerator, which idles over small ones."""
-    if plan.engine != "jax" or len(plan.cases) > 1:
+    if plan.engine not in JAX or len(plan.cases) > 1:
         return tiles.BLOCK
     return max(tiles.BLOCK, min(jax_engine.most_points(outputs) or 0, tiles.ON_DEVICE))
 

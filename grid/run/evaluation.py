@@ -17,7 +17,7 @@ from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.engine import compiles
-from ..plan.execute import evaluate_block, evaluate_whole
+from ..plan.execute import evaluate_block, evaluate_together, evaluate_whole, together
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
 from ..progress import expected
@@ -171,8 +171,18 @@ class Evaluation:
         plan.structure.notes["evaluated"] = True
         if seen and settings.engine == "auto":
             plan = self._compiling(plan)
-        again = plan in self._evaluated
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
+        if together(plan):
+            arrays, compiled = evaluate_together(plan, arrays, threads), True
+        else:
+            compiled = self._fill(plan, arrays, threads)
+        self._evaluated.add(plan)
+        used = "numpy" if plan.compiles_in_background and not compiled else plan.engine
+        return dataset(plan, arrays, self._spec, used)
+
+    def _fill(self, plan: Plan, arrays: Mapping[str, Array], threads: int) -> bool:
+        """Evaluate group by group; returns whether a kernel compiled in the background ran."""
+        again = plan in self._evaluated
         compiled, most = False, tiles.AT_ONCE[plan.engine]
         sizes = [math.prod(plan.shape(dims)) for dims in plan.groups()]
         large = sum(size for size in sizes if size > most)  # the others take no time
@@ -187,9 +197,7 @@ class Evaluation:
                 views = {name: out[cut] for name, out in outs.items()}
                 evaluate_block(plan, dims, region, views, threads)
                 done(math.prod(tiles.sizes(region).values()))
-        self._evaluated.add(plan)
-        used = "numpy" if plan.compiles_in_background and not compiled else plan.engine
-        return dataset(plan, arrays, self._spec, used)
+        return compiled
 
     def _compiling(self, plan: Plan) -> Plan:
         """A plan of kernels, if repeated evaluation makes compiling worthwhile. They are compiled
@@ -221,6 +229,8 @@ class Evaluation:
                 "store it (Sweep.to_zarr, fleetcube run), reduce it (Sweep.reduce) or shorten an "
                 "axis",
             )
+        if together(plan):
+            return {name: np.broadcast_to(types[name].type(0), shapes[name]) for name in types}
         return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
 
     def replace(

@@ -11,6 +11,7 @@ from ...kernels.engines.job import threads_for
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import memory
+from ..plan.engine import JAX
 from ..plan.execute import Piece
 from ..plan.grid import Case, Grid
 from ..plan.labels import dtype_of
@@ -63,13 +64,13 @@ class _Part(Grid):
                 yield name, np.squeeze(leaf)[tuple(index)]
 
     def is_table(self, name: str) -> bool:
-        if self.engine == "jax":
+        if self.engine in JAX:
             return self._whole.is_table(name)
         return self.size(name) * SMALLER <= self.points or self._is_known(name)
 
     def _is_known(self, name: str) -> bool:
         whole = self._whole
-        return self.engine != "jax" and whole.size(name) <= KNOWN and whole.is_table(name)
+        return self.engine not in JAX and whole.size(name) <= KNOWN and whole.is_table(name)
 
     def _table(self, case: Case, name: str) -> Array:
         if name not in case.formulas or not self._is_known(name):

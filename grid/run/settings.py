@@ -8,7 +8,7 @@ from ..errors import InputError, shown
 from ..progress import Tell, showing, watching
 from ..spec.values import check_threads
 
-Engine = Literal["auto", "numpy", "numba", "jax"]
+Engine = Literal["auto", "numpy", "numba", "jax", "jax-float32"]
 Infeasible = Literal["exclude", "mark", "include"]
 
 
@@ -18,7 +18,7 @@ class Settings:
 
     Attributes:
         engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size). All but JAX give
-            the same bits.
+            the same bits. "jax-float32" computes in float32, to the errors of docs/float32.md.
         infeasible: what of points that cannot run. "exclude": they are no answer, and have no value
             (NaN, -1 in flags) in outputs that depend on the layout. "mark": they count like any
             other, with `infeasible_reason` beside them. "include": they count, without it. By

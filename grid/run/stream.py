@@ -18,6 +18,7 @@ from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
 from ..errors import InputError, check_texts, nearest, shown
 from ..plan import tiles
+from ..plan.engine import JAX
 from ..plan.execute import evaluate_block, on_device
 from ..plan.labels import attributes, dtype_of, ordered
 from ..plan.plan import Plan
@@ -79,7 +80,7 @@ def _on_threads(
         with np.errstate(all="ignore"):  # of this thread alone: set around it, it would not hold
             return task, work(plan, task)
 
-    return pool(1 if plan.engine == "jax" else threads).map(quiet, tasks)
+    return pool(1 if plan.engine in JAX else threads).map(quiet, tasks)
 
 
 class Room:

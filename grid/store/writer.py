@@ -14,6 +14,7 @@ from ...kernels import log
 from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..plan import tiles
+from ..plan.engine import JAX
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import fingerprint
 from ..plan.labels import coordinates, dtype_of
@@ -166,7 +167,7 @@ class Writer:
                 self._sweep(place, files, journal.blocks.values())  # files of workers that died
             else:
                 # JAX has its own threads; else a block per thread, others wait for disk or network
-                writing = 1 if self.plan.engine == "jax" else threads
+                writing = 1 if self.plan.engine in JAX else threads
                 self.cores = threading.Semaphore(writing)
                 pool(place.writers * writing).each(
                     lambda task: self.finish(journal, self.write(place, *task)), tasks

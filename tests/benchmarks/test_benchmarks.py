@@ -191,11 +191,14 @@ def test_simulate(load: Any) -> None:
 def test_gpu(load: Any) -> None:
     jax = pytest.importorskip("jax")
     gpu = load("gpu")
-    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS)
+    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS, "of_peak")
     try:
         jax.devices("gpu")
     except RuntimeError:
         assert gpu.run(quick=True).notes[0].startswith("Skipped: ")
+    named = {"NVIDIA H100 80GB HBM3": 3.35e12, "NVIDIA H200": 4.8e12, "NVIDIA A10G": 6e11}
+    assert {kind: gpu.peak(kind) for kind in named} == named  # of their datasheets
+    assert gpu.peak("cpu") is None
 
 
 def test_repeated(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,6 +418,55 @@ def test_calculon_differs_only_where_it_is_told(load: Any) -> None:
     assert sum("quantity" in row for row in table.rows) == len(peer.LINES)
     assert not table.failed, [row for row in table.rows if row.get("unexplained")]
     check(calculon.published(quick=True).rows, ("measured", "theirs", "ours"))
+
+
+def test_what_a_call_on_threads_counts(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks, waits and touched pages of a call, as the model of 64 cores has them."""
+    from fleetcube.grid.plan import memory
+    from fleetcube.kernels.engines import job, numba
+
+    threads, question = load("threads"), load("question")
+    tasks, waits, pieces = [], [], []
+    cut, wait = numba._tasks, job.wait
+    monkeypatch.setattr(numba, "_tasks", lambda *a: tasks.append(cut(*a)) or tasks[-1])
+    monkeypatch.setattr(job, "wait", lambda others: waits.append(len(others)) or wait(others))
+    monkeypatch.setattr(memory, "_populate", lambda: lambda *ends: pieces.append(ends))
+    sweep = question.full((8, 16, 16, 32, 32), outputs=["reliability_to_communication_ratio"])
+    result = sweep.evaluate(settings=Settings("numba", threads=2))
+    (size,) = (values.nbytes for values in result.data_vars.values())
+    assert sorted(stop - start for start, stop in pieces) == [size / 2] * 2  # one a thread
+    assert max(map(len, tasks)) == 2 * threads.TASKS
+    tasks.clear(), waits.clear()  # type: ignore[func-returns-value]
+    sweep.evaluate(out=result, settings=Settings("numba", threads=2))
+    assert len(waits) == len(tasks)  # one barrier at the end of each walk, and none in it
+    assert all(others < 2 for others in waits)
+
+
+def test_the_model_of_threads(load: Any) -> None:
+    """Arithmetic by hand: 0.1 + 63 x 0.01 / 2 + 512 x 0.001 + the slower of two."""
+    threads = load("threads")
+    costs = threads.Costs(serial=0.1, start=0.01, lock=0.001, work=64.0, size=1e11)
+    fast = threads.seconds(costs, 64, lambda _: 1e12)
+    assert fast == (pytest.approx(0.1 + 0.315 + 0.512 + 1.0 * (1 + 1 / 16)), "arithmetic")
+    assert threads.seconds(costs, 64, lambda _: 1e10)[1] == "memory"
+    assert threads.seconds(costs, 1, lambda _: 1e12)[0] == pytest.approx(0.1 + 0.008 + 64)
+    by = {pages: threads.there(1e10, pages)(64) for pages in threads.PLACES}
+    assert by["the writer's"] == pytest.approx(64 * 1e10)  # less than two sockets give
+    assert by["any thread's"] == pytest.approx(2 * 100e9 / 0.5)  # half crosses, both ways
+    assert by["one thread's"] == pytest.approx(100e9 / 0.5)  # half crosses, one way
+    fake = threads.rows("work", costs, {1: 64.0, 2: 32.0}, (1e10, 1e10))
+    check(fake, threads.COLUMNS, "real", "error")
+
+
+@pytest.mark.slow
+def test_messages_of_a_run(load: Any) -> None:
+    """Each run is four messages to the scheduler, a block more is bytes and no message."""
+    cluster = load("cluster")
+    told, first, more = cluster.traffic(20)
+    each = [name for name, count in told.items() if count >= 20]
+    assert len(each) == cluster.MESSAGES, told
+    assert all(told[name] == 20 for name in each)
+    assert 0 < more < first < 10_000
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,48 @@ def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Pa
     while (victim in pids(client) or len(pids(client)) < 2) and time.monotonic() < end:
         time.sleep(0.05)
     assert len(pids(client)) == 2
+
+
+def fatal_once(plan: Any, task: tuple[Path, int]) -> int:
+    """Log the number and this process; the first to reach 9 is killed."""
+    folder, number = task
+    with (folder / "log").open("a") as log:
+        log.write(f"{os.getpid()} {number}\n")
+    if number == 9:
+        with contextlib.suppress(FileExistsError):
+            (folder / "killed").touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+    return number * number
+
+
+@pytest.mark.slow
+def test_what_a_killed_worker_did_is_done_once_more(
+    sweep: Sweep, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(cluster, "run_length", lambda *_: 1)
+    tasks = [(tmp_path, number) for number in range(40)]
+    with (
+        cluster_of(2) as local,
+        distributed.Client(local, set_as_default=False) as mine,
+        cluster.Cluster(mine, _recipe(sweep)) as found,
+    ):
+        results = [result for _, result in found.map(fatal_once, tasks)]
+    assert results == [number * number for number in range(40)]
+    lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
+    times = Counter(number for _, number in lines)
+    killed = next(process for process, number in lines if number == "9")
+    twice = {number for number, count in times.items() if count > 1}
+    assert times["9"] == max(times.values()) == 2
+    assert twice <= {number for process, number in lines if process == killed}
+
+
+@pytest.mark.slow
+def test_an_adaptive_cluster_gives_the_same(sweep: Sweep, tmp_path: Path) -> None:
+    with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as mine:
+        local.adapt(minimum=1, maximum=2, interval="50ms", wait_count=1)
+        path = sweep.to_zarr(tmp_path / "a.zarr", chunks=MANY, settings=Settings(dask=mine))
+    assert contents(path) == contents(sweep.to_zarr(tmp_path / "whole.zarr", chunks=MANY))
 
 
 @cases(

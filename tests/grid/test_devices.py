@@ -22,12 +22,16 @@ import jax, numpy as np
 from fleetcube import Settings, Sweep
 from fleetcube.kernels.engines import jax as engine
 from tests.grid.test_devices import AXES, OUTPUTS, SCENARIO
-assert len(jax.devices()) == 4
+assert len(jax.devices()) == 8
 sweep = Sweep(SCENARIO, AXES, OUTPUTS)
 shared = sweep.evaluate(settings=Settings("jax"))
 folded = {how: sweep.reduce(how, ["gpu_mttf", "nic_mttf"], settings=Settings("jax")) for how in HOW}
+steps, operands = sweep._plan("jax").notes["program"]
+with jax.enable_x64(True):
+    spread = engine._program(steps)((), operands)
+assert all(len(value.sharding.device_set) == 8 and value.is_fully_addressable for value in spread)
 engine.SHARED = 1 << 40
-alone = sweep.evaluate(settings=Settings("jax"))
+alone = Sweep(SCENARIO, AXES, OUTPUTS).evaluate(settings=Settings("jax"))
 for name in OUTPUTS:
     np.testing.assert_array_equal(shared[name], alone[name])
     np.testing.assert_allclose(shared[name],
@@ -35,13 +39,18 @@ for name in OUTPUTS:
     for how, found in folded.items():
         expected = sweep.reduce(how, ["gpu_mttf", "nic_mttf"], settings=Settings("jax"))
         np.testing.assert_array_equal(found[name], expected[name])
+single = sweep.evaluate(settings=Settings("jax-float32"))
+for name in OUTPUTS:
+    np.testing.assert_allclose(single[name], alone[name], rtol=1e-5)
+again = sweep.evaluate(out=alone, settings=Settings("jax"))
+np.testing.assert_array_equal(again["young_interval"], shared["young_interval"])
 print("same", len(shared["cluster_mtbf"].values.reshape(-1)))
 """
 
 
 @pytest.mark.slow
 def test_devices_share_a_block() -> None:
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     given = dict(capture_output=True, text=True, env=environment)
     done = subprocess.run([sys.executable, "-c", f"HOW = ('min', 'count')\n{SCRIPT}"], **given)
     assert (done.stdout, done.stderr) == (f"same {3 * 181 * 131}\n", "")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fleetcube import Settings
 from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.execute import evaluate_block
+from fleetcube.grid.run import evaluation
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import tiles as engine_tiles
 from fleetcube.kernels.graph import formulas as graph
@@ -108,6 +109,7 @@ def check_order_and_block(chosen: Any, order: list[str], block: int, engine: str
     reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(settings=Settings(engine, threads=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiles.AT_ONCE, engine, block)
+        patch.setattr(evaluation, "together", lambda plan: False)  # JAX's: in blocks, too
         patch.setattr(engine_tiles, "NUMPY_TILE", block)
         other = Sweep(SCENARIO, {name: chosen[name] for name in order}, OUTPUTS)
         same_bits(reference, other.evaluate(settings=Settings(engine, threads=3)))

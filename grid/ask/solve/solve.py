@@ -20,6 +20,7 @@ from ....kernels.engines.job import pool
 from ....kernels.roles import ALSO_REASONS, NEAR, REASON, RUN_STEPS, STEPS
 from ...errors import InputError
 from ...plan import memory, tiles
+from ...plan.engine import JAX
 from ...plan.execute import evaluate_block
 from ...plan.labels import attributes, coordinates, flags, ordered, root_attributes
 from ...plan.plan import Plan
@@ -96,7 +97,7 @@ def solve_spec(
 
     parts = list(tiles.blocks(everything, tiles.SOLVED))
     # Tiles run in parallel on the cores; JAX uses all cores for each tile
-    cores = settings._cores if plan.engine != "jax" and len(parts) > 1 else 1
+    cores = settings._cores if plan.engine not in JAX and len(parts) > 1 else 1
     done = expected(math.prod(shape), "points")
     for tile, _ in zip(parts, pool(cores).map(fill, parts), strict=True):
         done(math.prod(extent(tile, dims, dims)))

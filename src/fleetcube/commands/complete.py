@@ -26,7 +26,7 @@ class OneOf(click.Choice[str]):
 
 
 def engine(command: Any) -> Any:
-    choice = OneOf(("auto", "numpy", "numba", "jax"))
+    choice = OneOf(("auto", "numpy", "numba", "jax", "jax-float32"))
     return click.option("--engine", type=choice, default="auto", help="[auto: by size]")(command)
 
 
