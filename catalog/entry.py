@@ -49,6 +49,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gpu": (
             *("peak_flops_fp16", "peak_flops_bf16", "peak_flops_fp8", "peak_flops_fp4"),
             *("hbm_bandwidth", "hbm_capacity", "reserved_memory", "fp8_weight_bytes", "gpu_tdp"),
+            "matrix_unit_size",
             *("intra_node_bandwidth", "intra_node_latency"),
             *("torus_dimensions", "torus_ring_multiple", "largest_slice", "slice_shapes"),
             "all_reduce",

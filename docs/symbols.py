@@ -142,7 +142,7 @@ _MEANT: Mapping[str, str] = {
     "t_e": "expert_tensor_parallel",
     "t_s": "residual_ranks",
     "tau": "*_tier_interval checkpoint_interval",
-    "u": "cluster_uptime head_sharing_ranks",
+    "u": "cluster_uptime head_sharing_ranks matrix_unit_size",
     "v": "stage_chunks virtual_stages",
     "w": "attention_window expert_input_width",
     "w_e": "expert_input_width",

@@ -74,14 +74,20 @@ _PRODUCTS = {
     "gaudi-2": (0.969, 0.955),
     # at 16 bits, found by the same search: github.com/mag-/gpu_benchmark, README; at 8 assumed
     "mi300x": (0.580, 0.580),
+    # github.com/HazyResearch/HipKittens (commit f09e968), analysis/bf16_gemm and fp8_gemm, the best
+    # of hipBLASLt, AITER and its own; at 8 bits on MI325X assumed; MI350X: those of MI355X
+    "mi325x": (0.601, 0.601),
+    "mi350x": (0.644, 0.676),
+    "mi355x": (0.644, 0.676),
 }
 _OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # without published values
 # Shares of peak of attention kernels. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao 2023,
 # arXiv:2307.08691, section 4.1); on an H100 35 %, or 1 / 2 to 2 / 3 of its successor, which reaches
 # 740 of 989 TFLOP/s (Shah et al. 2024, arXiv:2407.08608, abstract). On Blackwell 71 % by
-# FlashAttention-4, up to 1.3 times cuDNN 9.13 (its paper of 2026, abstract)
-_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4}  # the last assumed: no row
-_FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71}
+# FlashAttention-4, up to 1.3 times cuDNN 9.13 (its paper of 2026, abstract). On an MI355X 50 % by
+# AITER, causal, 16,384 tokens (HipKittens, analysis/attn/fwd)
+_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4, "cdna": 0.5}  # the last two assumed
+_FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71, "cdna": 0.5}
 _OTHER_ATTENTION = 0.75  # assumed
 _WITH_FLASH_2 = ("fsdp", "torchtitan", "torchtitan-eager", "deepspeed", "jean-zay")
 CEILINGS: Mapping[str, Any] = {
@@ -473,18 +479,19 @@ HEADING = (
 )
 
 
-def lines(name: str, found: Unseen, with_experts: Array) -> Iterator[str]:
-    """Errors on held-out rows, and those of mixtures of experts only."""
+def lines(name: str, found: Unseen, kinds: Array) -> Iterator[str]:
+    """Errors on held-out rows, and those of mixtures of experts, without and with states, only."""
     dummy = 100 * np.abs(np.expm1(found.dummy)).mean()
     inside = 100 * (found.ratios <= 1).mean()
     yield (
         f"| {name} | {described(found.errors)} | {inside:.0f} % | {found.factor:.2f} "
         f"| {100 * found.covered:.0f} % | {dummy:.1f} % |"
     )
-    moe = with_experts[found.rows]
-    if moe.any() and not moe.all():
-        inside = 100 * (found.ratios[moe] <= 1).mean()
-        yield f"| - with experts | {described(found.errors[moe])} | {inside:.0f} % | | | |"
+    for told, kind_of in (("experts", "experts"), ("experts and states", "hybrid")):
+        own = kinds[found.rows] == kind_of
+        if own.any():
+            inside = 100 * (found.ratios[own] <= 1).mean()
+            yield f"| - with {told} | {described(found.errors[own])} | {inside:.0f} % | | | |"
 
 
 def short(value: float) -> float:
@@ -650,10 +657,10 @@ def main() -> None:
     pooled = model(of)
     posterior, seen, found, folds = unseen(pooled, of, fitted)
     own_rows, of_two = with_own_rows(of, folds)
-    with_experts = np.array([layers(row) != "dense" for row in of])
+    kinds = np.array([layers(row) for row in of])
     whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
-    whole += [line for name, part in found.items() for line in lines(name, part, with_experts)]
-    alone = only(found["one software"], np.array([layers(row) == "experts" for row in of]))
+    whole += [line for name, part in found.items() for line in lines(name, part, kinds)]
+    alone = only(found["one software"], kinds == "experts")
     in_intervals = {**found, "one software, experts": alone}
     intervals = []
     for name, part in in_intervals.items():

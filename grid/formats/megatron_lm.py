@@ -24,6 +24,7 @@ _PRECISIONS = {
     "blockwise": "fp8_blockwise",
     "mxfp8": "mxfp8",
 }
+_FOUR_BITS = {"nvfp4": "nvfp4", "mxfp4": "mxfp4"}  # the latter with ROCm's fork
 _OFF = ("false", "0", "0.0", "[]", "")  # a False of a log is as good as none
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _OTHERS = re.compile(r"\bpretrain_(bert|t5|ict|retro|vision\w*|realm|biencoder)\.py\b")
@@ -288,22 +289,27 @@ def _precision(job: Job) -> None:
     said = job.scenario
     kinds = {name: job.take(name, "precision") for name in ("bf16", "fp16")}
     sixteen = next((name for name, on in kinds.items() if on and not is_open(on)), None)
-    recipe = str(job.take("fp8-recipe", "precision") or "delayed")
+    recipes = {bits: job.take(f"{bits}-recipe", "precision") for bits in ("fp8", "fp4")}
     if job.take("fp4-format", "precision"):
-        said["precision"] = "nvfp4"
+        said["precision"] = _recipe(job, "fp4", recipes["fp4"] or "nvfp4", _FOUR_BITS)
     elif job.take("fp8-format", "precision") or job.take("fp8", "precision"):
-        if recipe not in _PRECISIONS:
-            raise InputError(
-                f"{job.path!r}: fp8-recipe = {recipe[:40]!r} is not one of "
-                f"{', '.join(_PRECISIONS)}; state precision=..."
-            )
-        said["precision"] = _PRECISIONS[recipe]
+        said["precision"] = _recipe(job, "fp8", recipes["fp8"] or "delayed", _PRECISIONS)
     elif sixteen:
         said["precision"] = sixteen
     else:
         left = next((f"{name} is {on}" for name, on in kinds.items() if is_open(on)), None)
         job.asked.setdefault("precision", left or "it trains in FP32 (neither bf16 nor fp16)")
     _gradients(job, sixteen)
+
+
+def _recipe(job: Job, bits: str, recipe: Any, known: Mapping[str, str]) -> str:
+    name = str(recipe)
+    if name not in known:
+        raise InputError(
+            f"{job.path!r}: {bits}-recipe = {name[:40]!r} is not one of {', '.join(known)}; "
+            "state precision=..."
+        )
+    return known[name]
 
 
 def _gradients(job: Job, sixteen: str | None) -> None:
@@ -465,8 +471,10 @@ def _narrow_fields(scenario: Mapping[str, Any]) -> dict[str, Any]:
     recipe = next((recipe for recipe, name in _PRECISIONS.items() if name == kind), None)
     if recipe is not None:
         made |= {"fp8-format": "hybrid" if kind == "fp8" else "e4m3", "fp8-recipe": recipe}
-    if kind == "nvfp4":
+    if kind in _FOUR_BITS:
         made |= {"fp4-format": "e2m1"}
+    if kind == "mxfp4":
+        made |= {"fp4-recipe": kind}
     if scenario.get("gradient_storage") == "bf16" and kind != "fp16":
         made["grad-reduce-in-bf16"] = True
     return made

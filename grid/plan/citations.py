@@ -22,6 +22,7 @@ _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
     "MaxText": "maxtext",
     "Megatron-LM": "megatronlm",
+    "Primus-Turbo": "primusturbo",
     "PyTorch elastic": "pytorchelastic",
     "PyTorch fully_shard": "pytorchfsdp",
     "PyTorch pipelining": "pytorchpipelining",

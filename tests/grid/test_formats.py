@@ -95,6 +95,7 @@ def test_its_parameters_are_those_published(tmp_path: Path) -> None:
     "line, words",
     ("--context-parallel-size 8x", "context-parallel-size = '8x' is not a number"),
     ("--fp8-format hybrid --fp8-recipe odd", "fp8-recipe = 'odd' is not one of delayed"),
+    ("--fp4-format e2m1 --fp4-recipe odd", "fp4-recipe = 'odd' is not one of nvfp4, mxfp4"),
     ("--cp-comm-type ring", "cp-comm-type = 'ring' is not known; use one of p2p"),
     ("--moe-layer-freq lambda:0", "moe-layer-freq = 'lambda:0' is no list of layers"),
     ("--heterogeneous-layers-config-path x", "layers of different widths"),
@@ -208,7 +209,7 @@ def drawn(draw: random.Random) -> dict[str, Any]:
             {"recompute": "+".join(draw.sample(["core_attn", "layernorm", "mlp"], 2))},
         ]
     )
-    precision = draw.choice(["bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"])
+    precision = draw.choice(["bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"])
     storage = draw.choice(["fp32", "bf16"]) if precision != "fp16" else "bf16"
     return {
         **{"tensor_parallel": tensor, "pipeline_parallel": stages, "virtual_stages": chunks},

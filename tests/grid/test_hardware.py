@@ -169,3 +169,20 @@ def test_one_node_needs_no_fabric_and_a_cluster_takes_its_cards(tmp_path: Path) 
     refused(several, fleetcube.evaluate, "job_time", **{**JOB, "n_gpus": 64})
     refused(several, fleetcube.evaluate, "job_time", **{**JOB, "n_gpus": [8, 64]})
     refused(several, fleetcube.evaluate_table, {"n_gpus": [8, 64]}, ["job_time"], scenario=JOB)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "share", "copies"),
+    [
+        *(("tpu-v5p", 1.0, 1), ("tpu-v6e", 0.5, 1), ("tpu-7x", 0.5, 1)),
+        *(("mi300x", 1.0, 1), ("mi355x", 1.0, 2), ("h100-sxm", 1.0, 2), ("gb200", 1.0, 1)),
+    ],
+)
+def test_heads_of_128_fill_half_of_the_units_of_late_tpus_and_some_gpus_transpose_weights(
+    gpu: str, share: float, copies: int
+) -> None:
+    job = {**JOB, "gpu": gpu, "precision": "fp8"}
+    names = ["attention_peak_flops", "logits_peak_flops", "quantised_weight_bytes"]
+    found = fleetcube.evaluate(names, **job)
+    assert float(found["attention_peak_flops"] / found["logits_peak_flops"]) == share
+    assert float(found["quantised_weight_bytes"]) == copies

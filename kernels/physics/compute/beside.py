@@ -118,7 +118,7 @@ def cast_width(
 row("cast_time", 0.0, "nothing is cast", precision=("bf16", "fp16"))
 
 
-@alternative("cast_time", precision=("fp8", "fp8_blockwise", "mxfp8"))
+@alternative("cast_time", precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4"))
 def few_bit_cast_time(
     microbatch_tokens, cast_width, bytes_per_element, quantised_weight_bytes, reached_hbm_bandwidth
 ):

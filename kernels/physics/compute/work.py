@@ -8,7 +8,7 @@ from ...roofline import roofline_flops
 row("kernel_peak_flops", "peak_flops", precision=("bf16", "fp16"))
 
 
-@alternative("kernel_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"))
+@alternative("kernel_peak_flops", precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"))
 def quantised_kernel_peak_flops(
     layer_matrix_flops_per_token,
     matrix_recompute_passes,

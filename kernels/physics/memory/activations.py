@@ -56,7 +56,7 @@ row(
 row(
     "norm_output_bytes",
     "operand_bytes_per_element",
-    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8"),
+    precision=("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "mxfp4"),
 )
 
 

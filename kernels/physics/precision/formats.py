@@ -19,6 +19,13 @@ row(
     ),
     precision=("fp8", "fp8_blockwise", "mxfp8"),
 )
+row(
+    "peak_flops",
+    "peak_flops_fp4",
+    source="Rouhani et al. 2023 (MX), arXiv:2310.10537; Primus-Turbo, "
+    "primus_turbo/pytorch/ops/gemm_fp4.py (no layer stays in 16 bits)",
+    precision="mxfp4",
+)
 
 
 @alternative("peak_flops", precision="nvfp4")
@@ -35,23 +42,6 @@ def nvfp4_peak_flops(peak_flops_fp4, peak_flops_bf16, sixteen_bit_layers_share):
 
 
 row(
-    "attention_peak_flops",
-    "peak_flops",
-    summary="Dense peak of one GPU in attention's products.",
-    returns="[FLOP/s] peak",
-    precision=("bf16", "fp16"),
-)
-row(
-    "attention_peak_flops",
-    "peak_flops_bf16",
-    source=(
-        "DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (attention operators); "
-        "NVIDIA 2025 (NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), "
-        "arXiv:2506.08027"
-    ),
-    precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
-)
-row(
     "logits_peak_flops",
     "peak_flops",
     summary="Dense peak of one GPU in the product that yields the logits.",
@@ -65,8 +55,23 @@ row(
         "DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (output head); NVIDIA 2025 "
         "(NVFP4), arXiv:2509.25149; Mishra et al. 2025 (MXFP8), arXiv:2506.08027"
     ),
-    precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
+    precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"),
 )
+
+
+def attention_peak_flops(logits_peak_flops, head_size, matrix_unit_size):
+    """Dense peak of one GPU in attention's products, which stay in 16 bits.
+
+    P_logits min(d / u, 1): d = elements of a head, which fill as many of a matrix unit's u rows
+
+    Returns: [FLOP/s] peak
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (attention operators); MaxText,
+        docs/guides/optimization/custom_model.md (head dimensions of 128 halve the rate of units of
+        256 x 256)
+    """
+    return logits_peak_flops * np.minimum(head_size / matrix_unit_size, 1.0)
+
+
 row("operand_bytes_per_element", "bytes_per_element", precision=("bf16", "fp16"))
 row(
     "operand_bytes_per_element",
@@ -82,6 +87,13 @@ row(
     source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.2; Mishra et al. 2025 (MXFP8), "
     "arXiv:2506.08027",
     precision=("fp8_blockwise", "mxfp8"),
+)
+row(
+    "operand_bytes_per_element",
+    0.53125,
+    "1 / 2 + 1 / 32: a scale of a byte per 32",
+    source="Rouhani et al. 2023 (MX), arXiv:2310.10537, section 2",
+    precision="mxfp4",
 )
 
 
@@ -100,7 +112,7 @@ def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share, bytes_per_element)
 row("two_way_bytes_per_element", "operand_bytes_per_element", precision=("bf16", "fp16", "fp8"))
 
 
-@alternative("two_way_bytes_per_element", precision=("fp8_blockwise", "mxfp8"))
+@alternative("two_way_bytes_per_element", precision=("fp8_blockwise", "mxfp8", "mxfp4"))
 def block_two_way_bytes_per_element(operand_bytes_per_element):
     """Bytes per element of a tensor for products that sum along its rows, and along its columns.
 
@@ -143,7 +155,7 @@ row(
     summary="Share of parameters in few bits.",
     returns="[1] share",
     source="DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1 (embedding, head and norms stay)",
-    precision=("fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
+    precision=("fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"),
 )
 row(
     "packed_weight_bytes",
@@ -153,7 +165,7 @@ row(
         "Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7; Mishra et al. "
         "2025 (MXFP8), arXiv:2506.08027 (blocks along the sums of each product)"
     ),
-    precision=("bf16", "fp16", "mxfp8"),
+    precision=("bf16", "fp16", "mxfp8", "mxfp4"),
 )
 row(
     "packed_weight_bytes",
@@ -211,7 +223,8 @@ row(
     summary="Bytes of a weight as the products of both passes read it, all its copies together.",
     returns="[B] bytes of one weight",
     source="TransformerEngine, transformer_engine/pytorch/csrc/quantizer.cpp "
-    "(is_non_tn_fp8_gemm_supported)",
+    "(is_non_tn_fp8_gemm_supported); Primus-Turbo, primus_turbo/pytorch/ops/gemm_fp8.py "
+    "(transposed on gfx950, not on gfx942)",
     precision="fp8",
 )
 row(
@@ -237,7 +250,7 @@ def lora_updated_weight_bytes(trained_share, bytes_per_element):
     return trained_share * bytes_per_element
 
 
-row("quantised_weight_bytes", "two_way_bytes_per_element", precision=("mxfp8", "nvfp4"))
+row("quantised_weight_bytes", "two_way_bytes_per_element", precision=("mxfp8", "mxfp4", "nvfp4"))
 
 
 @alternative("primary_weight_bytes", quantised_parameters=True)
@@ -304,7 +317,7 @@ row(
     "dispatch_bytes_per_element",
     "bytes_per_element",
     source="Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1",
-    precision=("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
+    precision=("bf16", "fp16", "fp8", "mxfp8", "mxfp4", "nvfp4"),
 )
 row(
     "dispatch_bytes_per_element",

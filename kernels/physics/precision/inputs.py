@@ -14,14 +14,22 @@ INPUTS = declared(
         "B",
         2,
         "of a weight in FP8 with a scale a tensor, for the products of both passes: with its "
-        "transpose (1 on Blackwell)",
+        "transpose (1 where products need none: Blackwell, MI300X, TPUs)",
+    ),
+    real(
+        "matrix_unit_size",
+        "1",
+        1.0,
+        "side of a matrix unit, which smaller products leave in part idle (256 on TPUs since v6e; "
+        "1: smaller than any product)",
+        labels="gpu or node",
     ),
     "software",
     real("bytes_per_element", "B", 2, "size of an activation or weight"),
     option(
         "precision",
         "bf16",
-        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"),
+        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"),
         "number formats of the layers' matrices (fp8: one scale a tensor); attention and logits "
         "stay in 16 bits",
     ),

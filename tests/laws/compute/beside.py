@@ -16,6 +16,7 @@ CASTS: dict[str, list[tuple[float, float, float]]] = {
     "fp8": [(2, 1, 1)],
     "fp8_blockwise": [(2, 1, 1)],
     "mxfp8": [(2, 33 / 32, 33 / 32)],
+    "mxfp4": [(2, 1 / 2 + 1 / 32, 1 / 2 + 1 / 32)],
     "nvfp4": [(2, 0, 0), (2, 1 / 2 + 1 / 16, 1 / 2 + 1 / 16)],
 }
 LATENT: dict[str, Any] = {
@@ -54,7 +55,7 @@ def tensors(shape: dict[str, Any], number: int, t: int) -> list[float]:
     "(pytorch/csrc/quantizer.cpp)",
 )
 def tensors_cast() -> Pairs:
-    """dense, mixed and latent layers on 1 and 2 tensor ranks, five formats, layers in 16 bits"""
+    """dense, mixed and latent layers on 1 and 2 tensor ranks, six formats, layers in 16 bits"""
     for shape, t in itertools.product((DENSE, MIXED, NONE_SHARED, LATENT), (1, 2)):
         given = {**shape, "tensor_parallel": t, "n_gpus": t, "sequence_parallel": t > 1}
         given |= {"expert_tensor_parallel": 1} if "experts" in shape else {}

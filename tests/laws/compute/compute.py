@@ -215,7 +215,7 @@ def causal_operations() -> Pairs:
 
 
 @check(
-    "quantised_kernel_peak_flops nvfp4_peak_flops attention_peak_flops_precision_fp8 "
+    "quantised_kernel_peak_flops nvfp4_peak_flops attention_peak_flops "
     "logits_peak_flops_precision_fp8 mfu_compute_time",
     by="derivation",
     source="each product of a step in the format that its recipe gives it, times added up",
@@ -232,6 +232,7 @@ def time_by_recipe() -> Pairs:
         ("fp8", [(1.0, "fp8")], "bf16"),
         ("fp8_blockwise", [(1.0, "fp8")], "bf16"),
         ("mxfp8", [(1.0, "fp8")], "bf16"),
+        ("mxfp4", [(1.0, "fp4")], "bf16"),
         ("nvfp4", [(1.0, "fp4"), (0.0, "bf16")], "bf16"),
         ("nvfp4", [(0.85, "fp4"), (0.15, "bf16")], "bf16"),
     ]
@@ -260,6 +261,21 @@ def time_by_recipe() -> Pairs:
 
 
 @check(
+    "attention_peak_flops",
+    by="derivation",
+    source="tiles of matrix units, filled up with zeros, that attention's products pass through",
+)
+def tiles_of_attention() -> Pairs:
+    """heads of 64, 128 and 256 through units of 16, 128 and 256"""
+    for d, unit in itertools.product((64, 128, 256), (16, 128, 256)):
+        tiles = math.ceil(512 / unit) ** 2 * math.ceil(d / unit)  # of 512 queries and keys
+        seconds = 2 * 2 * tiles * unit**3 / 1e15
+        done = 2 * 2 * 512 * 512 * d
+        given = {"peak_flops_bf16": 1e15, "head_size": d, "matrix_unit_size": unit}
+        yield value("attention_peak_flops", **given), done / seconds
+
+
+@check(
     "expert_bytes_share dispatch_bytes_per_element_precision_fp8_blockwise expert_message",
     by="derivation",
     source="DeepSeek-AI 2024, section 3.3.3: all-to-alls of a layer in the formats they travel in",
@@ -281,9 +297,10 @@ def copies(rows: int, columns: int, form: str) -> tuple[float, float, float]:
         along = n / 2 + rows * (columns / 16)
         across = n / 2 + columns * (rows / 16)
         return n / 2, along + across, along
-    if form == "mxfp8":  # cast after they are sent; a byte of scale to 32, along each side
-        along = n + rows * (columns / 32)
-        return 2 * n, along + n + columns * (rows / 32), along
+    if form.startswith("mx"):  # cast after they are sent; a byte of scale to 32, along each side
+        data = n if form == "mxfp8" else n / 2
+        along = data + rows * (columns / 32)
+        return 2 * n, along + data + columns * (rows / 32), along
     if form == "fp8":  # with its transpose
         return n, n + n, n
     return 2 * n, 2 * n, 2 * n
@@ -298,11 +315,11 @@ def copies(rows: int, columns: int, form: str) -> tuple[float, float, float]:
     "of each copy, the rest in two bytes",
 )
 def bytes_of_weights() -> Pairs:
-    """Llama 3 8B and 70B in FP8, MXFP8 and NVFP4, a quarter of the layers in 16 bits or none"""
+    """Llama 3 8B and 70B in four formats, a quarter of the layers in 16 bits or none"""
     words = 128256
     for (h, f, layers, heads), (precision, sixteen) in itertools.product(
         ((4096, 14336, 32, 32), (8192, 28672, 80, 64)),
-        (("fp8", 0.0), ("mxfp8", 0.0), ("nvfp4", 0.25), ("nvfp4", 0.0)),
+        (("fp8", 0.0), ("mxfp8", 0.0), ("mxfp4", 0.0), ("nvfp4", 0.25), ("nvfp4", 0.0)),
     ):
         sent = kept = served = n = 0.0
         for layer in range(layers):
@@ -372,12 +389,15 @@ def backward_over_forward() -> Pairs:
 
 
 @check(
-    "operand_bytes_per_element_precision_fp8_blockwise nvfp4_operand_bytes_per_element",
+    "operand_bytes_per_element_precision_fp8_blockwise "
+    "operand_bytes_per_element_precision_mxfp4 nvfp4_operand_bytes_per_element",
     by="derivation",
     source="bits of a block of elements and of its scale: 128 and FP32, 32 and E8M0, 16 and E4M3",
 )
 def bytes_of_operands() -> Pairs:
-    """three formats, and layers kept in 16 bits"""
+    """four formats, and layers kept in 16 bits"""
+    four = formulas.operand_bytes_per_element_precision_mxfp4()
+    yield four, (32 * 4 + 8) / 32 / 8
     eight = formulas.operand_bytes_per_element_precision_fp8_blockwise()
     yield eight, (128 * 8 + 32) / 128 / 8
     yield eight, (32 * 8 + 8) / 32 / 8

@@ -133,7 +133,8 @@ def cast(rows: int, columns: int, form: str) -> dict[str, int]:
     n = rows * columns
     if form in ("bf16", "fp8"):
         return dict.fromkeys(("rows", "columns"), 2 * n if form == "bf16" else n)
-    data, block = (n, 32) if form == "mxfp8" else (n // 2, 16)
+    data = n if form == "mxfp8" else n // 2
+    block = 32 if form.startswith("mx") else 16
     return {
         "rows": data + rows * (columns // block),
         "columns": data + columns * (rows // block),
@@ -173,7 +174,7 @@ def tensors_saved_by_modules() -> Pairs:
     """Llama 3 8B, 70B and 405B, 1 to 8 tensor ranks, BF16, FP8, MXFP8 and NVFP4, in parts or not"""
     shapes = ((4096, 32, 8, 128, 14336), (8192, 64, 8, 128, 28672), (16384, 128, 8, 128, 53248))
     for shape, ranks, apart, form in itertools.product(
-        shapes, (1, 2, 8), (False, True), ("bf16", "fp8", "mxfp8", "nvfp4")
+        shapes, (1, 2, 8), (False, True), ("bf16", "fp8", "mxfp8", "mxfp4", "nvfp4")
     ):
         hidden, heads, groups, size, ffn = shape
         point = {"hidden_size": hidden, "attention_heads": heads, "kv_heads": groups, "layers": 4}

@@ -38,7 +38,8 @@ def casts(shape: tuple[int, ...], form: str) -> int:
         return array(shape, "byte")
     if form == "fp8":  # and its transpose
         return array(shape, "byte") + array((columns, rows), "byte")
-    data, block = ((rows, columns), 32) if form == "mxfp8" else ((rows, columns // 2), 16)
+    data = (rows, columns if form == "mxfp8" else columns // 2)
+    block = 32 if form.startswith("mx") else 16
     scales = array((rows, columns // block), "byte") + array((columns, rows // block), "byte")
     return 2 * array(data, "byte") + scales
 
@@ -86,7 +87,8 @@ def states_allocated() -> Pairs:
         ("adam", "", "fp32", {"master_weight_bytes": 0}),  # weights are in FP32
     )
     for ranks, form, (optimizer, master, moment, given), few, storage in itertools.product(
-        (1, 2, 8), ("bf16", "fp32", "fp8", "blackwell", "mxfp8", "nvfp4"), recipes, (True, False),
+        (1, 2, 8), ("bf16", "fp32", "fp8", "blackwell", "mxfp8", "mxfp4", "nvfp4"), recipes,
+        (True, False),
         ("bf16", "fp32", "bf16_and_fp32"),
     ):  # fmt: skip
         if (form == "fp32") != (not master):

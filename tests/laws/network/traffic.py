@@ -294,9 +294,8 @@ def _quantised(rows: int, columns: int, form: str) -> tuple[int, int]:
         return 2 * n, 0
     if form == "fp8":  # one scale: transposed where it arrives
         return n, 0
-    data, scale, block = {"fp8_blockwise": (n, 4, 128), "mxfp8": (n, 1, 32)}.get(
-        form, (n // 2, 1, 16)
-    )
+    blocks = {"fp8_blockwise": (n, 4, 128), "mxfp8": (n, 1, 32), "mxfp4": (n // 2, 1, 32)}
+    data, scale, block = blocks.get(form, (n // 2, 1, 16))
     return data + scale * rows * (columns // block), data + scale * columns * (rows // block)
 
 
@@ -326,7 +325,7 @@ def _layer_exchanged(ranks: int, tokens: int, width: int, form: str, again: bool
 def formats_of_activations() -> Pairs:
     """1 to 8 tensor ranks, BF16, three kinds of FP8 and NVFP4, with and without recomputation"""
     for ranks, form, again in itertools.product(
-        (1, 2, 8), ("bf16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4"), (False, True)
+        (1, 2, 8), ("bf16", "fp8", "fp8_blockwise", "mxfp8", "mxfp4", "nvfp4"), (False, True)
     ):
         point: dict[str, Any] = {"n_gpus": 8, "layers": 4, "hidden_size": 4096, "precision": form}
         point |= {"sequence_length": 4096, "tensor_parallel": ranks, "sequence_parallel": True}
