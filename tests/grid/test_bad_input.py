@@ -124,7 +124,8 @@ def test_a_missing_input_is_named_with_the_way_to_it() -> None:
 
 
 def test_a_message_stays_short_and_keeps_its_ends() -> None:
-    with pytest.raises(InputError, match=r"^engine = 'xxx.*choose one of auto.* jax-float32$") as caught:
+    said = r"^engine = 'xxx.*choose one of auto.* jax-float32$"
+    with pytest.raises(InputError, match=said) as caught:
         fleetcube.evaluate("node_mttf", settings=Settings("x" * 5000))
     assert len(str(caught.value)) < 600
     refused("gpu_mttf = b'1 h' is not a number", fleetcube.evaluate, "node_mttf", gpu_mttf=b"1 h")
