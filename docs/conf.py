@@ -2,7 +2,7 @@
 
 import os
 import sys
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
 
 project = "fleetcube"
-release = version(project)
+release = version = metadata.version(project)
 extensions = [
     "_docstrings",
     "_reference",
