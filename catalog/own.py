@@ -51,7 +51,8 @@ def opened(path: str, package: str = "") -> CatalogFile:
     where = f"catalog {str(made)!r}"
     for kind, tables in toml_of(where, text_of(where, path)).items():
         if kind not in KINDS or not isinstance(tables, dict):
-            advice = hint(near(kind, KINDS), f"write [KIND.LABEL], of {', '.join(KINDS)}")
+            likely = [] if kind in KINDS else near(kind, KINDS)
+            advice = hint(likely, f"write [KIND.LABEL], of {', '.join(KINDS)}")
             raise CatalogError(f"{where}: [{kind}] is no kind with records; {advice}")
         for label, table in tables.items():
             if "@" in label:

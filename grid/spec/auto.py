@@ -124,7 +124,6 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
     )
 
 
-@functools.cache
 def _sheet(what: str, label: str) -> frozenset[str]:
     """Names that a label sets; for a node also those of its GPU."""
     return frozenset(patterns.spelled_out(_with_gpu(what, label), {}))

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, FileLabel, is_path, opened, own_labels, record
+from ...catalog import (
+    KINDS,
+    CatalogError,
+    FileLabel,
+    is_path,
+    kind,
+    linked,
+    opened,
+    own_labels,
+    record,
+)
 from ..errors import InputError, check_texts
 from .axis import Axis
 
@@ -26,10 +36,14 @@ def with_catalog(
         files = [opened(path) for path in check_texts(NAME, scenario.get(NAME))]
         labels = own_labels(files)
 
-        def carried(kind: str, label: str) -> str:
-            if isinstance(label, FileLabel) or not is_path(kind, label):
-                return labels.get((kind, label), label)
-            return FileLabel.of(label, record(kind, label))
+        def carried(kind_name: str, label: str) -> str:
+            own = labels.get((kind_name, label), label)
+            ours = bool(labels) and kind_name == "node" and label in kind(kind_name)
+            if not (isinstance(own, FileLabel) or ours or is_path(kind_name, label)):
+                return label
+            entry = record(kind_name, own)
+            made = linked(entry, labels)
+            return own if ours and made is entry else FileLabel.of(label, made)
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:

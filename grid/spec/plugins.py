@@ -54,7 +54,8 @@ def _check(own: Plugin) -> bool:
     """Refuse a plugin's names of other things, and units that are none."""
     for name, formula in own.formulas.items():
         unit = read(formula).unit
-        if name in (*KINDS, *TEXTS):
+        means = name in (*KINDS, *TEXTS) or derivative(name) or without_phase(name) != name
+        if means or not name.isidentifier():
             raise InputError(f"plugin {own.name}: {name} is no name for a quantity; rename it")
         try:
             unit == "flag" or parse(f"1 {unit}" if unit != "1" else "1", unit, name)
