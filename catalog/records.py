@@ -162,8 +162,6 @@ def linked(entry: Record, labels: Mapping[tuple[str, str], FileLabel]) -> Record
             record(kind_name, label)
         except CatalogError as error:
             raise CatalogError(f"{entry.kind} {entry.label!r}: {error}") from None
-    if all(isinstance(v, FileLabel) <= (v is entry.values[n]) for n, v in own.items()):
-        return entry
     return replace(entry, values=MappingProxyType({**entry.values, **own}))
 
 

@@ -38,12 +38,10 @@ def with_catalog(
 
         def carried(kind_name: str, label: str) -> str:
             own = labels.get((kind_name, label), label)
-            ours = bool(labels) and kind_name == "node" and label in kind(kind_name)
-            if not (isinstance(own, FileLabel) or ours or is_path(kind_name, label)):
-                return label
-            entry = record(kind_name, own)
-            made = linked(entry, labels)
-            return own if ours and made is entry else FileLabel.of(label, made)
+            parted = labels and kind_name == "node" and label in kind(kind_name)
+            if parted or isinstance(own, FileLabel) or is_path(kind_name, label):
+                return FileLabel.of(label, linked(record(kind_name, own), labels))
+            return label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:

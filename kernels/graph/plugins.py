@@ -4,13 +4,12 @@ import functools
 import hashlib
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
 from .. import vocabulary
-from ..alternatives import docstring
 from .docstrings import read
 from .formulas import Function, Quantity, load, parameters, plugged
 from .readable import PLAIN, frozen, sources
@@ -18,7 +17,8 @@ from .trace import Trace, Value, written
 
 GROUP = "fleetcube.plugins"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
-_registered: dict[str, dict[str, Function]] = {}  # by module, then by quantity
+# By module, then by name of the formula: what it replaces, and itself
+_registered: dict[str, dict[str, tuple[str, Function]]] = {}
 
 
 class PluginError(ValueError):
@@ -51,14 +51,7 @@ def quantity(function: Any = None, *, replaces: str = "") -> Any:
     """
 
     def register(formula: Function) -> Function:
-        own = _registered.setdefault(formula.__module__, {})
-        name = replaces or formula.__name__
-        formula.__replaces__ = replaces  # type: ignore[attr-defined]
-        before = own.setdefault(name, formula)
-        if before.__name__ != formula.__name__:
-            both = f"{before.__name__} and {formula.__name__} of {formula.__module__}"
-            raise PluginError(f"{both} are both {name}; rename one")
-        own[name] = formula  # also of a module that is loaded anew
+        _registered.setdefault(formula.__module__, {})[formula.__name__] = replaces, formula
         return formula
 
     return register(function) if function else register
@@ -71,8 +64,6 @@ def imported(name: str) -> Plugin:
     module = _module(plain)
     try:
         importlib.import_module(module)
-    except PluginError:
-        raise
     except Exception as error:
         gone = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         advice = "install it, or put its folder on PYTHONPATH" if gone else "mend it"
@@ -91,13 +82,14 @@ def plugin(name: str) -> Plugin:
             f"{which} is missing; it is code, which only you may name: --plugin {plain}, "
             f"plugins={plain!r} or import it"
         )
-    rows = [row for own, row in _registered.items() if f"{own}.".startswith(f"{module}.")]
-    formulas = {quantity: formula for row in rows for quantity, formula in row.items()}
-    if len(formulas) < sum(map(len, rows)):
+    homes = [own for own in _registered if f"{own}.".startswith(f"{module}.")]
+    rows = [row for own in homes for row in _registered[own].values()]
+    formulas = {replaces or formula.__name__: formula for replaces, formula in rows}
+    if len(formulas) < len(rows):
         raise PluginError(f"the plugin {plain!r} has two formulas of one quantity; leave one out")
     if not formulas:
         raise PluginError(f"the module {module!r} is no plugin; register formulas by @quantity")
-    found = Plugin(plain, *_checked(plain, formulas))
+    found = Plugin(plain, *_checked(plain, formulas, {replaces for replaces, _ in rows}))
     if digest and found.digest != digest:
         raise PluginError(
             f"{which} is missing: here it has {found.digest}, other formulas; install that version"
@@ -117,7 +109,9 @@ def _module(name: str) -> str:
 _made: dict[tuple[Any, ...], tuple[str, dict[str, Function]]] = {}
 
 
-def _checked(name: str, formulas: Mapping[str, Function]) -> tuple[str, dict[str, Function]]:
+def _checked(
+    name: str, formulas: Mapping[str, Function], replaced: Collection[str]
+) -> tuple[str, dict[str, Function]]:
     """Hash and formulas, with the numbers that they read now. Raises PluginError."""
     texts: list[str] = []
     for quantity, formula in sorted(formulas.items()):
@@ -133,8 +127,7 @@ def _checked(name: str, formulas: Mapping[str, Function]) -> tuple[str, dict[str
         made: dict[Any, Any] = {}
         own = {quantity: frozen(formula, made) for quantity, formula in formulas.items()}
         for quantity, formula in own.items():
-            replaces = getattr(formulas[quantity], "__replaces__", "")
-            _check(f"plugin {name}: {formula.__name__}", quantity, formula, replaces, formulas)
+            _check(f"plugin {name}: {formula.__name__}", quantity, formula, replaced, formulas)
         new = {n: Quantity(n, None, {None: f}) for n, f in own.items() if n not in load()}
         for quantity in new.keys() & plugged.keys():
             if plugged[quantity].default.__module__ != own[quantity].__module__:
@@ -146,9 +139,10 @@ def _checked(name: str, formulas: Mapping[str, Function]) -> tuple[str, dict[str
 
 
 def _check(
-    where: str, quantity: str, formula: Function, replaces: str, formulas: Mapping[str, Function]
+    where: str, quantity: str, formula: Function, replaced: Collection[str], known: Collection[str]
 ) -> None:
     inputs, ours = vocabulary.PHYSICS.inputs, load().get(quantity)
+    replaces = quantity in replaced
     if not replaces and (ours is not None or quantity in inputs):
         raise PluginError(
             f"{where} is a name of fleetcube; rename it, or write @quantity(replaces={quantity!r})"
@@ -157,18 +151,13 @@ def _check(
         raise PluginError(f"{where} replaces {quantity!r}, which is no quantity; name one")
     for name in parameters(formula):
         row = inputs.get(name)
-        if (row is None and name not in {*load(), *formulas}) or (row and row.kind == "option"):
+        if (row is None and name not in {*load(), *known}) or (row and row.kind == "option"):
             rule = "is an option" if row else "is neither an input nor a quantity"
             raise PluginError(f"{where} needs {name!r}, which {rule}; name numbers it needs")
-    if ours is not None:
-        own: Any = formula
-        own.__stated__ = ours.stated  # supplies what its own docstring leaves out
     try:
         doc = read(formula)
     except ValueError as error:
         raise PluginError(f"{where}: {error}; add it") from None
-    if "\nSource:" not in docstring(formula).replace("\n    ", "\n"):
-        raise PluginError(f"{where} states no Source; add the line")
     if ours is not None and doc.unit != ours.unit:
         raise PluginError(f"{where} is in {doc.unit}, and {quantity} in {ours.unit}; convert it")
     trace = Trace()

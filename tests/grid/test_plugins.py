@@ -394,7 +394,7 @@ REFUSED = [
     (formula("n_gpus").replace("Returns: [1] number", ""), "has no section 'Returns'"),
     (
         formula("n_gpus", mark='@quantity(replaces="nodes")').replace("Source: by definition", ""),
-        "states no Source",
+        "has no section 'Source'",
     ),
     (formula("mine + n_gpus", needs="mine, n_gpus"), "'mine' needs itself, via mine"),
     ("x = 1", "is no plugin; register formulas by @quantity"),
