@@ -25,7 +25,7 @@ def with_plugins(scenario: Mapping[str, Any], names: Any = ()) -> Mapping[str, A
     written = ",".join(check_texts(NAME, names)).split(",")
     added = _each(
         plugins.imported, filter(None, written)
-    )  # before those of the scenario are sought
+    )  # before the scenario's are sought
     pinned = dict.fromkeys(each.pinned for each in (*named(scenario), *added))
     return {**scenario, NAME: list(pinned)} if pinned else scenario
 
