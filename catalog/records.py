@@ -162,7 +162,11 @@ def linked(entry: Record, labels: Mapping[tuple[str, str], FileLabel]) -> Record
             record(kind_name, label)
         except CatalogError as error:
             raise CatalogError(f"{entry.kind} {entry.label!r}: {error}") from None
-    return replace(entry, values=MappingProxyType({**entry.values, **own}))
+    carried = [label.record.origin for label in own.values() if isinstance(label, FileLabel)]
+    if not carried:
+        return entry
+    values = MappingProxyType({**entry.values, **own})
+    return replace(entry, values=values, origin=entry.origin or carried[0])
 
 
 def json_label(config: Mapping[str, Any]) -> str:

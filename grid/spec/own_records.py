@@ -39,9 +39,10 @@ def with_catalog(
         def carried(kind_name: str, label: str) -> str:
             own = labels.get((kind_name, label), label)
             parted = labels and kind_name == "node" and label in kind(kind_name)
-            if parted or isinstance(own, FileLabel) or is_path(kind_name, label):
-                return FileLabel.of(label, linked(record(kind_name, own), labels))
-            return label
+            if not (parted or isinstance(own, FileLabel) or is_path(kind_name, label)):
+                return label
+            made = linked(entry := record(kind_name, own), labels)
+            return label if parted and own is label and made is entry else FileLabel.of(label, made)
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:

@@ -23,9 +23,7 @@ def with_plugins(scenario: Mapping[str, Any], names: Any = ()) -> Mapping[str, A
     """A scenario with the plugins of `names`, which are imported, each with the hash of its code.
     Raises InputError, also for plugins of the scenario that nobody imported."""
     written = ",".join(check_texts(NAME, names)).split(",")
-    added = _each(
-        plugins.imported, filter(None, written)
-    )  # before the scenario's are sought
+    added = _each(plugins.imported, filter(None, written))  # before the scenario's are sought
     pinned = dict.fromkeys(each.pinned for each in (*named(scenario), *added))
     return {**scenario, NAME: list(pinned)} if pinned else scenario
 

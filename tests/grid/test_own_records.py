@@ -14,6 +14,7 @@ import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record, records
 from fleetcube.catalog.entry import unit
+from fleetcube.grid.ask.compare import compare
 
 from ..door.command import fleetcube as run
 
@@ -169,6 +170,23 @@ def test_a_label_means_what_its_own_file_says_whatever_another_said(
     job |= {"model": "lab-m", "catalog": file(f"[model.lab-m]\n{ABOUT}{whole}")}
     named = Sweep({**job, "calibration": "auto"}, {}, ["step_time"]).evaluate()
     assert float(Sweep(job, {}, ["step_time"]).evaluate().step_time) == float(named.step_time)
+
+
+def test_a_comparison_tells_records_of_one_label_apart(file: Callable[..., str]) -> None:
+    mine = GPU.replace("[gpu.lab-1]\n", "[gpu.h100-sxm]\nreplaces = true\n")
+    job = {**JOB, "node": "dgx-h100"}
+    ours = Sweep(job, {}, ["step_time"])
+    replaced = Sweep({**job, "catalog": file(mine)}, {}, ["step_time"])
+    edited = Sweep({**job, "catalog": file(mine.replace("2 P", "4 P"))}, {}, ["step_time"])
+    for a, b in ((ours, replaced), (replaced, edited)):
+        (change,) = compare(a, b).changes
+        ratio = float(b.evaluate().step_time) / float(a.evaluate().step_time)
+        assert change.name == "node"
+        assert float(change.factor) == pytest.approx(ratio)
+        assert ratio < 0.95
+    other = FABRIC.replace("lab-net", "lab-net-2")
+    beside = Sweep({**job, "catalog": file(other)}, {}, ["step_time"])
+    assert not compare(ours, beside).changes
 
 
 def test_a_node_of_an_unknown_part_is_refused(file: Callable[..., str]) -> None:
