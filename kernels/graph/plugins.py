@@ -118,8 +118,8 @@ def _checked(
         texts.append(quantity)
         try:
             for text, read_now in sources(formula):
-                plain = {n: v for n, v in sorted(read_now.items()) if type(v) in PLAIN}
-                texts += [text, *(f"{n} = {value!r}" for n, value in plain.items())]
+                plain = (f"{n} = {v!r}" for n, v in read_now.items() if type(v) in PLAIN)
+                texts += [text, *plain]
         except ValueError as error:
             raise PluginError(f"plugin {name}: {formula.__name__} {error}") from None
     key = name, tuple(formulas.values()), tuple(texts)

@@ -35,8 +35,11 @@ def sources(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
     def visit(own: Any) -> None:
         text, names, attributes = _parsed(own)
-        found[own] = text, {n: own.__globals__[n] for n in names if n in own.__globals__}
-        for name, value in found[own][1].items():
+        now = {name: own.__globals__[name] for name in sorted(names) if name in own.__globals__}
+        found[own] = text, now
+        for name in sorted(names - now.keys() - {*_BUILTINS}):
+            raise ValueError(f"uses {name}, which its module does not define; define it there")
+        for name, value in now.items():
             if isinstance(value, types.FunctionType) and belongs(value, own):
                 if value not in found and not value.__module__.startswith(PACKAGE):
                     visit(value)
@@ -45,10 +48,9 @@ def sources(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                     f"reads {name}, whose code no hash would cover; read plain numbers, and "
                     "functions of its own package or fleetcube's, by their own names"
                 )
-        for name in names - found[own][1].keys() - {*_BUILTINS}:
-            raise ValueError(f"uses {name}, which its module does not define; define it there")
-        for name, attribute in attributes:
-            if not _is_function(own.__globals__.get(name), attribute):
+
+        for name, attribute in sorted(attributes):
+            if not _is_function(now.get(name), attribute):
                 raise ValueError(f"uses {name}.{attribute}; use functions and numbers of np alone")
 
     visit(function)
@@ -86,13 +88,12 @@ def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, st
     if not isinstance(function, types.FunctionType) or function.__closure__ or wrapped:
         raise ValueError("is no plain function; write it with def, in its module")
     try:
-        text = inspect.getsource(function)
-        tree = ast.parse(f"if 1:\n{text}" if text[0].isspace() else text)
-        now = compile("".join(inspect.findsource(function)[0]), "", "exec", dont_inherit=True)
+        text, (lines, _) = inspect.getsource(function), inspect.findsource(function)
+        codes = compile("".join(lines), "", "exec", dont_inherit=True).co_consts
+        (node,) = ast.parse(text).body
     except (OSError, TypeError, SyntaxError):
-        raise ValueError("has no source; save its module in a file") from None
-    node = next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)), None)
-    if node is None or _facts(function.__code__) not in map(_facts, _codes(now)):
+        raise ValueError("has no source; write it at the top of a module's file") from None
+    if not (isinstance(node, ast.FunctionDef) and _facts(function.__code__) in map(_facts, codes)):
         raise ValueError("is other code than its source; start Python anew")
     own = node.args
     if own.defaults or own.kwonlyargs or own.vararg or own.kwarg:
@@ -116,13 +117,7 @@ def _parsed(function: Any) -> tuple[str, frozenset[str], frozenset[tuple[str, st
     return text, frozenset(names), frozenset(attributes)
 
 
-def _facts(code: types.CodeType) -> tuple[Any, ...]:
-    names = code.co_name, code.co_names, code.co_varnames
-    return *names, code.co_code, code.co_consts, code.co_firstlineno
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _codes(each)
+def _facts(code: Any) -> tuple[Any, ...]:
+    """What a function computes, and where it stands; of other constants of a module nothing."""
+    names = ("co_name", "co_names", "co_varnames", "co_code", "co_consts", "co_firstlineno")
+    return tuple(getattr(code, name, None) for name in names)
