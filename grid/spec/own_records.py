@@ -12,7 +12,6 @@ from ...catalog import (
     CatalogError,
     FileLabel,
     is_path,
-    kind,
     linked,
     opened,
     own_labels,
@@ -36,13 +35,13 @@ def with_catalog(
         files = [opened(path) for path in check_texts(NAME, scenario.get(NAME))]
         labels = own_labels(files)
 
-        def carried(kind_name: str, label: str) -> str:
-            own = labels.get((kind_name, label), label)
-            parted = labels and kind_name == "node" and label in kind(kind_name)
-            if not (parted or isinstance(own, FileLabel) or is_path(kind_name, label)):
+        def carried(kind: str, label: str) -> str:
+            own = labels.get((kind, label), label)
+            carries = isinstance(own, FileLabel) or is_path(kind, label)
+            if not carries and not (labels and kind == "node"):  # whose parts may be replaced
                 return label
-            made = linked(entry := record(kind_name, own), labels)
-            return label if parted and own is label and made is entry else FileLabel.of(label, made)
+            made = linked(entry := record(kind, own), labels)
+            return FileLabel.of(label, made) if carries or made is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:
