@@ -14,6 +14,7 @@ from .records import from_packages as from_packages
 from .records import is_path as is_path
 from .records import json_label as json_label
 from .records import kind as kind
+from .records import linked as linked
 from .records import own_labels as own_labels
 from .records import record as record
 from .units import unit_registry as unit_registry

@@ -16,7 +16,7 @@ from .spelling import hint, near
 
 GROUP = "fleetcube.records"  # entry points: NAME = "PACKAGE:FILE.toml"
 LARGEST_FILE = 1 << 20  # bytes of a record file
-_FILE = re.compile(r"\w+(\.\w+)*\.toml")  # in the package's own folder
+_POINT = re.compile(r"([A-Za-z]\w*):(\w+(?:\.\w+)*\.toml)")  # in the package's own folder
 
 
 class FileLabel(str):
@@ -51,7 +51,8 @@ def opened(path: str, package: str = "") -> CatalogFile:
     where = f"catalog {str(made)!r}"
     for kind, tables in toml_of(where, text_of(where, path)).items():
         if kind not in KINDS or not isinstance(tables, dict):
-            advice = hint(near(kind, KINDS), f"write [KIND.LABEL], of {', '.join(KINDS)}")
+            likely = [] if kind in KINDS else near(kind, KINDS)
+            advice = hint(likely, f"write [KIND.LABEL], of {', '.join(KINDS)}")
             raise CatalogError(f"{where}: [{kind}] is no kind with records; {advice}")
         for label, table in tables.items():
             if "@" in label:
@@ -66,15 +67,14 @@ def opened(path: str, package: str = "") -> CatalogFile:
 def packaged() -> Iterator[CatalogFile]:
     """Files of installed packages, each in the package's own folder; it is not imported."""
     for point in entry_points(group=GROUP):
-        package, _, name = point.value.partition(":")
-        known = package.isidentifier() and _FILE.fullmatch(name)
-        spec = find_spec(package) if known else None  # imports nothing: it has no parent
-        folders = [
-            Path(each).resolve() for each in (spec and spec.submodule_search_locations) or ()
-        ]
-        paths = [(folder / name).resolve() for folder in folders]
+        match = _POINT.fullmatch(point.value)
+        spec = find_spec(match[1]) if match else None  # imports nothing: it has no parent
         inside = [
-            p for p, f in zip(paths, folders, strict=True) if p.is_relative_to(f) and p.is_file()
+            path
+            for folder in (spec and spec.submodule_search_locations) or ()
+            if match
+            and (path := Path(folder, match[2]).resolve()).is_file()
+            and path.parent == Path(folder).resolve()
         ]
         origin = f"package {point.dist.name if point.dist else point.name}"
         if not inside:

@@ -95,7 +95,7 @@ def record(kind_name: str, label: Any) -> Record:
     if isinstance(label, str) and label in every:
         return every[label]
     if (entry := from_packages(kind_name).get(str(label))) is not None:
-        return entry
+        return linked(entry, _packaged())
     known = list(every if "@" in str(label) else current)
     some = ", ".join(list(current)[:5]) + (
         f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
@@ -139,7 +139,9 @@ def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:
     for file in map(opened, paths):
         for (kind_name, label), entry in file.records.items():
             which = kind_name, label
-            known = _current(kind_name).get(label) or _FOUND.get(label)
+            known = _current(kind_name).get(label)
+            if kind_name == FITTED and label in _FOUND:
+                raise CatalogError(f"{kind_name} {label!r} of {file} is fleetcube's; rename it")
             if which in labels:
                 there = labels[which].record.origin
                 raise CatalogError(f"{kind_name} {label!r} is in {there} and in {file}; rename one")
@@ -148,13 +150,23 @@ def own_labels(paths: Iterable[str]) -> dict[tuple[str, str], FileLabel]:
                 advice = "rename it, or write replaces = true" if known else "leave out replaces"
                 raise CatalogError(f"{kind_name} {label!r} of {file} is {said}; {advice}")
             labels[which] = FileLabel.of(label, entry)
-    for own_label in labels.values():  # a node's gpu, its fabric
-        values = own_label.record.values
-        linked = {n: labels[n, v] for n, v in values.items() if n in KINDS and (n, v) in labels}
-        if linked:
-            made = MappingProxyType({**values, **linked})
-            own_label.record = replace(own_label.record, values=made)
     return labels
+
+
+def linked(entry: Record, labels: Mapping[tuple[str, str], FileLabel]) -> Record:
+    """A record whose own labels (a node's gpu, its fabric) carry the records of `labels`. Raises
+    CatalogError where nothing has such a label."""
+    own = {n: labels.get((n, v), v) for n, v in entry.values.items() if n in KINDS}
+    for kind_name, label in own.items():
+        try:
+            record(kind_name, label)
+        except CatalogError as error:
+            raise CatalogError(f"{entry.kind} {entry.label!r}: {error}") from None
+    carried = [label.record.origin for label in own.values() if isinstance(label, FileLabel)]
+    if not carried:
+        return entry
+    values = MappingProxyType({**entry.values, **own})
+    return replace(entry, values=values, origin=entry.origin or carried[0])
 
 
 def json_label(config: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...catalog import KINDS
+from ...catalog import KINDS, FileLabel
 from ...kernels.roles import REASON, TEXTS
 from ..errors import InputError, nearest
 from ..plan.labels import plain
@@ -18,7 +18,7 @@ from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.tables import meanings
-from ..spec import dates, hardware, patterns, phases, values
+from ..spec import dates, hardware, own_records, patterns, phases, values
 from ..spec.axes import PHASE, make_axis
 from ..spec.axis import Axis
 from .extrapolation import with_remarks
@@ -250,7 +250,8 @@ def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Data
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     """A scenario's entries at a point, including its axes' values; numbers in base units."""
     spec: Any = sweep.spec
-    stated = {name: value for name, value in spec["scenario"].items() if name != dates.NAME}
+    apart = (dates.NAME, own_records.NAME)  # own labels carry their records
+    stated = {name: value for name, value in spec["scenario"].items() if name not in apart}
     entries = {name: _entry(name, value) for name, value in stated.items()}
     for name in spec["axes"]:
         if name in over:
@@ -286,7 +287,14 @@ def _entry(name: str, value: Any) -> Any:
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     names = dict.fromkeys([*a, *b])
-    return [name for name in names if name not in a or name not in b or a[name] != b[name]]
+    return [name for name in names if _meant(a.get(name)) != _meant(b.get(name))]
+
+
+def _meant(value: Any) -> Any:
+    """An entry, and the record of an own label: the same label may mean another in each."""
+    if not isinstance(value, FileLabel):
+        return value
+    return value, value.record.digest, [*map(_meant, value.record.values.values())]
 
 
 def _changes(
@@ -309,6 +317,9 @@ def _changes(
             alone, last = by_mask[bit] / by_mask[0], by_mask[full] / by_mask[full ^ bit]
             factor = _shapley(by_mask, bit, count) if count <= MOST_CHANGES else np.nan
             a, b = (_plain(side.get(name)) for side in flat)
+            if a == b:  # one label, of two files
+                homes = (getattr(side[name], "record", None) for side in flat)
+                a, b = (f"{a} ({home.origin if home else 'fleetcube'})" for home in homes)
             changes.append(Change(name, a, b, alone, last, factor))
     return tuple(changes)
 

@@ -33,7 +33,7 @@ ENGINE_CODE = {
 }
 _COMMON_CODE = (
     *("elementary", "ops", "alternatives", "reasons", "roles", "graph.bind"),
-    *("graph.formulas", "graph.plugins", "engines.job"),
+    *("graph.formulas", "graph.plugins", "graph.readable", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
     "calculus.slopes",

@@ -117,17 +117,13 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
     for what in ("gpu", "node", "model"):
         along = next((axis.records[what] for axis in axes if what in axis.records), None)
         found = along or ([labels[what]] if what in labels else [])
-        sheets.append([_sheet(what, label) for label in {*found}])
+        sheets.append(
+            [patterns.spelled_out(_with_gpu(what, label), {}).keys() for label in {*found}]
+        )
     return all(
         names & some or any(row and all(some & sheet for sheet in row) for row in sheets)
         for some in _NEEDED
     )
-
-
-@functools.cache
-def _sheet(what: str, label: str) -> frozenset[str]:
-    """Names that a label sets; for a node also those of its GPU."""
-    return frozenset(patterns.spelled_out(_with_gpu(what, label), {}))
 
 
 def without(axis: Axis, free: Collection[str]) -> Axis:

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, FileLabel, is_path, opened, own_labels, record
+from ...catalog import (
+    KINDS,
+    CatalogError,
+    FileLabel,
+    is_path,
+    linked,
+    opened,
+    own_labels,
+    record,
+)
 from ..errors import InputError, check_texts
 from .axis import Axis
 
@@ -27,9 +36,12 @@ def with_catalog(
         labels = own_labels(files)
 
         def carried(kind: str, label: str) -> str:
-            if isinstance(label, FileLabel) or not is_path(kind, label):
-                return labels.get((kind, label), label)
-            return FileLabel.of(label, record(kind, label))
+            own = labels.get((kind, label), label)
+            carries = isinstance(own, FileLabel) or is_path(kind, label)
+            if not carries and not (labels and kind == "node"):  # whose parts may be replaced
+                return label
+            made = linked(entry := record(kind, own), labels)
+            return FileLabel.of(label, made) if carries or made is not entry else label
 
         scenario, axes = _with_labels(scenario, carried), _with_labels(axes, carried)
     except CatalogError as error:

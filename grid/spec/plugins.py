@@ -1,7 +1,7 @@
 """Plugins of a scenario: code of others that a person has named, never a file."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...catalog import KINDS
@@ -22,13 +22,9 @@ ABOUT = "modules whose formulas this scenario uses; a file cannot have them impo
 def with_plugins(scenario: Mapping[str, Any], names: Any = ()) -> Mapping[str, Any]:
     """A scenario with the plugins of `names`, which are imported, each with the hash of its code.
     Raises InputError, also for plugins of the scenario that nobody imported."""
-    try:
-        written = ",".join(check_texts(NAME, names)).split(",")
-        added = [plugins.imported(name) for name in filter(None, written)]
-    except PluginError as error:
-        raise InputError(str(error)) from None
-    own = named(scenario)
-    pinned = dict.fromkeys(each.pinned for each in (*own, *added))
+    written = ",".join(check_texts(NAME, names)).split(",")
+    added = _each(plugins.imported, filter(None, written))  # before the scenario's are sought
+    pinned = dict.fromkeys(each.pinned for each in (*named(scenario), *added))
     return {**scenario, NAME: list(pinned)} if pinned else scenario
 
 
@@ -36,10 +32,7 @@ def named(scenario: Mapping[str, Any]) -> tuple[Plugin, ...]:
     """The plugins of a scenario, which are imported already. Raises InputError."""
     if not isinstance(scenario, Mapping) or NAME not in scenario:
         return ()
-    try:
-        found = tuple(map(plugins.plugin, check_texts(NAME, scenario[NAME])))
-    except PluginError as error:
-        raise InputError(str(error)) from None
+    found = _each(plugins.plugin, check_texts(NAME, scenario[NAME]))
     owner: dict[str, str] = {}
     for each in filter(_check, found):
         for name in each.formulas:
@@ -49,12 +42,20 @@ def named(scenario: Mapping[str, Any]) -> tuple[Plugin, ...]:
     return found
 
 
+def _each(find: Callable[[str], Plugin], names: Iterable[str]) -> tuple[Plugin, ...]:
+    try:
+        return tuple(map(find, names))
+    except PluginError as error:
+        raise InputError(str(error)) from None
+
+
 @functools.cache
 def _check(own: Plugin) -> bool:
     """Refuse a plugin's names of other things, and units that are none."""
     for name, formula in own.formulas.items():
         unit = read(formula).unit
-        if name in (*KINDS, *TEXTS):
+        means = name in (*KINDS, *TEXTS) or derivative(name) or without_phase(name) != name
+        if means or not name.isidentifier():
             raise InputError(f"plugin {own.name}: {name} is no name for a quantity; rename it")
         try:
             unit == "flag" or parse(f"1 {unit}" if unit != "1" else "1", unit, name)

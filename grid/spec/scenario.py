@@ -487,7 +487,9 @@ def _values_of(
     gpu = entry.values.get("gpu")
     for whole, (rest, count, each) in BESIDE_GPUS.items():
         if isinstance(gpu, str) and whole in own:
-            own[rest] = own.pop(whole) - own[count] * record("gpu", gpu).values[each]
+            each_gpu = record("gpu", gpu).values.get(each, np.inf)  # an own one may state none
+            beside = own.pop(whole) - own[count] * each_gpu
+            own |= {rest: beside} if beside >= 0 else {}
     if isinstance(gpu, str) and not own_gpu:
         return {**_values_of("gpu", gpu, used, own_gpu), **own}
     return own

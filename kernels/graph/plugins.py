@@ -3,28 +3,22 @@
 import functools
 import hashlib
 import importlib
-import math
 import sys
-import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
-import numpy as np
-
-from .. import ops, vocabulary
-from ..alternatives import docstring, source_of
-from .bind import PACKAGE, belongs, dependencies
+from .. import vocabulary
 from .docstrings import read
 from .formulas import Function, Quantity, load, parameters, plugged
-from .trace import Trace, Value
+from .readable import PLAIN, frozen, sources
+from .trace import Trace, Value, written
 
 GROUP = "fleetcube.plugins"  # entry points: NAME = "MODULE"
 _LONG = 16  # hexadecimal digits of a hash that are stated
-_PLAIN = (bool, int, float, str, tuple, np.generic)
-_LIBRARIES = (None, np, math, ops.np)
-_registered: dict[str, dict[str, Function]] = {}  # by module, then by quantity
+# By module, then by name of the formula: what it replaces, and itself
+_registered: dict[str, dict[str, tuple[str, Function]]] = {}
 
 
 class PluginError(ValueError):
@@ -57,14 +51,7 @@ def quantity(function: Any = None, *, replaces: str = "") -> Any:
     """
 
     def register(formula: Function) -> Function:
-        own = _registered.setdefault(formula.__module__, {})
-        name = replaces or formula.__name__
-        formula.__replaces__ = replaces  # type: ignore[attr-defined]
-        before = own.setdefault(name, formula)
-        if before.__name__ != formula.__name__:
-            both = f"{before.__name__} and {formula.__name__} of {formula.__module__}"
-            raise PluginError(f"{both} are both {name}; rename one")
-        own[name] = formula  # also of a module that is loaded anew
+        _registered.setdefault(formula.__module__, {})[formula.__name__] = replaces, formula
         return formula
 
     return register(function) if function else register
@@ -77,8 +64,6 @@ def imported(name: str) -> Plugin:
     module = _module(plain)
     try:
         importlib.import_module(module)
-    except PluginError:
-        raise
     except Exception as error:
         gone = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         advice = "install it, or put its folder on PYTHONPATH" if gone else "mend it"
@@ -97,13 +82,14 @@ def plugin(name: str) -> Plugin:
             f"{which} is missing; it is code, which only you may name: --plugin {plain}, "
             f"plugins={plain!r} or import it"
         )
-    rows = [row for own, row in _registered.items() if f"{own}.".startswith(f"{module}.")]
-    formulas = {quantity: formula for row in rows for quantity, formula in row.items()}
-    if len(formulas) < sum(map(len, rows)):
+    homes = [own for own in _registered if f"{own}.".startswith(f"{module}.")]
+    rows = [row for own in homes for row in _registered[own].values()]
+    formulas = {replaces or formula.__name__: formula for replaces, formula in rows}
+    if len(formulas) < len(rows):
         raise PluginError(f"the plugin {plain!r} has two formulas of one quantity; leave one out")
     if not formulas:
         raise PluginError(f"the module {module!r} is no plugin; register formulas by @quantity")
-    found = Plugin(plain, _checked(plain, formulas), formulas)
+    found = Plugin(plain, *_checked(plain, formulas, {replaces for replaces, _ in rows}))
     if digest and found.digest != digest:
         raise PluginError(
             f"{which} is missing: here it has {found.digest}, other formulas; install that version"
@@ -120,31 +106,43 @@ def _module(name: str) -> str:
     return points.pop()
 
 
-_digests: dict[tuple[str, tuple[Function, ...]], str] = {}
+_made: dict[tuple[Any, ...], tuple[str, dict[str, Function]]] = {}
 
 
-def _checked(name: str, formulas: Mapping[str, Function]) -> str:
-    """The hash of formulas that can be used. Raises PluginError for the first that cannot."""
-    key = name, tuple(formulas.values())
-    if key not in _digests:
-        texts: list[str] = []
-        for quantity, formula in sorted(formulas.items()):
-            where = f"plugin {name}: {formula.__name__}"
-            _check(where, quantity, formula, formulas)
-            texts += [quantity, *_code(where, formula)]
-        own = {n: Quantity(n, None, {None: f}) for n, f in formulas.items() if n not in load()}
-        for quantity in own.keys() & plugged.keys():
-            if plugged[quantity].default.__module__ != own[quantity].default.__module__:
+def _checked(
+    name: str, formulas: Mapping[str, Function], replaced: Collection[str]
+) -> tuple[str, dict[str, Function]]:
+    """Hash and formulas, with the numbers that they read now. Raises PluginError."""
+    texts: list[str] = []
+    for quantity, formula in sorted(formulas.items()):
+        texts.append(quantity)
+        try:
+            for text, read_now in sources(formula):
+                plain = (f"{n} = {v!r}" for n, v in read_now.items() if type(v) in PLAIN)
+                texts += [text, *plain]
+        except ValueError as error:
+            raise PluginError(f"plugin {name}: {formula.__name__} {error}") from None
+    key = name, tuple(formulas.values()), tuple(texts)
+    if key not in _made:
+        made: dict[Any, Any] = {}
+        own = {quantity: frozen(formula, made) for quantity, formula in formulas.items()}
+        for quantity, formula in own.items():
+            _check(f"plugin {name}: {formula.__name__}", quantity, formula, replaced, formulas)
+        new = {n: Quantity(n, None, {None: f}) for n, f in own.items() if n not in load()}
+        for quantity in new.keys() & plugged.keys():
+            if plugged[quantity].default.__module__ != own[quantity].__module__:
                 other = plugged[quantity].default.__module__
                 raise PluginError(f"plugin {name}: {quantity} is also of {other}; rename one")
-        plugged.update(own)
-        _digests[key] = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG]
-    return _digests[key]
+        plugged.update(new)
+        _made[key] = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_LONG], own
+    return _made[key]
 
 
-def _check(where: str, quantity: str, formula: Function, formulas: Mapping[str, Function]) -> None:
+def _check(
+    where: str, quantity: str, formula: Function, replaced: Collection[str], known: Collection[str]
+) -> None:
     inputs, ours = vocabulary.PHYSICS.inputs, load().get(quantity)
-    replaces = getattr(formula, "__replaces__", "")
+    replaces = quantity in replaced
     if not replaces and (ours is not None or quantity in inputs):
         raise PluginError(
             f"{where} is a name of fleetcube; rename it, or write @quantity(replaces={quantity!r})"
@@ -153,50 +151,20 @@ def _check(where: str, quantity: str, formula: Function, formulas: Mapping[str, 
         raise PluginError(f"{where} replaces {quantity!r}, which is no quantity; name one")
     for name in parameters(formula):
         row = inputs.get(name)
-        if (row is None and name not in {*load(), *formulas}) or (row and row.kind == "option"):
+        if (row is None and name not in {*load(), *known}) or (row and row.kind == "option"):
             rule = "is an option" if row else "is neither an input nor a quantity"
             raise PluginError(f"{where} needs {name!r}, which {rule}; name numbers it needs")
-    if ours is not None:
-        own: Any = formula
-        own.__stated__ = ours.stated  # supplies what its own docstring leaves out
     try:
         doc = read(formula)
     except ValueError as error:
         raise PluginError(f"{where}: {error}; add it") from None
-    if "\nSource:" not in docstring(formula).replace("\n    ", "\n"):
-        raise PluginError(f"{where} states no Source; add the line")
     if ours is not None and doc.unit != ours.unit:
         raise PluginError(f"{where} is in {doc.unit}, and {quantity} in {ours.unit}; convert it")
     trace = Trace()
     try:
-        trace.run(formula, [Value(trace, name) for name in parameters(formula)])
+        written(trace.run(formula, [Value(trace, name) for name in parameters(formula)]))
     except Exception as error:
         raise PluginError(
             f"{where} cannot be traced ({error}); use + - * /, and np and where of "
             "fleetcube.plugins"
         ) from None
-
-
-def _code(where: str, formula: Function) -> list[str]:
-    """The code of a formula and the functions that it calls, with the constants they read."""
-    texts: list[str] = []
-    for own in sorted(dependencies(formula), key=lambda each: each.__qualname__):
-        if own.__module__.startswith(PACKAGE):
-            continue  # named by the version of fleetcube
-        texts.append(source_of(own))
-        for name in sorted({*own.__code__.co_names}):
-            value = own.__globals__.get(name)
-            if isinstance(value, _PLAIN):
-                texts.append(f"{name} = {value!r}")
-            elif not (
-                value is None or any(value is one for one in _LIBRARIES) or _is_called(value, own)
-            ):
-                raise PluginError(
-                    f"{where} reads {name}, whose code no hash would cover; read numbers, and "
-                    "functions of its own package or fleetcube's, by their own names"
-                )
-    return texts
-
-
-def _is_called(value: Any, caller: Any) -> bool:
-    return isinstance(value, types.FunctionType) and belongs(value, caller)

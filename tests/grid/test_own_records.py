@@ -14,6 +14,7 @@ import fleetcube
 from fleetcube import InputError, Settings, Sweep
 from fleetcube.catalog import KINDS, CatalogError, kind, opened, own, own_labels, record, records
 from fleetcube.catalog.entry import unit
+from fleetcube.grid.ask.compare import compare
 
 from ..door.command import fleetcube as run
 
@@ -135,8 +136,64 @@ def test_ours_are_replaced_only_where_the_record_says_so(file: Callable[..., str
         Sweep({**JOB, "catalog": nothing}, {}, ["nodes"])
     with pytest.raises(InputError, match=r"gpu 'lab-1' is in .*one.toml and in .*two.toml; rename"):
         Sweep({**JOB, "catalog": [file(GPU, "one.toml"), file(GPU, "two.toml")]}, {}, ["nodes"])
-    with pytest.raises(InputError, match=r"'auto' of .* is also of the catalog"):
-        Sweep({**JOB, "catalog": file(f"[calibration.auto]\n{ABOUT}")}, {}, ["nodes"])
+    for name in ("auto", "none"):
+        with pytest.raises(InputError, match=rf"'{name}' of .* is fleetcube's; rename it"):
+            Sweep({**JOB, "catalog": file(f"[calibration.{name}]\n{ABOUT}")}, {}, ["nodes"])
+
+
+def test_our_nodes_have_the_parts_that_replace_ours(file: Callable[..., str]) -> None:
+    mine = GPU.replace("[gpu.lab-1]\n", "[gpu.h100-sxm]\nreplaces = true\n")
+    net = FABRIC.replace("[fabric.lab-net]\n", "[fabric.infiniband-ndr]\nreplaces = true\n")
+    job = {**JOB, "catalog": file(mine + net), "node": "dgx-h100"}
+    sweeps = [
+        Sweep(job, {}, ["step_time"]),
+        Sweep({**job, "gpu": "h100-sxm", "fabric": "infiniband-ndr"}, {}, ["step_time"]),
+        Sweep({**JOB, "catalog": job["catalog"]}, {"node": ["dgx-h100"]}, ["step_time"]),
+    ]
+    times = [float(each.evaluate()["step_time"].squeeze()) for each in sweeps]
+    assert {*times} == {times[0]}
+    older = Sweep({**job, "node": "dgx-h100@1"}, {}, ["memory_margin"])
+    for each in (sweeps[0], older):
+        assert each._problem.constants["hbm_capacity"] == 192e9
+    assert times[0] < float(Sweep({**job, "catalog": []}, {}, ["step_time"]).evaluate().step_time)
+    assert "node_overhead_power" not in sweeps[0]._problem.constants  # of no known GPU's power
+
+
+def test_a_label_means_what_its_own_file_says_whatever_another_said(
+    file: Callable[..., str],
+) -> None:
+    """Whether a calibration is found by itself depends on what a label sets."""
+    sizes = "layers = 32\nhidden_size = 4096\nattention_heads = 32\nkv_heads = 8\n"
+    whole = f"{sizes}ffn_hidden_size = 14336\nvocab_size = 128256\nsequence_length = 8192\n"
+    job = {**JOB, "gpu": "h100-sxm", "gpus_per_node": 8, "fabric": "infiniband-ndr"}
+    some = file(f"[model.lab-m]\n{ABOUT}parameters = 8e9\n", "some.toml")
+    with pytest.raises(InputError, match="layers is missing"):
+        Sweep({**job, "model": "lab-m", "catalog": some}, {}, ["step_time"])
+    job |= {"model": "lab-m", "catalog": file(f"[model.lab-m]\n{ABOUT}{whole}")}
+    named = Sweep({**job, "calibration": "auto"}, {}, ["step_time"]).evaluate()
+    assert float(Sweep(job, {}, ["step_time"]).evaluate().step_time) == float(named.step_time)
+
+
+def test_a_comparison_tells_records_of_one_label_apart(file: Callable[..., str]) -> None:
+    mine = GPU.replace("[gpu.lab-1]\n", "[gpu.h100-sxm]\nreplaces = true\n")
+    job = {**JOB, "node": "dgx-h100"}
+    ours = Sweep(job, {}, ["step_time"])
+    replaced = Sweep({**job, "catalog": file(mine)}, {}, ["step_time"])
+    edited = Sweep({**job, "catalog": file(mine.replace("2 P", "4 P"))}, {}, ["step_time"])
+    for a, b in ((ours, replaced), (replaced, edited)):
+        (change,) = compare(a, b).changes
+        ratio = float(b.evaluate().step_time) / float(a.evaluate().step_time)
+        assert change.name == "node"
+        assert float(change.factor) == pytest.approx(ratio)
+        assert ratio < 0.95
+    other = FABRIC.replace("lab-net", "lab-net-2")
+    beside = Sweep({**job, "catalog": file(other)}, {}, ["step_time"])
+    assert not compare(ours, beside).changes
+
+
+def test_a_node_of_an_unknown_part_is_refused(file: Callable[..., str]) -> None:
+    with pytest.raises(InputError, match="node 'lab-8': gpu = 'lab-1' is not in the catalog"):
+        Sweep({**JOB, "catalog": file(NODE + FABRIC), "node": "lab-8"}, {}, ["step_time"])
 
 
 DEEP = "[gpu.a]\nb = " + "[" * 5000 + "]" * 5000

@@ -247,6 +247,34 @@ def test_the_hash_is_that_of_the_code_and_its_constants(
     assert plugins.imported(name).digest not in digests
 
 
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_a_constant_changed_in_the_process_is_another_plugin(
+    written: Callable[..., str], engine: Any
+) -> None:
+    name = written()
+    sweep = with_it(["bubble_ratio"], name)
+    before = with_it(["bubble_ratio"], name).evaluate(settings=Settings(engine))
+    sys.modules[name].SHARE = 0.25  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(
+        sweep.evaluate(settings=Settings(engine)).bubble_ratio, before.bubble_ratio
+    )
+    after = with_it(["bubble_ratio"], name)
+    np.testing.assert_allclose(
+        after.evaluate(settings=Settings(engine)).bubble_ratio, before.bubble_ratio / 2
+    )
+    assert sweep.spec["scenario"]["plugins"] != after.spec["scenario"]["plugins"]
+
+
+def test_a_file_changed_since_it_was_imported_is_refused(
+    written: Callable[..., str],
+) -> None:
+    name = written()
+    importlib.import_module(name)
+    written(CODE.replace("SHARE * (stages - 1)", "SHARE * (stages - 2)"))
+    with pytest.raises(InputError, match="half_bubble is other code than its source; start"):
+        with_it(["bubble_ratio"], name)
+
+
 def test_a_cube_without_its_plugin_is_read_and_never_computed_by_another(
     written: Callable[..., str], tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -336,14 +364,37 @@ REFUSED = [
     (formula("1.0", needs="pipeline_schedule"), "needs 'pipeline_schedule', which is an option"),
     (formula("n_gpus if n_gpus > 1 else 0.0"), "cannot be traced"),
     (formula("n_gpus**2"), "cannot be traced"),
-    (formula("json.dumps(1) + n_gpus"), "cannot be traced|reads json"),
+    (formula("json.dumps(1) + n_gpus"), "reads json, whose code no hash would cover"),
     (formula("len(json.__name__) + 0 * n_gpus"), "reads json, whose code no hash would cover"),
+    (formula("n_gpus\n    import random"), "has 'import random'; write assignments"),
+    (formula("n_gpus * __import__('random').random()"), "uses .random of a value"),
+    (formula("n_gpus * np.random.random()"), "uses .random of a value; use functions of np alone"),
+    (formula("n_gpus * np.load('a.npy')"), "uses np.load; use functions and numbers of np alone"),
+    (formula("n_gpus * hash('a')"), "uses hash, which its module does not define"),
+    (formula("n_gpus * len(type(n_gpus).__name__)"), "uses .__name__ of a value"),
+    (formula("1.0 if n_gpus is None else 2.0"), "has 'Is'"),
+    (formula("(lambda x: x)(n_gpus)"), "has 'lambda x: x'"),
+    (formula("n_gpus\n    n_gpus += 1"), r"has 'n_gpus \+= 1'"),
+    (formula("n_gpus\n    global json"), "has 'global json'"),
+    (formula("n_gpus", needs="n_gpus, nodes=2.0"), "has parameters with defaults or stars"),
+    (formula("n_gpus", needs="n_gpus, *nodes"), "has parameters with defaults or stars"),
+    (formula("(n_gpus, 1.0)"), "cannot be traced"),
+    (formula("None"), "cannot be traced"),
+    (formula("10**400"), "cannot be traced"),
+    (formula("n_gpus", name="d_step_time_d_n_gpus"), "is no name for a quantity; rename it"),
+    (formula("n_gpus", mark="@quantity\nclass Own:\n    pass\n#"), "is no plain function"),
+    (
+        formula("n_gpus", mark="def mine(n):\n    return n\n@quantity\n@wraps(mine)").replace(
+            "import json", "from functools import wraps"
+        ),
+        "is no plain function",
+    ),
     (formula("n_gpus").replace("Source: by definition", ""), "has no section 'Source'"),
     (formula("n_gpus").replace("[1]", "[furlong]"), "furlong"),
     (formula("n_gpus").replace("Returns: [1] number", ""), "has no section 'Returns'"),
     (
         formula("n_gpus", mark='@quantity(replaces="nodes")').replace("Source: by definition", ""),
-        "states no Source",
+        "has no section 'Source'",
     ),
     (formula("mine + n_gpus", needs="mine, n_gpus"), "'mine' needs itself, via mine"),
     ("x = 1", "is no plugin; register formulas by @quantity"),
