@@ -178,6 +178,7 @@ class Release:
         self.environment = {
             "PYTHONPATH": str(package.parent),
             "FLEETCUBE_CACHE": str(self.folder / "kernels"),
+            "PYTHONDONTWRITEBYTECODE": "",  # as packages are installed with bytecode
         }
         self.worker = subprocess.Popen(
             [sys.executable, "-c", WORKER, str(self.folder)],
