@@ -102,6 +102,8 @@ NEW = ["idle_hours", "lab_cost"]
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """Writes a module that can be imported, and gives its name; all is forgotten at the end."""
     monkeypatch.syspath_prepend(tmp_path)
+    # Python takes bytecode for that of a file of the same size and second
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before, known = {*sys.modules}, dict(plugins._registered)
     plugged = dict(formulas.plugged)
 
