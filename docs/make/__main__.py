@@ -1,8 +1,8 @@
 """`python -m docs.make [FILE ...]` writes generated content in these files, or on all pages.
 
 catalog/data/calibration.toml is written only if named: a fit with other values makes the next
-edition of a record. `--table FILE` adds a table of steps to fit, such as vTrain's of one node;
-without it, earlier fits to such a table do not change.
+edition of a record. `--table FILE` adds a table of steps to fit, in the columns of
+`fleetcube validate --records`; without it, earlier fits to such a table do not change.
 """
 
 import argparse

@@ -20,8 +20,6 @@ import numpy as np
 from fleetcube.catalog import kind, record
 from fleetcube.catalog.pooled import NORMAL, STEP, STUDENT, seal
 from fleetcube.grid.measured.predict import evaluate
-from fleetcube.grid.measured.published.calibration import _CONTAINER, _STACKS
-from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.row import Row
 from fleetcube.grid.spec import values
 
@@ -39,9 +37,10 @@ from .hierarchy import (
     Steps,
     at,
 )
+from .labels import CONTAINER, STACK_BY_GROUP
 from .text import DOCS, ROOT, between
 from .text import table as table_text
-from .training import APART, NOT_FITTED, _labels
+from .training import APART, NOT_FITTED, _labels, labelled
 
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "pooled.json"
@@ -125,7 +124,7 @@ def generation(row: Row) -> str:
 
 
 def software(row: Row) -> str:
-    name = _STACKS.get(row.group, row.group.partition("_")[0])
+    name = STACK_BY_GROUP.get(row.group, row.group.partition("_")[0])
     eager = str(row.inputs.get("calibration", "")).startswith(f"{name}-eager")
     return f"{name}-eager" if eager else name
 
@@ -168,7 +167,7 @@ def job(row: Row) -> str:
 
 def run(row: Row) -> str:
     """The job with one release of its software."""
-    container = _CONTAINER.search(row.where)
+    container = CONTAINER.search(row.where)
     return f"{job(row)}, {container[0] if container else ''}"
 
 
@@ -236,7 +235,7 @@ LEVELS: Mapping[str, Callable[[Row], str | None]] = {
 @cache
 def rows() -> tuple[tuple[Row, ...], Array]:
     """All measured steps, and which of them are fitted."""
-    every = [r for r in read_records(None, calibrated=_labels())[0] if r.of == "step_time"]
+    every = [row for row in labelled(_labels()) if row.of == "step_time"]
     every = [row for row in every if row.id not in _SAME]
     return tuple(every), np.array([not {r.group, r.id} & {*NOT_FITTED} for r in every])
 

@@ -31,6 +31,7 @@ from fleetcube.grid.spec.auto import cell_of
 from fleetcube.kernels.inputs import INPUTS
 
 from . import all_reduces
+from .labels import STACK_BY_GROUP, calibration_for
 from .text import ROOT
 
 Array = np.ndarray[Any, Any]
@@ -234,11 +235,21 @@ NOT_FITTED = (
 FURTHER: list[Path] = []  # tables of others that the project does not contain
 
 
-def _rows(calibrated: Callable[[str], bool]) -> list[Row]:
+def labelled(known: Callable[[str], bool], path: Path | None = None) -> list[Row]:
+    """Measured rows; those of software that is fitted with the calibrations that are known."""
+    return [
+        replace(row, inputs={**row.inputs, "calibration": calibration_for(row, known)})
+        if row.group in STACK_BY_GROUP
+        else row
+        for row in read_records(path)[0]
+    ]
+
+
+def _rows(known: Callable[[str], bool]) -> list[Row]:
     return [
         row
         for path in (None, *FURTHER)
-        for row in read_records(path, calibrated=calibrated)[0]
+        for row in labelled(known, path)
         if not {row.group, row.id} & {*NOT_FITTED}
     ]
 

@@ -18,12 +18,12 @@ from ..errors import InputError, nearest, shown
 from ..spec import values
 from ..text import guarded
 from . import cells
-from .published.facts import LONGEST, Reading
-from .row import Row
+from .row import Reading, Row
 
 ENDINGS = (".csv", ".json")
+LONGEST = 2000  # characters of a text
 MESSAGES = ("message_bytes", "ranks", "nodes")
-_TEXTS = ("id", "group", "source", "note", "notes", "where", "status")
+_TEXTS = (*("id", "group", "source", "where", "status", "printed", "note", "notes", "left_out"),)
 # Names of all-reduces, which are not inputs of a job -> the input with the same bounds
 _LIKE = {"message_bytes": "bucket_message", "ranks": "n_gpus", "nodes": "n_gpus"}
 _ALL_REDUCE, _PER_GPU = "all_reduce_time", "tokens_per_second_per_gpu"
@@ -36,16 +36,6 @@ def is_table(text: str) -> bool:
     """Whether a CSV has a column of measured values."""
     return any(
         name == "of" or _is_output(name) for name, _ in map(cells.named, cells.headings_of(text))
-    )
-
-
-def is_own(entry: Any) -> bool:
-    """Whether a record states measured values by the name of an output."""
-    if not isinstance(entry, Mapping):
-        return False
-    measured = entry.get("measured")
-    return "of" in entry or any(
-        map(_is_output, [*entry, *(measured if isinstance(measured, Mapping) else ())])
     )
 
 
@@ -77,9 +67,13 @@ def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, 
     return entry
 
 
-def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
-    """Readings of a record, and problems with the rest. Raises InputError or CatalogError if
-    nothing can be read."""
+def readings(entry: Any) -> tuple[list[Reading], list[str]]:
+    """Readings of a record, and problems with the rest, or why it is left out. Raises InputError or
+    CatalogError if nothing can be read."""
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{shown(entry)} is not a record; write an object of inputs")
+    if isinstance(reason := entry.get("left_out"), str):
+        return [], [reason]
     stated, measured = _parts(entry)
     if len(stated) + len(measured) > cells.MOST_COLUMNS:
         raise InputError(f"it states more than {cells.MOST_COLUMNS:,} values; give fewer")
@@ -149,7 +143,7 @@ def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, .
             raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
         measured, of = measured * values.number("n_gpus", inputs["n_gpus"]), "tokens_per_second"
     cells.check_measured(of, measured)
-    return Reading(inputs, measured, of, notes)
+    return Reading(inputs, of, measured, notes)
 
 
 def _value(name: str, value: Any) -> Any:
@@ -170,9 +164,10 @@ def _as_csv(rows: Sequence[Row]) -> str:
     names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names()]) if name in stated]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(["of", "measured", "id", "group", "source", "note", *map(_heading, names)])
+    texts = ["id", "group", "source", "where", "note"]
+    table.writerow(["of", "measured", *texts, *map(_heading, names)])
     for row in rows:
-        texts = [row.id, row.group, row.source, "; ".join(row.notes)]
+        texts = [row.id, row.group, row.source, row.where, "; ".join(row.notes)]
         inputs = [_cell(row.inputs.get(name)) for name in names]
         table.writerow([row.of, repr(float(row.measured)), *map(_cell, texts), *inputs])
     return out.getvalue()
@@ -194,7 +189,7 @@ def _as_json(rows: Sequence[Row]) -> str:
     records = []
     for row in rows:
         held: dict[str, Any] = {"id": row.id, "group": row.group, "source": row.source}
-        held |= {"notes": list(row.notes), "inputs": dict(row.inputs)}
+        held |= {"where": row.where, "notes": list(row.notes), "inputs": dict(row.inputs)}
         records.append({**held, "measured": {row.of: row.measured}})
     lines = ",\n".join(_encodable(json.dumps(held, ensure_ascii=False)) for held in records)
     return f"[\n{lines}\n]\n"

@@ -2,7 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Reading(NamedTuple):
+    """One measured value of a record, in the base unit of `of`, at inputs by their public names;
+    `notes` list assumptions."""
+
+    inputs: Mapping[str, Any]
+    of: str
+    measured: float
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

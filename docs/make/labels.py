@@ -1,12 +1,12 @@
-"""The catalog's calibration for a published run, by software and GPU."""
+"""Labels of the calibrations of published runs, by software and GPU."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from ....catalog import kind
+from fleetcube.catalog import NONE, kind
+from fleetcube.grid.measured.row import Row
 
-_STACKS = {
+STACK_BY_GROUP = {
     "sc21_table1": "megatron",
     "korthikanti_table5": "megatron",
     "mlperf_gpt3": "megatron",
@@ -29,71 +29,56 @@ _STACKS = {
 _WIDER = {"jean-zay": "deepspeed", "deepspeed-node": "deepspeed"}
 _KIN = {"b200": "gb200", "gb200": "b200", "b300": "gb300", "gb300": "b300"}
 _ALIKE = {"mxfp8": "fp8", "fp8_blockwise": "fp8"}  # as many bits, without rows of their own
-_CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
+CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 
 
-def calibration_for(
-    published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
-) -> str | None:
-    """The label of the most specific known calibration, if any. Labels are
+def calibration_for(row: Row, known: Callable[[str], bool]) -> str:
+    """The label of the most specific known calibration; NONE without any. Labels are
     "stack-generation[-precision][-release]", as in "bridge-moe-gb200-mxfp8-26-04"; a run without
     its own takes that of a wider set, and lastly Megatron's on its generation."""
-    return next((label for label in candidates(published, inputs) if known(label)), None)
+    return next((label for label in candidates(row) if known(label)), NONE)
 
 
-def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
+def candidates(row: Row) -> Iterator[str]:
     """Labels of calibrations, the most specific first."""
-    stack = _STACKS.get(str(published.get("group")))
-    generation = _generation(inputs)
+    stack, generation = STACK_BY_GROUP.get(row.group), _generation(row)
     if stack is None or generation is None:
         return
-    where = published.get("where")
-    container = _CONTAINER.search(where) if isinstance(where, str) else None
-    precision = str(inputs.get("precision", ""))
+    container = CONTAINER.search(row.where)
+    precision = str(row.inputs.get("precision", ""))
     ends = [word for word in (precision, _ALIKE.get(precision)) if word]
     # The kernels of experts changed after 26.04; 26.02 and 26.04 have the same recipes
-    if container and _has_experts(inputs):
+    if container and _has_experts(row):
         release = "26-04" if container.groups() <= ("26", "04") else "26-06"
         ends = [end for word in ends for end in (f"{word}-{release}", word)] or [release]
-    for name in _variants(stack, published, inputs):
+    for name in _variants(stack, row):
         for end in ends:
             yield f"{name}-{generation}-{end}"
         yield f"{name}-{generation}"
     kin = _KIN.get(generation)
     if kin:  # the same chip
-        yield from (
-            f"{name}-{kin}-{end}" for name in _variants("bridge", published, inputs) for end in ends
-        )
+        yield from (f"{name}-{kin}-{end}" for name in _variants("bridge", row) for end in ends)
     if stack in _WIDER:
         yield from (f"{_WIDER[stack]}-{generation}-{end}" for end in ends)
     yield f"megatron-{generation}"
 
 
-def _variants(stack: str, published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
+def _variants(stack: str, row: Row) -> Iterator[str]:
     """Names of a stack by what changes its kernels: experts, or PyTorch without its compiler."""
-    parallel = published.get("parallel")
-    if _has_experts(inputs):
+    if _has_experts(row):
         yield f"{stack}-moe"
-    if (
-        stack == "torchtitan"
-        and isinstance(parallel, Mapping)
-        and (parallel.get("variant") == "FSDP" or "A100" in str(published.get("where")))
-    ):
+    if stack == "torchtitan" and any(note.startswith("eager") for note in row.notes):
         yield f"{stack}-eager"
     yield stack
 
 
-def _has_experts(inputs: Mapping[str, Any]) -> bool:
-    model = kind("model").get(str(inputs.get("model")))
+def _has_experts(row: Row) -> bool:
+    model = kind("model").get(str(row.inputs.get("model")))
     return model is not None and bool(model.values.get("mixture_of_experts"))
 
 
-def _generation(inputs: Mapping[str, Any]) -> str | None:
+def _generation(row: Row) -> str | None:
     """The first word of the GPU's label: a100, gb200."""
-    node = kind("node").get(str(inputs.get("node")))
-    gpu = inputs.get("gpu", node.values.get("gpu") if node else None)
+    node = kind("node").get(str(row.inputs.get("node")))
+    gpu = row.inputs.get("gpu", node.values.get("gpu") if node else None)
     return str(gpu).partition("-")[0] if gpu else None
-
-
-def in_catalog(label: str) -> bool:
-    return label in kind("calibration")

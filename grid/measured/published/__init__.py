@@ -1,1 +1,0 @@
-"""Readers of published tables, one for each kind of source. Imported by `measured` only."""
