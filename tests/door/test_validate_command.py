@@ -136,10 +136,11 @@ def test_a_picture_that_cannot_be_written_is_refused_first(tmp_path: Path) -> No
 
 def test_a_file_of_records_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    daly = {"M_min": 1440, "delta_min": 5, "R_min": 10, "Ts_h": 500}
+    # Daly 2006: 117 min of checkpoints of 5 min, at a failure a day
+    daly = {"cluster_mtbf": "24 h", "checkpoint_stall_time": "5 min"}
     held = [
-        {"id": "d/1", "group": "daly2006", "inputs": daly, "measured": {"tau_opt_min": 117}},
-        {"id": "d/2", "group": "daly2006"},
+        {"id": "d/1", "inputs": daly, "measured": {"exact_interval": "117 min"}},
+        {"id": "d/2", "inputs": daly},
     ]
     path = tmp_path / "records.json"
     path.write_text(json.dumps(held), encoding="utf-8")
